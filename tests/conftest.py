@@ -1,8 +1,6 @@
 """What holds for all tests: nobody's own progress and notebooks are read or written, each run tries the same examples,
 and what takes long (`@pytest.mark.thorough`) is left to `make test-all`."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

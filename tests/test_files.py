@@ -1,7 +1,5 @@
 """Files are written whole or not at all, and a child of ours imports this very package."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What `import lib` brings with it, and what it offers."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ Backward in two halves that both take the weight (those of the table do not, see
 collectives: a reduce to a root, a permutation along a ring, and an all-gather of unequal parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """The house: how large a room may be, and that the core can be read in the order in which CONTRIBUTING has it."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re

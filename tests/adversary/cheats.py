@@ -5,8 +5,6 @@ asks for otherwise is another Trace, see forgeries.py. Not every edit is dishone
 the place of another changes nothing. The oracle says which are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """How the adversary draws: sizes by hypothesis, so that a failure shrinks; what is done and where, from seeds."""
 
-from __future__ import annotations
-
 from random import Random
 
 from hypothesis import strategies as st

@@ -4,8 +4,6 @@ Some edits give another honest Trace (a wait a little later, a value deleted ear
 of what it says that it does now, and the oracle says which they are.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from random import Random

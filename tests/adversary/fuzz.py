@@ -4,8 +4,6 @@ Writes correct steps, which must be accepted and replay as ordinary training, an
 Traces, none of which may be called correct. Stops at the first failure and says how to have it again.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import sys

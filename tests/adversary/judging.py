@@ -1,7 +1,5 @@
 """What the check says of a Trace, bare and against a made-up puzzle of its size; and whether the oracle agrees."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@
 odd keys or keeps them in variables, deletes them at once, later or never. A program is then a student's function.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections import defaultdict
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Ranks are rows of data, and members among whom layers are cut. A layer is cut in
 it is whole on every member, or cut into row shards that are gathered. The rest is that of `plans`.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 from lib import Mesh

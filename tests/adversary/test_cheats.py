@@ -1,7 +1,5 @@
 """No dishonest edit of a program is called correct: it is refused as it runs, or found out by the check."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

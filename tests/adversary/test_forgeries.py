@@ -1,7 +1,5 @@
 """No Trace with one thing changed is called correct, unless it is: then its figures are those of what it says now."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from random import Random

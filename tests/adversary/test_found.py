@@ -1,7 +1,5 @@
 """What the adversary has found, each as small as it gets (what was wrong with files: trace/said/damage.txt)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Every correct training step is accepted, however odd: with the same figures in memory, from JSON and from text."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

@@ -1,7 +1,5 @@
 """What stores held is a list that student code can write into. By hand it has no more than a program that stores."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

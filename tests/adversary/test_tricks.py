@@ -5,8 +5,6 @@ kept, what is left out, made up, touched up or changed in the record is drawn at
 is what no random program does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,12 +1,8 @@
 """Two runs in words: how far apart they are, whether their sizes are equal, and what there is to learn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from lib import Model, Trace, simulate
 from lib.analysis import difference
@@ -27,12 +23,9 @@ def solved(puzzle: str) -> tuple[str, Trace]:
     return puzzle, traced(load_function(reference(puzzle), puzzle))
 
 
-SAID = Said(Path(__file__).with_name("said") / "differences.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_what_is_said(call: str) -> None:
-    SAID.check(call, vars(difference) | vars(data_parallel) | globals())
+test_what_is_said = Said(Path(__file__).with_name("said") / "differences.txt").test(
+    lambda: vars(difference) | vars(data_parallel) | globals()
+)
 
 
 def test_runs_that_are_alike_and_runs_that_cannot_be_compared() -> None:

@@ -1,9 +1,5 @@
 """Where values are, against the figures of memory."""
 
-from __future__ import annotations
-
-from fractions import Fraction
-
 import pytest
 
 from lib.analysis import figures
@@ -26,20 +22,6 @@ def test_the_values_alive_at_every_event_are_those_of_the_figures(name: str, pro
         assert [values[life.value] for life in here] == [alive.value for alive in wanted]
         assert [life.hidden for life in here] == [alive.hidden for alive in wanted]
         assert [program.events[life.made] if life.made >= 0 else None for life in here] == [a.born for a in wanted]
-
-
-@pytest.mark.parametrize(("name", "program"), PROGRAMS, ids=[f"{name}-{program.rank}" for name, program in PROGRAMS])
-def test_the_elements_at_every_sample_are_those_of_the_figures(name: str, program: Program) -> None:
-    trace = TRACES[name]
-    values = trace.lifetimes()[program.rank].values
-    found = whereabouts(trace, program.rank)
-    for sample in figures.samples(trace, program.rank):
-        sums: dict[str, int | Fraction] = {}
-        for life in found:
-            value = values[life.value]
-            if value is not None and life.start <= sample.index < life.stop:
-                sums[value.kind] = sums.get(value.kind, 0) + value.elements()
-        assert sums == {kind: count for kind, count in sample.by_kind.items() if count}
 
 
 def test_a_value_is_in_one_place_at_a_time() -> None:

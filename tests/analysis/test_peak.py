@@ -1,7 +1,5 @@
 """What is alive at the peak, value by value, and what of it nobody needed any more."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -13,7 +11,7 @@ from lib.analysis.peak import Holding, holdings, lean, rows
 from lib.schedules.steps import load
 from lib.trace.event import Program
 from lib.values.values import OptState, Weight
-from tests.support.random_programs import Schedule, run, schedules
+from tests.support.random_programs import RUNS, Schedule, traced
 from tests.support.schedules import EVERYTHING, Case
 
 
@@ -55,14 +53,9 @@ def check_peak(trace: Trace) -> None:
         assert any(holding.state == "idle" for holding in found)
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
-def test_the_values_sum_to_the_peak(case: Case) -> None:
-    check_peak(Trace.of(case.run(simulate)))
-
-
-@given(schedules())
-def test_they_do_for_any_schedule(schedule: Schedule) -> None:
-    check_peak(Trace.of(run(schedule)))
+@given(RUNS)
+def test_the_values_sum_to_the_peak(one: Case | Schedule) -> None:
+    check_peak(traced(one))
 
 
 def wasteful(model: Model) -> None:

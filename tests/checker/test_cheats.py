@@ -1,8 +1,6 @@
 """What is not one honest training step is found out, and says what it was: each way round the rules is a case in
 cases/, with the whole text (see tests/diagnosis/corpus.py), or a test here."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import re

@@ -1,7 +1,5 @@
 """A verdict on a puzzle asks plain data: nothing of a run that student code has had in its hands can lie to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Final weights that are not all of a layer's. What else is wrong with them: cases/, asked for in test_cheats.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A graded notebook: what is only said in others is raised, once for each cause."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 

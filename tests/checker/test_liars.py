@@ -4,8 +4,6 @@ Of each public class, and of each that a Model leads to, classes are made that l
 what Python asks for, such as equality, length and hash. An object of a run is then made one of such a class.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a verdict remarks: where time and memory go when a goal is missed. The corpus shows whole texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

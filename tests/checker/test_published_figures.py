@@ -1,7 +1,5 @@
 """The figures that everybody knows: the classic eight, the tables of the puzzles, and published schedules."""
 
-from __future__ import annotations
-
 import pytest
 
 from lib import PUZZLES, Trace, check, simulate

@@ -1,7 +1,5 @@
 """At rest before a step and after it: what was loaded counts from the beginning, and is there afterwards, updated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module

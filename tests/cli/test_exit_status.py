@@ -3,11 +3,10 @@
 Whatever a function does, it ends in words and a failure, and in time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -162,25 +161,8 @@ def test_no_goal_is_reached_by_what_is_wrong(folder: Path) -> None:
 
 LIMIT = "0.5"
 ENDLESS = f"did not end within {LIMIT} seconds"
-BODIES = {
-    "sys.exit(0)": "SystemExit: 0",
-    "os._exit(0)": "ended Python itself (exit status 0)",
-    "raise KeyboardInterrupt": "KeyboardInterrupt",
-    "os.kill(os.getpid(), 15)": "ended by the system (SIGTERM)",
-    "while True: pass": ENDLESS,
-    "while True:\n        try: time.sleep(9)\n        except BaseException: pass": ENDLESS,
-    "while True: await asyncio.sleep(1)": "a loop",
-    "sum(range(10**18))": ENDLESS,
-    "await basic(model)": "RecursionError",
-    "while True: print('all work and no play')": ENDLESS,
-    "atexit.register(time.sleep, 99)": "Not one correct training step.",
-    "subprocess.run(['sleep', '99'])": ENDLESS,
-    "input()": "EOFError",
-    "asyncio.get_running_loop().stop()": "",
-    "import lib.checker.checker as c; c.check = lambda *a, **k: None; sys.exit(0)": "SystemExit: 0",
-    "raise type('Mine', (BaseException,), {'__str__': lambda self: sys.exit(0)})": "Mine",
-}
-"""What a function may do instead of a training step, and what is said of it; "" where that depends on the machine."""
+TABLES = tomllib.loads(Path(__file__).with_name("exit_status.toml").read_text("utf-8"))
+BODIES, COMMANDS = TABLES["bodies"], TABLES["commands"]
 IMPORTS = "import asyncio, atexit, os, re, signal, subprocess, sys, threading, time\n\n\n"
 
 
@@ -219,21 +201,6 @@ def test_what_stands_beside_the_function_is_not_run_and_what_is_imported_may_do_
     (folder / "mine.py").write_text(f"import helper\n{using}", "utf-8")
     result = puzzles("run", "mine.py", "--limit", LIMIT if said == ENDLESS else "9", "--puzzle", "basic")
     assert (result.exit_code, said in words(result)) == (1, True), result.output
-
-
-COMMANDS = {
-    "run": "run mine.py",
-    "run --json": "run --json mine.py",
-    "several": "run mine.py mine.py",
-    "check": "check mine.py",
-    "draw": "draw mine.py",
-    "review": "review mine.py",
-    "compare": "compare mine.py basic",
-    "watch": "watch mine.py --once",
-    "reveal": "reveal basic --file mine.py",
-    "another size": "run mine.py --layers 1",
-    "replay": "replay mine.py",
-}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

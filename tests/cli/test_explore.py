@@ -1,7 +1,5 @@
 """`puzzles explore`: what it leaves in its folder."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -52,10 +50,3 @@ def test_a_package_that_is_missing_is_said_before_the_sweep(tmp_path: Path, monk
     assert code == 1
     assert 'puzzles explore needs the extra "explore": pip install' in text
     assert not (tmp_path / "out").exists()
-
-
-def test_a_backend_that_there_is_not(tmp_path: Path) -> None:
-    pytest.importorskip("joblib")
-    code, text = run("-o", str(tmp_path / "out"), "--backend", "nosuch", "--schedules", "gpipe", "--batches", "4")
-    assert code == 2
-    assert "Invalid backend: nosuch" in " ".join(text.split())

@@ -1,7 +1,5 @@
 """`puzzles grade`: what it leaves, what it says, and with which status it ends."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Iterator
@@ -73,41 +71,6 @@ def test_hidden_sizes_are_drawn_and_a_file_says_more(passing: Path, tmp_path: Pa
     assert len(asked["hidden"]) == 3
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["IN", "--need", "perfect"], "ddp has no goal 'perfect'"),
-        (["IN", "--puzzle", "dpd"], "did you mean ddp?"),
-        (["IN", "--hidden", "99"], "0 to 20 hidden sizes"),
-        (["IN", "--config", "nowhere.toml"], "there is no file nowhere.toml"),
-        (["IN", "--out", "IN/report"], "lie in each other"),
-        (["IN", "--out", "IN"], "lie in each other"),
-        (["nowhere"], "there is nothing at nowhere"),
-        (["EMPTY"], "no notebook (.ipynb) and no .py"),
-        (["PAPERS"], "there is papers/1.pdf, and 1 file more that cannot be graded"),
-        (["http:x"], "there is nothing at http:x"),
-        (["IN", "--out", "TAKEN"], "is a file: --out names the folder"),
-        (["NOTES"], "nobody has handed in the function of a puzzle"),
-        (["IN", "-j", "0"], "some process has to do it"),
-        (["IN", "--limit", "0"], "0.1"),
-        ([], "Missing argument"),
-    ],
-)
-def test_what_makes_no_sense_ends_with_2(passing: Path, tmp_path: Path, arguments: list[str], says: str) -> None:
-    (tmp_path / "empty").mkdir()
-    hand_in(tmp_path / "notes", {"eva/notes.py": "print('hello')\n"})
-    hand_in(tmp_path / "papers", {"1.pdf": "%PDF", "2.pdf": "%PDF"})
-    (tmp_path / "taken").write_text("mine", "utf-8")
-    names = ("empty", "notes", "papers", "taken")
-    places = {"IN": passing, **{name.upper(): tmp_path / name for name in names}}
-    given = [str(places.get(one, one)) if "/" not in one else str(passing / "report") for one in arguments]
-    given += ["--out", str(tmp_path / "report")] if "--out" not in given else []
-    code, text = run(*given)
-    assert code == 2, text
-    assert says in text.replace("│ ", "").replace(" │", "")
-    assert not (tmp_path / "report" / "gradebook.json").exists()
-
-
 @pytest.mark.parametrize("told", [False, True])
 def test_students_are_told_at_which_sizes_they_failed_where_the_file_says_so(tmp_path: Path, told: bool) -> None:
     place = hand_in(tmp_path / "in", {"cleo/ddp.py": HARD_CODED})
@@ -117,12 +80,6 @@ def test_students_are_told_at_which_sizes_they_failed_where_the_file_says_so(tmp
     assert run(place, "--out", tmp_path / "report", "--config", config, "-j", "1")[0] == 1
     (page,) = (tmp_path / "report" / "feedback").glob("*.txt")
     assert ("5 ranks, 3 layers, 5 batches" in page.read_text("utf-8")) == told
-
-
-def test_an_address_is_no_folder() -> None:
-    code, text = run("https://example.org/class.zip")
-    assert code == 2
-    assert "is an address: download it" in text
 
 
 def test_a_package_that_is_missing_is_said_first(passing: Path, monkeypatch: pytest.MonkeyPatch) -> None:

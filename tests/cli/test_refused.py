@@ -1,7 +1,5 @@
 """Commands that make no sense: each says why, ends with a failure, and writes nothing."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path
@@ -24,6 +22,10 @@ FILES = {
     "nothing.py": "x = 3\n",
     "bad.json": '{"format": ',
     "notes.txt": "",
+    "class/ana/ddp.py": reference("ddp").read_text("utf-8"),
+    "notes/eva/notes.py": "print('hello')\n",
+    "papers/1.pdf": "%PDF",
+    "papers/2.pdf": "%PDF",
 }
 
 
@@ -33,6 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PUZZLES_PROGRESS", str(tmp_path / "progress.json"))
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
     for name in ("folder.py", "empty"):
         (tmp_path / name).mkdir()

@@ -1,7 +1,5 @@
 """The commands for students: how far am I, a hint, the answer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -116,28 +114,6 @@ def test_run_and_check_record_your_own_function_only(folder: Path) -> None:
 # -- hint -------------------------------------------------------------------------------------------------------
 
 
-def test_each_call_opens_one_more_hint(folder: Path) -> None:
-    for opened, trailer in (
-        (1, "The next hint is an idea: puzzles hint ddp"),
-        (2, "The next hint is nearly the code: puzzles hint ddp"),
-        (3, "These were all the hints."),
-        (3, "These were all the hints."),
-    ):
-        result = puzzles("hint", "ddp")
-        assert result.exit_code == 0
-        assert result.output.splitlines()[-1] == trailer
-        assert result.output.count("Hint ") == opened
-        assert load()["ddp"].hints == opened
-    assert "grad_weights[layer] = await model.allreduce(..., layer)" in result.output
-
-
-def test_a_hint_by_number_and_all_of_them(folder: Path) -> None:
-    assert puzzles("hint", "ddp", "2").output.count("Hint ") == 2
-    assert load()["ddp"].hints == 2
-    assert puzzles("hint", "fsdp", "--all").output.count("Hint ") == 3
-    assert load()["fsdp"].hints == 3
-
-
 def test_the_command_and_the_notebook_count_together(folder: Path) -> None:
     hint("ddp", 1)
     assert puzzles("hint", "ddp").output.count("Hint ") == 2
@@ -161,18 +137,6 @@ def test_before_it_passes_the_answer_is_not_shown(folder: Path) -> None:
         assert "model.backward(" not in result.output
 
 
-def test_after_it_passed_the_answer_is_shown(folder: Path) -> None:
-    puzzles("run", "mine.py")
-    result = puzzles("reveal", "basic")
-    assert result.exit_code == 0
-    assert "for layer in reversed(range(model.LAYERS)):" in result.output
-    assert "your code" not in result.output
-    assert "│ official    │   17 │ 2,621,440 │ as good as the classic │" in result.output
-    assert "│ update_last │" in result.output
-    assert "It costs memory: " in flat(result)
-    assert "puzzles reveal basic update_last" in flat(result)
-
-
 def test_a_notebook_of_their_own_that_passes_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUZZLES_PROGRESS", "off")
     monkeypatch.setenv("PUZZLES_FOLDER", str(folder))
@@ -188,69 +152,3 @@ def test_every_puzzle_can_be_revealed(folder: Path, puzzle: str) -> None:
     result = puzzles("reveal", puzzle)
     assert result.exit_code == 0
     assert ("official: Correct!" if PUZZLES[puzzle].is_function else "│ official") in result.output
-
-
-def test_the_code_of_an_alternative(folder: Path) -> None:
-    puzzles("run", "mine.py")
-    result = puzzles("reveal", "basic", "update_last")
-    assert result.exit_code == 0
-    assert "def basic(model: Model) -> None:" in result.output
-    assert "basic_update_last.py" in result.output
-    result = puzzles("reveal", "basic", "nothing")
-    assert result.exit_code == 1
-    assert "basic has no solution called 'nothing'; there are official, update_last" in flat(result)
-
-
-def test_a_file_that_passes_now(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PUZZLES_PROGRESS", "off")
-    assert puzzles("reveal", "basic").exit_code == 1
-    assert puzzles("reveal", "basic", "--file", "mine.py").exit_code == 0
-    result = puzzles("reveal", "basic", "--file", "unsolved.py")
-    assert result.exit_code == 1
-    assert "basic is not solved yet" in result.output
-    result = puzzles("reveal", "ddp", "--file", "mine.py")
-    assert result.exit_code == 1
-    assert "mine.py defines no function 'ddp'" in flat(result)
-
-
-# -- review -----------------------------------------------------------------------------------------------------
-
-
-def test_review_says_it_and_draws_it(folder: Path) -> None:
-    result = puzzles("review", "mine.py", "-o", "review.svg")
-    assert result.exit_code == 0
-    assert result.output.startswith("Correct!\n")
-    assert "2,621,440 elements" in flat(result)
-    assert result.output.endswith("Drew review.svg\n")
-    assert (folder / "review.svg").read_text("utf-8").startswith("<svg")
-    assert load() == {}
-
-
-def test_a_saved_trace_is_reviewed_as_its_run(folder: Path) -> None:
-    direct = puzzles("review", "mine.py")
-    puzzles("run", "mine.py", "--save", "mine.json")
-    assert puzzles("review", "mine.json").output == direct.output
-
-
-# -- why, and what if -------------------------------------------------------------------------------------------
-
-
-def test_why_says_what_a_rank_waits_for_and_draws_it(folder: Path) -> None:
-    result = puzzles("why", "gpipe", "--rank", "3", "--at", "2", "-o", "why.svg")
-    assert result.exit_code == 0
-    assert result.output.startswith("Rank 3 idles from 0 to 7: it waits 7 time units for its first input")
-    assert result.output.endswith("Drew why.svg\n")
-    assert (folder / "why.svg").read_text("utf-8").startswith("<svg")
-    assert puzzles("why", "gpipe").output.startswith("The run ends at 33.8. Critical path: 14 forward")
-    result = puzzles("why", "mine.py", "--rank", "0", "--at", "0.5")
-    assert result.output.startswith("Rank 0 does not idle at 0.5")
-
-
-def test_what_if_times_the_run_anew_or_says_what_would_help(folder: Path) -> None:
-    result = puzzles("what-if", "gpipe", "--rank", "3", "--faster", "2")
-    assert "the run would end at 31.8 instead of 33.8: 2 time units (5.9%) earlier." in flat(result)
-    result = puzzles("what-if", "gpipe", "--link", "0", "1", "-o", "if.svg")
-    assert flat(result).startswith("If what is sent between ranks 0 and 1 took no time, the run would end at 33 ")
-    assert (folder / "if.svg").is_file()
-    result = puzzles("what-if", "gpipe", "--faster", "1.1")
-    assert result.output.startswith("The run ends at 33.8. What would help, if it alone were 1.1 times as fast:")

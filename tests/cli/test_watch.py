@@ -1,7 +1,5 @@
 """`puzzles watch`, for real: a process of its own, notebooks that are saved, and commands that are typed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

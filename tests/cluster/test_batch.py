@@ -1,10 +1,7 @@
 """A physical batch: its slots, what is padding, and which device has which."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,9 +30,4 @@ def test_every_example_is_there_once(feeds: int, devices: int, each: int, data: 
     assert {owners.count(device) for device in range(devices)} == {batch.size // devices}
 
 
-SAID = Said(Path(__file__).with_name("said") / "batches.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_what_cannot_be_laid_out_is_said(call: str) -> None:
-    SAID.check(call, globals())
+test_what_cannot_be_laid_out_is_said = Said(Path(__file__).with_name("said") / "batches.txt").test(lambda: globals())

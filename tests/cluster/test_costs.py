@@ -1,7 +1,5 @@
 """What operations cost: the classic constants, and the ring formulas of Links."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields, replace
 from fractions import Fraction
@@ -153,12 +151,9 @@ def uneven(**sizes: Any) -> None:
     raise said[0]
 
 
-SAID = Said(Path(__file__).with_name("said") / "costs.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_costs_that_there_cannot_be_are_refused(call: str) -> None:
-    SAID.check(call, globals())
+test_costs_that_there_cannot_be_are_refused = Said(Path(__file__).with_name("said") / "costs.txt").test(
+    lambda: globals()
+)
 
 
 @pytest.mark.parametrize("costs", [UNIT, LINKS, Links(ratio=3, latency=0.1)])

@@ -1,7 +1,5 @@
 """A mesh as plain lists: every way to share it, each once, and what is no grid."""
 
-from __future__ import annotations
-
 from math import factorial, prod
 from pathlib import Path
 
@@ -55,9 +53,6 @@ def test_a_grid_is_a_mesh() -> None:
     assert mesh_of(grid, 2) == Mesh({"replica": 1, "data": 3, "model": 2}, ranks=[0, 2, 3, 4, 1, 5], processes=2)
 
 
-SAID = Said(Path(__file__).with_name("said") / "grids.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_what_is_no_grid_or_holds_nothing_is_refused(call: str) -> None:
-    SAID.check(call, {**globals(), "Holdings": Holdings})
+test_what_is_no_grid_or_holds_nothing_is_refused = Said(Path(__file__).with_name("said") / "grids.txt").test(
+    lambda: {**globals(), "Holdings": Holdings}
+)

@@ -1,12 +1,9 @@
 """Meshes: coordinates and ranks are inverse, groups are lines ordered by coordinate, mistakes are named."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from math import prod
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,12 +126,9 @@ def test_processes_own_devices_and_rows_of_data_lie_across_them() -> None:
     assert Mesh({"data": 4}, processes=[[2, 3], [0, 1]]) != Mesh({"data": 4}, processes=2)
 
 
-SAID = Said(Path(__file__).with_name("said") / "meshes.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_misuse_is_an_error_that_says_what_is_wrong(call: str) -> None:
-    SAID.check(call, {**globals(), "mesh_from": mesh_from, "Dist": Dist, "Model": Model})
+test_misuse_is_an_error_that_says_what_is_wrong = Said(Path(__file__).with_name("said") / "meshes.txt").test(
+    lambda: {**globals(), "mesh_from": mesh_from, "Dist": Dist, "Model": Model}
+)
 
 
 # -- what a rank knows of its mesh --------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """A shared network: nothing is lost, no link carries more than it can, alone is at full pace, and order is nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction

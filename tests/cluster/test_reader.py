@@ -1,7 +1,5 @@
 """Readers: each process reads an example once, in the order of simulated time, and every device copies its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ Each line says a condition and what came of it; with words, only conditions that
 tried. The order of tests is another one each day; `ORDER=2026-11-23` in the environment repeats that of a day.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

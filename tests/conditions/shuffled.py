@@ -1,7 +1,5 @@
 """A plugin for pytest: files in another order, and the tests in each; ORDER in the environment says in which."""
 
-from __future__ import annotations
-
 import os
 import random
 from itertools import groupby

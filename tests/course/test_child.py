@@ -1,7 +1,5 @@
 """A student's function in a process of its own: whatever it does, we hear what came of it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

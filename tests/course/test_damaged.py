@@ -1,7 +1,5 @@
 """A Trace may come from a file that anybody wrote: what loads has gaps, a path, a peak and a picture, or none loads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """expect: right, not yet and why, or not solved. Given code that takes time before the gap is no mistake."""
 
-from __future__ import annotations
-
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -40,12 +38,7 @@ def told(out: list[Model], **wanted: Any) -> str:
     return paper.getvalue().removesuffix("\n")
 
 
-SAID = Said(Path(__file__).with_name("said") / "exercises.txt")
-
-
-@pytest.mark.parametrize("expression", SAID.texts)
-def test_what_is_said(expression: str) -> None:
-    SAID.check(expression, globals())
+test_what_is_said = Said(Path(__file__).with_name("said") / "exercises.txt").test(lambda: globals())
 
 
 def test_given_code_that_takes_time_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:

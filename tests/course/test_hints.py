@@ -1,7 +1,5 @@
 """Hints: one more at a time, the same text whatever is recorded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Predictions: what is right, how far off the others are, and what is no guess."""
 
-from __future__ import annotations
-
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -73,12 +71,9 @@ def told(guess: Prediction, models: list[Model] | Trace) -> str:
     return paper.getvalue().removesuffix("\n")
 
 
-SAID = Said(Path(__file__).with_name("said") / "predictions.txt")
-
-
-@pytest.mark.parametrize("expression", SAID.texts)
-def test_what_is_said(expression: str) -> None:
-    SAID.check(expression, {**globals(), "Mesh": Mesh, "simulate": simulate})
+test_what_is_said = Said(Path(__file__).with_name("said") / "predictions.txt").test(
+    lambda: {**globals(), "Mesh": Mesh, "simulate": simulate}
+)
 
 
 def test_an_unsolved_puzzle_gets_one_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,5 @@
 """What is recorded and what is not, where, and what comes next."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The progress file: what it may hold, that adding is the same in any order, and that nothing is ever lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

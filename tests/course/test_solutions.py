@@ -1,12 +1,10 @@
 """The official answers and the alternatives: what is shown, that all of it is correct, and when it is shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from lib import PUZZLES, Model, Verdict, reveal, simulate
+from lib import PUZZLES, Model, reveal, simulate
 from lib.course import progress, solutions
 from lib.course.progress import Standing
 from lib.course.solutions import alternatives, answer, description, owner, refusal, ways
@@ -14,68 +12,6 @@ from lib.submissions.gap import BuildError
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
 from tests.support.said import Said
-
-FIGURES = {
-    "basic_update_last": (17.0, 2_621_440),
-    "grad_accum_layer_by_layer": (17.0, 2_752_512),
-    "ddp_overlap": (5.0, 1_703_936),
-    "ddp_sharded_update": (6.2, 1_048_576),
-    "wsdp_keep_last": (20.1, 1_966_080),
-    "fsdp_gather_on_use": (37.8, 2_359_296),
-    "fsdp_one_large_batch": (32.4, 2_883_584),
-    "fsdp_reduce_behind": (27.9, 2_818_048),
-    "fsdp_whole_sums": (36.0, 3_538_944),
-    "pipeline_halves": (44.2, 2_621_440),
-    "gpipe_one_f_one_b": (33.4, 2_490_368),
-    "gpipe_interleaved": (29.8, 2_490_368),
-    "pipeline_fsdp_gather_again": (24.7, 1_441_792),
-    "pipeline_fsdp_one_f_one_b": (19.5, 1_179_648),
-    "pipeline_fsdp_together": (35.5, 1_441_792),
-    "ddp_overlap_layer_by_layer": (21.5, 6_422_528),
-    "ddp_overlap_one_by_one": (32.0, 5_505_024),
-    "ddp_overlap_pairs": (22.8, 6_422_528),
-    "ddp_overlap_update_early": (20.0, 6_029_312),
-    "zero1_all_reduce": (18.6, 2_883_584),
-    "zero1_gather_first": (15.3, 2_883_584),
-    "zero1_one_by_one": (18.6, 2_883_584),
-    "zero1_whole_layers": (18.6, 3_145_728),
-    "zero2_one_by_one": (32.4, 3_276_800),
-    "zero2_one_large_batch": (30.6, 3_801_088),
-    "zero2_whole_sums": (30.6, 4_456_448),
-}
-"""Time and elements of the alternatives to the classic eight, and of those that hide or shard."""
-CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
-WAYS = (*CLASSIC, "ddp_overlap", "zero1", "zero2")
-
-
-@pytest.mark.parametrize("puzzle", WAYS)
-def test_every_way_is_correct_and_has_its_figures(puzzle: str) -> None:
-    official, *others = ways(puzzle)
-    assert isinstance(official.verdict, Verdict)
-    assert official.verdict.correct
-    assert official.verdict.best == PUZZLES[puzzle].goals[-1].name
-    assert others
-    for way in others:
-        assert way.verdict.correct, way.verdict.faults
-        assert isinstance(way.verdict, Verdict)
-        assert (way.verdict.time, way.verdict.memory) == FIGURES[way.path.stem]
-        assert way.about.endswith(".")
-        assert "ood " in way.worth
-        assert "cost" in way.worth
-        assert f"def {puzzle}(model: Model) -> None:" in way.code
-        compile(way.code, way.name, "exec")
-
-
-def test_each_alternative_does_something_else() -> None:
-    for puzzle in WAYS:
-        codes = [way.code for way in ways(puzzle)]
-        assert len(set(codes)) == len(codes)
-
-
-def test_the_folder_holds_what_is_tested_here() -> None:
-    folder = home() / "solutions" / "alternatives"
-    assert {path.stem for path in folder.glob("*.py") if owner(path) in WAYS} == set(FIGURES)
-    assert all(alternatives(puzzle) for puzzle in WAYS)
 
 
 def test_a_file_belongs_to_the_longest_name_of_a_puzzle() -> None:
@@ -132,12 +68,9 @@ def test_what_a_docstring_says(text: str, expected: tuple[str, str]) -> None:
     assert description(text) == expected
 
 
-SAID = Said(Path(__file__).with_name("said") / "refusals.txt")
-
-
-@pytest.mark.parametrize("expression", SAID.texts)
-def test_a_refusal_says_what_is_missing_and_hides_nothing(expression: str) -> None:
-    SAID.check(expression, globals())
+test_a_refusal_says_what_is_missing_and_hides_nothing = Said(Path(__file__).with_name("said") / "refusals.txt").test(
+    lambda: globals()
+)
 
 
 def test_a_puzzle_that_is_passed_is_shown() -> None:

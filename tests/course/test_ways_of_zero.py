@@ -1,9 +1,9 @@
 """The ways to hide an all-reduce and to shard the optimizer: their figures, and what cannot be had for nothing."""
 
-from __future__ import annotations
-
 from itertools import accumulate, pairwise, product
 from typing import Any
+
+import pytest
 
 from lib import Links, Model, Trace, Verdict, check, simulate
 from lib.course.solutions import ways
@@ -75,6 +75,7 @@ def test_the_ends_in_the_texts_of_the_notebook() -> None:
     assert ends(0.0, *alike[:2]) == [20.0, 20.0]
 
 
+@pytest.mark.thorough
 def test_a_few_of_all_buckets_are_as_fast_as_can_be() -> None:
     """Of the 128 ways to cut eight layers into buckets, 27 end with what a rank has to compute; none is faster."""
     cuts = [(0, *(i + 1 for i, cut in enumerate(choice) if cut), 8) for choice in product((0, 1), repeat=7)]

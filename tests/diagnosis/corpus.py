@@ -26,8 +26,6 @@ A case starts from the reference solution of a puzzle, or from a function of its
 is meant, `python -m tests.diagnosis.corpus` writes the messages anew, of all cases or of those named. Read them all.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import contextlib

@@ -1,7 +1,5 @@
 """Every mistake of the corpus teaches: who, what, where, the likely fix, and a picture of the run up to there."""
 
-from __future__ import annotations
-
 import html
 import inspect
 import re

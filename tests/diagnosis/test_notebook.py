@@ -1,7 +1,5 @@
 """What a student sees in a notebook: their own lines, the message, the picture up to there, and nothing else."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

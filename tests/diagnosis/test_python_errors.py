@@ -1,7 +1,5 @@
 """Python's own errors: what the usual ones mean here, beside those that the corpus shows in full."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """What is on a picture: its marks by kind and looks, its words, where their letters are."""
 
-from __future__ import annotations
-
 from itertools import islice, pairwise, takewhile
 from typing import Any, TypeVar
 

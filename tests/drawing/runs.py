@@ -1,7 +1,5 @@
 """Small runs that the tests of `drawing` draw, and one picture of each kind."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from contextlib import redirect_stdout

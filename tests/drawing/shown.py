@@ -1,7 +1,5 @@
 """What an output of a notebook holds: the SVG inside the image, the data inside a page."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

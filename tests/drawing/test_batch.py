@@ -1,7 +1,5 @@
 """The picture of a physical batch: every slot has a box, padding is hatched, and each device has its number below."""
 
-from __future__ import annotations
-
 import pytest
 
 from drawing import Picture, picture_of

@@ -1,7 +1,5 @@
 """Timelines as data: what is a box, where it lies, and what it is called."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """draw_curves: where the lowest curve becomes another one, and what is written on the paper."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -40,18 +38,9 @@ def test_the_picture_has_a_line_a_name_and_the_crossing() -> None:
     assert {"A title", "price", "time", "up", "flat", "1.3333", "up is lowest up to 1.3333, then flat."} <= set(words)
     lines = polys(picture, line=2.4)
     assert [len(line.points) for line in lines] == [3, 3]
-    assert "up is lowest up to 1.3333, then flat" in picture.words
-    assert "lowest" not in draw_curves({"up": UP, "flat": FLAT}, across="price", lowest=False).words
-    assert "flat is lowest everywhere" in draw_curves({"flat": FLAT, "high": [(0, 2), (1, 3), (2, 4)]}, "x").words
 
 
 def test_of_a_curve_alone_the_lowest_place_is_marked() -> None:
     picture = draw_curves({"peak": [(1, 3.0), (2, 1.5), (3, 2.0)]}, across="segments")
     assert "peak is lowest at 2, with 1.5" in picture.words
     assert [mark.text for mark in picture.scene.marks if isinstance(mark, Text) and mark.bold][1:] == ["2"]
-
-
-@pytest.mark.parametrize("wrong", [{}, None, {"a": [(0, 1)]}, {"a": FLAT, "b": FLAT[:2]}, {"a": [(1, 0), (0, 1)]}])
-def test_what_are_no_curves_is_said(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="draw_curves takes curves by name"):
-        draw_curves(wrong, "x")

@@ -1,7 +1,5 @@
 """What a notebook shows by itself, and how it shows the mistakes of a student."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """draw: what it prints, what it takes, and that its picture is one chalk diagram and one SVG."""
 
-from __future__ import annotations
-
 import re
 import sys
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """The goal of a puzzle as a picture: bars for its goals, a schedule that reaches one, and no line of its code."""
 
-from __future__ import annotations
-
 import pytest
 
 from drawing import picture_of

@@ -3,8 +3,6 @@
 Look at the new ones before you keep them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

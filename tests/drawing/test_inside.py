@@ -1,7 +1,5 @@
 """Pictures of runs that cut the inside of a layer: they are drawn, and say what each value has."""
 
-from __future__ import annotations
-
 import pytest
 
 from drawing import draw, draw_collective, draw_ring, draw_step, step_through

@@ -1,7 +1,5 @@
 """Which label of a box goes first where room gets scarce, and which last."""
 
-from __future__ import annotations
-
 import pytest
 
 from drawing import draw

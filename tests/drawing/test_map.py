@@ -1,8 +1,6 @@
 """The map of the puzzles: chapters below each other, in each easy ones above, arrows around the cards, the same picture
 every time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest
@@ -133,12 +131,3 @@ def test_in_a_notebook_every_card_is_a_link(puzzles: dict[str, Stop]) -> None:
     page = puzzle_map({"a": Stop(1, (), "mesh", '<b>"', 'x" onclick="y')})._repr_mimebundle_()["text/html"]
     assert 'onclick="' not in page
     assert "<b>" not in page
-
-
-@pytest.mark.parametrize(
-    ("needs", "says"),
-    [({"a": ("b",), "b": ("a",)}, "these puzzles need each other: a -> b -> a"), ({"a": ("c",)}, "a needs 'c'")],
-)
-def test_needs_that_cannot_be_met_are_named(needs: dict[str, tuple[str, ...]], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        puzzle_map({name: Stop(number, need) for number, (name, need) in enumerate(needs.items())})

@@ -1,7 +1,5 @@
 """Colours by day and by night: written down in one place, told apart, and readable."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

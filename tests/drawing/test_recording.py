@@ -1,7 +1,5 @@
 """Pictures of recordings: both on one axis, where they depart, and what is said of a run without names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from drawing.canvas.palette import ALARM

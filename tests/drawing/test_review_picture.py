@@ -1,7 +1,5 @@
 """The picture of a review: everything is on the paper, nothing overlaps, and every gap is where it should be."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from itertools import pairwise

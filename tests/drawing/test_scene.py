@@ -1,7 +1,5 @@
 """Marks as SVG: valid, escaped, short, and the same every time."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from pathlib import Path
 

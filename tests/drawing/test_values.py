@@ -1,7 +1,5 @@
 """Pictures of values: the right place in the network, the right part of it, and words for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -94,14 +92,6 @@ def test_groups_of_anything_that_holds_values() -> None:
     assert draw_group(value for value in mixed.values()).words == "<picture of 3 values>"
     assert draw_group(Model().weights).words == "<picture of nothing: empty>"
     assert "and 19 more" in shown([Weight(layer, 30, 0) for layer in range(30)])
-
-
-def test_only_values_have_a_place_in_the_network() -> None:
-    with pytest.raises(TypeError, match="got int"):
-        draw_group({"a": 3})
-    model = simulate(lambda m: None, ranks=2)[0]
-    with pytest.raises(TypeError, match="did you forget `await`"):
-        draw_group([model.allreduce(model.fake_grad(0, [0]), 0)])
 
 
 def test_absurd_values_are_drawn_and_named() -> None:

@@ -1,7 +1,5 @@
 """The picture of a verdict: a party where the goal is reached, and plain bars where it is not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from drawing import picture_of

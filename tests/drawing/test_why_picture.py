@@ -1,7 +1,5 @@
 """Pictures of a gap and what led to it, of the critical path, and of what would be."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import pytest

@@ -1,7 +1,5 @@
 """How errors are put together: who, what, where in the student's code, and what would be right."""
 
-from __future__ import annotations
-
 import copy
 import json
 import linecache

@@ -1,7 +1,5 @@
 """Where the fix is the line that a puzzle asks for, the message names the idea, and fix() shows the line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What simulate, Dist, the costs, the check and the files are given by mistake: each says what it takes."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import count
 from pathlib import Path
@@ -28,12 +26,9 @@ def message(make: Any) -> str:
     return str(raised.value)
 
 
-SAID = Said(Path(__file__).with_name("said") / "arguments.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_what_a_run_cannot_be_made_of(call: str) -> None:
-    SAID.check(call, {**globals(), "Dist": Dist, "Links": Links, "Mesh": Mesh})
+test_what_a_run_cannot_be_made_of = Said(Path(__file__).with_name("said") / "arguments.txt").test(
+    lambda: {**globals(), "Dist": Dist, "Links": Links, "Mesh": Mesh}
+)
 
 
 WRONG = Said(Path(__file__).with_name("said") / "wrong_types.txt", kinds=True)

@@ -1,7 +1,5 @@
 """Public functions are given anything, from a seed: whatever they refuse they refuse in words of their own."""
 
-from __future__ import annotations
-
 import dis
 import inspect
 from pathlib import Path

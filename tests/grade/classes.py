@@ -1,7 +1,5 @@
 """Small classes to be graded: folders of submissions, and what is asked of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One server for all that is graded in this process: each that is started costs half a second."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """What is asked: a file that is read strictly, sizes from a seed, and goals at other sizes that are fair."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

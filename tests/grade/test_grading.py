@@ -1,7 +1,5 @@
 """grade: who passes and who does not; and that it comes out the same, however it was run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,10 +1,10 @@
 """Common mistakes: the same one with other numbers is one kind, and different ones are different."""
 
-from __future__ import annotations
-
 import contextlib
 import io
+import re
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -54,48 +54,14 @@ def test_the_same_mistake_at_another_size_is_of_the_same_kind(part: int) -> None
     assert others <= 0.15 * same
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (
-            "rank 0: weights[0] is empty\n  fix:      keep it",
-            "rank 3 (data 1): weights[2, 'x'] is empty\n  fix:      keep it",
-        ),
-        ("deadlock: these ranks wait for each other: 0 -> 1 -> 0", "deadlock: these ranks wait for each other: 4 -> 7"),
-        ("it has batch 0; batches 1-3 are missing", "it has batches 0 and 1; batch 4 is missing"),
-        ("it has batches 0, 2, 4", "it has batches 0-9"),
-        ("rank 1, position 8: 0F1 needs 0B0", "rank 0, position 12: F3 needs B1"),
-        ("peak of 1,835,008 elements", "peak of 7 elements"),
-        ("a.ipynb, code cell 3, line 2: invalid syntax: y = = 2", "b_2.py, line 40: invalid syntax: for in x:"),
-        ("a.py defines no function 'fsdp'; it has `f` (line 1)", "b.py defines no function 'fsdp'; it has `g`"),
-        (
-            "name 'foo' is not defined\n  fix:      foo has no value",
-            "name 'bar' is not defined\n  fix:      bar has no value",
-        ),
-        ("Not right yet.\n  fsdp([1], 2) is not right", "Not right yet.\n  fsdp([[3]], 0) is not right"),
-        ("the async function up was called, not awaited", "the async function down was called, not awaited"),
-    ],
-    ids=range(11),
-)
-def test_what_differs_from_student_to_student(one: str, other: str) -> None:
-    assert kind_of(one, "fsdp") == kind_of(other, "fsdp")
+PAIRS = re.split(r"^=== ", Path(__file__).with_name("kinds.txt").read_text("utf-8"), flags=re.MULTILINE)[1:]
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("weights[0] is empty", "activations[0] is empty"),
-        ("it went wrong\n  fix:      sum first", "it went wrong\n  fix:      gather first"),
-        (
-            "x.py, line 1: ModuleNotFoundError: No module named 'a'",
-            "x.py, line 1: ModuleNotFoundError: No module named 'b'",
-        ),
-        ("0F1 is missing", "0B1 is missing"),
-    ],
-    ids=range(4),
-)
-def test_what_does_not(one: str, other: str) -> None:
-    assert kind_of(one, "fsdp") != kind_of(other, "fsdp")
+@pytest.mark.parametrize("pair", PAIRS)
+def test_what_differs_from_student_to_student_and_what_does_not(pair: str) -> None:
+    equal, _, texts = pair.strip("\n").partition("\n")
+    one, other = (kind_of(text, "fsdp") for text in texts.split("\n---\n"))
+    assert (one == other) == (equal == "the same")
 
 
 @given(st.text(max_size=3000))

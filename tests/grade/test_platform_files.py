@@ -1,10 +1,8 @@
 """What goes back to a platform: read as the platform's own importer reads it, from the sources that each row names."""
 
-from __future__ import annotations
-
 import csv
 import io
-import re
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +18,7 @@ from lib.grade.people.roster import Roster, enrolled, read_roster
 from lib.grade.results.names import file_names
 from lib.grade.results.platforms import RETURNS, Class, Return, returning, write_returns
 from tests.grade.classes import hand_in
+from tests.support.said import Said
 
 ASKED = Asked("ddp", "Data parallel", 3)
 MOODLE = """\
@@ -76,6 +75,18 @@ def names_in(data: bytes) -> list[str]:
         return archive.namelist()
 
 
+def back(*names: str, export: str = "", also: Sequence[str] = ()) -> str:
+    """Everything that is written, tables as they are."""
+    said: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in returned(Path(folder), names, export, also)[0].items():
+            said += [f"{name}:", *(data.decode().splitlines() if name.endswith(".csv") else names_in(data))]
+    return "\n".join(said)
+
+
+test_what_goes_back = Said(Path(__file__).with_name("said") / "returned.txt").test(lambda: globals())
+
+
 def moodle_participant(name: str) -> tuple[int, str, str, str]:
     """As importziplib.php takes a name apart: at the first four underscores."""
     _, participant, kind, plugin, rest = name.split("_", 4)
@@ -83,18 +94,6 @@ def moodle_participant(name: str) -> tuple[int, str, str, str]:
 
 
 HANDED_IN = "hw1/Ann Lee_410001_assignsubmission_file_/ddp.py"
-
-
-def test_moodle_gets_its_worksheet_back_with_grades_and_comments(tmp_path: Path) -> None:
-    files, _ = returned(tmp_path, [HANDED_IN], MOODLE)
-    assert set(files) == {"moodle.csv", "feedback-moodle.zip"}
-    ben, ann = rows(files["moodle.csv"])
-    assert list(ben) == MOODLE.splitlines()[0].split(",")
-    assert (ann["Identifier"], ann["Grade"], ann["Maximum Grade"]) == ("Participant 410001", "80", "100.00")
-    assert ann["Last modified (grade)"] == "Monday, 2 November 2026, 9:00 AM"
-    assert ben["Last modified (grade)"] == "-"
-    assert ann["Feedback comments"] == "4 of 5 points. ddp: =1 Good"
-    assert ben["Full name"] == "Ode, Ben"
 
 
 def test_moodle_takes_each_file_of_feedback_for_the_right_participant(tmp_path: Path) -> None:
@@ -105,48 +104,6 @@ def test_moodle_takes_each_file_of_feedback_for_the_right_participant(tmp_path: 
         for name in archive.namelist():
             (student,) = (one for one in group.book.students if one.id == str(moodle_participant(name)[0]))
             assert archive.read(name).decode() == f"page {file_names([student.name])[0]}"
-
-
-def test_without_its_worksheet_moodle_gets_the_columns_that_it_needs(tmp_path: Path) -> None:
-    for export in ("", "id,name\nm1,Ann Lee\nm2,Ben Ode\n"):
-        base = tmp_path / str(len(export))
-        files, _ = returned(base, [HANDED_IN], export)
-        (ann,) = rows(files["moodle.csv"])  # of Ben nobody knows the number
-        assert {"Identifier", "Grade", "Last modified (grade)"} <= set(ann)
-        assert (ann["Identifier"], ann["Grade"], ann["Maximum Grade"]) == ("Participant 410001", "4", "5")
-        assert len(names_in(files["feedback-moodle.zip"])) == 1
-
-
-def test_canvas_gets_its_own_columns_and_the_one_of_the_exercise(tmp_path: Path) -> None:
-    files, _ = returned(tmp_path, ["submissions/leeann_LATE_12345_6789012_ddp.py"], CANVAS)
-    points, ann, ben = rows(files["canvas.csv"])
-    assert list(ann) == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Exercise 3 (78)"]
-    assert (points["Student"], points["Exercise 3 (78)"]) == ("    Points Possible", "20")
-    assert (ann["ID"], ann["SIS Login ID"], ann["Exercise 3 (78)"]) == ("12345", "alee7", "16")
-    assert (ben["Student"], ben["Exercise 3 (78)"]) == ("Ode, Ben", "16")
-    (name,) = names_in(files["feedback-canvas.zip"])
-    numbers = [part for part in name.split("_") if re.fullmatch(r"\d+", part)]  # as Canvas does
-    assert numbers[:2] == ["12345", "6789012"]
-
-
-def test_brightspace_gets_what_its_importer_asks_for(tmp_path: Path) -> None:
-    files, _ = returned(tmp_path, ["hw1/12345-67890 - Ann Lee - Nov 1, 2026 1000 AM - ddp.py"], BRIGHTSPACE)
-    ann, _ = rows(files["brightspace.csv"])
-    assert ann == {
-        "OrgDefinedId": "#7001",
-        "Username": "#alee7",
-        "Exercise 3 Points Grade": "4",
-        "End-of-Line Indicator": "#",
-    }
-    assert names_in(files["feedback-brightspace.zip"]) == [
-        "12345-67890 - Ann Lee - Nov 1, 2026 1000 AM - feedback.html"
-    ]
-
-
-def test_a_class_of_no_platform_goes_back_to_the_one_that_is_named(tmp_path: Path) -> None:
-    assert returned(tmp_path / "a", ["hw/ann/ddp.py", "hw/ben/ddp.py"])[0] == {}
-    files, _ = returned(tmp_path / "b", ["hw/ann/ddp.py", "hw/ben/ddp.py"], "id,name\n1,ann\n2,ben\n", ["moodle"])
-    assert [row["Identifier"] for row in rows(files["moodle.csv"])] == ["Participant 1", "Participant 2"]
 
 
 def test_what_an_earlier_grading_wrote_for_another_platform_goes(tmp_path: Path) -> None:

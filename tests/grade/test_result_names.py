@@ -1,7 +1,5 @@
 """Names of files for students of any name."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The files for other programs: what stands in them, whatever students are called and whatever their code says."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Who is alike: rare things in common, weighed and never judged."""
 
-from __future__ import annotations
-
 from math import log2
 from random import Random
 

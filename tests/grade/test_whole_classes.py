@@ -1,8 +1,6 @@
 """A class of many: every honest solution passes, no attempt at cheating does, and nothing that anybody hands in stops
 the grading of others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import HealthCheck, given
@@ -45,7 +43,7 @@ TEXTS = st.one_of(
 )
 
 
-@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, 8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS)
 def test_nothing_that_is_handed_in_crashes_the_grader(isolation: Isolation, text: str) -> None:
     (required,) = asked("ddp", hidden=0).required

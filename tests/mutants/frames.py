@@ -3,8 +3,6 @@
 A message shows the innermost line on the stack that is neither the library's nor Python's.
 """
 
-from __future__ import annotations
-
 import os
 from types import CodeType
 

@@ -5,8 +5,6 @@ tests stands with the reason. A mutation is written as module.function: the line
 module's room.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

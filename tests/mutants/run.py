@@ -4,8 +4,6 @@ Each module has the tests that are about it, so that a mutant that survives cost
 mutants/<module>/, which begins anew each time; see report.py for what comes of it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

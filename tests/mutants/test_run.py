@@ -1,7 +1,5 @@
 """The lists of `make mutants`: a module or a test that has moved is noticed here, not after half an hour."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.mutants.run import ROOT, TESTS, files, known, path_of

@@ -1,7 +1,5 @@
 """What `puzzles check` says of hints, of what comes before what, and of alternatives."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The made-up class: what each student hands in comes out as it is meant to, and is the same every time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the functions of the chapters on meshes answer, asked in other ways than their tables do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 It is made up, and the only puzzle of a copy of this package: all that handles puzzles is asked about it there.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -19,28 +17,6 @@ import pytest
 from lib.files import ROOT
 from tests.support.said import Said
 
-CHAPTERS = '[mapping]\ntitle = "Who is where"\nabout = "Which rank stands where on a mesh."\n'
-RECORD = '''
-[rank_of]
-kind = "function"
-title = "Which rank is it?"
-needs = []
-teaches = "from a place in a mesh to the number of its rank"
-minutes = 20
-discuss = "Why?\\n\\n*Listen for:* that it is so, and who says it."
-hints = [
-    "How many ranks have a smaller first coordinate than yours?",
-    "The last coordinate counts the fastest: go through the axes from the first to the last.",
-    "rank = rank * size + place, for each axis.",
-]
-table = """
-[0, 0], [2, 4] -> 0
-[1, 2], [2, 4] -> 6
-[1, 0, 1], [2, 3, 2] -> 7
-"""
-draws = 60
-fix = "the last axis is the one in which neighbours have neighbouring ranks"
-'''
 SOURCE = """\
 # %% [markdown]
 # <!-- part: setup -->
@@ -125,8 +101,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "_notebooks"))
     for name in ("pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, root)
-    (root / "lib" / "puzzles" / "chapters.toml").write_text(CHAPTERS, "utf-8")
-    (root / "lib" / "puzzles" / "mapping.toml").write_text(RECORD, "utf-8")
+    shutil.copytree(Path(__file__).with_name("function_puzzle"), root / "lib" / "puzzles", dirs_exist_ok=True)
     (root / "solutions" / "00_rank_of.py").write_text(SOURCE, "utf-8")
     (root / "solutions" / "alternatives").mkdir()
     other = ANSWER.replace("zip(places, sizes)", "zip(list(places), list(sizes))")

@@ -1,7 +1,5 @@
 """Notebooks that are graded as they run: which cells fail, in all of ours, and by nbval whatever somebody saved."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -15,7 +13,7 @@ import pytest
 from lib.checker import graded
 from lib.files import child_environment
 from tests.support.drivers import ROOT
-from tests.support.profiles import sample
+from tests.support.profiles import THOROUGH
 
 RUN = """
 import json, sys
@@ -55,7 +53,7 @@ def failed_cells(*notebooks: Path, **variables: str) -> dict[str, list[tuple[str
 
 
 def test_an_untouched_notebook_fails_where_each_gap_is_run_and_nowhere_else() -> None:
-    notebooks = sample(sorted((ROOT / "puzzles").glob("[0-9]*.ipynb")))
+    notebooks = sorted((ROOT / "puzzles").glob("[0-9]*.ipynb"))[:: 1 if THOROUGH else 11]
     found = failed_cells(*notebooks)
     for notebook in notebooks:
         cells = [cell for cell in json.loads(notebook.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]

@@ -1,7 +1,5 @@
 """Kernels that are copies of a warm process: they put out what others do, and know nothing of each other."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How JupyterLab is started: what it finds, and that nobody's own settings are touched."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -45,6 +43,7 @@ def test_a_terminal_is_no_login_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lab.command(["--port", "1"])[-2:] == ["--port", "1"]
 
 
+@pytest.mark.thorough
 def test_the_question_about_news_is_not_asked() -> None:
     pytest.importorskip("jupyterlab_server")
     code = "import json\nfrom jupyterlab_server.config import get_page_config\nprint(json.dumps(get_page_config([])))\n"

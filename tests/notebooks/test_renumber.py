@@ -1,7 +1,5 @@
 """A puzzle that is put in between two others: what a person writes, and what the builder does of itself."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,13 +1,12 @@
 """Parts: cells written once, filled in for each notebook; badges and requirements from the project's own files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -16,19 +15,19 @@ from lib import PUZZLES
 from lib.notebooks import shared_cells
 from lib.notebooks.shared_cells import AFTER, Address, expand, pinned
 from lib.puzzles.records import Chapter, by_chapter
-from lib.submissions.gap import BuildError
+from tests.support.said import Said
 
 ROOT = Path(__file__).parents[2]
 ASKS = "# %% [markdown]\n# <!-- part: {} -->\n"
 PROJECT = '[project]\nname = "llm-training-puzzles"\nversion = "1.2.3"\n'
+STEM = PUZZLES["ddp"].stem
 STEMS = ["00_index", "00_introduction"]
 for _chapter, _puzzles in by_chapter():
     STEMS += [puzzle.stem for puzzle in _puzzles]
     STEMS += [f"00_{AFTER[_puzzles[0].chapter][0]}"] if _puzzles[0].chapter in AFTER else []
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+def project(tmp_path: Path) -> Path:
     """A project with two parts and nothing else."""
     parts = tmp_path / "solutions" / "parts"
     parts.mkdir(parents=True)
@@ -38,25 +37,31 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_part_stands_where_the_source_asks_for_it_filled_in_for_that_notebook(root: Path) -> None:
-    text = "# %%\n1\n\n" + ASKS.format("who") + "\n# %%\n2\n"
-    assert expand(text, PUZZLES["ddp"].stem, root) == (
-        "# %%\n1\n\n# %% [markdown]\n# Distributed data parallel on 4 ranks\n\n# %%\n2\n"
-    )
+root = pytest.fixture(project, name="root")
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (ASKS.format("what"), f"{PUZZLES['ddp'].stem}.py: there is no part 'what'; the parts are top, who"),
-        ("# %%\n# <!-- part: who -->\n", f"{PUZZLES['ddp'].stem}.py: '<!-- part: who -->' is not a part"),
-        (ASKS.format("who!"), "is not a part: a cell with nothing but"),
-    ],
-)
-def test_a_part_that_cannot_be_had_is_named(root: Path, text: str, says: str) -> None:
-    with pytest.raises(BuildError) as caught:
-        expand(text, PUZZLES["ddp"].stem, root)
-    assert says in str(caught.value)
+def expanded(text: str, stem: str = STEM, who: str = "") -> str:
+    """A source with the parts that it asks for."""
+    with TemporaryDirectory() as folder:
+        root = project(Path(folder))
+        if who:
+            (root / "solutions" / "parts" / "who.py").write_text(who, "utf-8")
+        return expand(text, stem, root).rstrip("\n")
+
+
+def address(more: str) -> str:
+    """The badge above a notebook, and the requirement, of a project in whose file this stands."""
+    with TemporaryDirectory() as folder:
+        root = project(Path(folder))
+        (root / "pyproject.toml").write_text(PROJECT + more, "utf-8")
+        found = Address.read(root)
+        above = expand(ASKS.format("top"), STEM, root)
+        badge = found.badge(STEM)
+        assert above.strip().endswith(badge or "→")
+        return f"{badge or 'no badge'}\n{found.requirement() or 'nothing to install'}".replace(STEM, "STEM")
+
+
+test_what_a_part_becomes = Said(Path(__file__).with_name("said") / "parts.txt").test(lambda: globals())
 
 
 def test_the_links_lead_from_chapter_to_chapter_and_say_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,44 +95,6 @@ def test_the_table_of_the_readme_has_the_chapters() -> None:
     assert made.count("**Basics**") == 1
     assert made.startswith(f"{head}| | **Basics** | | |\n| 01 | basic |")
     assert made.endswith(" |\n\n| 1 | 2 |\n")
-
-
-def test_a_word_that_there_is_not_and_a_puzzle_that_there_is_not_are_named(root: Path) -> None:
-    with pytest.raises(BuildError, match=r"00_index\.py: this part speaks of a puzzle, and this notebook has none"):
-        expand(ASKS.format("who"), "00_index", root)
-    (root / "solutions" / "parts" / "who.py").write_text("# $rank", "utf-8")
-    with pytest.raises(BuildError, match=r"parts/who\.py has \$rank; its words are \$id, \$title"):
-        expand(ASKS.format("who"), PUZZLES["ddp"].stem, root)
-
-
-@pytest.mark.parametrize(
-    ("urls", "badge", "requirement"),
-    [
-        ("", "", None),
-        ("[tool.puzzles]\nreleased = true\n", "", "llm-training-puzzles==1.2.3"),
-        (
-            '[project.urls]\nRepository = "https://github.com/some-one/Some.Repo.git"\n',
-            "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
-            f"(https://colab.research.google.com/github/some-one/Some.Repo/blob/main/puzzles/{PUZZLES['ddp'].stem}.ipynb)",
-            "llm-training-puzzles@git+https://github.com/some-one/Some.Repo@v1.2.3",
-        ),
-        (
-            '[project.urls]\nRepository = "https://example.org/repo/"\n[tool.puzzles]\nbranch = "class"\n',
-            "",
-            "llm-training-puzzles@git+https://example.org/repo@v1.2.3",
-        ),
-    ],
-)
-def test_badge_and_requirement_come_from_the_configured_address(
-    root: Path, urls: str, badge: str, requirement: str | None
-) -> None:
-    (root / "pyproject.toml").write_text(PROJECT + urls, "utf-8")
-    address = Address.read(root)
-    assert address.badge(PUZZLES["ddp"].stem) == badge
-    assert address.requirement() == requirement
-    heading = expand(ASKS.format("top"), PUZZLES["ddp"].stem, root)
-    assert heading.count("Open in Colab") == bool(badge)
-    assert heading.strip().endswith(badge or "→")
 
 
 def set_up(root: Path, project: str) -> str:
@@ -167,12 +134,6 @@ def test_nothing_promises_a_package_that_is_nowhere() -> None:
     promise = re.compile(r"pip install\W+" + "llm-training")
     found = {path.name for path in files if promise.search(path.read_text("utf-8"))}
     assert found <= {"extras.py", "test_extras.py"}  # which is said to somebody who has installed the package
-
-
-def test_the_branch_of_the_badge_can_be_configured(root: Path) -> None:
-    urls = '[project.urls]\nRepository = "https://github.com/a/b"\n[tool.puzzles]\nbranch = "class"\n'
-    (root / "pyproject.toml").write_text(PROJECT + urls, "utf-8")
-    assert f"/a/b/blob/class/puzzles/{PUZZLES['ddp'].stem}.ipynb" in Address.read(root).badge(PUZZLES["ddp"].stem)
 
 
 def test_what_the_drawings_need_is_pinned_to_the_tested_versions() -> None:

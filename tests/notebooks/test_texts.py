@@ -1,7 +1,5 @@
 """What the puzzle notebooks say: formulas that are true, every part, and no answer before the gap."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

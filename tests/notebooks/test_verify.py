@@ -1,7 +1,5 @@
 """verify: one small puzzle that is in order, and each thing that can be wrong with it named."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Our own answers to function puzzles, each with one thing in it changed, as somebody may get it wrong."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Inputs of function puzzles reach each branch of their rules: our own answers, changed anywhere, are found wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -61,8 +59,8 @@ def changed(puzzle: str) -> Sequence[Change]:
 
 @pytest.mark.parametrize("puzzle", FUNCTIONS)
 def test_whatever_is_changed_in_our_answer_is_found(puzzle: str) -> None:
-    """A fifth of the changes at a commit, all of them in `make test-all`."""
-    missed = {str(change) for change in sample(changed(puzzle)) if not is_found_wrong(puzzle, change.function)}
+    """Every 25th change at a commit, all of them in `make test-all`."""
+    missed = {str(change) for change in sample(sample(changed(puzzle))) if not is_found_wrong(puzzle, change.function)}
     assert missed <= {change for name, change in THE_SAME if name == puzzle}
 
 

@@ -1,9 +1,8 @@
 """fsdp_prefetch: how far ahead is far enough, in the figures that its notebook states."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +15,11 @@ from lib.cluster.clock import TICKS
 from lib.schedules.data_parallel import fetching
 from lib.schedules.steps import backward, forward, load, loss, mine, step
 from tests.support.puzzles import way
+from tests.support.said import Said
 
 PUZZLE = "fsdp_prefetch"
 RECORD = PUZZLES[PUZZLE]
 COSTS = RECORD.costs
-WEIGHT = 262_144
 
 
 def judged(function: Any, **changed: Any) -> Verdict:
@@ -36,17 +35,12 @@ def test_the_costs_are_those_of_the_table() -> None:
     assert (COSTS.forward, COSTS.backward, COSTS.collective, 2 * COSTS.p2p) == (1, 2, 0.9, 0.9)
 
 
-@pytest.mark.parametrize(("depth", "time"), [(0, 36.3), (1, 28.5), (2, 27.3), (3, 27.5), (4, 28.4)])
-def test_two_ahead_is_the_best_where_reduce_scatters_are_awaited(depth: int, time: float) -> None:
-    verdict = judged(fetching(depth))
-    assert (verdict.time, verdict.memory) == (time, 1_966_080 + depth * WEIGHT)
+def came_to(function: Any, **changed: Any) -> str:
+    verdict = judged(function, **changed)
+    return f"time {verdict.time:g}, memory {verdict.memory:,.0f}"
 
 
-@pytest.mark.parametrize(("depth", "time"), [(1, 17.1), (2, 17.1), (3, 17.1)])
-def test_one_ahead_is_enough_where_layers_are_alike(depth: int, time: float) -> None:
-    verdict = judged(fetching(depth), costs=UNIT)
-    assert (verdict.time, verdict.memory) == (time, 1_966_080 + depth * WEIGHT)
-    assert judged(way(PUZZLE), costs=UNIT).time == 15.3
+test_how_far_ahead_is_far_enough = Said(Path(__file__).with_name("said") / "ahead.txt").test(lambda: globals())
 
 
 def test_the_solution_of_puzzle_fsdp_reaches_the_second_goal() -> None:

@@ -1,28 +1,29 @@
 """The puzzles whose answer is an order: what their notebooks state, and that no goal is reached for nothing."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lib import PUZZLES, Costs, PuzzleError, Trace, check, schedule, simulate
+import lib
+from lib import PUZZLES, PuzzleError, Trace, check, schedule, simulate
 from lib.analysis.figures import traffic
 from lib.checker.verdict import Verdict
 from lib.course import solutions
 from lib.course.progress import Standing
 from lib.schedules.formats.trace import order_of
+from lib.schedules.pipelines import generators, legality, lowering
 from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.generators import breadth_first as breadth_first_order
-from lib.schedules.pipelines.generators import gpipe, in_turn, interleaved, one_f_one_b, zb_h1
-from lib.schedules.pipelines.legality import illegal
-from lib.schedules.pipelines.lowering import posted, with_weights
+from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b, zb_h1
+from lib.schedules.pipelines.lowering import posted
 from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
 from lib.submissions.workplace import mine
-from tests.support.puzzles import figures, way
+from tests.support.puzzles import came_to_goal, figures, way
+from tests.support.said import Said
 
 ORDERS = ("breadth_first", "interleaved", "ragged", "zero_bubble", "breadth_first_fsdp")
 Words = list[str]
@@ -34,6 +35,39 @@ def run(order: Any, messages: Any = "posted", **more: Any) -> Verdict:
     verdict = check(Trace.of(simulate(program_of(order, messages=messages), **sizes)))
     assert verdict.correct
     return verdict
+
+
+def came_to(order: Any, messages: Any = "posted", **more: Any) -> str:
+    verdict = run(order, messages, **more)
+    return f"time {verdict.time:g}, memory {verdict.memory:,.0f}"
+
+
+def sent(function: Any) -> str:
+    """How often weights are gathered, and what is sent, in the puzzle of FSDP."""
+    models = simulate(function, puzzle="breadth_first_fsdp")
+    trace = Trace.of(models)
+    most = max(float(elements) for elements, _ in traffic(trace))
+    return f"{gathers(models)} gathers, {most:,.0f} elements sent; {came_to_goal(function, 'breadth_first_fsdp')}"
+
+
+def neighbours(rank: int, ranks: int, batches: int) -> Words:
+    """Stages beside each other on one rank."""
+    stages = (2 * rank, 2 * rank + 1)
+    forwards = [f"{stage}F{b}" for stage in stages for b in range(batches)]
+    return forwards + [f"{stage}B{b}" for stage in reversed(stages) for b in range(batches)]
+
+
+def lagging(lag: Callable[[int, int, int], int]) -> Any:
+    """ZB-H1 with weight halves that come later by so many."""
+
+    def order_of_a_rank(rank: int, ranks: int, batches: int) -> Words:
+        ahead, late = min(batches, ranks - rank), lag(rank, ranks, batches)
+        order = [f"F{b}" for b in range(ahead)]
+        for b in range(batches):
+            order += [f"I{b}"] + [f"W{b - late}"] * (b >= late) + [f"F{b + ahead}"] * (b + ahead < batches)
+        return order + [f"W{b}" for b in range(max(0, batches - late), batches)]
+
+    return schedule(messages="awaited")(order_of_a_rank)
 
 
 def gathers(models: Any) -> int:
@@ -81,6 +115,11 @@ def test_no_verdict_for_nothing(puzzle: str, name: str) -> None:
         simulate(otherwise(puzzle, NOTHING[name]), puzzle=puzzle)
 
 
+test_figures = Said(Path(__file__).with_name("said") / "orders.txt").test(
+    lambda: vars(lib) | vars(generators) | vars(legality) | vars(lowering) | globals()
+)
+
+
 # -- breadth-first --------------------------------------------------------------------------------------------------
 
 
@@ -101,19 +140,6 @@ def test_programs_and_their_lists(monkeypatch: pytest.MonkeyPatch, tmp_path: Any
     assert check(models).time == 50.2
 
 
-def test_two_stairs() -> None:
-    assert [run(gpipe(4, 8), messages).time for messages in ("posted", "awaited")] == [47.4, 53.0]
-    assert run(breadth_first_order(4, 8), "awaited").time == 53.4
-    assert [run(breadth_first_order(4, 8, chunks), layers=16).time for chunks in (1, 2, 4)] == [92.4, 80.4, 74.4]
-
-    def neighbours(rank: int, ranks: int, batches: int) -> Words:
-        stages = (2 * rank, 2 * rank + 1)
-        forwards = [f"{stage}F{b}" for stage in stages for b in range(batches)]
-        return forwards + [f"{stage}B{b}" for stage in reversed(stages) for b in range(batches)]
-
-    assert figures(schedule(messages="posted")(neighbours), "breadth_first")[0] == 89.4
-
-
 def test_the_formulas_hold_for_more_stages() -> None:
     for chunks, ranks, batches in ((2, 3, 5), (3, 4, 8), (4, 5, 10)):
         sizes = {"layers": ranks * chunks}
@@ -124,33 +150,6 @@ def test_the_formulas_hold_for_more_stages() -> None:
         around = 0.8 * ranks * (chunks - 1)
         assert verdict.time == pytest.approx(6 * chunks * ranks + 2.8 * (ranks - 1) + around + 0.5 * chunks)
         assert verdict.memory / 131_072 == 6 * chunks + ranks * (chunks + 1) + 4
-
-
-# -- interleaved ----------------------------------------------------------------------------------------------------
-
-
-def test_group_and_ahead() -> None:
-    found = {
-        (group, ahead): (run(order).time, run(order).memory)
-        for group in (4, 8)
-        for ahead in (1, 2, None)
-        for order in [in_turn(4, 8, chunks=2, group=group, ahead=ahead)]
-    }
-    assert found == {
-        (4, 1): (51.0, 3_276_800),
-        (4, 2): (44.6, 3_670_016),
-        (4, None): (47.8, 4_456_448),
-        (8, 1): (45.4, 4_456_448),
-        (8, 2): (41.4, 3_932_160),
-        (8, None): (41.4, 4_456_448),
-    }
-    assert run(in_turn(4, 8, chunks=2, group=2, ahead=1)).time == 57.4
-    for group, ahead in ((4, 3), (2, 2)):
-        assert (wrong := illegal(in_turn(4, 8, chunks=2, group=group, ahead=ahead))) is not None
-        assert wrong.rule == "deadlock"
-    free = [run(in_turn(4, 8, chunks=2, ahead=ahead), costs=Costs(p2p=0)) for ahead in (1, 2)]
-    assert [verdict.time for verdict in free] == [39.0, 39.0]
-    assert [verdict.memory for verdict in free] == [3_276_800, 3_670_016]  # 8 and 11 open stages
 
 
 # -- ragged numbers -------------------------------------------------------------------------------------------------
@@ -188,16 +187,6 @@ def test_which_groups_end_in_a_circle() -> None:
     assert all("wait for each other" in text for text in circles)
 
 
-def test_ragged_figures() -> None:
-    def times(ranks: int, batches: int) -> Iterator[float]:
-        for groups in (short_last, lambda _, batches: [range(batches)], shared_out):
-            yield check(simulate(in_groups(groups), ranks=ranks, layers=2 * ranks, batches=batches)).time
-
-    assert [*times(4, 9)] == [56.0, 45.4, 47.6]
-    assert [*times(5, 11)] == [70.4, 56.2, 59.2]
-    assert [time for _, time in zip(range(1), times(4, 6), strict=False)] == [44.2]
-
-
 # -- zero bubble ----------------------------------------------------------------------------------------------------
 
 
@@ -207,44 +196,7 @@ def test_the_order_of_the_reference_is_zb_h1() -> None:
         assert way("zero_bubble").order(4, batches) == zb_h1(4, batches)
 
 
-@pytest.mark.parametrize(
-    ("lag", "time", "memory"),
-    [
-        (lambda rank, ranks, batches: 0, 48.6, 3_014_656),
-        (lambda rank, ranks, batches: batches, 49.6, 5_373_952),
-        (lambda rank, ranks, batches: ranks - 1 - rank, 51.2, 4_587_520),
-    ],
-)
-def test_other_lags(lag: Callable[[int, int, int], int], time: float, memory: int) -> None:
-    @schedule(messages="awaited")
-    def lagging(rank: int, ranks: int, batches: int) -> Words:
-        ahead, late = min(batches, ranks - rank), lag(rank, ranks, batches)
-        order = [f"F{b}" for b in range(ahead)]
-        for b in range(batches):
-            order += [f"I{b}"] + [f"W{b - late}"] * (b >= late) + [f"F{b + ahead}"] * (b + ahead < batches)
-        return order + [f"W{b}" for b in range(max(0, batches - late), batches)]
-
-    assert figures(lagging, "zero_bubble")[:2] == (time, memory)
-
-
 # -- breadth-first with FSDP ----------------------------------------------------------------------------------------
-
-
-def test_how_often_weights_are_gathered() -> None:
-    puzzle = "breadth_first_fsdp"
-    models = simulate(way(puzzle), puzzle=puzzle)
-    assert gathers(models) == 3
-    assert max(float(sent) for sent, _ in traffic(Trace.of(models))) == 4_849_664
-    changes = simulate(program_of(with_weights(interleaved(4, 8), keep=1), messages="posted"), puzzle=puzzle)
-    assert (gathers(changes), check(changes).time) == (11, 47.0)
-    careful: Any = load_function(reference(puzzle), "careful")
-    models = simulate(careful, puzzle=puzzle)
-    assert (gathers(models), *figures(careful, puzzle)) == (32, 51.6, 4_194_304, None)
-
-
-def test_whole_weights_are_too_much() -> None:
-    plain = program_of(breadth_first_order(4, 8), messages="posted")
-    assert figures(plain, "breadth_first_fsdp") == (42.0, 4_456_448, None)
 
 
 @pytest.mark.parametrize("puzzle", ORDERS)

@@ -1,24 +1,23 @@
 """The puzzles on pipelines: what their notebooks state, and that no goal is reached for nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate, combinations, pairwise
+from pathlib import Path
 from typing import Any
-
-import pytest
 
 from lib import PUZZLES, Model, Uneven, check, simulate, stages
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.puzzle_bounds import bound_of
-from lib.schedules.data_parallel import checkpointed, segments
+from lib.schedules import data_parallel
+from lib.schedules.data_parallel import segments
 from lib.schedules.pipelines.action import Action
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
 from lib.schedules.pipelines.program import Messages, program_of
 from lib.schedules.pipelines.timing import time_order
 from lib.submissions.locations import reference
-from tests.support.puzzles import figures, judged, way
+from tests.support.puzzles import came_to_goal, figures, judged, way
+from tests.support.said import Said
 
 # -- 1F1B -----------------------------------------------------------------------------------------------------------
 
@@ -34,12 +33,6 @@ def test_one_forward_less_at_the_beginning_starves_the_pipeline() -> None:
 
 
 # -- checkpointing --------------------------------------------------------------------------------------------------
-
-
-def test_the_valley() -> None:
-    found = [figures(checkpointed(k), "checkpointing") for k in range(1, 9)]
-    assert [time for time, _, _ in found] == [68, 80, 84, 80, 80, 76, 72, 68]
-    assert [(memory - 4_194_304) / 524_288 for _, memory, _ in found] == [9, 6, 5, 6, 6, 7, 8, 9]
 
 
 def test_segments_are_as_long_as_each_other_or_longer_by_one() -> None:
@@ -61,13 +54,33 @@ def test_no_goal_of_checkpointing_is_reached_without_it() -> None:
     assert accumulated.memory == least
 
 
-def test_halves_are_better_in_deep_networks() -> None:
-    for function, activations in ((way("checkpointing", "by_halves"), 8), (checkpointed(8), 16)):
-        verdict = check(simulate(function, ranks=1, layers=64, batches=4))
-        assert (verdict.memory - 2 * 64 * 262_144) / 524_288 == activations
-
-
 # -- layers and ranks that are not alike -----------------------------------------------------------------------------
+
+
+def ends(counts: Sequence[int], *weights: float) -> str:
+    """When 1F1B ends with so many layers a rank, of which forward takes so long, and its memory."""
+    run = stages(one_f_one_b)(lambda _, __: [*counts])
+    verdict = check(simulate(run, ranks=4, layers=10, batches=8, costs=Uneven(layers=weights)))
+    return f"time {verdict.time:g}, memory {verdict.memory:,.0f}"
+
+
+def slow_at(place: int, messages: Messages) -> str:
+    """What the puzzle says where the slow rank has that place, of equal stages; the order timer says the same time."""
+    order = [0, 1, 2]
+    order.insert(place, 3)
+    slow = [Fraction(6, 5) if rank == 3 else Fraction(1) for rank in order]
+    run = stages(one_f_one_b, messages=messages)(lambda _, __: [(rank, 5) for rank in order])
+    assert judged(run, "straggler").time == ends_at((5, 5, 5, 5), slow, [0.2] * 20)
+    return came_to_goal(run, "straggler")
+
+
+def deep(function: Any) -> str:
+    """Batches of activations beside the weights, in 64 layers."""
+    verdict = check(simulate(function, ranks=1, layers=64, batches=4))
+    return f"{(verdict.memory - 2 * 64 * 262_144) / 524_288:g}"
+
+
+test_figures = Said(Path(__file__).with_name("said") / "pipelines.txt").test(lambda: vars(data_parallel) | globals())
 
 
 def shares(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
@@ -100,35 +113,6 @@ def test_of_all_ways_to_share_out_uneven_layers_the_reference_is_the_fastest() -
     best = min(found.values())
     assert best == found[3, 3, 3, 1] == (record.goals[-1].time, record.goals[-1].memory)
     assert [counts for counts, known in found.items() if known[0] == best[0]] == [(3, 3, 3, 1)]
-    assert (found[3, 3, 2, 2], found[2, 3, 3, 2]) == ((86.7, 4_063_232), (86.2, 3_670_016))
-
-
-def test_where_longer_stages_are_better() -> None:
-    """What the questions of that notebook say, of layers that are alike, and of a last one that weighs 2."""
-    for weights, wanted in (
-        ((1,), {(3, 3, 2, 2): (67.1, 4_063_232), (2, 2, 3, 3): (70.6, 3_276_800), (2, 3, 3, 2): (68.6, 3_670_016)}),
-        (
-            (*[1] * 9, 2),
-            {(3, 3, 3, 1): (71.1, 4_063_232), (3, 3, 2, 2): (71.1, 4_063_232), (2, 3, 3, 2): (72.6, 3_670_016)},
-        ),
-    ):
-        for counts, known in wanted.items():
-            run = stages(one_f_one_b)(lambda _, __, counts=counts: [*counts])
-            verdict = check(simulate(run, ranks=4, layers=10, batches=8, costs=Uneven(layers=weights)))
-            assert (verdict.time, verdict.memory) == known
-
-
-@pytest.mark.parametrize(("place", "time"), [(0, 36.0), (1, 36.6), (2, 37.2), (3, 37.8)])
-def test_the_later_the_slow_rank_the_worse(place: int, time: float) -> None:
-    """With the order timer, and with the simulator in both worlds."""
-    order = [0, 1, 2]
-    order.insert(place, 3)
-    slow = [Fraction(6, 5) if rank == 3 else Fraction(1) for rank in order]
-    assert ends_at((5, 5, 5, 5), slow, [0.2] * 20) == time
-    messages: Messages
-    for messages in ("awaited", "posted"):
-        run = stages(one_f_one_b, messages=messages)(lambda _, __: [(rank, 5) for rank in order])
-        assert judged(run, "straggler").time == time
 
 
 def test_of_all_ways_to_place_a_slow_rank_the_reference_is_the_fastest() -> None:

@@ -1,7 +1,5 @@
 """A replay leaves nothing behind: every test here has its own temporary folder, and looks for what is left."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Replays that a test looks into, or breaks: a hook is called after each event of each rank, with its tensors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lib.replay import ReplayOptions, ReplayResult

@@ -1,7 +1,5 @@
 """Schedules to replay: the reference solutions of the classic eight, and some that no textbook has."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """One suite over all transports: every schedule gives what ordinary training gives, in the simulated memory."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import threading

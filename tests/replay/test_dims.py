@@ -1,7 +1,5 @@
 """The address and the groups of a rank on five axes: the same from PyTorch, and groups of them that really talk."""
 
-from __future__ import annotations
-
 import os
 from math import prod
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whatever goes wrong is said with rank and operation, and nothing is left (see conftest)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -19,16 +17,7 @@ import pytest
 import lib.replay
 from lib import PUZZLES, Mesh, Model, Trace, simulate
 from lib.files import ROOT
-from lib.replay import (
-    InUse,
-    NotEnoughMemory,
-    RankDied,
-    RankRaised,
-    RankStalled,
-    ReplayOptions,
-    WrongWorld,
-    replay,
-)
+from lib.replay import InUse, NotEnoughMemory, RankDied, RankRaised, RankStalled, ReplayOptions, WrongWorld, replay
 from lib.trace.event import Event
 from tests.replay.hooks import Hook, hooked
 from tests.replay.schedules import trace

@@ -1,7 +1,5 @@
 """Processes read a data set for real, and the examples of every device are looked at."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Halves of backward with real tensors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`lib.replay` costs nothing until it is used, and says what to install where torch is missing."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a replay has no real layers for yet is refused, in words, before anything starts."""
 
-from __future__ import annotations
-
 import pytest
 
 from lib import Layer, simulate

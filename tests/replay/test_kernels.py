@@ -1,7 +1,5 @@
 """A kernel is one row of a table, for every transport: nothing else of a replay knows an operation by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """torch's own DDP, ZeRO, FSDP2, HSDP and pipelines beside the replay, in one launch: equal results, equal counts."""
 
-from __future__ import annotations
-
 import pytest
 
 from lib import Mesh, Model, Trace, WeightGrad, simulate

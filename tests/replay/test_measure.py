@@ -1,7 +1,5 @@
 """The measured Trace is a Trace: it can be saved, drawn, compared, exported; and costs can be fitted to it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 Of random training steps, see tests/adversary.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 torch's own pipelines do the same beside it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a replay can be told stands in one dataclass: both commands have its options, and no others."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Real tensors of parts of weights: the same gradients as one process, whatever is cut along which dim."""
 
-from __future__ import annotations
-
 import pytest
 
 from lib import Trace, simulate

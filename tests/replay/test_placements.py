@@ -1,7 +1,5 @@
 """Tensor parallel with three placements of the input: equal gradients, and the collectives that each takes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Replays that torch.profiler records: their ranges are named as torch's executor names its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

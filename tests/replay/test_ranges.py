@@ -1,7 +1,5 @@
 """Ranges of a line: what is taken and joined is what a list of numbers says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A replay that computes something else than ordinary training is caught, and so are replicas that disagree."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Many machines: processes of torchrun, which meet in the store of its agent."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -30,7 +28,8 @@ pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 import lib.replay.run  # noqa: F401  # once, and not in each of the processes that are forked
 
 
-@pytest.mark.parametrize("agents", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("agents", [1, 2])
 def test_agents(agents: int, tmp_path: Path) -> None:
     """Of torchrun itself, two processes each: all else of it is tried in processes that are forked."""
     trace("ddp" if agents == 1 else "fsdp").save(tmp_path / "trace.json")
@@ -139,6 +138,7 @@ def stopped(process: int, note: str) -> str:
     return f"{type(caught.value).__name__} {caught.value}"
 
 
+@pytest.mark.thorough  # at a commit: test_failures, a rank that is stopped
 def test_a_process_that_is_stopped_is_named_by_the_others(tmp_path: Path) -> None:
     said, _ = as_torchrun(2, stopped, str(tmp_path / "note"))
     assert "RankStalled rank 1 gives no sign of life: its process is gone, or stopped, in event" in said

@@ -1,7 +1,5 @@
 """What is sent goes to whom it belongs, whatever the order of the group, and is as much as the figures say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Orders for properties: random legal ones, and ones that were changed in a single place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

@@ -4,8 +4,6 @@ It is the truth that `lib.schedules.pipelines.legality` is judged by, and shares
 text, tries whatever can go on until nothing can, and then looks at what there is.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict, deque
 

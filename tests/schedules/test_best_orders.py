@@ -1,8 +1,6 @@
 """The best orders at the memory of known schedules: what is stored can be done, and nothing known is better than what
 is proved."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Exploring schedules: the grid, the points, what nothing beats, and going on where one was."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

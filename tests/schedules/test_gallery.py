@@ -1,7 +1,5 @@
 """The gallery of schedules: what its sliders make, and that its data are those of the order timer."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -22,24 +20,13 @@ def named(found: Gallery, name: str) -> Piece:
     return next(piece for piece in found.pieces if piece.name == name)
 
 
-def test_the_famous_names_are_places_of_the_sliders(found: Gallery) -> None:
-    at = {
-        name: [tuple(one) for one in named(found, name).sliders] for name in ("gpipe", "one_f_one_b", "zb_h1", "zb_h2")
-    }
-    assert (1, 4, None, None) in at["gpipe"]
-    assert (1, 4, 1, None) in at["one_f_one_b"]
-    assert (1, 4, 1, 1) in at["zb_h1"]
-    assert (1, 4, 2, 2) in at["zb_h2"]
-    assert named(found, "interleaved").sliders == ((2, 4, 2, None),)
-    assert named(found, "breadth_first").sliders == ((2, 8, None, None),)
-    assert named(found, "interleaved_zero_bubble").sliders == ((2, 4, 1, 1),)
-
-
 def test_every_schedule_with_a_name_is_in_it(found: Gallery) -> None:
     """One that is the same as another here, as ZB-1p as ZB-H1, is shown under that name."""
     orders = {piece.order for piece in found.pieces}
     for row in SCHEDULES.values():
         assert row.make(4, 8) in orders, row.name
+    known = {name: row.make(4, 8) for name, row in SCHEDULES.items()}
+    assert all(known.get(piece.name or "", piece.order) == piece.order for piece in found.pieces)
 
 
 def test_what_the_sliders_say_is_what_is_shown(found: Gallery) -> None:
@@ -47,16 +34,6 @@ def test_what_the_sliders_say_is_what_is_shown(found: Gallery) -> None:
         for sliders in piece.sliders:
             assert in_turn(4, 8, **sliders._asdict()) == piece.order
     assert sum(len(piece.sliders) for piece in found.pieces) == len(found.to_json()["places"]) == 2 * 3 * 5 * 4
-
-
-def test_the_oracle_of_the_bubbles(found: Gallery) -> None:
-    """Ends and peaks of the table of pipeline schedules, 4 ranks and 8 microbatches."""
-    known = {"gpipe": (33, 8), "one_f_one_b": (33, 4), "breadth_first": (28.5, 8), "interleaved": (28.5, 5.5)}
-    known |= {"interleaved_zero_bubble": (25.5, 4), "zb_v": (25.5, 4), "dualpipe_v": (27, 4.5)}
-    for name, figures in known.items():
-        timed = named(found, name).timed
-        assert timed is not None
-        assert (timed.end, max(timed.peaks)) == figures
 
 
 def test_ranks_that_wait_in_a_circle_say_so(found: Gallery) -> None:

@@ -1,7 +1,5 @@
 """Every schedule with backward in two halves: the same step, in the same time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Which orders are legal, and what is said of those that are not."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections.abc import Callable

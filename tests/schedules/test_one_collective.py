@@ -1,7 +1,5 @@
 """One collective alone: it runs for every row of the table, and is nothing but that collective."""
 
-from __future__ import annotations
-
 import pytest
 
 from lib import Trace, simulate

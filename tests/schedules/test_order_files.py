@@ -1,7 +1,5 @@
 """Orders in files: torch's CSV, our JSON, and lines of text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

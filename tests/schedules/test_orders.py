@@ -1,7 +1,5 @@
 """Orders of pipelines: their words, their messages, and the programs that they become."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

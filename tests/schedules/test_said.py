@@ -1,7 +1,5 @@
 """What is said of orders, files, sweeps and lists that cannot be: each with its kind of error, to the letter."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

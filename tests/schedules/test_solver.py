@@ -1,7 +1,5 @@
 """The solver finds what is stored, and what trying everything finds. Skips without OR-tools."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

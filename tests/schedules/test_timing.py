@@ -1,7 +1,5 @@
 """When actions start and end, against orders that are small enough to be timed by hand, and against the simulator."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,8 +1,7 @@
 """Torch's CSV by torch: its own tables read here, and ours there; and our orders against its, action for action."""
 
-from __future__ import annotations
-
 import csv
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,9 +17,18 @@ from lib.schedules.pipelines.lowering import compute_only, posted, with_messages
 from lib.schedules.pipelines.timing import time_order
 from tests.support.profiles import sample
 
-pytest.importorskip("torch", reason="torch's tables need torch: pip install torch")
-schedules: Any = pytest.importorskip("torch.distributed.pipelining.schedules")
-visualizer: Any = pytest.importorskip("torch.distributed.pipelining._schedule_visualizer")
+
+@cache
+def torchs(part: str) -> Any:
+    """Torch's own module on pipelines, which takes seconds to import: where a test asks for it."""
+    return pytest.importorskip(f"torch.distributed.pipelining.{part}", reason="these tables are torch's: needs torch")
+
+
+def schedule(row: Named) -> Any:
+    assert row.torch is not None
+    return getattr(torchs("schedules"), row.torch)
+
+
 IN_TORCH = [row for row in SCHEDULES.values() if row.torch is not None]
 LOWERED = [row for row in IN_TORCH if row.name not in ("gpipe", "one_f_one_b")]
 """Torch cannot put messages into its own tables of the other two."""
@@ -29,7 +37,7 @@ LOWERED = [row for row in IN_TORCH if row.name not in ("gpipe", "one_f_one_b")]
 def table(path: Path, *arguments: Any, **more: Any) -> Path:
     """A table of torch's, as torch writes it: with empty cells where it has blanks."""
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows(visualizer.get_schedule_ops(*arguments, **more))
+        csv.writer(file).writerows(torchs("_schedule_visualizer").get_schedule_ops(*arguments, **more))
     return path
 
 
@@ -44,28 +52,28 @@ def test_torch_has_a_mistake_in_1f1b(ranks: int, batches: int, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("row", [row for row in IN_TORCH if row.name != "one_f_one_b"], ids=lambda row: row.name)
-def test_all_others_are_legal(row: Any, tmp_path: Path) -> None:
+def test_all_others_are_legal(row: Named, tmp_path: Path) -> None:
     for ranks, batches in ((2, 4), (4, 8), (3, 9)):
         chunks = (2, 3) if "chunks" in row.takes else (row.chunks,)
         for count in chunks:
-            path = table(tmp_path / "theirs.csv", getattr(schedules, row.torch), ranks, batches, count)
+            path = table(tmp_path / "theirs.csv", schedule(row), ranks, batches, count)
             assert len(places(read_file(path).legal(batches=batches, stages=ranks * count))) == ranks * count
 
 
 @pytest.mark.parametrize("row", LOWERED, ids=lambda row: row.name)
-def test_what_torch_lowers_them_to_is_legal(row: Any, tmp_path: Path) -> None:
+def test_what_torch_lowers_them_to_is_legal(row: Named, tmp_path: Path) -> None:
     for ranks, batches in ((2, 4), (4, 8)):
-        path = table(tmp_path / "theirs.csv", getattr(schedules, row.torch), ranks, batches, 2, with_comms=True)
+        path = table(tmp_path / "theirs.csv", schedule(row), ranks, batches, 2, with_comms=True)
         order = read_file(path).legal(batches=batches)
         assert {"UNSHARD", "RESHARD", "REDUCE_GRAD", *MESSAGES} <= {a.kind for actions in order for a in actions}
         assert illegal(order) is None, "torch puts a receive where the message comes"
 
 
 @pytest.mark.parametrize("row", LOWERED, ids=lambda row: row.name)
-def test_torch_defers_receives_past_each_other(row: Any, tmp_path: Path) -> None:
+def test_torch_defers_receives_past_each_other(row: Named, tmp_path: Path) -> None:
     """With `defer_pp_recv` it puts each right before its pass, so that where a gradient and an activation come from the
     same rank each may get the other. Nothing tells it: there are no tags."""
-    name = getattr(schedules, row.torch)
+    name = schedule(row)
     path = table(tmp_path / "theirs.csv", name, 4, 8, 2, with_comms=True, defer_pp_recv=True)
     wrong = read_file(path).wrong(batches=8)
     assert (wrong and wrong.rule) == ("channel" if row.shape == "vee" else None)
@@ -73,13 +81,13 @@ def test_torch_defers_receives_past_each_other(row: Any, tmp_path: Path) -> None
 
 def runtime(ranks: int, chunks: int, batches: int) -> Any:
     """Torch's executor for as many stages, without any."""
-    stage = mock.create_autospec(visualizer.PipelineStage, instance=True)
+    stage = mock.create_autospec(torchs("_schedule_visualizer").PipelineStage, instance=True)
     stage.group_rank, stage.group_size, stage.submod, stage.num_stages = 0, ranks, None, ranks * chunks
-    return schedules._PipelineScheduleRuntime([stage] * chunks, batches)
+    return torchs("schedules")._PipelineScheduleRuntime([stage] * chunks, batches)
 
 
 @pytest.mark.parametrize("row", sample(SCHEDULES.values()), ids=lambda row: row.name)
-def test_torch_takes_ours(row: Any, tmp_path: Path) -> None:
+def test_torch_takes_ours(row: Named, tmp_path: Path) -> None:
     order, path = row.make(4, 8), tmp_path / "ours.csv"
     for lowered, comms in ((order, False), (order, True), (posted(order), True)):
         path.write_text(torch_csv.encode(lowered, comms=comms).text)
@@ -102,8 +110,7 @@ EQUAL = ["gpipe", "interleaved", "interleaved_zero_bubble", "zb_v", "dualpipe_v"
 
 def theirs(row: Named, ranks: int, batches: int, chunks: int) -> Order:
     """The order that torch has, without its blanks, and without the reduction of gradients that it has for GPipe."""
-    assert row.torch is not None
-    table = visualizer.get_schedule_ops(getattr(schedules, row.torch), ranks, batches, chunks)
+    table = torchs("_schedule_visualizer").get_schedule_ops(schedule(row), ranks, batches, chunks)
     rows = [parse(str(action) for action in actions if action is not None) for actions in table]
     return tuple(tuple(action for action in actions if action.kind != "REDUCE_GRAD") for actions in rows)
 

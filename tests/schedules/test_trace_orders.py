@@ -1,7 +1,5 @@
 """A Trace back to the order that it is: of every schedule, and of what students write by hand."""
 
-from __future__ import annotations
-
 from itertools import accumulate, pairwise, starmap
 from random import Random
 

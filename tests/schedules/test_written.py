@@ -1,7 +1,5 @@
 """Orders as a student writes them: what runs, and what each mistake is told."""
 
-from __future__ import annotations
-
 import inspect
 import random
 from collections.abc import Iterator

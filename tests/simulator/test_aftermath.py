@@ -1,7 +1,5 @@
 """When a rank fails, the others are run up to that moment; the failure is the earliest, however ranks are stepped."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from random import Random

@@ -1,7 +1,5 @@
 """The way of the original's notebooks: one task a rank in a running loop, and what else asyncio lets one do."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

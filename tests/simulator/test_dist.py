@@ -1,7 +1,5 @@
 """Where ranks meet: messages of any object in order, bare receives in simulated time, groups, and what joins them."""
 
-from __future__ import annotations
-
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,19 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import (
-    LINKS,
-    UNIT,
-    Costs,
-    Dist,
-    ForgottenAwait,
-    Links,
-    Model,
-    RuleError,
-    Trace,
-    Weight,
-    simulate,
-)
+from lib import LINKS, UNIT, Costs, Dist, ForgottenAwait, Links, Model, RuleError, Trace, Weight, simulate
 from lib.analysis import figures
 from lib.trace.rebuild import rebuild
 from tests.support.drivers import DRIVERS, Run, encoded, in_asyncio

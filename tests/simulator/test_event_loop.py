@@ -1,7 +1,5 @@
 """Tasks, locks, timers and queues of asyncio inside a rank's function, with the figures of plain awaits."""
 
-from __future__ import annotations
-
 import asyncio
 import warnings
 from asyncio import TaskGroup, create_task, gather, sleep

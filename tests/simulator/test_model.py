@@ -1,22 +1,12 @@
 """Model: a student's desk, with the names and the behaviour that readers of the original know."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lib import (
-    HIDDEN,
-    LENGTH,
-    Dist,
-    Model,
-    RuleError,
-    WeightGrad,
-    simulate,
-)
+from lib import HIDDEN, LENGTH, Dist, Model, RuleError, WeightGrad, simulate
 from lib.schedules.steps import load
 from lib.simulator.model import LogEvent
 from tests.support.said import Said

@@ -1,7 +1,5 @@
 """Calling starts a communication, `await` waits for it: what overlaps with what."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Padding: batches that take time and memory like others, and of which no gradient has to know."""
 
-from __future__ import annotations
-
 import pytest
 
 from drawing import draw

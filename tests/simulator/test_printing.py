@@ -1,7 +1,5 @@
 """What ranks print comes in the order of simulated time, and nothing of it is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """simulate: the same function gives the same Trace, however its ranks are stepped."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import sys

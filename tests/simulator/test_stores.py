@@ -1,7 +1,5 @@
 """The stores: dictionaries, whatever one does to them, that tell the Trace what enters and leaves."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections import Counter

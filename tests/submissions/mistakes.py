@@ -1,8 +1,6 @@
 """What students get wrong in the puzzles whose answer is a plain function: what they thought, what they wrote, and what
 they are told. The texts are in mistakes.txt."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Mapping
 from functools import cache

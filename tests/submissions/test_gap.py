@@ -1,7 +1,5 @@
 """Gaps: found where they are whole, refused with file and line where they are not, and cut out without a trace."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

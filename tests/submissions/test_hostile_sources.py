@@ -1,7 +1,5 @@
 """What is read of a source without running it, of any text at all: an answer, or a SourceError, and soon."""
 
-from __future__ import annotations
-
 import ast
 import json
 import random

@@ -1,7 +1,5 @@
 """The four puzzles of the map: their figures, what is accepted, and what each mistake is told and shown."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,9 +1,9 @@
 """The normal form of a source: the same for what a copy is changed in first, and another one for other code."""
 
-from __future__ import annotations
-
 import ast
 import textwrap
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -44,30 +44,7 @@ FIRST = '''
         except ValueError as error:
             raise error
 '''
-RENAMED = (
-    "SIZE -> WIDTH; half( -> quotient(; value -> number; by -> each; Counter -> Tally; start -> begin; "
-    "count -> n; .up -> .more; def up -> def more; inner -> minus; a, b -> c, d; a - b -> c - d; "
-    "b=layer, a= -> d=layer, c=; other -> rows; for i in range(x) if i -> for k in range(x) if k; "
-    "x + i -> x + k; layer -> l; error -> e; out -> result"
-)
-SAME = {
-    "renamed": tuple((one.partition(" -> ")[0], one.partition(" -> ")[2]) for one in RENAMED.split("; ")),
-    "without comments, docstrings and annotations": (('"""Half of it."""', ""), ("  # each", ""), (': "Model"', "")),
-    "imported otherwise": (("from math import floor", "import math as m"), ("floor(", "m.floor(")),
-    "printed and asserted": (("for layer", "print(counter)\n        assert counter\n        for layer"),),
-    "the arguments in brackets": (("(value / by)", "(((value) / (by)))"),),
-    "annotated": (("SIZE = 4", "SIZE: int = 4"),),
-}
-OTHER = {
-    "another number": (("SIZE = 4", "SIZE = 5"),),
-    "another operation": (("a - b", "a + b"),),
-    "other arguments": (("b=layer, a=", "a=layer, b="),),
-    "another order of statements": (("counter.up(by=half(layer, by=SIZE))\n", "\n"),),
-    "another method of the model": (("model.allreduce", "model.allgather"),),
-    "another helper": (("other(layer)", "inner(layer, 0)"),),
-    "not awaited": (("await ", ""),),
-    "a text": (("range(x)", "range('x')"),),
-}
+CHANGES = tomllib.loads(Path(__file__).with_name("normal_form.toml").read_text("utf-8"))
 
 
 def changed(*pairs: tuple[str, str]) -> str:
@@ -82,14 +59,14 @@ def form(*cells: str, name: str = "ddp") -> str:
     return Source(tuple((f"{n}", textwrap.dedent(cell)) for n, cell in enumerate(cells))).normalised(name)
 
 
-@pytest.mark.parametrize("name", SAME)
+@pytest.mark.parametrize("name", CHANGES["same"])
 def test_what_makes_no_difference(name: str) -> None:
-    assert form(changed(*SAME[name])) == form(FIRST) != ""
+    assert form(changed(*CHANGES["same"][name])) == form(FIRST) != ""
 
 
-@pytest.mark.parametrize("name", OTHER)
+@pytest.mark.parametrize("name", CHANGES["other"])
 def test_what_makes_a_difference(name: str) -> None:
-    assert form(changed(*OTHER[name])) != form(FIRST)
+    assert form(changed(*CHANGES["other"][name])) != form(FIRST)
 
 
 LOOPS = """

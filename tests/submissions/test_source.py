@@ -1,7 +1,5 @@
 """A function taken out of a source: with all that it uses, and nothing else; and what is read without running any."""
 
-from __future__ import annotations
-
 import json
 import linecache
 import textwrap
@@ -12,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from lib.submissions.source import Source, SourceError, function_of
+from lib.submissions.source import Source, function_of
+from tests.support.said import Said
 
 
 def source(*cells: str, **modules: str) -> Source:
@@ -75,31 +74,9 @@ def test_modules_that_were_handed_in() -> None:
     assert found == (8, True)
 
 
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        (("x = 1", "def basic(m):\n  return ("), "work.ipynb, code cell 2, line 2: '(' was never closed: return ("),
-        (
-            ("def basic(m): return helper()", "def helper():\n  x = = 2"),
-            "work.ipynb, code cell 2, line 2: invalid syntax",
-        ),
-        (
-            ("def basic(m): return SIZE", "SIZE = 1 / 0"),
-            "work.ipynb, code cell 2, line 1: ZeroDivisionError: division by",
-        ),
-        (("import nothing_like_it as np\nA = np.zeros(3)", "def basic(m): return A"), "line 1: ModuleNotFoundError"),
-        (("from nothing_like_it import *", "def basic(m): return zeros"), "line 1: ModuleNotFoundError"),
-        (
-            ("def helper(): ...", "class A: ..."),
-            "no function 'basic'; it has `helper` (code cell 1, line 1), `A` (code cell 2, line 1)",
-        ),
-    ],
-    ids=range(6),
+test_what_is_wrong_is_named_with_its_cell_and_line = Said(Path(__file__).with_name("said") / "sources.txt").test(
+    lambda: {"answer": answer}
 )
-def test_what_is_wrong_is_named_with_its_cell_and_line(cells: tuple[str, ...], message: str) -> None:
-    with pytest.raises(SourceError) as caught:
-        answer(*cells)
-    assert message in str(caught.value)
 
 
 def test_a_broken_cell_above_a_later_definition_counts_for_nothing() -> None:

@@ -1,7 +1,5 @@
 """Meshes of five axes, stages, and three old bugs: their figures, what is accepted, and what each mistake is told."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise, product
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """Honest solutions, however they are put together, are taken out of what was handed in, and reach all goals."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,7 +1,5 @@
 """A student's own copies: made, followed, renamed, and never written over."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

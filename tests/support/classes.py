@@ -3,8 +3,6 @@
 No student's code is isolated here: this is for what reads a gradebook.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping, Sequence

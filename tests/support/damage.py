@@ -1,7 +1,5 @@
 """Damage: small changes to a valid Trace, as data or as text, of the kind that accidents and cheats make."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The two ways to run a function on every rank, and what the tests ask of a run."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import inspect

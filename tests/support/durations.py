@@ -3,8 +3,6 @@
 With `--dist loadfile` a worker takes file after file, so a long one that begins last keeps the others waiting.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 
 import pytest

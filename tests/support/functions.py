@@ -1,7 +1,5 @@
 """Functions for the puzzle `basic`, and one of our references, to be checked in tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lib import Model, NotSolved, simulate

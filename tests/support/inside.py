@@ -3,8 +3,6 @@
 `mistake` names what is left out or done wrongly; without one they are right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

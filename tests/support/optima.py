@@ -1,7 +1,5 @@
 """Proved optima of 2 to 4 stages of 1 or 2 layers and 1 to 4 batches: those of lib, and those that only tests need."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each layer is a stage here, as in `lib.analysis.bounds.optima`.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """How much is tried: a little at every commit, much more under `make test-all`, which sets TESTS=thorough."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import Any, TypeVar

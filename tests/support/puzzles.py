@@ -1,7 +1,5 @@
 """The puzzles by the kind of their answer; our ways to solve them, and what these come to."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -9,7 +7,7 @@ from lib import PUZZLES, Trace, Verdict, check, simulate
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
 
-__all__ = ["FUNCTIONS", "SCHEDULES", "figures", "judged", "way"]
+__all__ = ["FUNCTIONS", "SCHEDULES", "came_to_goal", "figures", "judged", "way"]
 
 SCHEDULES = [puzzle for puzzle, record in PUZZLES.items() if not record.is_function]
 FUNCTIONS = [puzzle for puzzle, record in PUZZLES.items() if record.is_function]
@@ -33,3 +31,9 @@ def figures(function: Any, puzzle: str) -> tuple[float, float, str | None]:
     """Time, memory and the best goal."""
     verdict = judged(function, puzzle)
     return verdict.time, verdict.memory, verdict.best
+
+
+def came_to_goal(function: Any, puzzle: str) -> str:
+    """The same in words."""
+    time, memory, best = figures(function, puzzle)
+    return f"time {time:g}, memory {memory:,.0f}: {best or 'no goal'}"

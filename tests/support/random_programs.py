@@ -4,15 +4,14 @@ They train nothing. They mix computing, storing, every collective on any group, 
 later, so that what must hold for every run can be tried on many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
 
-from lib import LINKS, UNIT, Costs, Links, Mesh, Model, Weight, simulate
+from lib import LINKS, UNIT, Costs, Links, Mesh, Model, Trace, Weight, simulate
+from tests.support.schedules import EVERYTHING, Case
 
 LAYERS, BATCHES = 2, 3
 COSTS = [
@@ -153,3 +152,11 @@ def schedules(draw: st.DrawFn, messages: bool = True) -> Schedule:
 
 def run(schedule: Schedule, driver: Any = simulate, **more: Any) -> list[Model]:
     return driver(schedule, **(schedule.sizes | more))
+
+
+RUNS: st.SearchStrategy[Case | Schedule] = st.sampled_from(EVERYTHING) | schedules()
+"""Known schedules and random ones: what holds for every run is tried on both."""
+
+
+def traced(one: Case | Schedule) -> Trace:
+    return Trace.of(run(one) if isinstance(one, Schedule) else one.run(simulate))

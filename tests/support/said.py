@@ -3,11 +3,12 @@
 After a change that is meant, `TEXTS=write pytest FILE` writes the texts anew. Read the difference.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 class Said:
@@ -28,6 +29,8 @@ class Said:
         except (NameError, SyntaxError):
             raise  # nobody's answer
         except Exception as error:
+            if type(error) is AssertionError:
+                raise  # something is wrong with the test
             return f"{type(error).__name__}: {error}" if self.kinds else str(error)
         if isinstance(answer, str):
             return answer
@@ -43,3 +46,12 @@ class Said:
         assert text == asked, (
             f"{expression}\n-- says:\n{text}\n-- {self.path.name} has:\n{asked}\n(TEXTS=write: see said.py)"
         )
+
+    def test(self, names: Callable[[], dict[str, Any]]) -> Callable[[str], None]:
+        """The test of a file: that each expression, in which these names are known, is answered as it says."""
+
+        @pytest.mark.parametrize("expression", self.texts)
+        def test_what_is_said(expression: str) -> None:
+            self.check(expression, names())
+
+        return test_what_is_said

@@ -4,8 +4,6 @@ Each of the classic eight keeps exactly so much that its figures are those of th
 free everything as early as they can: those of `lib.schedules`, and some that only tests need.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 

@@ -1,8 +1,6 @@
 """Honest solutions as students hand them in: named, ordered and put together in ways of their own. Each is correct, and
 reaches all goals that the reference reaches."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Schedules that reach a lower bound: for each puzzle and figure one of which the figure is exactly the bound."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

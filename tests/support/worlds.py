@@ -1,7 +1,5 @@
 """Processes of torch.distributed that are forked from this one: torch is imported already, which costs most."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import warnings

@@ -1,7 +1,5 @@
 """A Trace as a file: what was saved comes back, and whatever else lies there is a TraceError and nothing else."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import json

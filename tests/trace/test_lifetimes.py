@@ -1,7 +1,5 @@
 """How long values live: what works in place, what has a buffer, what waits in a variable, and what nobody waits for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """order: who meets whom, as it stands in the programs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from lib import Model, Trace, simulate

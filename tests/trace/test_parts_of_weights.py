@@ -1,7 +1,5 @@
 """Columns, features and partial sums in files and texts: they come back, and what there cannot be is refused."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """rebuild: what a Trace says of its values is not believed, and one that is no program says where it is none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The same schedule under other costs: what a run under those costs would have given, and nothing else changed."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

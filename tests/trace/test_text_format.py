@@ -1,7 +1,5 @@
 """A schedule as text: one line a rank, there and back again, and `<-- here` where it is wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -113,12 +111,7 @@ def test_a_written_schedule_is_simulated() -> None:
 characters = st.sampled_from("0123456789 ,./>@%~:+-|WFBXUAREPCKZSR=Q\n")
 HEAD = "llm-training-puzzles 1 layers=1 batches=1 ranks=1\n"
 
-SAID = Said(Path(__file__).with_name("said") / "texts.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_a_mistake_is_named(call: str) -> None:
-    SAID.check(call, globals())
+test_a_mistake_is_named = Said(Path(__file__).with_name("said") / "texts.txt").test(lambda: globals())
 
 
 @given(st.sampled_from(sorted(TEXTS)), st.data())
@@ -181,33 +174,9 @@ def test_any_text_is_a_trace_or_a_trace_error(text: str) -> None:
     attempt(HEAD + "0|" + text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "llm-training-puzzles 1 layers=9999999 batches=9999999 ranks=9999999\n",
-        "llm-training-puzzles 1 layers=99999999999 batches=1 ranks=1\n0|\n",
-        "llm-training-puzzles 1 layers=1 batches=1 ranks=0\n",
-        "llm-training-puzzles 1 layers=0 batches=0 ranks=1\n0|\n",
-        HEAD + "0| I:0-9999999>0",
-        HEAD + "0| AR0%0.0/0>1",
-        HEAD + "0| =0",
-        HEAD + "0| =99999999",
-        HEAD + "0| S0/0",
-        HEAD + "0| W99999999999999999999@0.1>0,1",
-        HEAD + "0| W0@0.99999999>0,1",
-        HEAD + "0| W0@" + "." * 10 + ">0,1",
-        HEAD + "0| I:,>0",
-        HEAD + "0| I:-->0",
-        HEAD + "mesh " + "[" * 100_000 + "\n0|\n",
-        HEAD + "costs null\n0|\n",
-        HEAD + "puzzle 3\n0|\n",
-        HEAD + "costs {}\ncosts {}\n0|\n",
-        HEAD + "0| -w0",
-        HEAD + "0| W0@0.1>0,1 -w0",
-    ],
-)
-def test_absurd_texts(text: str) -> None:
-    attempt(text)
+def test_odd_texts() -> None:
+    attempt(HEAD + "mesh " + "[" * 100_000 + "\n0|\n")
+    attempt("llm-training-puzzles 1 layers=0 batches=0 ranks=1\n0|\n")
 
 
 def test_times_come_from_the_costs_and_not_from_the_text() -> None:

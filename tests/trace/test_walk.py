@@ -1,7 +1,5 @@
 """walk: every step after all that it needs, as far as a run goes."""
 
-from __future__ import annotations
-
 import pytest
 
 from lib import Model, Trace, TraceError, simulate

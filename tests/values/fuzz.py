@@ -3,8 +3,6 @@
 `python -m tests.values.fuzz 100000` plays so many of them.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from collections import Counter

@@ -3,8 +3,6 @@
 Run by itself (see test_made_up_layer), as a row of a table is there before anybody reads the table.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of collectives: what each member gets, and that all-reduce is reduce-scatter followed by all-gather."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -255,12 +253,9 @@ def join(op: str, *values: Any, pair: tuple[int, int]) -> None:
 
 
 HALF, OTHER = Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [1], 2)
-SAID = Said(Path(__file__).with_name("said") / "groups.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_members_that_do_not_go_together_are_shown_side_by_side(call: str) -> None:
-    SAID.check(call, {**globals(), "bring": bring})
+test_members_that_do_not_go_together_are_shown_side_by_side = Said(
+    Path(__file__).with_name("said") / "groups.txt"
+).test(lambda: {**globals(), "bring": bring})
 
 
 def test_what_nobody_sums_is_nobodys_mismatch() -> None:

@@ -1,8 +1,7 @@
 """The two halves of backward: what they give and take together is what backward gives and takes, of any part."""
 
-from __future__ import annotations
-
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +10,11 @@ from hypothesis import strategies as st
 
 from lib import UNIT, Costs, Links, Uneven
 from lib.cluster.costs import costs_from
-from lib.errors.exceptions import RuleError
-from lib.values import facts, rules
+from lib.values import rules
 from lib.values.layers import Shape
 from lib.values.operations import BY_INPUT, BY_WEIGHT, OPERATIONS
 from lib.values.values import Activation, ActivationGrad, Weight, value_of
+from tests.support.said import Said
 
 SHAPE = Shape(3, 4)
 BACKWARD, INPUT, WEIGHT = (OPERATIONS[name] for name in ("backward", "backward_input", "backward_weight"))
@@ -90,48 +89,4 @@ OPEN: dict[Any, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("make", "fact"),
-    [
-        (lambda: rules.backward_weight(SHAPE, "0", None, None), facts.NotALayer("backward_weight", "0", 3)),  # type: ignore[arg-type]
-        (lambda: rules.backward_input(SHAPE, 3, None, None, None), facts.NoLayer(3, 3)),
-        (
-            lambda: rules.backward_weight(SHAPE, 1, GRAD, DATA),
-            facts.WrongKind("input of backward_weight", Activation, GRAD, "backward_weight"),
-        ),
-        (
-            lambda: rules.backward_input(SHAPE, 1, DATA, GRAD, GRAD),
-            facts.WrongKind("weight of backward_input", Weight, GRAD, "backward_input"),
-        ),
-        (
-            lambda: rules.backward_weight(SHAPE, 2, DATA, GRAD),
-            facts.WrongLayer("backward_weight", "input of backward_weight", DATA, 2),
-        ),
-        (
-            lambda: rules.backward_input(SHAPE, 2, DATA, GRAD, OF_LAYER_1),
-            facts.WrongLayer("backward_input", "weight of backward_input", OF_LAYER_1, 2),
-        ),
-        (
-            lambda: rules.backward_weight(SHAPE, 1, OPEN[Activation], GRAD),
-            facts.Owes("input of backward_weight", OPEN[Activation]),
-        ),
-        (
-            lambda: rules.backward_weight(SHAPE, 1, DATA, OPEN[ActivationGrad]),
-            facts.Owes("gradient given to backward_weight", OPEN[ActivationGrad]),
-        ),
-        (
-            lambda: rules.backward_input(SHAPE, 1, DATA, OPEN[ActivationGrad], OF_LAYER_1),
-            facts.Owes("gradient given to backward_input", OPEN[ActivationGrad]),
-        ),
-        (lambda: rules.backward_weight(SHAPE, 1, DATA, LATER), facts.OtherBatches("backward_weight", DATA, LATER)),
-        (
-            lambda: rules.backward_input(SHAPE, 1, DATA, LATER, OF_LAYER_1),
-            facts.OtherBatches("backward_input", DATA, LATER),
-        ),
-        (lambda: rules.backward_input(SHAPE, 1, DATA, GRAD, SHARD), facts.Incomplete(SHARD)),
-    ],
-)
-def test_what_they_refuse(make: Any, fact: facts.Fact) -> None:
-    with pytest.raises(RuleError) as raised:
-        make()
-    assert raised.value.fact == fact
+test_what_they_refuse = Said(Path(__file__).with_name("said") / "halves.txt").test(lambda: globals())

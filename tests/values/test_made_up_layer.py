@@ -1,8 +1,6 @@
 """A kind of dim is a row and a kind of layer a class: with made-up ones a run is simulated, checked, saved, drawn and
 explained as with those that there are. In a process of its own, as the tables are read when modules are imported."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every value that is done is its box of the undivided computation: in programs by hand, and in those of chance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,11 +8,12 @@ import pytest
 from lib import UNIT, Layer, PuzzleError, Trace, check, retime, simulate
 from lib.values.layers import Shape
 from tests.support.inside import PROGRAMS
+from tests.support.profiles import THOROUGH
 from tests.values.fuzz import NETS, program
 from tests.values.numbers import Undivided, play
 
-SEEDS = 72
-"""Programs of each net: 500 in all."""
+SEEDS = 72 if THOROUGH else 18
+"""Programs of each net: 500 of all, a quarter of them at a commit."""
 
 
 def run(name: str, mistake: str = "") -> Any:

@@ -1,7 +1,5 @@
 """The table of operations, and the sets of names that follow it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pytest

@@ -1,14 +1,13 @@
 """Places: the laws of sets on parts of a dim, at a price that does not grow with what it is cut into; one object for
 each, tables that end with the step, and what a law accepts can be said by one place."""
 
-from __future__ import annotations
-
 import gc
 import json
 import weakref
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from math import lcm
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from lib.values.laws import cut, gather, reduce, renew
 from lib.values.layers import Layer, Shape, by_hand, layer_from
 from lib.values.placement import MOST, MOST_KEPT, Dim, Owners, Part, Schema, held_together, keep, union
 from lib.values.values import clean
+from tests.support.said import Said
 
 GRIDS = st.sampled_from([1, 2, 3, 4])
 COMMON = lcm(*range(1, 13))
@@ -292,19 +292,9 @@ def test_a_description_reads_back() -> None:
         assert layer_from(json.loads(json.dumps(layer.to_json()))) == layer
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"kind": "magic"}, "there is no kind of layer 'magic'; there is linear, attention, norm"),
-        ({"kind": "attention"}, "a layer is described by its kind, inputs, outputs, rows and heads"),
-        ({"inputs": 0}, "inputs of a layer is a whole number from 1 to 1000000; got 0"),
-        ({"rows": True}, "rows of a layer is a whole number from 1 to 1000000; got True"),
-        ({"heads": 8}, "a layer is described by its kind, inputs, outputs and rows"),
-    ],
+test_a_description_that_there_cannot_be_is_refused = Said(Path(__file__).with_name("said") / "layers.txt").test(
+    lambda: {**globals(), "layer_from": layer_from, "PRICED": PRICED}
 )
-def test_a_description_that_there_cannot_be_is_refused(change: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        layer_from({**PRICED.to_json(), **change})
 
 
 # -- what a check makes of shards -----------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """What an operation may do to values, and what it says to those it cannot work with."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any
@@ -128,12 +126,9 @@ def test_get_activation_and_fake_grad_take_batches_of_the_step(batches: list[int
 whole = WeightGrad(0, 3, range(4), 4)
 
 
-SAID = Said(Path(__file__).with_name("said") / "rules.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_a_mistake_explains_itself(call: str) -> None:
-    SAID.check(call, {**globals(), "itertools": itertools})
+test_a_mistake_explains_itself = Said(Path(__file__).with_name("said") / "rules.txt").test(
+    lambda: {**globals(), "itertools": itertools}
+)
 
 
 def test_a_list_of_batches_is_long_when_it_has_far_more_than_there_are() -> None:

@@ -1,7 +1,5 @@
 """The laws of values as properties, and what their errors say."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from dataclasses import FrozenInstanceError
@@ -271,31 +269,9 @@ class Delivery:
         yield
 
 
-@pytest.mark.parametrize(
-    ("thing", "words"),
-    [
-        ("pizza", "str 'pizza'"),
-        (None, "None"),
-        (True, "bool True"),
-        (3, "the number 3"),
-        (0.5, "the number 0.5"),
-        ((), "a tuple of 0"),
-        ([1, Weight(1, 2, 0), "x"], "a list of 3: the number 1; weight of layer 1; str 'x'"),
-        ((1, 2, 3, 4), "a tuple of 4: the number 1; the number 2; the number 3; ..."),
-        ({}, "a whole dict"),
-        (Model(layers=1).weights, "the whole store weights"),
-        (len, "len itself, which is not called"),
-        (Delivery(), "what a call returned, which is not awaited"),
-        (UNDELIVERED, "what deliver returned, which is not awaited"),
-        (partial(len), "partial functools.partial(<built-in function len>)"),
-        (Windows(), "Windows <an address>"),
-        (Pizza(), f"Pizza <{__name__}.Pizza object>"),
-        ("x" * 58, f"str '{'x' * 58}'"),
-        ("x" * 59, f"str '{'x' * 56}..."),
-    ],
+test_other_things_are_described_in_few_words = Said(Path(__file__).with_name("said") / "things.txt").test(
+    lambda: {**globals(), "partial": partial}
 )
-def test_other_things_are_described_in_few_words(thing: object, words: str) -> None:
-    assert describe(thing) == words
 
 
 def test_the_five_kinds_stand_in_the_order_of_the_stores() -> None:
@@ -313,12 +289,7 @@ def test_a_class_is_called_by_where_it_is_exported_from() -> None:
 grad = WeightGrad(1, 2, [0, 1], 4)
 
 
-SAID = Said(Path(__file__).with_name("said") / "laws.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_a_broken_law_explains_itself(call: str) -> None:
-    SAID.check(call, globals())
+test_a_broken_law_explains_itself = Said(Path(__file__).with_name("said") / "laws.txt").test(lambda: globals())
 
 
 MOST = 10**6

@@ -1,7 +1,5 @@
 """What a run is told when a bound does not speak of it. Every run here is correct, unless it says so."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -273,12 +271,9 @@ async def late(model: Model) -> None:
         model.set_final_weight(layer, model.update(layer, grad, *held[layer])[0])
 
 
-SAID = Said(Path(__file__).with_name("said") / "family.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_what_is_said(call: str) -> None:
-    SAID.check(call, vars(data_parallel) | vars(schedules) | globals())
+test_what_is_said = Said(Path(__file__).with_name("said") / "family.txt").test(
+    lambda: vars(data_parallel) | vars(schedules) | globals()
+)
 
 
 def test_least_memory_of_the_stages_of_zero() -> None:

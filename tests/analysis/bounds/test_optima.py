@@ -1,7 +1,5 @@
 """The stored optima: every witness is run, and has exactly the figures that are claimed."""
 
-from __future__ import annotations
-
 import pytest
 
 from lib import Trace, check, simulate

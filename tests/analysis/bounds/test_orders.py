@@ -1,7 +1,5 @@
 """Random schedules within the families: none is below the bound, and of pipelines none is better than the optimum."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Awaitable, Iterable
 from typing import Any

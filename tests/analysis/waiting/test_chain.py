@@ -1,11 +1,8 @@
 """Chains: each gap has one without holes, and what is on it is what holds the gap up."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,15 +11,11 @@ from lib.analysis.dependencies import causes_of
 from lib.analysis.waiting.chain import Step, led_to
 from lib.analysis.waiting.gaps import gaps
 from lib.analysis.waiting.legs import HOW, legs, pieces
-from lib.course.subject import run as run_puzzle
-from lib.puzzles.records import PUZZLES
 from lib.trace.event import Event
 from lib.values.operations import COMPUTE
-from tests.support.profiles import sample
-from tests.support.random_programs import Schedule, run, schedules
+from tests.support.random_programs import RUNS, Schedule, run, schedules, traced
 from tests.support.schedules import EVERYTHING, Case
 
-REFERENCES = [puzzle for puzzle, record in PUZZLES.items() if not record.is_function]
 HOSTS = Links(host_size=2, ratio=3, latency=0.07, cards=1)
 
 
@@ -55,24 +48,11 @@ def check_chains(trace: Trace) -> None:
         assert sum(took for *_, took in pieces(causes, steps, gap.start, gap.end)) == gap.length
 
 
-@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
-def test_every_gap_has_one_without_holes(case: Case) -> None:
-    trace = Trace.of(case.run(simulate))
+@given(RUNS)
+def test_every_gap_has_one_without_holes(one: Case | Schedule) -> None:
+    trace = traced(one)
     check_chains(trace)
-    check_chains(retime(trace, HOSTS))
-
-
-@pytest.mark.parametrize("puzzle", sample(REFERENCES))
-def test_so_do_all_references(puzzle: str) -> None:
-    found = run_puzzle(puzzle)
-    assert found is not None
-    check_chains(found.trace)
-    check_chains(retime(found.trace, LINKS))
-
-
-@given(schedules())
-def test_so_does_any_schedule(schedule: Schedule) -> None:
-    check_chains(Trace.of(run(schedule)))
+    check_chains(retime(trace, HOSTS if isinstance(one, Case) else LINKS))
 
 
 def check_holds_up(trace: Trace, steps: tuple[Step, ...]) -> None:

@@ -1,11 +1,8 @@
 """The critical path: a chain without holes from the beginning to the end, and what makes the run longer."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +13,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES, OPERATIONS
 from lib.values.values import Elements
 from tests.analysis.waiting.test_gaps import compute, end
-from tests.support.profiles import sample
-from tests.support.random_programs import Schedule, run, schedules
+from tests.support.random_programs import RUNS, Schedule, traced
 from tests.support.schedules import EVERYTHING, Case
 
 
@@ -35,14 +31,9 @@ def check_path(trace: Trace) -> Path:
     return path
 
 
-@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
-def test_lengths_along_it_sum_to_the_end(case: Case) -> None:
-    check_path(Trace.of(case.run(simulate)))
-
-
-@given(schedules())
-def test_they_do_for_any_schedule(schedule: Schedule) -> None:
-    check_path(Trace.of(run(schedule)))
+@given(RUNS)
+def test_lengths_along_it_sum_to_the_end(one: Case | Schedule) -> None:
+    check_path(traced(one))
 
 
 @given(st.sampled_from(EVERYTHING), st.sampled_from(["forward", "backward", "update", "collective", "p2p"]))

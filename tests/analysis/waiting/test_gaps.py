@@ -1,7 +1,5 @@
 """Gaps: with what a rank computes they fill the whole run, and each says truly why it is there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 from hypothesis import given
 
 import lib
-from lib import LINKS, Mesh, Model, Trace, simulate
+from lib import LINKS, Mesh, Model, Trace
 from lib.analysis.dependencies import At, slowed
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import KINDS, Gap, Group, computing, gaps
@@ -19,10 +17,9 @@ from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE
 from tests.drawing.runs import trace
-from tests.support.profiles import sample
-from tests.support.random_programs import Schedule, run, schedules
+from tests.support.random_programs import RUNS, Schedule, traced
 from tests.support.said import Said
-from tests.support.schedules import EVERYTHING, Case
+from tests.support.schedules import Case
 
 
 def end(run_: Trace) -> int:
@@ -87,14 +84,9 @@ def check_reason(trace: Trace, gap: Gap) -> None:
         assert (gap.cause.event.end or 0) == gap.end
 
 
-@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
-def test_compute_and_gaps_fill_the_run(case: Case) -> None:
-    check_gaps(Trace.of(case.run(simulate)))
-
-
-@given(schedules())
-def test_they_do_for_any_schedule(schedule: Schedule) -> None:
-    check_gaps(Trace.of(run(schedule)))
+@given(RUNS)
+def test_compute_and_gaps_fill_the_run(one: Case | Schedule) -> None:
+    check_gaps(traced(one))
 
 
 def texts(function: Callable[[Model], Any], rank: int | None = None, **sizes: Any) -> str:
@@ -208,12 +200,9 @@ async def lazy(model: Model) -> None:
         compute(model, 1)
 
 
-SAID = Said(Path(__file__).with_name("said") / "gaps.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_what_is_said_of_gaps(call: str) -> None:
-    SAID.check(call, vars(lib) | globals() | {"nothing": lambda model: None})
+test_what_is_said_of_gaps = Said(Path(__file__).with_name("said") / "gaps.txt").test(
+    lambda: vars(lib) | globals() | {"nothing": lambda model: None}
+)
 
 
 def test_time_that_nothing_accounts_for_in_a_measured_run() -> None:

@@ -1,7 +1,5 @@
 """Slack: what is over later by that much changes nothing, and by a tick more makes the run longer by that tick."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """what_if: what is timed anew is what a run under such costs would have given, and what helps is what it says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path

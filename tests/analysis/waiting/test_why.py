@@ -1,7 +1,5 @@
 """why: what is said of a gap, of a rank that does not idle, and of questions that make no sense."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,12 +39,9 @@ def nothing(model: Model) -> None:
     pass
 
 
-SAID = Said(Path(__file__).with_name("said") / "why.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_what_is_said(call: str) -> None:
-    SAID.check(call, vars(runs) | vars(test_gaps) | globals() | {"models": simulate(down, ranks=2, batches=2)})
+test_what_is_said = Said(Path(__file__).with_name("said") / "why.txt").test(
+    lambda: vars(runs) | vars(test_gaps) | globals() | {"models": simulate(down, ranks=2, batches=2)}
+)
 
 
 def test_where_only_its_own_order_is_in_the_way_it_says_so() -> None:

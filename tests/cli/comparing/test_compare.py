@@ -1,7 +1,5 @@
 """`puzzles compare`: what may be compared, what is refused, and the files that come of it."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,7 +10,6 @@ from typer.testing import CliRunner, Result
 from lib import Trace, simulate
 from lib.cli.app import app
 from lib.cli.comparing.entries import chosen
-from lib.course.solutions import files_of
 from lib.grade.intake.archives import FORMATS
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
@@ -59,16 +56,6 @@ class Read(HTMLParser):
             self.text += data
 
 
-def test_all_of_our_solutions(folder: Path) -> None:
-    result = puzzles("gpipe:all")
-    assert result.exit_code == 0, result.output
-    for name in files_of("gpipe"):
-        assert f"│ {name} " in result.output
-    assert "│ gpipe:interleaved " in puzzles("gpipe:interleaved", "fsdp").output
-    assert "29.8 *" in result.output
-    assert "33.8 *" not in result.output
-
-
 @pytest.mark.parametrize("ending", FORMATS)
 def test_archives_of_a_class_are_those_that_are_graded(folder: Path, ending: str) -> None:
     files = {f"{name}/basic.py": reference("basic").read_bytes() for name in ("ann", "bob")}
@@ -107,13 +94,6 @@ def test_a_run_that_leaves_something_out_is_never_the_best(folder: Path) -> None
     assert "*" not in result.output.split("short.json", 1)[1].splitlines()[0]
 
 
-def test_a_trace_of_another_puzzle_says_so(folder: Path) -> None:
-    Trace.of(simulate(load_function(reference("ddp"), "ddp"), puzzle="ddp")).save(folder / "a.json")
-    result = puzzles("a.json", "basic", "--puzzle", "basic")
-    assert result.exit_code == 1
-    assert "a.json is a run of ddp, not of basic" in words(result)
-
-
 def test_a_page_is_whole_and_escaped(folder: Path) -> None:
     (folder / "wrong.py").write_text(WRONG.replace("model.forward", f"raise ValueError({NASTY!r})\n    model.forward"))
     result = puzzles(f"{NASTY}=basic", "wrong.py", "--puzzle", "basic", "-o", "all.html")
@@ -147,18 +127,6 @@ def test_slides_have_a_page_for_each_run_and_the_same_bytes(folder: Path) -> Non
     assert [("optimizer state" in words) for words in said] == [True, True, False, False, False, False]  # in a bar, too
 
 
-def test_a_size_is_proposed_only_where_all_are_correct(folder: Path) -> None:
-    """gpipe does not run with the 2 layers of ddp."""
-    output = words(puzzles("ddp", "gpipe"))
-    assert "To compare them at one size, say it: --layers 8 ddp" not in output
-    assert output.endswith("To compare them at one size, say it: --layers 8")
-    again = puzzles("ddp", "gpipe", "--layers", "8")
-    assert again.exit_code == 0
-    assert "first differ" not in again.output
-    Trace.of(simulate(load_function(reference("basic"), "basic"), puzzle="basic")).save(folder / "basic.json")
-    assert "None of their own sizes suits all of them" in words(puzzles("gpipe", "basic.json"))
-
-
 def test_runs_of_different_puzzles_are_named_in_words_and_differ_from_the_start(folder: Path) -> None:
     result = puzzles("ddp", "gpipe", "fsdp", "--layers", "8", "--batches", "4", "-o", "all.svg")
     assert "first differ" not in result.output
@@ -187,27 +155,6 @@ def test_ranks_have_rows_of_their_own_where_that_is_asked_for(folder: Path) -> N
         assert puzzles("ddp", *options, "-o", "a.svg").exit_code == 0
         rows.append(len(re.findall(">rank [0-3]</text>", (folder / "a.svg").read_text("utf-8"))))
     assert rows == [0, 4]
-
-
-@pytest.mark.parametrize("shape", ["16", "0:9", "16:0", "a:b", "1:99", "-16:9", "²:1"])
-def test_a_shape_that_is_none_is_refused(folder: Path, shape: str) -> None:
-    result = puzzles("basic", "-o", "a.svg", f"--aspect={shape}")
-    assert result.exit_code == 2
-    assert "such as 16:9" in words(result)
-
-
-def test_a_shape_is_for_pictures(folder: Path) -> None:
-    assert "are for a picture" in words(puzzles("basic", "-o", "a.html", "--aspect", "16:9"))
-    assert "are for a picture" in words(puzzles("basic", "--frame", "none"))
-
-
-def test_files_of_one_name_are_told_apart(folder: Path) -> None:
-    for name in ("ada", "bob"):
-        (folder / name).mkdir()
-        (folder / name / "basic.py").write_text(WRONG)
-    result = puzzles("ada/basic.py", "bob/basic.py")
-    assert "ada/basic.py" in result.output
-    assert "bob/basic.py" in result.output
 
 
 def test_what_a_terminal_would_obey_is_made_visible(folder: Path) -> None:

@@ -1,7 +1,5 @@
 """`puzzles gallery`: equal schedules once, in the order of a figure, and nobody's name unless it is asked for."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 from pathlib import Path

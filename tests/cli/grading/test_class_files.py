@@ -1,7 +1,5 @@
 """`puzzles grade` with a roster, points and marks by hand, from a download to what is uploaded; and the leaderboard."""
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile
@@ -135,16 +133,3 @@ def test_a_file_that_cannot_be_used_is_said_before_anything_runs(
         assert {path: path.read_bytes() for path in (course / "report").rglob("*") if path.is_file()} == report
     finally:
         (course / name).write_bytes(before)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--points", "all=1"), "is not understood"),
-        (("--platform", "Blackboard"), "there is no such form"),
-        (("--marks", "."), "cannot be read"),
-    ],
-)
-def test_an_option_that_makes_no_sense_is_said(course: Path, arguments: tuple[str, ...], says: str) -> None:
-    code, text = run(course, *arguments)
-    assert (code, says in text) == (2, True), text

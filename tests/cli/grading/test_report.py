@@ -1,8 +1,6 @@
 """The pages of a graded class: what they hold, that nothing of a student's becomes markup, and that nobody sees what is
 another's."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the pages say in other words than the gradebook."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

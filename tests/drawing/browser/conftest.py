@@ -3,8 +3,6 @@
 `CHROMIUM` in the environment names another browser than the first that is on the path.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Pages in a notebook's frame, and the report of a class on a phone, as a reader sees them."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

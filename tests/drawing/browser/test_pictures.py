@@ -1,7 +1,5 @@
 """Pictures in notebooks, the page of a ring and that of the gallery: words, titles, width, light and dark."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The page to step through a run: it is quick, keys and pointer work, and what it shows are the figures."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The spread of a class, as boxes."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import pytest

@@ -1,7 +1,5 @@
 """Small runs with one collective or message each, which the tests of `drawing.communication` draw."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

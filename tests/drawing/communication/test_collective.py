@@ -1,7 +1,5 @@
 """A collective over all its ranks: whose part is where before and after, who came, and what it costs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ from lib.analysis.figures import traffic
 from lib.values.collectives import COLLECTIVES
 from lib.values.layers import by_hand
 from lib.values.values import Elements, value_of
-from tests.drawing.communication.exchanges import EXCHANGES, MESH, grid, small
+from tests.drawing.communication.exchanges import EXCHANGES, MESH, small
 from tests.drawing.marks import texts, written
 
 
@@ -96,23 +94,6 @@ def test_one_is_chosen_by_name_word_title_and_layer() -> None:
         for one in (chosen(EXCHANGES[run], which, None, "test") for which in words):
             assert one is not None
             assert (one.op, one.layer if layer else None) == (op, layer)
-
-
-def test_what_is_not_there_is_answered_with_what_there_is() -> None:
-    run = EXCHANGES["grid"]
-    with pytest.raises(
-        ValueError, match=r"no alreduce in this run. Did you mean 'allreduce'\? It has 'allgather' \(layer 0\)"
-    ):
-        draw_collective(run, "alreduce")
-    with pytest.raises(ValueError, match=r"no all-reduce of layer 0 in this run. It has 'allreduce' \(layer 1\)"):
-        draw_collective(run, "allreduce", layer=0)
-    with pytest.raises(TypeError, match="draw_collective takes a Trace, a Model or a list of Models; got function"):
-        draw_collective(grid)
-    alone = small(lambda model: None, ranks=2)
-    assert draw_collective(alone).words == "the ranks of this run never communicate"
-    with pytest.raises(ValueError, match="its ranks never communicate"):
-        draw_collective(alone, "allgather")
-    assert draw_collective([]).words == "nothing to draw yet"
 
 
 def test_it_is_drawn_from_a_saved_trace() -> None:

@@ -1,7 +1,5 @@
 """What each device of a mesh holds, as a picture: a card each, a colour for each thing, a frame where it is wrong."""
 
-from __future__ import annotations
-
 from math import prod
 
 from hypothesis import given

@@ -1,16 +1,13 @@
 """A mesh as a picture: every rank at its coordinates, and one colour for each group."""
 
-from __future__ import annotations
-
 from math import prod
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import draw_mesh, picture_of
 from lib import Mesh
-from tests.drawing.communication.exchanges import EXCHANGES, small
+from tests.drawing.communication.exchanges import EXCHANGES
 from tests.drawing.marks import cards, texts
 
 
@@ -79,7 +76,3 @@ def test_a_large_mesh_is_shown_by_its_first_ranks_and_its_last() -> None:
 def test_it_takes_a_run_and_shows_itself_in_notebooks() -> None:
     mesh = Mesh({"data": 2, "shard": 2})
     assert draw_mesh(EXCHANGES["grid"]).svg() == draw_mesh(mesh).svg() == picture_of(mesh).svg()
-    assert "1 group of 3: [0, 1, 2]" in draw_mesh(small(lambda model: None, ranks=3)).words
-    assert draw_mesh([]).words == "nothing to draw yet"
-    with pytest.raises(ValueError, match=r"the mesh has the axes \['data', 'shard'\]; got 'stage'"):
-        draw_mesh(mesh, "stage")

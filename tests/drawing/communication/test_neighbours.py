@@ -1,7 +1,5 @@
 """The groups of one rank as a picture: a colour for each, the rank itself, and five axes that all have a place."""
 
-from __future__ import annotations
-
 import pytest
 
 from drawing import draw_mesh, picture_of
@@ -27,14 +25,6 @@ def test_what_is_not_right_has_room_beside_a_small_mesh() -> None:
     scene = picture_of(Neighbours(Mesh({"a": 2}), 0, wrong=[1])).scene
     (words,) = written(scene, text="not right")
     assert words.x + text_width(words.text, words.size) < scene.width
-
-
-def test_draw_mesh_takes_a_rank() -> None:
-    assert draw_mesh(DIMS, groups_of=5).words.endswith(
-        "The groups of rank 5: pp: [5, 13]; dp_replicate: [1, 5]; dp_shard: [5, 7]; tp: [4, 5].>"
-    )
-    with pytest.raises(ValueError, match="rank 16 is not in Mesh"):
-        draw_mesh(DIMS, groups_of=16)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,7 @@
 """Round the ring: everyone ends with what the law says and sends what the table says; the page."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,23 +95,6 @@ def test_pieces_have_the_numbers_of_the_shards_whoever_brings_them() -> None:
 
     picture = draw_ring(small(backwards, ranks=3), step=0)
     assert "Rank 0 has piece 2. Rank 1 has piece 1. Rank 2 has piece 0." in picture.words
-
-
-def test_what_goes_round_no_ring_is_said() -> None:
-    with pytest.raises(
-        ValueError, match=r"this all-to-all goes from rank to rank directly.*draw_collective\(run, 'alltoall'\)"
-    ):
-        draw_ring(EXCHANGES["alltoall"], "alltoall")
-    with pytest.raises(ValueError, match=r"this message goes .*draw_collective\(run, 'message'\)"):
-        draw_ring(EXCHANGES["message"], "pass_to")
-    with pytest.raises(ValueError, match="this all-reduce never happened"):
-        draw_ring(EXCHANGES["missing"], "allreduce")
-    with pytest.raises(ValueError, match=r"takes 3 rounds, so step= is a number from 0 .* to 3 .*; got 4"):
-        draw_ring(EXCHANGES["allgather"], step=4)
-    with pytest.raises(ValueError, match="a ring of 17 ranks is too large to draw; up to 16 are"):
-        draw_ring(small(allgather, ranks=17, batches=17))
-    assert draw_ring(EXCHANGES["alltoall"]).words == "no collective of this run goes round a ring"
-    assert draw_ring([]).words == "nothing to draw yet"
 
 
 # -- the page ---------------------------------------------------------------------------------------------------

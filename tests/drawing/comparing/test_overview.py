@@ -1,7 +1,5 @@
 """Small timelines: on one axis, inside their place, and few marks however many events there are."""
 
-from __future__ import annotations
-
 import pytest
 
 from drawing.canvas.scene import Mark, Poly, Rect, Scene, moved

@@ -1,7 +1,5 @@
 """Slides: everything on a page has its place, and letters are as large as the page allows."""
 
-from __future__ import annotations
-
 import pytest
 
 from drawing.canvas.palette import GRID

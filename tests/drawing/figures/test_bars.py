@@ -1,7 +1,5 @@
 """Bars: to scale, with room for their words, and the bound beside or below."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Time against memory: points where they belong, no label on another, and the region where nothing can be."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The stages of a pipeline as a picture: a lane for each rank, and the way of a microbatch."""
 
-from __future__ import annotations
-
 import pytest
 
 from drawing import picture_of
@@ -55,18 +53,3 @@ def test_it_is_as_wide_as_a_notebook_whatever_its_size(ranks: int, rounds: int) 
     assert {0, ranks * rounds - 1} <= set(there)
     many = Stages([[stage] for stage in range(ranks)], [range(9 * stage, 9 * stage + 9) for stage in range(ranks)])
     assert all(box.x + box.width < 840 for box in boxes(many).values())
-
-
-@pytest.mark.parametrize(
-    ("ranks", "layers", "why"),
-    [
-        ([(0, 1), (1, 2)], (), "each stage from 0 on is on one rank"),
-        ([(1,)], (), "each stage from 0 on is on one rank"),
-        ([], (), "each stage from 0 on is on one rank"),
-        ([(0,), (1,)], [range(2)], "2 stages need as many ranges of layers; got 1"),
-        ([(0,), (1,)], [range(2), range(3, 5)], "the layers of a stage follow those of the stage before"),
-    ],
-)
-def test_what_is_no_pipeline(ranks: list[tuple[int, ...]], layers: list[range], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        Stages(ranks, layers)

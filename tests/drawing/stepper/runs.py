@@ -1,7 +1,5 @@
 """Runs that the tests of the interactive view step through."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from drawing.stepper import View, step_through

@@ -1,7 +1,5 @@
 """What the page is given, against the figures of the Trace."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

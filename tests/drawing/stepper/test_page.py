@@ -1,7 +1,5 @@
 """The page as text: safe whatever a Trace says, the same everywhere, small, and whole."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import re
@@ -100,21 +98,6 @@ def test_save(tmp_path: Path) -> None:
     assert View([("", Trace.load(tmp_path / "run.json"))]).html() == view.html()
     with pytest.raises(ValueError, match=r"a page is saved as \.html; got '\.svg'"):
         view.save(tmp_path / "run.svg")
-
-
-def test_names_and_words_of_two_runs() -> None:
-    deadlock, ddp = TRACES["deadlock"], TRACES["ddp"]
-    view = step_through(deadlock, ddp, names=("mine", "theirs"))
-    assert [name for name, _ in view.runs] == ["mine", "theirs"]
-    assert [name for name, _ in step_through(deadlock, ddp).runs] == ["run 1", "run 2"]
-    assert repr(view) == (
-        "<step through 3 ranks, 2 layers, 3 batches: stopped at 3, peak 1,703,936 on rank 2; "
-        "4 ranks, 2 layers, 4 batches: end 5.6, peak 2,490,368 on rank 0>"
-    )
-    with pytest.raises(ValueError, match="names has 1 for 2 runs"):
-        step_through(deadlock, ddp, names=["mine"])
-    with pytest.raises(TypeError, match="got NoneType; does your function end with"):
-        step_through(None)
 
 
 def test_a_puzzle_that_is_not_solved_yet() -> None:

@@ -1,10 +1,9 @@
 """Taking in folders and archives: each file is found, belongs to its student, and is used, or a note, or a row."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
+import tempfile
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,6 @@ from lib.grade.intake import collecting
 from lib.grade.intake.choosing import chosen
 from lib.grade.intake.collecting import collect
 from lib.grade.intake.submission import Collected
-from lib.submissions.source import Source
 from tests.grade.intake.trees import DDP, FSDP, folder, notebook, stub, tar_bytes, zip_bytes
 from tests.support.said import Said
 
@@ -146,44 +144,6 @@ def test_names_that_are_no_text_are_shown_all_the_same(tmp_path: Path) -> None:
     assert list(chosen(one, ["fsdp"]).of) == ["fsdp"]
 
 
-def test_gradescope_says_whose_a_folder_is(tmp_path: Path) -> None:
-    roster = (
-        "submission_11:\n  :submitters:\n  - :name: Ann Lee\n    :sid: '1'\n  :created_at: 2026-11-01\n"
-        "submission_12:\n  :submitters:\n  - :name: 'Bob'\n    :sid: '2'\n  - :name: Cy\n    :sid: '3'\n"
-    )
-    files = {
-        "submission_metadata.yml": roster,
-        "submission_11/ddp.py": DDP,
-        "submission_12/ddp.py": DDP,
-        "submission_13/a.py": "1",
-    }
-    collected = collect([folder(tmp_path / "assignment_9_export", files)])
-    assert [one.student for one in collected.submissions] == ["Ann Lee", "Bob & Cy", "submission_13"]
-    assert collected.refused == ()
-    assert len(collected.notes) == 1
-
-
-def test_brightspace_attempts_by_their_time(tmp_path: Path) -> None:
-    times = ["Nov 1, 2026 1000 AM", "Nov 1, 2026 100 PM", "Oct 31, 2026 1159 PM", "Nov 1, 2026 1230 AM"]
-    files = {f"1-{n} - Ann Lee - {time} - ddp.ipynb": notebook(f"# {time}\n{DDP}") for n, time in enumerate(times)}
-    (ann,) = collect([folder(tmp_path / "hw", files)]).submissions
-    assert "100 PM" in chosen(ann, ["ddp"]).of["ddp"][0].name
-    assert [file.attempt[0][5:] for file in ann.files] == ["10-31-23-59", "11-01-00-30", "11-01-10-00", "11-01-13-00"]
-
-
-def test_blackboard_keeps_a_note_beside_each_file(tmp_path: Path) -> None:
-    when = "2026-11-0{}-10-00-00"
-    files: dict[str, str] = {}
-    for day in (1, 2):
-        name = f"Homework 1_alee7_attempt_{when.format(day)}"
-        files |= {f"{name}.txt": "Name: Ann Lee (alee7)", f"{name}_05_fsdp.ipynb": notebook(f"# {day}\n{FSDP}")}
-    (ann,) = collect([folder(tmp_path / "hw", files)]).submissions
-    assert ann.student == "alee7"
-    assert "-02-10" in chosen(ann, ["fsdp"]).of["fsdp"][0].name
-    assert len(ann.notes) == 1
-    assert ann.notes[0].startswith("ignored, as a computer made it for itself")
-
-
 # -- which file counts ------------------------------------------------------------------------------------------
 
 CHOICES = Said(Path(__file__).with_name("said") / "choices.txt")
@@ -200,120 +160,30 @@ def test_which_file_counts(expression: str, tmp_path: Path) -> None:
     CHOICES.check(expression, {**globals(), "counts": counts})
 
 
-def test_several_puzzles_in_one_file(tmp_path: Path) -> None:
-    (ann,) = collect([folder(tmp_path / "hw", {"ann/all.ipynb": notebook(FSDP, DDP)})]).submissions
-    found = chosen(ann, ["ddp", "fsdp", "gpipe"])
-    assert {puzzle: file.name for puzzle, (file, _) in found.of.items()} == dict.fromkeys(
-        ["ddp", "fsdp"], "hw/ann/all.ipynb"
-    )
-    assert found.notes == ()
-
-
-def test_a_file_brings_the_modules_that_it_imports(tmp_path: Path) -> None:
-    files = {
-        "bob/fsdp.py": "import helpers\n" + FSDP,
-        "bob/helpers.py": "import more.of_it",
-        "bob/more/of_it.py": "x = 1",
-        "bob/other.py": "y = 1",
-        "bob/bad.py": b"\0\1",
-    }
-    (bob,) = collect([folder(tmp_path / "hw", files)]).submissions
-    found = chosen(bob, ["fsdp", "ddp"])
-    file, source = found.of["fsdp"]
-    assert file.name == "hw/bob/fsdp.py"
-    modules = (("helpers.py", "import more.of_it"), ("more/of_it.py", "x = 1"))
-    assert source == Source((("fsdp.py", files["bob/fsdp.py"]),), modules, "fsdp.py")
-    assert found.notes == ("holds none of the puzzles that are graded: hw/bob/other.py",)
-    assert [row.file for row in found.refused] == ["hw/bob/bad.py"]
-
-
-def test_flat_names_bring_their_modules_too(tmp_path: Path) -> None:
-    files = {"annlee_11_22_fsdp.py": "from helpers import x\n" + FSDP, "annlee_11_23_helpers.py": "x = 1"}
-    (ann,) = collect([folder(tmp_path / "hw", files)]).submissions
-    assert chosen(ann, ["fsdp"]).of["fsdp"][1].modules == (("helpers.py", "x = 1"),)
-
-
 # -- what is no notebook ----------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_graded_is_a_row_only_where_there_is_nothing_else(tmp_path: Path) -> None:
-    files = {
-        "ann/report.pdf": "%PDF",
-        "bob/report.pdf": "%PDF",
-        "bob/05_fsdp.ipynb": notebook(FSDP),
-        "bob/__init__.py": "",
-    }
-    collected = collect([folder(tmp_path / "hw", files)])
-    assert [(row.student, row.file) for row in collected.refused] == [("ann", "hw/ann/report.pdf")]
-    assert collected.refused[0].why == "is neither a notebook (.ipynb) nor Python (.py); hand in the notebook itself"
-    ann, bob = collected.submissions
-    assert (ann.files, ann.notes) == ((), ())
-    assert bob.notes == ("empty: hw/bob/__init__.py", "neither a notebook (.ipynb) nor Python (.py): hw/bob/report.pdf")
+def taken(root: str, files: Mapping[str, str | bytes], *puzzles: str) -> str:
+    """What becomes of everything in a folder, and which file counts for each puzzle."""
+    with tempfile.TemporaryDirectory() as there:
+        collected = collect([folder(Path(there, root), dict(files))])
+        (packed := Path(there, f"{root}.zip")).write_bytes(zip_bytes(dict(files)))
+        assert contents(collect([packed])) == contents(collected)
+        said: list[str] = []
+        for one in collected.submissions:
+            found = chosen(one, puzzles)
+            said += [f"{one.student}: {', '.join(file.name for file in one.files) or 'nothing'}"]
+            said += [f"  {puzzle}: {file.name}" for puzzle, (file, _) in found.of.items()]
+            said += [f"    imports {name}" for _, source in found.of.values() for name, _ in source.modules]
+            said += [f"  {puzzle}: {hints} hints" for puzzle, hints in one.hints.items()]
+            said += [f"  {note}" for note in (*one.notes, *found.notes)] + [
+                f"  refused: {row.file} {row.why}" for row in found.refused
+            ]
+        said += [*collected.notes, *(f"refused: {row.student}, {row.file} {row.why}" for row in collected.refused)]
+        return "\n".join(said)
 
 
-def test_what_computers_make_is_not_looked_at(tmp_path: Path) -> None:
-    junk = [
-        ".ipynb_checkpoints/05_fsdp-checkpoint.ipynb",
-        "__MACOSX/._05_fsdp.ipynb",
-        "._x.ipynb",
-        ".DS_Store",
-        "~$a.docx",
-    ]
-    junk += ["Thumbs.db", ".git/objects/ab/cd", "__pycache__/a.py", "env/pyvenv.cfg", "env/lib/a.py", ".venv/b.py"]
-    files = {f"ann/{name}": "x" for name in junk} | {
-        "ann/05_fsdp.ipynb": notebook(FSDP),
-        "__MACOSX/ann/._a": "",
-        ".DS_Store": "",
-    }
-    for path in (folder(tmp_path / "hw", files), tmp_path / "hw.zip"):
-        if path.suffix:
-            path.write_bytes(zip_bytes(files))
-        collected = collect([path])
-        (ann,) = collected.submissions
-        assert [file.parts for file in ann.files] == [("05_fsdp.ipynb",)]
-        assert len(ann.notes) == len(collected.notes) == 1
-        assert collected.refused == ()
-        assert all(part.split("/")[0] in ann.notes[0] for part in junk)
-
-
-def test_a_copy_of_this_project_is_searched_for_what_is_the_students(tmp_path: Path) -> None:
-    ours = ["lib/puzzles/chapters.toml", "lib/a.py", "solutions/05_fsdp.py", "tests/test_a.py", "drawing/b.py"]
-    files = {f"ann/repo/{name}": FSDP for name in ours}
-    files |= {
-        "ann/repo/puzzles/05_fsdp.ipynb": notebook(stub("fsdp")),
-        "ann/repo/my_puzzles/05_fsdp.ipynb": notebook(FSDP),
-    }
-    (ann,) = collect([folder(tmp_path / "hw", files)]).submissions
-    assert [file.parts[1] for file in ann.files] == ["my_puzzles", "puzzles"]
-    assert chosen(ann, ["fsdp"]).of["fsdp"][0].parts[1] == "my_puzzles"
-
-
-def progress(hints: int) -> str:
-    entry = {
-        "runs": 1,
-        "passed": False,
-        "goal": None,
-        "time": None,
-        "memory": None,
-        "hints": hints,
-        "predictions": 0,
-        "right": 0,
-    }
-    return json.dumps({"format": "llm-training-puzzles progress", "version": 1, "puzzles": {"fsdp": entry}})
-
-
-def test_hints_are_counted_where_they_are_recorded(tmp_path: Path) -> None:
-    files = {
-        "ann/progress.json": progress(2),
-        "ann/fsdp.py": FSDP,
-        "bob/progress.json": '{"format": 1}',
-        "bob/fsdp.py": FSDP,
-    }
-    ann, bob = collect([folder(tmp_path / "hw", files)]).submissions
-    assert ann.hints == {"fsdp": 2}
-    assert bob.hints == {}
-    assert "is not used: it does not say that it is" in bob.notes[0]
-    assert (tmp_path / "hw/bob/progress.json").read_text() == '{"format": 1}', "read, and left alone"
+test_what_becomes_of_it = Said(Path(__file__).with_name("said") / "taken.txt").test(lambda: globals())
 
 
 def test_too_much_of_one_student_is_one_row_and_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """An empty hand-in, one untouched, one that cannot be read, a renamed function, a file of no puzzle: five words."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What is broken, or made to do harm: each is a row with a sentence, nothing is followed or unpacked, nothing stops."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """Whose a file is, by the names that platforms give."""
 
-from __future__ import annotations
-
 import pytest
 
 from lib.grade.intake.platforms import PLATFORMS, Platform, owner_of

@@ -1,7 +1,5 @@
 """Text from bytes: any encoding and format of notebook; and everything that is none says what it is."""
 
-from __future__ import annotations
-
 import base64
 import json
 import tracemalloc

@@ -1,7 +1,5 @@
 """Folders, zips and tars of submissions, for tests."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -1,8 +1,6 @@
 """Attempts to score without a training step, or to do harm: they stand in attempts.txt."""
 
 # ruff: noqa: E501
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """Students' functions in limited children: what comes back, and that nothing is left behind."""
 
-from __future__ import annotations
-
 import os
 import select
 import shutil

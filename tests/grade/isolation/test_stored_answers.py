@@ -1,7 +1,5 @@
 """What a child can read holds the answer to no puzzle, and what one student leaves behind hinders nobody else."""
 
-from __future__ import annotations
-
 import ast
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Nobody scores without a training step, harms anybody, or leaves anything behind; and the next one is run as ever."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Puzzles as tests of pytest: which there are, what they say, and that nothing of what is graded is imported."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.etree import ElementTree as ET
 

@@ -1,7 +1,5 @@
 """Assignments for nbgrader: what it reads in the cells, what a student gets, and which tests fail of what."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

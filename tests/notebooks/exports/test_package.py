@@ -1,7 +1,5 @@
 """The package that a student's notebook brings along: all that notebooks load, and not a room more."""
 
-from __future__ import annotations
-
 import ast
 import io
 import lzma

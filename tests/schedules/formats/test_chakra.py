@@ -1,7 +1,5 @@
 """Execution traces for Chakra, decoded by Google's library with the fields of the public schema."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The actions of a Trace: every schedule with a name comes back, with the events that each action is."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

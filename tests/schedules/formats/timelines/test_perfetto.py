@@ -1,7 +1,5 @@
 """Files for Perfetto: what is in them, that they obey the format, and that they are read back as what was written."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import defaultdict

@@ -1,0 +1,36 @@
+"""What pictures say in words, and what is said where there is nothing to draw: to the letter."""
+
+# ruff: noqa: F401  # names that the texts know
+from pathlib import Path
+from typing import Any
+
+import drawing
+from lib import Mesh, Model, simulate
+from lib.cluster.stages import Stages
+from lib.schedules.gallery import gallery
+from tests.drawing.communication import exchanges
+from tests.drawing.communication.test_neighbours import DIMS
+from tests.drawing.curriculum import Stop
+from tests.drawing.runs import RUNS, VALUES
+from tests.drawing.stepper.runs import TRACES
+from tests.drawing.test_curves import FLAT, UP
+from tests.support.said import Said
+
+
+def nothing(model: Model) -> None:
+    """What a rank does that does nothing."""
+
+
+def not_awaited() -> Any:
+    model = simulate(nothing, ranks=2)[0]
+    return model.allreduce(model.fake_grad(0, [0]), 0)
+
+
+def said(shown: Any) -> str:
+    return getattr(shown, "words", repr(shown))
+
+
+DRAW = {name: getattr(drawing, name) for name in drawing.__all__}
+test_what_pictures_say = Said(Path(__file__).with_name("said") / "pictures.txt").test(
+    lambda: {**vars(exchanges), **DRAW, **globals()}
+)
