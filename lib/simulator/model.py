@@ -25,7 +25,7 @@ from lib.trace.trace import Trace, absent, trace_of
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES
-from lib.values.laws import renew, total_elements
+from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, OPERATIONS, TIMED
 from lib.values.placement import MOST
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, clean
@@ -363,8 +363,8 @@ class Model(Given):
             rank = self._peer(rank, "pass_to")
         try:
             if isinstance(v, Value):
-                load = renew(v) if v.mark is not None else clean(v)
-                first, elements = load, load.elements()
+                load = first = v.at(v.place) if v.mark is not None else clean(v)
+                elements = load.place.elements
                 inputs = (program.id(v, source),)
             else:
                 load, values = copy_message(v)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lib.errors.exceptions import ForgottenAwait
 from lib.errors.forgotten_await import put_await
@@ -64,14 +64,17 @@ class Work(Generic[T]):
 
     def _finish(self, program: Recorder, result: Any) -> Any:
         event = self._event
-        if isinstance(result, Value):
+        if result is None:
+            pass
+        elif isinstance(result, Value):
             event.outputs = (program.new(result),)
         elif isinstance(result, Parcel):
             event.outputs = tuple(map(program.new, result.values))
             result = result.thing
-        elif result is not None:
+        else:
             event.outputs = tuple(map(program.new, result))
-        end = cast(int, event.start) + event.length  # it has happened, so it has a start
+        start: Any = event.start  # it has happened, so it has one
+        end = start + event.length
         if len(program.events) == self._index and len(program.moves) == self._moves:
             event.blocking = True
         else:

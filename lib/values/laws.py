@@ -19,14 +19,16 @@ from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
 from lib.values.dims import DIMS, REST
 from lib.values.facts import Different, Gaps, NoShard, NoSum, NotCut, OtherKind, TooManyShards, Twice, Undivided
-from lib.values.placement import MOST, NO_PIECES, SMALL_SET, Elements, Part, Place, alike, total_size
+from lib.values.placement import MOST, NO_PIECES, SMALL_SET, Elements, Part, Place, alike, keep, total_size
 
 if TYPE_CHECKING:
     from lib.values.values import Value
 
-__all__ = ["cut", "gather", "piece", "reduce", "renew", "same_kind", "total_elements"]
+__all__ = ["cut", "gather", "piece", "reduce", "renew", "total_elements"]
 
 V = TypeVar("V", bound="Value")
+MOST_LOOKED_UP = 16
+"""Values whose union is looked up; of more it is worked out, which is one operation on sets."""
 FIELDS = {kind.role: kind.field for kind in DIMS.values() if kind.field is not None}
 """What students call the pieces of a dim; those of others have the name of its role."""
 ASKED = ("layer", "total", "step", "shards", "batches", *REST)
@@ -39,13 +41,13 @@ def gather(*values: V) -> V:
     Split are the shards of a weight, of its gradient and of its optimizer state, the batches of activations, and the
     features of both.
     """
-    first, last = values[0], values[-1]
-    kind, layer, place, step = type(first), first.layer, first.place, first.updates
-    at = place.along(last.place) if type(last) is kind else 0
+    first = values[0]
+    kind, layer, step = type(first), first.layer, first.updates
     for other in values[1:]:
         if type(other) is not kind or other.layer != layer or other.updates != step:
-            _refuse("gather", first, other, at)
-    return first.at(_united("gather", values, at, range(place.schema.ndim)))
+            last = values[-1]
+            _refuse("gather", first, other, first.place.along(last.place) if type(last) is kind else 0)
+    return first.at(_together("gather", values))
 
 
 def reduce(*values: V) -> V:
@@ -55,25 +57,34 @@ def reduce(*values: V) -> V:
     """
     first = values[0]
     place: Place | None = getattr(first, "place", None)
-    if place is None or not place.sums or not (place.open or place.sharded or place.schema.related):
+    if place is None or not (place.open or place.schema.adds):
         raise RuleError(NoSum(first))
-    kind, layer, schema = type(first), first.layer, place.schema
-    at, dims = schema.ndim, place.dims
+    kind, layer = type(first), first.layer
     for other in values:
         if type(other) is not kind or other.layer != layer:
-            _refuse("sum", first, other, at)
-    for other in values[1:]:
-        if other.place.parts[:at] != dims and not alike(dims, other.place.dims, at):
-            _refuse("sum", first, other, at)
-    found = _united("sum", values, place.along(values[-1].place, sums=True), range(at, len(place.parts)))
-    return first.at(found)
+            _refuse("sum", first, other, place.schema.ndim)
+    return first.at(_together("sum", values))
 
 
-def _united(verb: str, values: Sequence[Value], at: int, where: range) -> Place:
+def _together(verb: str, values: Sequence[Value]) -> Place:
+    """The place of several values together. Of a few it is looked up: a run puts the same ones together in each layer,
+    and on each rank."""
+    places = tuple([value.place for value in values])
+    known = places[0].schema.unions
+    if len(places) > MOST_LOOKED_UP:
+        return _united(verb, values)
+    return known.get((verb, places)) or keep(known, (verb, places), _united(verb, values))
+
+
+def _united(verb: str, values: Sequence[Value]) -> Place:
     """The union along one dim or sum, all else equal; or a grid along several of those that are said."""
-    first = values[0]
-    place, schema = first.place, first.place.schema
-    parts = place.parts
+    first, place, schema = values[0], values[0].place, values[0].place.schema
+    where = range(schema.ndim, len(place.parts)) if verb == "sum" else range(schema.ndim)
+    at = place.along(values[-1].place, sums=verb == "sum")
+    parts, dims = place.parts, place.dims
+    for other in values[1:] if verb == "sum" else ():
+        if other.place.dims != dims and not alike(dims, other.place.dims, schema.ndim):
+            _refuse("sum", first, other, schema.ndim)
     grid = None if DIMS[schema.roles[at]].counted else parts[at].grid
     head, tail = parts[:at], parts[at + 1 :]
     for other in values[1:]:
@@ -170,18 +181,12 @@ def total_elements(values: Iterable[Value]) -> Elements:
     return total_size([value.place.elements for value in values])
 
 
-def same_kind(verb: str, first: Value, other: object) -> None:
-    """Whether the other is a value of the same kind: the first thing that both laws ask."""
-    if type(first) is type(other):
-        return
-    if is_awaitable(other):
-        raise forgotten_await(f"cannot {verb} a call that was not awaited", f"another {first.kind}", other)
-    raise RuleError(OtherKind(verb, first, other))
-
-
 def _refuse(verb: str, first: Value, other: Value, at: int | None) -> None:
     """Says in what two values differ, if they do, other than that along which they are put together."""
-    same_kind(verb, first, other)
+    if type(first) is not type(other):
+        if is_awaitable(other):
+            raise forgotten_await(f"cannot {verb} a call that was not awaited", f"another {first.kind}", other)
+        raise RuleError(OtherKind(verb, first, other))
     role = None if at is None else first.place.schema.roles[at]
     for field in ASKED:
         if field not in (role, FIELDS.get(role or ""), "step" if verb == "sum" else "") and (
@@ -198,15 +203,12 @@ def _has(value: Value, field: str) -> object:
 
 def _union(verb: str, values: Sequence[Value], at: int) -> Part:
     """The union of one part of all values, which must be disjoint: that is what both laws ask for."""
-    parts = tuple([value.place.parts[at] for value in values])
-    dim = parts[0].dim
-    if (known := dim.known(parts)) is not None:
-        return known
+    parts = [value.place.parts[at] for value in values]
     union = NO_PIECES.union(*[part.pieces for part in parts])
     if len(union) != sum([len(part.pieces) for part in parts]):
         _refuse_twice(verb, values, at)
-    dim.may_make(len(union) - SMALL_SET * len(parts))
-    return dim.remember(parts, _named(parts[0], union))
+    parts[0].dim.may_make(len(union) - SMALL_SET * len(parts))
+    return _named(parts[0], union)
 
 
 def _named(like: Part, pieces: frozenset[int]) -> Part:

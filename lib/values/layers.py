@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import FrozenInstanceError
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -141,13 +142,20 @@ class Shape:
             raise ValueError(f"activation {number} is taken by no layer")
         activations: list[Schema] = []
         gradients: list[Schema] = []
+        known: dict[tuple[object, ...], Schema] = {}
+
+        def once(dims: Dims, sums: tuple[Sum, ...], running: Fraction | int = 0) -> Schema:
+            """One schema for all that are alike: values of many layers have the same places."""
+            what = dims, sums, running
+            return known.get(what) or known.setdefault(what, schema(*what))
+
         for number, (dims, uses) in enumerate(zip(edges, used, strict=True)):
             before = kinds[number - 1] if number or alike else None
-            owes = [one for kind, place in uses for one in kind.owes[place]]
+            owes = tuple([one for kind, place in uses for one in kind.owes[place]])
             if len(uses) > 1:
-                owes.append(Sum("uses", Dim("uses", len(uses))))
-            activations.append(schema(dims, before.opens if before else (), before.running if before else 0))
-            gradients.append(schema(dims, owes))
+                owes += (Sum("uses", Dim("uses", len(uses))),)
+            activations.append(once(dims, before.opens if before else (), before.running if before else 0))
+            gradients.append(once(dims, owes))
         if alike:
             activations[1], gradients[1] = activations[0], gradients[0]
         for number, kind in enumerate(kinds):
@@ -176,7 +184,7 @@ class Shape:
 
     def whole(self, batches: frozenset[int]) -> bool:
         """Whether these are all batches of the step, with whatever padding."""
-        if len(batches) == self.items or not self.padding:
+        if not self.padding:
             return len(batches) == self.items
         found = self._whole.get(batches)
         return keep(self._whole, batches, batches.issuperset(range(self.batches))) if found is None else found

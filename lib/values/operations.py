@@ -92,9 +92,8 @@ class Operation:
         if not values:
             return batches
         kind = shape.kinds[layer or 0]
-        last = values[-1].place
-        if kind.cost == 1 and last.complete and last.sharded and values[0].place.plain:
-            return batches
+        if kind.cost == 1 and values[-1].place.complete and values[0].place.plain:
+            return batches  # all of a layer of the usual size
         return kind.batches_of(batches, values)
 
     def inputs(self, shape: Shape, layer: int | None) -> int:

@@ -58,8 +58,6 @@ SMALL_SET = 16
 """Numbers of each value that a set costs nothing for: somebody has spelled out a line or an event for each."""
 MOST_RUNS = 20
 """Runs that a message lists."""
-MOST_LOOKED_UP = 16
-"""Parts whose union is looked up; of more it is worked out, which is one operation on sets."""
 MOST_NUMBERS = 2 * 10**7
 """The most numbers in all larger sets that the laws make of one axis: a few lines, or a short file, may ask for any
 number of unions of 10^6."""
@@ -108,7 +106,7 @@ class _Frozen:
 class Dim(_Frozen):
     """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces."""
 
-    __slots__ = ("_left", "_pieces", "_shards", "_unions", "_whole", "counted", "name", "size")
+    __slots__ = ("_left", "_pieces", "_shards", "_whole", "counted", "name", "size")
     name: str
     size: int
     counted: bool
@@ -116,14 +114,12 @@ class Dim(_Frozen):
     _left: int
     _pieces: dict[tuple[int, frozenset[int]], Part]
     _shards: dict[tuple[int, int], Part]
-    _unions: dict[tuple[Part, ...], Part]
 
     def __init__(self, name: str, size: int) -> None:
         _set(self, "name", name)
         _set(self, "size", size)
         _set(self, "_pieces", {})
         _set(self, "_shards", {})
-        _set(self, "_unions", {})
         _set(self, "_left", MOST_NUMBERS)
         _set(self, "_whole", None)
         _set(self, "counted", name in DIMS and DIMS[name].counted and type(size) is int and size <= MOST)
@@ -177,14 +173,6 @@ class Dim(_Frozen):
     def part(self, *ranges: Range) -> Part:
         """Any part, as ranges in any order, which may overlap."""
         return Part(self, None, NO_PIECES, _joined(ranges))
-
-    def known(self, parts: tuple[Part, ...]) -> Part | None:
-        """What these parts were together before."""
-        return self._unions.get(parts) if len(parts) <= MOST_LOOKED_UP else None
-
-    def remember(self, parts: tuple[Part, ...], union: Part) -> Part:
-        """Remembers what some parts are together."""
-        return keep(self._unions, parts, union) if len(parts) <= MOST_LOOKED_UP else union
 
     def may_make(self, numbers: int) -> None:
         """Refuses a set of so many numbers where too many were made. After a refusal it begins anew, for the next
@@ -393,10 +381,12 @@ class Schema(_Frozen):
 
     `related` says which elements of a sum those of a dim need, as (sum, dim, relation): a sum that has all that its
     dims need is done, and what they do not need is not in it. `running`: what a partial sum has besides, for each of
-    its elements, such as the maximum and the sum of a softmax.
+    its elements, such as the maximum and the sum of a softmax. `adds`: even what is no partial sum is added up: of a
+    gradient of a weight the batches, which are no sum that anything waits for. `unions`: what the laws made of places.
     """
 
-    __slots__ = ("_places", "_rest", "_sums", "batch", "ndim", "related", "roles", "running", "size", "spaces", "split")
+    __slots__ = ("_places", "_rest", "adds", "batch", "ndim", "related", "roles", "running", "size", "spaces", "split")
+    __slots__ += ("unions",)
     roles: tuple[str, ...]
     spaces: tuple[Dim, ...]
     ndim: int
@@ -405,6 +395,8 @@ class Schema(_Frozen):
     batch: int | None
     related: tuple[tuple[int, int, Relation], ...]
     running: Fraction | int
+    adds: bool
+    unions: dict[tuple[str, tuple[Place, ...]], Place]
     _rest: tuple[Part, ...] | None
     _places: dict[tuple[Part, ...], Place]
 
@@ -420,12 +412,14 @@ class Schema(_Frozen):
         _set(self, "split", None if roles[0] == "batch" else 0)
         _set(self, "related", tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related))
         _set(self, "running", running)
+        _set(self, "adds", bool(sums) and (self.split is not None or bool(self.related)))
         _set(self, "batch", roles.index("batch") if "batch" in roles else None)
         _set(self, "spaces", tuple(dim for _, dim in (*dims, *sums)))
         _set(self, "ndim", len(dims))
         _set(self, "size", prod(dim.size if type(dim.size) is int else 0 for _, dim in dims))
         _set(self, "_rest", None)
         _set(self, "_places", {})
+        _set(self, "unions", {})
 
     def place(self, *parts: Part) -> Place:
         """The place with these parts, of the dims and then of the sums."""
@@ -433,8 +427,11 @@ class Schema(_Frozen):
 
     def at(self, parts: Mapping[str, Part]) -> Place:
         """The place with parts by their roles, each the same pieces of its dim here; others are whole."""
-        here = zip(self.roles, self.spaces, strict=True)
-        return self.place(*[dim.like(parts[role]) if role in parts else dim.whole for role, dim in here])
+        found: list[Part] = []
+        for role, dim in zip(self.roles, self.spaces, strict=True):
+            part = parts.get(role)
+            found.append(dim.whole if part is None else part if part.dim is dim else dim.like(part))
+        return self.place(*found)
 
     def _canonical(self, parts: tuple[Part, ...]) -> Place:
         """The place with these parts, or the one that says the same: a sum in which nothing is missing is done."""
@@ -463,7 +460,7 @@ class Schema(_Frozen):
 
     def cut(self, first: Part) -> Place:
         """The place with this part of its first dim and all of the others: what a shard of a weight is."""
-        return self.place(first, *self.rest)
+        return self.place(first, *(self._rest or self.rest))
 
 
 class Place(_Frozen):
@@ -489,21 +486,19 @@ class Place(_Frozen):
     def __init__(self, schema: Schema, parts: tuple[Part, ...]) -> None:
         _set(self, "schema", schema)
         _set(self, "parts", parts)
-        pieces, grid, complete = 1, 1, True
-        for part in parts[: schema.ndim]:
-            if not part.whole:
-                complete = False
-                pieces *= len(part.pieces)
-                grid *= part.grid if type(part.grid) is int else 0
-        elements = schema.size if complete else _size(schema.size, pieces, grid)
-        sums = parts[schema.ndim :]
-        _set(self, "open", not all(part.whole for part in sums))
-        if schema.running and self.open:
+        split = [part for part in parts[: schema.ndim] if not part.whole]
+        sums = [part for part in parts[schema.ndim :] if not part.whole]
+        elements: Elements = schema.size
+        if split:
+            grid = prod([part.grid if type(part.grid) is int else 0 for part in split])
+            elements = _size(schema.size, prod([len(part.pieces) for part in split]), grid)
+        if schema.running and sums:
             elements = total_size((elements, elements * schema.running))
         _set(self, "elements", elements)
-        _set(self, "complete", complete)
+        _set(self, "complete", not split)
+        _set(self, "open", bool(sums))
         _set(self, "zero", not all(part.pieces for part in sums))
-        _set(self, "plain", all(part.whole for part in parts[1:]))
+        _set(self, "plain", not sums and len(split) <= (not parts[0].whole))
         _set(self, "batches", NO_PIECES if schema.batch is None else parts[schema.batch].pieces)
 
     @property
@@ -581,9 +576,10 @@ class Place(_Frozen):
         """The dim along which two places are put together: the first in which they differ, else the first cut one. Or
         the sum over which."""
         low, high = (self.schema.ndim, None) if sums else (0, self.schema.ndim)
-        pairs = list(enumerate(zip(self.parts[low:high], other.parts[low:high], strict=False), low))
-        differ = [at for at, (mine, theirs) in pairs if not mine.same(theirs)]
-        return next(iter([*differ, *(at for at, (mine, _) in pairs if not mine.whole)]), low)
+        for at, (mine, theirs) in enumerate(zip(self.parts[low:high], other.parts[low:high], strict=False), low):
+            if not mine.same(theirs):
+                return at
+        return next((at for at, part in enumerate(self.parts[low:high], low) if not part.whole), low)
 
     def covers(self, other: Place) -> bool:
         """Whether every element of the other lies in this one, whatever each is cut into. Both have the same dims."""

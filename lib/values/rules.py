@@ -28,7 +28,6 @@ from lib.values.facts import (
     NothingBeside,
     NothingToGet,
     NotOneForEach,
-    OtherBatches,
     OtherStep,
     Stateless,
     ToldLayer,
@@ -102,13 +101,14 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0)
     weight = kind.weight
     if weight is None:
         raise RuleError(Unweighted("load_weights", layer, kind.name))
-    if dim and weight.ndim < 2:
+    if not dim:
+        place = weight.cut(weight.spaces[0].shard(shard, total))
+    elif weight.ndim < 2:
         raise RuleError(NotCut(made_step(Weight, layer, shape.layers, weight.whole, 0), "out", None))
-    space = weight.spaces[dim]
-    if dim and space.size % total:
-        raise RuleError(Undivided(None, "columns", space.size, total))
-    part = space.shard(shard, total)
-    place = weight.whole.having(weight.roles[dim], part) if dim else weight.cut(part)
+    elif (columns := weight.spaces[1].size) % total:
+        raise RuleError(Undivided(None, "columns", columns, total))
+    else:
+        place = weight.whole.having("out", weight.spaces[1].shard(shard, total))
     return made_step(Weight, layer, shape.layers, place, 0), made_step(OptState, layer, shape.layers, place, 0)
 
 
@@ -145,7 +145,8 @@ def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
 
 def forward(shape: Shape, layer: int, inp: Any, other: Any = None) -> Activation:
     """Layer `layer` on its input, with what its kind takes besides: the activation of layer + 1."""
-    layer = need_layer(shape, layer, "forward")
+    if type(layer) is not int or not 0 <= layer < shape.layers:
+        layer = need_layer(shape, layer, "forward")
     kind = shape.kinds[layer]
     if type(inp) is not Activation:
         need(Activation, inp, "input of forward", "forward")
@@ -188,21 +189,20 @@ def loss(shape: Shape, inp: Any) -> ActivationGrad:
 
 def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) -> int:
     """The layer as a plain int, if what goes into backward, or half of it, belongs to it and to the same batches."""
-    layer = need_layer(shape, layer, op)
-    kind = shape.kinds[layer]
+    if type(layer) is not int or not 0 <= layer < shape.layers:
+        layer = need_layer(shape, layer, op)
+    takes = OPERANDS[shape.kinds[layer].takes]
     if type(inp) is not Activation:
         need(Activation, inp, f"input of {op}", op)
     if type(grad) is not ActivationGrad:
         need(ActivationGrad, grad, f"gradient given to {op}", op)
+    other = None
     for other in others:
-        if type(other) is not OPERANDS[kind.takes]:
-            _need_other(kind, other, op)
-    other = others[0] if others else None
+        if type(other) is not takes:
+            _need_other(shape.kinds[layer], other, op)
     if inp.layer != layer or grad.layer != layer or other is None or other.layer != layer:
         _on_its_layers(op, shape, layer, inp, other)
         _on_layer(op, f"gradient given to {op}", grad, layer)
-    if inp.place.batches != grad.place.batches:
-        raise RuleError(OtherBatches(op, inp, grad))
     return layer
 
 
@@ -251,7 +251,8 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
 
     Of a state that is more than the weight, only the part that the weight is goes one step on, and is given back.
     """
-    layer = need_layer(shape, layer, "update")
+    if type(layer) is not int or not 0 <= layer < shape.layers:
+        layer = need_layer(shape, layer, "update")
     if type(grad) is not WeightGrad:
         need(WeightGrad, grad, "gradient given to update", "update")
     if type(weight) is not Weight:

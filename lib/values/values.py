@@ -19,7 +19,7 @@ from lib.errors.exceptions import PuzzleError, RuleError
 from lib.values.dims import NAMES, REST
 from lib.values.facts import NoKind, NoValue
 from lib.values.kinds.kind import PRICED
-from lib.values.laws import cut, gather, piece, reduce, same_kind
+from lib.values.laws import cut, gather, piece, reduce
 from lib.values.layers import Shape, batches_at, by_hand, gradient_at, weight_at
 from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Schema, numbers_in
 
@@ -355,8 +355,6 @@ def _derive(op: str, law: Any, value: V, *rest: Any) -> V:  # pragma: no mutate 
     alone = law is cut or law is piece
     mark = value.mark or (getattr(rest[0], "mark", None) if not alone else None)
     try:
-        if op == "combine" or (op == "add" and isinstance(value, WeightGrad)):
-            same_kind("sum" if op == "add" else "gather", value, rest[0])
         result = law(value, *rest)
         if not alone and mark is not None and (value.mark is None or rest[0].mark is None):
             result = law(clean(value), clean(rest[0]))  # made by hand: once more, with what they are

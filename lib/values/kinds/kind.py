@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from lib.errors.exceptions import RuleError
 from lib.values.dims import Relation
@@ -165,6 +165,8 @@ class LayerKind:
         key = (inp.place, grad.place, other and other.place)
         if key in self.known_back:
             return self.known_back[key]
+        if inp.place.batches != grad.place.batches:
+            raise RuleError(OtherBatches(op, inp, grad))
         done(f"input of {op}", inp)
         done(f"gradient given to {op}", grad)
         if other is not None and not other.place.sharded:
@@ -173,6 +175,8 @@ class LayerKind:
 
     def by_loss(self, place: Place) -> Place:
         """The place of the gradient of the loss by an output, which is all of it that is here."""
+        if place.schema is self.output_gradient:
+            return place
         found = self._losses.get(place)
         return found or keep(self._losses, place, self.output_gradient.at(place.named))
 
@@ -194,8 +198,9 @@ class LayerKind:
 
     def alike(self, op: str, one: Value, other: Value, *roles: str) -> None:
         """Whether two values have the same parts of some dims."""
+        these, those = one.place.named, other.place.named
         for role in roles:
-            mine, theirs = one.place.part(role), other.place.part(role)
+            mine, theirs = these.get(role), those.get(role)
             if mine is not theirs and (mine is None or theirs is None or not mine.alike(theirs)):
                 raise RuleError(OtherBatches(op, one, other) if role == "batch" else OtherParts(op, role, one, other))
 
@@ -228,9 +233,9 @@ def fits(role: str, value: Value, weight: Any, side: str) -> None:
         raise RuleError(OtherFeatures(role, value, weight, side))
 
 
-def part(value: Value | None, role: str) -> Part:
+def part(value: Any, role: str) -> Part:
     """Which part of a dim a value has."""
-    return cast("Part", cast("Value", value).place.part(role))
+    return value.place.part(role)
 
 
 def fraction(here: Part | None) -> Fraction:

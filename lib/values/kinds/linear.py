@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lib.values.kinds.kind import LayerKind, Sum, fits, fraction, part
-from lib.values.placement import Part, Place
+from lib.values.placement import Part, Place, Schema
 
 if TYPE_CHECKING:
     from lib.values.values import Value
@@ -37,17 +37,22 @@ class Linear(LayerKind):
 
     def output_of(self, inp: Value, other: Value | None) -> Place:
         fits("input of forward", inp, other, "in")
+        if uncut(inp, other, self.output):
+            return inp.place
         return self.output.at({**same(inp), "features": part(other, "out"), "terms": part(other, "in")})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
-        self.alike(op, inp, grad, *same(inp))
+        parts = same(inp)
+        self.alike(op, inp, grad, *parts)
         assert self.weight_gradient is not None, "a linear layer has a weight"
-        by_weight = self.weight_gradient.at({**same(inp), "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
+        by_weight = self.weight_gradient.at({**parts, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
             return by_weight, inp.place
         fits(f"input of {op}", inp, other, "in")
         fits(f"gradient given to {op}", grad, other, "out")
-        return by_weight, self.back(0, {**same(inp), "features": part(other, "in"), "terms": part(other, "out")})
+        if uncut(grad, other, self.gradients[0]):
+            return by_weight, grad.place
+        return by_weight, self.back(0, {**parts, "features": part(other, "in"), "terms": part(other, "out")})
 
     def share(self, places: Sequence[Place]) -> Fraction:
         weight = places[-1]
@@ -56,6 +61,11 @@ class Linear(LayerKind):
         return prod(map(fraction, (places[0].part("rows"), rows, columns)), start=Fraction(1))
 
 
+def uncut(value: Value, weight: Any, gives: Schema) -> bool:
+    """Whether all of a weight meets all features, and gives as many: what comes of it has the value's own place."""
+    return value.place.plain and weight.place.complete and value.place.schema is gives
+
+
 def same(value: Value) -> dict[str, Part]:
     """The parts of a value that such a layer leaves as they are: of all dims but the features."""
-    return dict(list(value.place.named.items())[:-1])
+    return dict(zip(value.place.schema.roles, value.place.dims[:-1], strict=False))
