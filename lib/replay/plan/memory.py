@@ -36,7 +36,7 @@ def plan_that_fits(trace: Trace, options: ReplayOptions, here: Sequence[int] | N
 
     `here` are the ranks that this machine is to hold, under torchrun; without it, it holds all.
     """
-    plan = make_plan(trace, Sizes(options.hidden, options.length, options.moments, options.number.bytes))
+    plan = make_plan(trace, Sizes.of(trace, options))
     refuse_if_too_large(predict(plan, options, here), options)
     return plan
 
@@ -54,17 +54,18 @@ def predict(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = Non
     layers, batches = plan.trace.layers, plan.trace.shape.items
     results = [rank_plan.kept * number for rank_plan in plan.rank_plans]
     if here is None:  # the data and the first weights once, in memory that forked ranks share
-        host = (layers * sizes.weight * (1 + sizes.moments) + 2 * batches * sizes.batch) * number
+        host = (sizes.weights * (1 + sizes.moments) + batches * (sizes.batch(0) + sizes.batch(layers))) * number
     else:  # every process its own; the first rank collects what all have kept
         host = sum(peaks[rank] + results[rank] for rank in ranks)
     host += sum(results) if 0 in ranks else 0
     host += 0 if options.transport == "local" else PROCESS * len(ranks)
     if options.verify and 0 in ranks:  # training in float64: weights, gradients, states, and what autograd keeps
-        host += 8 * (layers * sizes.weight * (3 + sizes.moments) + 3 * (layers + 1) * batches * sizes.batch)
+        activations = sum(map(sizes.batch, range(layers + 1)))
+        host += 8 * (sizes.weights * (3 + sizes.moments) + 3 * batches * activations)
     if options.against:
-        host += len(ranks) * number * layers * (sizes.weight * (4 + sizes.moments) + 2 * batches * sizes.batch)
+        host += len(ranks) * number * (sizes.weights * (4 + sizes.moments) + 2 * layers * batches * sizes.batch(0))
     if any(event.op in READS for _, event in plan.trace.events()):  # what readers keep
-        host += len(ranks) * batches * sizes.batch * number
+        host += len(ranks) * batches * sizes.batch(0) * number
     if not options.on_gpu:
         host += sum(peaks[rank] for rank in ranks)
     return Need(peaks, host)
