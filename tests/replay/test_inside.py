@@ -3,16 +3,19 @@ undivided computation, in programs by hand and in those of chance."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lib import Activation, ActivationGrad, PuzzleError, Trace, Weight, WeightGrad, simulate
+from lib import Activation, ActivationGrad, Layer, Model, PuzzleError, Trace, Weight, WeightGrad, simulate
 from lib.replay import ReplayResult, UnfitTrace, replay
 from tests.replay.hooks import hooked
 from tests.replay.schedules import compared
-from tests.support.inside import PROGRAMS
+from tests.support.inside import ATTENTION, PROGRAMS, load, update
 from tests.support.profiles import THOROUGH, sample
+from tests.support.said import Said
 from tests.values.fuzz import NETS, ROWS, fuzzed
 from tests.values.numbers import Undivided
 
@@ -55,6 +58,62 @@ def test_so_do_processes(name: str) -> None:
     result = replay(run(name), transport="gloo", timeout=120)
     right(result)
     assert "layers as they are described" in result.text()
+
+
+def gathered(how: str) -> Any:
+    """Attention where queries are gathered, and keys stay: each rank has a part of the sum for all rows."""
+
+    async def step(model: Model) -> Model:
+        rank, ranks = model.rank, model.RANKS
+        load(model, 0)
+        load(model, 2)
+        data = model.shard(model.get_activation(range(model.BATCHES)), "rows", rank, ranks)
+        x = model.forward(0, data, model.weights[0])
+        queries = await model.allgather(x, 1)
+        out = model.forward(1, queries, x)
+        if how == "reduced":
+            out = await model.allreduce(out, 2)
+        elif how == "in a bucket":
+            (out,) = await model.allreduce_bucket([out])
+        else:
+            out = await model.scatterreduce(out, 2, dim="rows")
+        dw2, g = model.backward(2, out, model.loss(model.forward(2, out, model.weights[2])), model.weights[2])
+        if how == "scattered":
+            dkeys, dx = model.backward(1, x, g, queries)
+            dkeys = await model.scatterreduce(dkeys, 0, dim="rows")
+        else:
+            g = await model.allgather(g, 1) if how == "elsewhere" else g
+            dkeys, dx = model.backward(1, queries, g, x)
+            dx = await model.scatterreduce(dx, 0, dim="rows")
+        dw0, _ = model.backward(0, data, dx + dkeys, model.weights[0])
+        await update(model, 0, dw0)
+        await update(model, 2, dw2, reduce=how in ("scattered", "elsewhere"))
+        return model
+
+    return step
+
+
+@pytest.mark.parametrize("transport", ["local", "gloo"])
+@pytest.mark.parametrize("how", ["reduced", "in a bucket", "scattered"])
+def test_softmaxes_are_added_up_by_every_collective_that_adds(how: str, transport: str) -> None:
+    right(replay(simulate(gathered(how), layers=ATTENTION, ranks=4, batches=2), transport=transport, timeout=120))
+
+
+REFUSED = Said(Path(__file__).with_name("said") / "inside.txt", kinds=True)
+
+
+@pytest.mark.parametrize("call", REFUSED.texts)
+def test_what_has_no_tensors_is_refused_in_words(call: str) -> None:
+    table = [Layer("embedding", 30, 8, 16), *PROGRAMS["vocabulary"].layers[1:]]
+    longer = [replace(layer, rows=4096) for layer in ATTENTION]
+    known = {
+        "elsewhere": simulate(gathered("elsewhere"), layers=ATTENTION, ranks=4, batches=2),
+        "rows": simulate(PROGRAMS["grid"].make(""), layers=[Layer()] * 2, ranks=4, batches=2),
+        "table": simulate(PROGRAMS["vocabulary"].make(""), layers=table, ranks=4, batches=2),
+        "long": simulate(PROGRAMS["ring"].make(""), layers=longer, ranks=4, batches=2),
+    }
+    assert replay(known["rows"], transport="local", hidden=8, length=4).ok
+    REFUSED.check(call, globals() | known)
 
 
 @pytest.mark.parametrize(("name", "mistake"), [(name, each) for name, one in PROGRAMS.items() for each in one.mistakes])

@@ -11,8 +11,8 @@ from pathlib import Path
 from lib.analysis.figures import samples
 from lib.replay.errors import NotEnoughMemory
 from lib.replay.options import ReplayOptions
-from lib.replay.plan.plan import Plan, make_plan
-from lib.replay.plan.sizes import Sizes
+from lib.replay.plan.plan import IN_FORM, Plan, make_plan
+from lib.replay.plan.sizes import Sizes, length
 from lib.trace.event import STORES
 from lib.trace.trace import Trace
 from lib.values.operations import READS
@@ -67,8 +67,18 @@ def predict(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = Non
     if any(event.op in READS for _, event in plan.trace.events()):  # what readers keep
         host += len(ranks) * batches * sizes.batch(0) * number
     if not options.on_gpu:
-        host += sum(peaks[rank] for rank in ranks)
+        host += sum(peaks[rank] + _beside(plan, rank) * number for rank in ranks)
     return Need(peaks, host)
+
+
+def _beside(plan: Plan, rank: int) -> int:
+    """Numbers that are in no value: softmaxes that are kept, and scores, exponentials and gradients of an attention."""
+    mine, scores = plan.rank_plans[rank], 0
+    for event in mine.program.events:
+        if event.op in IN_FORM and (heads := plan.sizes.shape.kinds[event.layer or 0].layer.heads):
+            x, *_, keys = [[*plan.sizes.parts(value).values()] for value in mine.inputs(event)]
+            scores = max(scores, heads * length(x[0]) * length(x[1]) * length(keys[1]))
+    return sum(mine.keeps.values()) + 3 * scores
 
 
 def refuse_if_too_large(need: Need, options: ReplayOptions) -> None:
@@ -83,7 +93,7 @@ def refuse_if_too_large(need: Need, options: ReplayOptions) -> None:
         raise NotEnoughMemory(
             f"this replay needs about {_say(need.host)} of memory (rank {most} alone holds "
             f"{_say(need.peaks[most])} of {', '.join(STORES)}), and {_say(limit)} may be used: "
-            "make hidden or length smaller, or use a smaller dtype",
+            "make hidden or length smaller, describe smaller layers, or use a smaller dtype",
             rank=most,
         )
 

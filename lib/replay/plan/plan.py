@@ -25,10 +25,10 @@ from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape
 from lib.values.operations import BY_INPUT, COMMUNICATION, OPERATIONS
-from lib.values.placement import Dim
+from lib.values.placement import Dim, Place
 from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
 
-__all__ = ["Compared", "Plan", "PlannedCollective", "PlannedMessage", "RankPlan", "make_plan"]
+__all__ = ["IN_FORM", "Compared", "Plan", "PlannedCollective", "PlannedMessage", "RankPlan", "make_plan", "softmax_of"]
 
 IN_FORM = OPERATIONS.names(lambda row: row.by_kind)
 """The operations that take tensors in the form of their dims, where others take the numbers of a line."""
@@ -80,7 +80,7 @@ class RankPlan:
     `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
     event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that
     nobody needs afterwards, `used` the values that anybody uses. `keeps` are the activations whose softmaxes a backward
-    needs, which go with a forward and are no value. `kept` is how many numbers are kept for comparison.
+    needs, which are no value, and how many numbers they are. `kept` is how many numbers are kept for comparison.
     """
 
     program: Program
@@ -93,7 +93,7 @@ class RankPlan:
     used: set[int] = field(default_factory=set[int])
     updates: dict[int, Compared] = field(default_factory=dict[int, Compared])
     final_weights: dict[int, Compared] = field(default_factory=dict[int, Compared])
-    keeps: set[int] = field(default_factory=set[int])
+    keeps: dict[int, int] = field(default_factory=dict[int, int])
     kept: int = 0
 
     def value(self, number: int) -> Value:
@@ -153,19 +153,22 @@ def _must_be_a_training_step(trace: Trace) -> None:
 
 def _must_be_whole_numbers(trace: Trace, sizes: Sizes) -> None:
     """UnfitTrace where a tensor would begin or end within a number, or within a head whose softmax is not done."""
-    larger, longer = ("hidden", "length") if trace.descriptions == USUAL else ("the layers", "the rows")
+    larger, longer = ("hidden", "length") if trace.descriptions == USUAL else ["the layer's sizes"] * 2
+    known: set[tuple[Place, bool]] = set()
     for program in trace.programs:
         in_form = {number for event in program.events if _by_dims(program, event) for number in event.inputs}
         for number, value in enumerate(program.values):
-            if value is None:
+            if value is None or (value.place, number in in_form) in known:
                 continue
+            known.add((value.place, number in in_form))
             total = value.place.total
             if value.place.sharded and total > sizes.weight(value.layer):
                 sides = " x ".join(str(dim.size) for dim in sizes.dims(value)[: len(value.place.dims)])
                 raise UnfitTrace(f"a weight of {sides} has no {total} shards: make {larger} larger")
             if (uneven := sizes.uneven(value, first=number in in_form)) is not None:
                 part, size = uneven
-                noun, larger = (part.dim.name, longer) if part.dim.counted else ("columns", larger)
+                larger = longer if part.dim.counted else larger
+                noun = "rows" if part.dim.counted or part is value.place.first else "columns"
                 raise UnfitTrace(f"{size} {noun} are no equal parts for {value}: make {larger} a multiple of them")
             running, last = value.place.schema.running, value.place.dims[-1]
             if running and value.place.open and any(end * running % 2 for ends in last.ranges for end in ends):
@@ -285,17 +288,18 @@ def softmax_of(shape: Shape, event: Event, values: Sequence[Value]) -> Activatio
     return made(Activation, (event.layer or 0) + 1, shape.layers, place) if place.open else None
 
 
-def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> set[int]:
-    """The layers whose softmaxes a rank keeps for its backwards. UnfitTrace where it has not finished them itself."""
-    events, needs = plan.program.events, set[int]()
+def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> dict[int, int]:
+    """The softmaxes that a rank keeps for its backwards, as numbers by activation. UnfitTrace where it has not finished
+    them itself."""
+    events, needs = plan.program.events, dict[int, int]()
     finished: dict[int, list[Range]] = {}
-    for index, event in enumerate(events):
+    for index, event in enumerate(events if any(kind.output.running for kind in shape.kinds) else ()):
         at = event.arg[0] if event.op == "wait" else index
         over = events[at]
         if over.op not in COMMUNICATION or over.blocking or at != index:
             met = plan.collectives.get(at)
             of = plan.inputs(over) if met is None else [value for brought in met.brought for value in brought]
-            for value in map(plan.value, over.outputs):
+            for value in plan.program.values_of(over.outputs):
                 if _finishes(value, of):
                     finished.setdefault(value.layer, []).extend(sizes.ranges(value))
         wanted = softmax_of(shape, event, plan.inputs(event)) if event.op in BY_INPUT else None
@@ -307,7 +311,7 @@ def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> set[int
                     "rank keeps those where it has added up the last part itself, and no message carries them: go back "
                     "on the rank that has, or give backward everything at once"
                 )
-            needs.add(wanted.layer)
+            needs[wanted.layer] = int(length(finished[wanted.layer]) * (1 + wanted.place.schema.running))
     return needs
 
 

@@ -38,7 +38,12 @@ class Sizes:
         self.shape = shape
         self.moments = moments
         self.bytes = bytes
-        self._simulated = simulated or shape
+        # Numbers of a replay for each element that the simulator counts.
+        self.scales: dict[str, Fraction] = {}
+        for name, kind in KINDS.items():
+            real, counted = (one.schema_of(kind.tensor, 0) for one in (shape, simulated or shape))
+            scale = Fraction(real.size, counted.size) if real is not None and counted is not None else Fraction(1)
+            self.scales[name] = scale * (moments if kind is OptState else 1)
         self._known: dict[Place, tuple[Range, ...]] = {}
 
     @classmethod
@@ -118,17 +123,11 @@ class Sizes:
 
     def simulated(self, values: Sequence[Value]) -> Elements:
         """Elements of some values together as the simulator counts them, at these sizes."""
-        return sum((value.elements() * self._scale(value.kind) for value in values), Fraction(0))
+        return sum((value.elements() * self.scales[value.kind] for value in values), Fraction(0))
 
     def simulated_bytes(self, by_kind: Mapping[str, Elements]) -> float:
         """The bytes that elements counted by the simulator, kind by kind, would have at these sizes."""
-        return sum(float(elements * self._scale(kind)) for kind, elements in by_kind.items()) * self.bytes
-
-    def _scale(self, kind: str) -> Fraction:
-        """Numbers of a replay for each element that the simulator counts."""
-        real, simulated = (shape.schema_of(KINDS[kind].tensor, 0) for shape in (self.shape, self._simulated))
-        scale = Fraction(real.size, simulated.size) if real is not None and simulated is not None else Fraction(1)
-        return scale * (self.moments if kind == OptState.kind else 1)
+        return sum(float(elements * self.scales[kind]) for kind, elements in by_kind.items()) * self.bytes
 
 
 def _ends(part: Part, size: int) -> tuple[Range, ...]:
