@@ -314,21 +314,15 @@ def test_nobody_has_a_copy_of_the_tables() -> None:
 @pytest.mark.parametrize("transport", ["local", "gloo"])
 def test_it_is_replayed(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel each, for every transport, and the step trains what ordinary training trains."""
-    import torch
-
     from lib.replay import replay
-    from lib.replay.layers import layers
     from lib.replay.rank.communication import COLLECTIVE_KERNELS, CollectiveCall, Started
     from lib.replay.rank.context import Call
     from lib.replay.rank.kernels import KERNELS
 
-    def by_weight(call: Call, inputs: Sequence[Any]) -> Sequence[Any]:
-        x, grad, _ = map(call.matrix, range(3))
-        return [layers.weight_gradient(torch.tanh(x), grad).reshape(-1)]
-
-    def by_input(call: Call, inputs: Sequence[Any]) -> Sequence[Any]:
-        x, grad, weight = map(call.matrix, range(3))
-        return [layers.input_gradient(torch.tanh(x), grad, weight).reshape(-1)]
+    def half(call: Call, wanted: tuple[bool, bool]) -> Sequence[Any]:
+        x, grad, weight = map(call.held, range(3))
+        found = call.layer.backward(x, grad, weight, wanted)
+        return [call.made(0, one) for one in found if one is not None]
 
     def to_root(call: CollectiveCall, inputs: Sequence[Any]) -> Started:
         buffer = inputs[0].clone()
@@ -343,8 +337,8 @@ def test_it_is_replayed(transport: str, monkeypatch: pytest.MonkeyPatch) -> None
         sizes = [numel if i == (call.me - 1) % members else 0 for i in range(members)]
         return Started(call.transport.all_to_all(call.group, out, parts, sizes), [out])
 
-    monkeypatch.setitem(KERNELS, "weight_gradient_half", by_weight)
-    monkeypatch.setitem(KERNELS, "input_gradient_half", by_input)
+    monkeypatch.setitem(KERNELS, "weight_gradient_half", lambda call, inputs: half(call, (True, False)))
+    monkeypatch.setitem(KERNELS, "input_gradient_half", lambda call, inputs: half(call, (False, True)))
     monkeypatch.setitem(COLLECTIVE_KERNELS, "reduce_to", to_root)
     monkeypatch.setitem(COLLECTIVE_KERNELS, "permute", along_the_ring)
     monkeypatch.setitem(COLLECTIVE_KERNELS, "gather_unequal", COLLECTIVE_KERNELS["allgather"])

@@ -101,7 +101,8 @@ def _forwards(shape: Shape, rank_plan: RankPlan) -> list[tuple[int, float]]:
         value = rank_plan.program.values[event.outputs[0]] if event.op == "forward" else None
         if isinstance(value, Activation):
             work = OPERATIONS["forward"].work(shape, event.layer, len(value.batches), rank_plan.inputs(event))
-            found.append((i, float(work)))
+            if work:  # of no key that a row may see there is none
+                found.append((i, float(work)))
     return found
 
 

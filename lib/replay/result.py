@@ -11,6 +11,7 @@ from lib.analysis import figures
 from lib.errors.wording import ranges
 from lib.replay.options import ReplayOptions
 from lib.trace.trace import Trace
+from lib.values.kinds.kind import USUAL
 
 if TYPE_CHECKING:
     from lib.replay.layers.reference import Deviation
@@ -124,10 +125,13 @@ class ReplayResult:
         """The table: simulated beside measured, and how right it is."""
         options, trace = self.options, self.measured
         device = "GPU" if options.on_gpu else "CPU"
+        layers = f"weights {options.hidden} x {options.hidden}, batches {options.length} x {options.hidden}"
+        if trace.descriptions != USUAL:
+            layers = f"{trace.layers} layers as they are described"
         head = (
             f"{trace.ranks} rank{'s' * (trace.ranks > 1)} on {options.transport} ({device}), {options.dtype}, "
-            f"{options.optimizer}; weights {options.hidden} x {options.hidden}, batches {options.length} x "
-            f"{options.hidden}; {len(self.seconds)} step{'s' * (len(self.seconds) > 1)}, ready in {self.startup:.2f} s"
+            f"{options.optimizer}; {layers}; {len(self.seconds)} step{'s' * (len(self.seconds) > 1)}, "
+            f"ready in {self.startup:.2f} s"
         )
         parts = [[head], self._times(), self._bytes(), self._shared(), self._verdict()]
         return "\n\n".join("\n".join(part) for part in parts if part)

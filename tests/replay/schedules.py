@@ -40,8 +40,7 @@ def trace(name: str) -> Trace:
 def compared(result: ReplayResult) -> Iterator[tuple[tuple[int, int], int, int]]:
     """By rank and event, the bytes that a replay measured, and those that are alive according to the simulator, where
     every value has the size of its tensor."""
-    options = result.options
-    sizes = Sizes(options.hidden, options.length, options.moments, options.number.bytes)
+    sizes = Sizes.of(result.simulated, result.options)
     for one in result.ranks:
         for event, _, measured in one.by_event:
             alive = alive_at(result.simulated, one.rank, event)

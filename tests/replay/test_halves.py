@@ -11,24 +11,25 @@ from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.pipelines.generators import one_f_one_b, zb_h1
 from lib.schedules.pipelines.program import program_of
 from lib.schedules.tensor_parallel import tensor_parallel
+from lib.values.layers import Shape
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-from lib.replay.layers import layers  # noqa: E402
+from lib.replay.layers.layers import REAL_LAYERS, Held  # noqa: E402
 
 
 def test_the_halves_are_what_backward_and_autograd_say() -> None:
-    x, grad = torch.randn(12, 6, dtype=torch.float64), torch.randn(12, 5, dtype=torch.float64)
-    weight = torch.randn(6, 5, dtype=torch.float64)
-    by_weight, by_input = layers.autograd(x, grad, weight)
-    inner = torch.tanh(x)
-    for mine, theirs in (
-        (layers.weight_gradient(inner, grad), by_weight),
-        (layers.input_gradient(inner, grad, weight), by_input),
-        (layers.autograd_weight(x, grad), by_weight),
-        (layers.autograd_input(x, grad, weight), by_input),
-    ):
-        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+    one = REAL_LAYERS["linear"](Shape(1, 1).kinds[0], torch.zeros)
+    sizes = ((3, 4, 6), (3, 4, 5), (6, 5))
+    x, grad, weight = (Held(torch.randn(*form, dtype=torch.float64), {}) for form in sizes)
+    true = one.differentiated(x, grad, weight, (True, True))
+    halves = [one.backward(x, grad, weight, wanted) for wanted in ((True, False), (False, True))]
+    assert halves[0][1] is halves[1][0] is None
+    for mine in (one.backward(x, grad, weight, (True, True)), (halves[0][0], halves[1][1])):
+        for found, theirs in zip(mine, true, strict=True):
+            assert found is not None
+            assert theirs is not None
+            torch.testing.assert_close(found.view(theirs.shape), theirs, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("backward", ["explicit", "autograd"])

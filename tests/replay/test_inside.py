@@ -1,23 +1,247 @@
-"""What a replay has no real layers for yet is refused, in words, before anything starts."""
+"""The inside of a layer with real tensors: the gradients of one process, and every value that is done its part of the
+undivided computation, in programs by hand and in those of chance."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lib import Layer, simulate
-from lib.replay.errors import UnfitTrace
-from lib.replay.plan.plan import make_plan
-from lib.replay.plan.sizes import Sizes
-from tests.support.inside import PROGRAMS
+from lib import Activation, ActivationGrad, Layer, Model, PuzzleError, Trace, Weight, WeightGrad, simulate
+from lib.replay import ReplayResult, UnfitTrace, replay
+from tests.replay.hooks import hooked
+from tests.replay.schedules import compared
+from tests.support.inside import ATTENTION, PROGRAMS, load, update
+from tests.support.profiles import THOROUGH, sample
+from tests.support.said import Said
+from tests.values.fuzz import NETS, ROWS, fuzzed
+from tests.values.numbers import Undivided
+
+torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
+
+from lib.replay.layers.initial_numbers import InitialNumbers  # noqa: E402
+from lib.replay.layers.ranges import select  # noqa: E402
+from lib.replay.layers.reference import undivided  # noqa: E402
+from lib.replay.options import ReplayOptions  # noqa: E402
+from lib.replay.plan.sizes import Sizes  # noqa: E402
+from lib.replay.rank.context import Call  # noqa: E402
+
+
+def run(name: str, mistake: str = "") -> Trace:
+    one = PROGRAMS[name]
+    return Trace.of(simulate(one.make(mistake), layers=one.layers, ranks=one.ranks, batches=one.batches))
+
+
+def right(result: ReplayResult) -> None:
+    """Ordinary training in numbers, in the simulated memory at every event, with the simulated bytes sent."""
+    assert result.ok, result.text()
+    assert {error.what for error in result.errors} >= {"gradient", "weight", "optimizer state", "final weight"}
+    for one in result.ranks:
+        assert all(measured == simulated for _, simulated, measured in one.by_event)
+        assert one.sent == one.simulated_sent
+    assert all(measured == alive for _, measured, alive in compared(result))
+
+
+CHOICES: list[dict[str, Any]] = [{}, {"optimizer": "adam", "backward": "autograd"}, {"dtype": "float32"}]
+
+
+@pytest.mark.parametrize("more", CHOICES, ids=lambda more: " ".join(more.values()) or "as it comes")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_trains_what_ordinary_training_trains(name: str, more: dict[str, Any]) -> None:
+    right(replay(run(name), transport="local", **more))
+
+
+@pytest.mark.parametrize("name", PROGRAMS if THOROUGH else ["ulysses", "vocabulary", "zigzag"])
+def test_so_do_processes(name: str) -> None:
+    result = replay(run(name), transport="gloo", timeout=120)
+    right(result)
+    assert "layers as they are described" in result.text()
+
+
+def gathered(how: str) -> Any:
+    """Attention where queries are gathered, and keys stay: each rank has a part of the sum for all rows."""
+
+    async def step(model: Model) -> Model:
+        rank, ranks = model.rank, model.RANKS
+        load(model, 0)
+        load(model, 2)
+        data = model.shard(model.get_activation(range(model.BATCHES)), "rows", rank, ranks)
+        x = model.forward(0, data, model.weights[0])
+        queries = await model.allgather(x, 1)
+        out = model.forward(1, queries, x)
+        if how == "reduced":
+            out = await model.allreduce(out, 2)
+        elif how == "in a bucket":
+            (out,) = await model.allreduce_bucket([out])
+        else:
+            out = await model.scatterreduce(out, 2, dim="rows")
+        dw2, g = model.backward(2, out, model.loss(model.forward(2, out, model.weights[2])), model.weights[2])
+        if how == "scattered":
+            dkeys, dx = model.backward(1, x, g, queries)
+            dkeys = await model.scatterreduce(dkeys, 0, dim="rows")
+        else:
+            g = await model.allgather(g, 1) if how == "elsewhere" else g
+            dkeys, dx = model.backward(1, queries, g, x)
+            dx = await model.scatterreduce(dx, 0, dim="rows")
+        dw0, _ = model.backward(0, data, dx + dkeys, model.weights[0])
+        await update(model, 0, dw0)
+        await update(model, 2, dw2, reduce=how in ("scattered", "elsewhere"))
+        return model
+
+    return step
+
+
+@pytest.mark.parametrize("transport", ["local", "gloo"])
+@pytest.mark.parametrize("how", ["reduced", "in a bucket", "scattered"])
+def test_softmaxes_are_added_up_by_every_collective_that_adds(how: str, transport: str) -> None:
+    right(replay(simulate(gathered(how), layers=ATTENTION, ranks=4, batches=2), transport=transport, timeout=120))
+
+
+REFUSED = Said(Path(__file__).with_name("said") / "inside.txt", kinds=True)
+
+
+@pytest.mark.parametrize("call", REFUSED.texts)
+def test_what_has_no_tensors_is_refused_in_words(call: str) -> None:
+    table = [Layer("embedding", 30, 8, 16), *PROGRAMS["vocabulary"].layers[1:]]
+    longer = [replace(layer, rows=4096) for layer in ATTENTION]
+    known = {
+        "elsewhere": simulate(gathered("elsewhere"), layers=ATTENTION, ranks=4, batches=2),
+        "rows": simulate(PROGRAMS["grid"].make(""), layers=[Layer()] * 2, ranks=4, batches=2),
+        "table": simulate(PROGRAMS["vocabulary"].make(""), layers=table, ranks=4, batches=2),
+        "long": simulate(PROGRAMS["ring"].make(""), layers=longer, ranks=4, batches=2),
+    }
+    assert replay(known["rows"], transport="local", hidden=8, length=4).ok
+    REFUSED.check(call, globals() | known)
+
+
+@pytest.mark.parametrize(("name", "mistake"), [(name, each) for name, one in PROGRAMS.items() for each in one.mistakes])
+def test_a_wrong_program_is_told_before_anything_starts(name: str, mistake: str) -> None:
+    with pytest.raises((UnfitTrace, PuzzleError), match="fix: "):
+        replay(run(name, mistake), transport="local")
+
+
+NO_MATTER = {("ulysses", "backward", 4), ("ulysses", "add", -1), ("vocabulary", "allreduce", 4)}
+"""The gradient of the data; and the losses of the rows, of which the gradient does not depend."""
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_layers_of_other_kinds_are_refused(name: str) -> None:
-    one = PROGRAMS[name]
-    models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
-    with pytest.raises(UnfitTrace, match="linear ones of one size"):
-        make_plan(models[0].trace, Sizes(8, 8))
+def test_a_number_that_is_off_is_seen(name: str) -> None:
+    """What each operation gives on rank 1, the first time that anybody needs it."""
+    trace = run(name)
+    program = trace.rebuilt().run.programs[1]
+    used = {number for event in program.events for number in event.inputs}
+    first: dict[tuple[str, int | None], int] = {}
+    for event in program.events:
+        for number in event.outputs:
+            value = program.values[number]
+            if value is not None and not value.place.zero and number in used and event.op != "get_activation":
+                first.setdefault((event.op, event.layer), number)
+    for what, number in sample(first.items()):
+
+        def nudge(rank: int, index: int, event: Any, tensors: dict[int, Any], number: int = number) -> None:
+            made = program.events[event.arg[0]].outputs if event.op == "wait" else event.outputs
+            if rank == 1 and number in made:
+                tensors[number] *= 1.01
+
+        assert hooked(trace, nudge, transport="local").ok == ((name, *what) in NO_MATTER), what
 
 
-def test_a_part_of_the_rows_is_refused() -> None:
-    models = simulate(PROGRAMS["grid"].make(""), layers=[Layer()] * 2, ranks=4, batches=2)
-    with pytest.raises(UnfitTrace, match="whole rows of a batch"):
-        make_plan(models[0].trace, Sizes(8, 8))
+# -- every value --------------------------------------------------------------------------------------------------
+
+
+Initial = tuple[InitialNumbers, dict[int, Any], Any]
+
+
+def initial_of(trace: Trace) -> Initial:
+    """The numbers that training starts from, and weights and data in which autograd is interested."""
+    initial = InitialNumbers(Sizes.of(trace, ReplayOptions()), torch.float64, batches=trace.batches)
+    weighted = [i for i in range(trace.layers) if initial.sizes.weight(i)]
+    data = initial.rows("data", range(trace.batches)).requires_grad_()
+    return initial, {i: initial.matrix(i).clone().requires_grad_() for i in weighted}, data
+
+
+def truth(trace: Trace, start: Initial, back: Any) -> dict[tuple[type[Any], int], Any]:
+    """All of each tensor, by kind and layer, as autograd has it of one process; flat. `back` begins at the output."""
+    initial, weights, data = start
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(initial, "rows", lambda kind, batches: data)
+        found = undivided(initial, weights, range(trace.batches))
+    for tensor in found[1:]:
+        tensor.retain_grad()
+    back(found[-1])
+    true = {(Activation, i): tensor.detach() for i, tensor in enumerate(found)}
+    true |= {(ActivationGrad, i - 1): tensor.grad for i, tensor in enumerate(found)}
+    true |= {(Weight, i): tensor.detach() for i, tensor in weights.items()}
+    true |= {(WeightGrad, i): tensor.grad for i, tensor in weights.items()}
+    return {key: tensor.reshape(-1) for key, tensor in true.items() if tensor is not None}
+
+
+def values_compared(trace: Trace, **more: Any) -> int:
+    """Replays a run, and compares each value that is done with its part of the truth: how many they were."""
+    initial, _, _ = start = initial_of(trace)
+    target = initial.rows("target", range(trace.batches))
+    true = truth(trace, start, lambda y: initial.layers[-1].loss(y, target, len(target)).backward())
+    count = 0
+
+    def look(rank: int, index: int, event: Any, tensors: dict[int, Any]) -> None:
+        nonlocal count
+        program = trace.rebuilt().run.programs[rank]
+        for number in program.events[event.arg[0]].outputs if event.op == "wait" else event.outputs:
+            value = program.values[number]
+            known = None if value is None else true.get((type(value), value.layer))
+            if known is None or value is None or value.place.open or value.updates or number not in tensors:
+                continue
+            part = select(known, [(0, known.numel())], initial.sizes.ranges(value))
+            off = (tensors[number] - part).abs().max().item() if part.numel() else 0.0
+            assert off < 1e-9, f"{value} is off by {off}"
+            count += 1
+
+    hooked(trace, look, transport="local", verify=False, **more)
+    return count
+
+
+@pytest.fixture
+def anything_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that are no training step, and gradients that nobody uses."""
+    monkeypatch.setattr("lib.replay.plan.plan._must_be_a_training_step", lambda trace: None)
+    monkeypatch.setattr(Call, "is_used", lambda call, place: True)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_value_that_is_done_is_its_part_of_the_whole(name: str, anything_goes: None) -> None:
+    assert values_compared(run(name)) > 20
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_whatever_is_accepted_is_right(net: str, anything_goes: None) -> None:
+    """Few programs have no tensors: they cut a weight into more shards than it has numbers, or within a row or head."""
+    seeds, count, unfit = 40 if THOROUGH else 5, 0, 0
+    for seed in range(seeds):
+        try:
+            count += values_compared(fuzzed(net, seed, 60).model.trace, backward=("explicit", "autograd")[seed % 2])
+        except UnfitTrace:
+            unfit += 1
+    assert count > 50 * seeds
+    assert unfit <= max(1, seeds // 5)
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_torch_and_the_formulas_on_arrays_agree(net: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The truth of a replay, and that of the fuzz: written twice."""
+    monkeypatch.setattr("lib.replay.layers.layers.EPS", 0.1)
+    trace = fuzzed(net, 0, 1).model.trace
+    initial, weights, data = start = initial_of(trace)
+    for layer in initial.layers:
+        layer.classes = lambda batch: torch.arange(ROWS) * 3 + batch * 7
+    true = truth(trace, start, lambda y: y.backward(torch.sin(y.detach())))
+    arrays = {i: weight.detach().numpy()[None] for i, weight in weights.items()}
+    shape = initial.sizes.shape
+    scale = 10 if shape.descriptions[0].kind == "embedding" else 1  # tokens are tenths there
+    x = data.detach().numpy().reshape(1, trace.batches, ROWS, -1) / scale
+    other = Undivided(shape, weights=arrays, data=x)
+    pairs = [(other.x, Activation, 0), (other.g, ActivationGrad, 1), (other.dw, WeightGrad, 0)]
+    for found, kind, off in pairs:
+        assert found
+        for number, array in found.items():
+            if (kind, number - off) in true and (kind, number) != (Activation, 0):
+                assert true[kind, number - off].numpy() == pytest.approx(array.reshape(-1), abs=1e-12), (kind, number)

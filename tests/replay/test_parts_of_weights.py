@@ -5,7 +5,7 @@ import pytest
 from lib import Trace, simulate
 from lib.replay import replay
 from lib.replay.plan.sizes import Sizes, length
-from lib.values.layers import by_hand
+from lib.values.layers import Layer, Shape, by_hand
 from lib.values.values import Activation, Weight, value_of
 from tests.support.schedules import OTHERS, Case
 
@@ -23,7 +23,7 @@ def test_gradients_are_those_of_one_process(case: Case) -> None:
 
 
 def test_where_columns_and_features_lie() -> None:
-    sizes, tensors = Sizes(4, 2), by_hand(2)
+    sizes, tensors = Sizes(Shape(1, 2, Layer("linear", 4, 4, 2))), by_hand(2)
     right = value_of(Weight, by_hand(), 0, 1, 0, frozenset([0]), 1, [("out", [1], 2)])
     assert sizes.ranges(right) == ((2, 4), (6, 8), (10, 12), (14, 16))
     both = value_of(Weight, by_hand(), 0, 1, 0, frozenset([1]), 2, [("out", [1], 2)])
@@ -34,4 +34,4 @@ def test_where_columns_and_features_lie() -> None:
     assert sizes.ranges(features) == ((8, 10), (12, 14))
     for value in (right, both, third, features):
         assert sizes.numel(value) == length(sizes.ranges(value))
-        assert sizes.columns(value) == 2
+        assert length(list(sizes.parts(value).values())[-1]) == 2

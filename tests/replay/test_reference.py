@@ -101,20 +101,6 @@ def test_only_the_first_step_counts_as_evidence_without_verify() -> None:
     assert "Not compared" in result.text()
 
 
-def test_backward_is_what_autograd_says() -> None:
-    from lib.replay.layers import layers
-
-    x, grad, weight = (torch.randn(6, 6, dtype=torch.float64) for _ in range(3))
-    by_weight, by_input = layers.autograd(x, grad, weight)
-    found = layers.backward(x, grad, weight)
-    torch.testing.assert_close(found[0], by_weight, rtol=1e-14, atol=1e-14)
-    torch.testing.assert_close(found[1], by_input, rtol=1e-14, atol=1e-14)
-    assert layers.backward(x, grad, weight, need_input=False)[1] is None
-    y, target = torch.randn(4, 6, dtype=torch.float64, requires_grad=True), torch.randn(4, 6, dtype=torch.float64)
-    layers.loss(y, target, 4).backward()
-    torch.testing.assert_close(layers.loss_gradient(y.detach(), target.clone(), 4), y.grad)
-
-
 @pytest.mark.parametrize(("name", "width"), [("sgd", 1), ("adam", 2)])
 def test_optimizers_are_those_of_torch(name: str, width: int) -> None:
     from lib.replay.layers import optimizers

@@ -14,7 +14,7 @@ from lib.values.placement import Part
 from lib.values.values import Value
 from tests.values.numbers import play
 
-__all__ = ["NETS", "program"]
+__all__ = ["NETS", "fuzzed", "program"]
 
 ROWS = 12
 NETS: dict[str, list[Layer]] = {
@@ -124,8 +124,8 @@ class _Fuzz:
         return one + other if move == "add" else one.combine(other)
 
 
-def program(net: str, seed: int, steps: int = 90) -> tuple[Counter[str], int, int]:
-    """Plays a random program: which operations were accepted, values compared, and done gradients."""
+def fuzzed(net: str, seed: int, steps: int = 90) -> _Fuzz:
+    """A random program that has run."""
     fuzz = _Fuzz(net, seed)
     for _ in range(6 * steps):
         if len(fuzz.model.program.events) > steps:
@@ -138,6 +138,12 @@ def program(net: str, seed: int, steps: int = 90) -> tuple[Counter[str], int, in
         if made is not None:
             fuzz.pool += made if isinstance(made, tuple) else [made]
             fuzz.done[move] += 1
+    return fuzz
+
+
+def program(net: str, seed: int, steps: int = 90) -> tuple[Counter[str], int, int]:
+    """Plays a random program: which operations were accepted, values compared, and done gradients."""
+    fuzz = fuzzed(net, seed, steps)
     gradients = [value for value in fuzz.pool if isinstance(value, ActivationGrad | WeightGrad)]
     return fuzz.done, play(fuzz.model.trace), sum(not value.place.open for value in gradients)
 

@@ -5,6 +5,7 @@ Run by itself (see test_made_up_layer), as a row of a table is there before anyb
 
 import sys
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -152,12 +153,39 @@ def run(mistake: str = "") -> list[Model]:
     return simulate(program(mistake), layers=layers, batches=2, ranks=3)
 
 
+def replay_it(trace: Trace) -> None:
+    """A real layer is a row: what forward does, which torch differentiates; and the truth, which torch has."""
+    from torch import Tensor, tanh
+    from torch.nn import functional
+
+    from lib.replay import replay
+    from lib.replay.layers.layers import REAL_LAYERS, Held, RealLayer
+
+    class Real(RealLayer):
+        def forward(self, x: Held, other: Held | None) -> Tensor:
+            rows = x.numbers("rows")
+            edges = int(rows[0] == 0), int(rows[-1] == self.described.rows - 1)
+            padded = functional.pad(tanh(x.tensor).transpose(1, 2), edges)
+            return functional.conv1d(padded, cast(Held, other).tensor.permute(1, 0, 2)).transpose(1, 2)
+
+        def whole(self, x: Held, other: Held | None) -> Tensor:
+            weight = cast(Held, other).tensor.permute(1, 0, 2)
+            return functional.conv1d(tanh(x.tensor).transpose(1, 2), weight, padding=1).transpose(1, 2)
+
+    REAL_LAYERS["convolution"] = Real
+    result = replay(trace, transport="local")
+    assert result.ok, result.text()
+    assert all(measured == simulated for one in result.ranks for _, simulated, measured in one.by_event)
+
+
 def main(folder: Path) -> None:
     models = run()
     verdict = check(models)
     assert verdict.correct, verdict.faults
     assert numbers.play(models[0].trace) > 30
     trace = models[0].trace
+    if find_spec("torch") is not None:
+        replay_it(trace)
     trace.save(folder / "run.json")
     for again in (Trace.load(folder / "run.json"), Trace.parse(trace.text())):
         assert again.text() == trace.text()

@@ -119,7 +119,7 @@ class Attention(Math):
     def scores(self, q: Array, k: Array, at: Place, beside: Place | None) -> Array:
         assert beside is not None
         rows, keys = items(at.part("rows")), items(beside.part("rows"))
-        found = np.einsum("nbqhd,nbkhd->nbqkh", q, k) * 0.7
+        found = np.einsum("nbqhd,nbkhd->nbqkh", q, k) * q.shape[-1] ** -0.5
         return np.where((keys[None, :] <= rows[:, None])[None, None, ..., None], found, -np.inf)
 
     def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
@@ -148,7 +148,7 @@ class Attention(Math):
         out = self.heads(self.truth.x[self.number + 1][:, *box(at)])
         each = np.exp(self.scores(q, k, at, beside) - highest[:, :, :, None]) / divides[:, :, :, None]
         by_each = np.einsum("nbqhd,nbkhd->nbqkh", g, v) - (g * out).sum(-1)[:, :, :, None]
-        by_scores = each * by_each * 0.7
+        by_scores = each * by_each * q.shape[-1] ** -0.5
         by_q = np.einsum("nbqkh,nbkhd->nbqhd", by_scores, k).reshape(x.shape)
         by_k, by_v = (np.einsum("nbqkh,nbqhd->nbkhd", a, b) for a, b in ((by_scores, q), (each, g)))
         layer = self.kind.layer
@@ -214,13 +214,16 @@ MATH: dict[str, Callable[..., Math]] = {
 class Undivided:
     """The whole computation on one machine: activations, gradients and weights by number, each all of its tensor."""
 
-    def __init__(self, shape: Shape, seed: int = 0, weights: dict[int, Array] | None = None) -> None:
+    def __init__(
+        self, shape: Shape, seed: int = 0, weights: dict[int, Array] | None = None, data: Array = None
+    ) -> None:
         draw = np.random.default_rng(seed)
         self.shape = shape
         self.math = [MATH[kind.name](kind, self, number) for number, kind in enumerate(shape.kinds)]
-        data = shape.activations[0]
+        first = shape.activations[0]
+        sizes = [dim.size for dim in first.spaces[: first.ndim]]
         self.weights: dict[int, Array] = weights or {}
-        self.x: dict[int, Array] = {0: draw.normal(size=(1, *[dim.size for dim in data.spaces[: data.ndim]]))}
+        self.x: dict[int, Array] = {0: draw.normal(size=(1, *sizes)) if data is None else data}
         self.g: dict[int, Array] = {}
         self.dw: dict[int, Array] = {}
         self.kept: dict[int, Array] = {}

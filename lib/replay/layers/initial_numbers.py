@@ -3,25 +3,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from lib.replay.errors import UnfitTrace
+from lib.replay.layers.layers import REAL_LAYERS, RealLayer, normal
 from lib.replay.options import ReplayOptions
 from lib.replay.plan.plan import Plan
 from lib.replay.plan.sizes import Range, Sizes
+from lib.values.kinds.kind import LayerKind
 
-__all__ = ["GAIN", "InitialNumbers"]
+__all__ = ["InitialNumbers"]
 
-GAIN = 1.3
-"""Weights are normal with a spread of GAIN / sqrt(hidden), so that activations neither vanish nor grow."""
-KINDS = ("weight", "state", "data", "target")
+KINDS = ("weight", "state", "data", "target", "classes")
+CLASSES = 2**30
+"""More than any vocabulary has."""
 
 
 class InitialNumbers:
-    """Weights, optimizer states, data and targets, by layer or by batch.
+    """Weights, optimizer states, data and targets, by layer or by batch; and the real layers, which say of what kind
+    they are. Classes are whole numbers, one for each row of a batch.
 
     They are drawn in float64 and rounded, so all types start from the same. With `share` whole tensors are kept once
     they are made, as ranks that are forked later share them; without, only the parts of weights that are asked for.
@@ -36,6 +39,7 @@ class InitialNumbers:
         self.seed = seed
         self.share = share
         self.batches = batches
+        self.layers = [self._real(kind) for kind in sizes.shape.kinds]
         self._kept: dict[tuple[str, int], Tensor] = {}
         self._parts: dict[tuple[str, int, tuple[Range, ...]], Tensor] = {}
 
@@ -47,8 +51,9 @@ class InitialNumbers:
     def make_all(self, plan: Plan) -> None:
         """Makes all of them, in the memory that ranks will share which are forked from here."""
         for layer in range(plan.trace.layers):
-            self("weight", layer)
-            self("state", layer)
+            if self.sizes.weight(layer):
+                self("weight", layer)
+                self("state", layer)
         for batch in range(plan.trace.shape.items):
             self("data", batch)
             self("target", batch)
@@ -75,30 +80,38 @@ class InitialNumbers:
             return found.clone()
         return found
 
-    def rows(self, kind: str, batches: Iterable[int]) -> Tensor:
-        """A copy of the data or targets of some batches, one under the other: rows of `hidden` numbers."""
-        return torch.cat([self(kind, batch) for batch in batches]).view(-1, self.sizes.hidden)
+    def rows(self, kind: str, batches: Sequence[int]) -> Tensor:
+        """A copy of the data or targets of some batches, one under the other, as a matrix."""
+        return torch.cat([self(kind, batch) for batch in batches]).view(len(batches) * self.sizes.rows, -1)
 
     def matrix(self, layer: int) -> Tensor:
-        """The weight of a layer as a matrix. Not to be written to."""
-        return self("weight", layer).view(self.sizes.hidden, self.sizes.hidden)
+        """The weight of a layer in the form of its dims. Not to be written to."""
+        schema = self.sizes.shape.kinds[layer].weight
+        assert schema is not None, "a layer that has no weight is not asked for it"
+        return self("weight", layer).view([dim.size for dim in schema.spaces])
+
+    def _real(self, kind: LayerKind) -> RealLayer:
+        if kind.name not in REAL_LAYERS:
+            raise UnfitTrace(f"{kind.name} has no real layer: a kind of layer is replayed by a row in REAL_LAYERS")
+        return REAL_LAYERS[kind.name](kind, lambda batch: self("classes", batch))
 
     def _make(self, kind: str, index: int) -> Tensor:
-        if kind in ("data", "target") and self.batches is not None and index >= self.batches:
-            return torch.zeros(self.sizes.batch, dtype=self.dtype)
-        generator = torch.Generator().manual_seed((self.seed * 8 + KINDS.index(kind)) * 1_000_003 + index)
         sizes = self.sizes
+        last = sizes.shape.layers if kind == "target" else 0
+        if kind in ("data", "target") and self.batches is not None and index >= self.batches:
+            return torch.zeros(sizes.batch(last), dtype=self.dtype)
+        generator = torch.Generator().manual_seed((self.seed * 8 + KINDS.index(kind)) * 1_000_003 + index)
+        if kind == "classes":
+            return torch.randint(CLASSES, (sizes.rows,), generator=generator)
         if kind == "weight":
-            numbers = _normal(sizes.weight, generator).mul_(GAIN / math.sqrt(sizes.hidden))
+            numbers = self.layers[index].weight(sizes.weight(index), generator)
         elif kind == "state":
             # Not zero, so that a state that gets lost or mixed up shows; second moments are squares.
-            numbers = _normal(sizes.weight * sizes.moments, generator)
+            numbers = normal(sizes.weight(index) * sizes.moments, generator)
             if sizes.moments == 2:
                 numbers.view(-1, 2)[:, 1].square_()
+        elif kind == "data":
+            numbers = self.layers[0].data(sizes.batch(0), generator)
         else:
-            numbers = _normal(sizes.batch, generator)
+            numbers = normal(sizes.batch(last), generator)
         return numbers.to(self.dtype)
-
-
-def _normal(count: int, generator: torch.Generator) -> Tensor:
-    return torch.randn(count, generator=generator, dtype=torch.float64)

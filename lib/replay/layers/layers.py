@@ -1,82 +1,352 @@
-"""The mathematics of a layer, in one place: what the ranks compute, and the module that ordinary training is made of.
+"""Real layers, a class for each kind: what the ranks compute, the truth that it is compared with, and the loss.
 
-A layer is y = tanh(x) W. Its backward needs only what the simulator says it needs, the input x and the weight W, and
-computes no product twice: tanh(x) is cheap to do again. A batch is `length` rows, and rows never mix, so a gradient
-of the weight is a sum over batches; the loss is a sum too, of half the squared distance to a fixed target, divided by
-the rows of all batches together.
+A layer takes parts of its tensors, as `Held` says them, and gives the part that follows of them; `whole` is the same
+for one process that has everything, by torch's own functions where torch has them. Another kind of layer is a row more
+in REAL_LAYERS: `forward` will do, as torch can differentiate it.
+
+The loss is a sum over all rows, of half the squared distance to a fixed target, divided by the rows of all batches
+together; after a cross entropy it is that of the rows, divided in the same way.
 """
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
+from torch.nn import functional
 
-__all__ = [
-    "Layer",
-    "autograd",
-    "autograd_input",
-    "autograd_weight",
-    "backward",
-    "forward",
-    "input_gradient",
-    "loss",
-    "loss_gradient",
-    "model",
-    "weight_gradient",
-]
+from lib.replay.plan.sizes import Range
+from lib.values.kinds.kind import LayerKind
 
+__all__ = ["REAL_LAYERS", "Beside", "Gradients", "Held", "Layer", "RealLayer", "loss", "model", "normal"]
 
-def forward(x: Tensor, weight: Tensor) -> Tensor:
-    """The output of a layer."""
-    return torch.tanh(x) @ weight
+GAIN = 1.3
+"""Weights are normal with a spread of GAIN / sqrt(inputs), so that activations neither vanish nor grow."""
+EPS = 1e-5
+"""What a norm adds to the mean of the squares."""
+Gradients = tuple[Tensor | None, Tensor | None]
+"""By what a layer takes beside its input, and by its input. None where nobody wants it, or there is none."""
+Wanted = tuple[bool, bool]
+Kept = Tensor | None
 
 
-def backward(x: Tensor, grad: Tensor, weight: Tensor, need_input: bool = True) -> tuple[Tensor, Tensor | None]:
-    """The gradients of the loss by weight and by input, from that by the output. Without `need_input` only the first:
-    autograd leaves out what nobody asks for, too."""
-    inner = torch.tanh(x)
-    return weight_gradient(inner, grad), input_gradient(inner, grad, weight) if need_input else None
+class Held(NamedTuple):
+    """A part of a tensor in the form of its dims, and which elements of each dim it has."""
+
+    tensor: Tensor
+    parts: Mapping[str, tuple[Range, ...]]
+
+    def numbers(self, role: str) -> Tensor:
+        """The elements of a dim."""
+        device = self.tensor.device
+        return torch.cat([torch.arange(*ends, device=device) for ends in self.parts[role] or [(0, 0)]])
+
+    @property
+    def rows(self) -> Tensor:
+        """It as a matrix: its last dim across, all others down."""
+        return self.tensor.flatten(0, -2)
 
 
-def weight_gradient(inner: Tensor, grad: Tensor) -> Tensor:
-    """The weight half of backward. `inner` is tanh(x)."""
-    return inner.t() @ grad
+Beside = Held | None
+"""What a layer takes beside its input."""
 
 
-def input_gradient(inner: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
-    """The input half of backward. `inner` is tanh(x), whose derivative is 1 - inner^2."""
-    by_inner = grad @ weight.t()
-    # In one pass, and in the memory of the product.
-    return torch.ops.aten.tanh_backward.grad_input(by_inner, inner, grad_input=by_inner)
+class RealLayer:
+    """A layer of one kind. `classes` are the numbers that name the right answer for each row of a batch.
+
+    Where the sum that it gives has a running maximum and sum, these stand beside the numbers that they are for, and
+    `merge` and `finish` say what becomes of them.
+    """
+
+    def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
+        self.kind, self.described, self.classes = kind, kind.layer, classes
+
+    def weight(self, count: int, generator: Generator) -> Tensor:
+        """The numbers of its weight that training starts from."""
+        return normal(count, generator).mul_(GAIN / math.sqrt(self.described.inputs))
+
+    def data(self, count: int, generator: Generator) -> Tensor:
+        """The numbers of a batch, where it is the first layer."""
+        return normal(count, generator)
+
+    def forward(self, x: Held, other: Beside) -> Tensor:
+        """The part of its output that follows of a part of its input, and of what it takes besides."""
+        raise NotImplementedError
+
+    def backward(self, x: Held, grad: Held, other: Beside, wanted: Wanted, kept: Kept = None) -> Gradients:
+        """The gradients that are wanted. `kept` are the running sums of these rows, where the parts at hand do not say
+        them. Of the weight half alone, `other` has no numbers, only a form."""
+        return self.differentiated(x, grad, other, wanted)
+
+    def differentiated(self, x: Held, grad: Held, other: Beside, wanted: Wanted) -> Gradients:
+        """The gradients by torch's own differentiation of `forward`: slower, as that is done again."""
+        taken = [None if one is None else one.tensor.detach() for one in (other, x)]
+        sought = [one.requires_grad_() for one, want in zip(taken, wanted, strict=True) if one is not None and want]
+        with torch.enable_grad():
+            beside = None if other is None else other._replace(tensor=taken[0])
+            y = self.finish(self.forward(x._replace(tensor=taken[1]), beside))
+        results = torch.autograd.grad(y, sought, grad.tensor.reshape(y.shape))
+        found = iter([one.clone() if one.data_ptr() == grad.tensor.data_ptr() else one for one in results])
+        by_other, by_input = (next(found) if one is not None and one.requires_grad else None for one in taken)
+        return by_other, by_input
+
+    def whole(self, x: Held, other: Beside) -> Tensor:
+        """All of its output, of all that it takes: the truth."""
+        return self.finish(self.forward(x, other))
+
+    def merge(self, one: Tensor, other: Tensor) -> Tensor:
+        """The sum of two sums with what runs along; all are flat."""
+        raise NotImplementedError
+
+    def finish(self, tensor: Tensor) -> Tensor:
+        """What a sum with what runs along becomes when it is done."""
+        return tensor
+
+    def loss(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
+        """The loss, where it is the last layer and y its output."""
+        return loss(y, target, rows)
+
+    def loss_gradient(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
+        """The gradient of the loss by y. Takes the memory of `target`, which must be the caller's own."""
+        return target.neg_().add_(y).mul_(1.0 / rows)
 
 
-def autograd(x: Tensor, grad: Tensor, weight: Tensor, need_input: bool = True) -> tuple[Tensor, Tensor | None]:
-    """The same as `backward`, by torch's own differentiation of `forward`: slower, as forward is done again."""
-    weight = weight.detach().requires_grad_()
-    x = x.detach().requires_grad_(need_input)
-    with torch.enable_grad():
-        y = forward(x, weight)
-    found = torch.autograd.grad(y, [weight, x] if need_input else [weight], grad)
-    return found[0], found[1] if need_input else None
+class Linear(RealLayer):
+    """y = tanh(x) W. Backward needs only what the simulator says it needs, x and W, and computes no product twice:
+    tanh(x) is cheap to do again."""
+
+    def forward(self, x: Held, other: Beside) -> Tensor:
+        return torch.tanh(x.rows) @ _there(other).tensor
+
+    def backward(self, x: Held, grad: Held, other: Beside, wanted: Wanted, kept: Kept = None) -> Gradients:
+        inner = torch.tanh(x.rows)
+        by_weight = inner.t() @ grad.rows if wanted[0] else None
+        if not wanted[1]:
+            return by_weight, None
+        by_inner = grad.rows @ _there(other).tensor.t()
+        # In one pass, and in the memory of the product: the derivative of tanh is 1 - inner^2.
+        return by_weight, torch.ops.aten.tanh_backward.grad_input(by_inner, inner, grad_input=by_inner)
 
 
-def autograd_input(x: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
-    """The input half alone, by torch's own differentiation."""
-    x = x.detach().requires_grad_()
-    with torch.enable_grad():
-        y = forward(x, weight.detach())
-    return torch.autograd.grad(y, x, grad)[0]
+class Norm(RealLayer):
+    """Each row by the root of the mean of its squares, times a gain."""
+
+    def weight(self, count: int, generator: Generator) -> Tensor:
+        return normal(count, generator).mul_(0.1).add_(1)
+
+    def forward(self, x: Held, other: Beside) -> Tensor:
+        return x.tensor * _over_root(x.tensor) * _there(other).tensor
+
+    def backward(self, x: Held, grad: Held, other: Beside, wanted: Wanted, kept: Kept = None) -> Gradients:
+        rows, over = x.rows, _over_root(x.rows)
+        by_gain = (grad.rows * rows * over).sum(0) if wanted[0] else None
+        if not wanted[1]:
+            return by_gain, None
+        scaled = grad.rows * _there(other).tensor
+        return by_gain, scaled * over - rows * (scaled * rows).mean(-1, keepdim=True) * over**3
+
+    def whole(self, x: Held, other: Beside) -> Tensor:
+        return functional.rms_norm(x.tensor, x.tensor.shape[-1:], _there(other).tensor, EPS)
 
 
-def autograd_weight(x: Tensor, grad: Tensor) -> Tensor:
-    """The weight half alone, by torch's own differentiation: the layer is linear in its weight, so any will do."""
-    weight = x.new_zeros(x.shape[1], grad.shape[1], requires_grad=True)
-    with torch.enable_grad():
-        y = forward(x.detach(), weight)
-    return torch.autograd.grad(y, weight, grad)[0]
+class Add(RealLayer):
+    """A residual connection."""
+
+    def forward(self, x: Held, other: Beside) -> Tensor:
+        return x.tensor + _there(other).tensor
+
+    def differentiated(self, x: Held, grad: Held, other: Beside, wanted: Wanted) -> Gradients:
+        """The gradient for both, whatever parts of them are here."""
+        return grad.tensor.clone(), grad.tensor.clone()
+
+
+class Embedding(RealLayer):
+    """Rows of a table, which the tokens name."""
+
+    def weight(self, count: int, generator: Generator) -> Tensor:
+        return normal(count, generator)
+
+    def data(self, count: int, generator: Generator) -> Tensor:
+        return torch.randint(self.described.inputs, (count,), generator=generator).double()
+
+    def tokens(self, x: Held) -> Tensor:
+        """The token of each row of a batch."""
+        return x.tensor.flatten().long() % self.described.inputs  # a small dtype may have rounded up the last one
+
+    def chosen(self, x: Held, table: Held) -> tuple[Tensor, Tensor]:
+        """Where the row of each token is in a part of the table, and whether it is there."""
+        numbers, tokens = table.numbers("in"), self.tokens(x)
+        at = torch.searchsorted(numbers, tokens).clamp(max=max(len(numbers) - 1, 0))
+        return at, (numbers[at] == tokens)[:, None]
+
+    def forward(self, x: Held, other: Beside) -> Tensor:
+        at, here = self.chosen(x, _there(other))
+        return _there(other).tensor[at] * here
+
+    def differentiated(self, x: Held, grad: Held, other: Beside, wanted: Wanted) -> Gradients:
+        """The gradient of the rows that are here, for the columns that the gradient has."""
+        at, here = self.chosen(x, _there(other))
+        by_table = grad.tensor.new_zeros(len(_there(other).tensor), grad.tensor.shape[-1])
+        return by_table.index_add_(0, at, grad.rows * here), None
+
+    def whole(self, x: Held, other: Beside) -> Tensor:
+        return functional.embedding(self.tokens(x), _there(other).tensor)
+
+
+class Softmax(RealLayer):
+    """A layer that divides by the sum of exponentials: partial sums have their maximum and that sum, behind each `unit`
+    of numbers that they are for. `weighed`: these numbers are divided by the sum, too."""
+
+    unit = 1
+    weighed = False
+
+    def parts(self, tensor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The numbers, the maximum and the sum."""
+        total, highest, divides = tensor.view(-1, self.unit + 2).split([self.unit, 1, 1], 1)
+        return total, highest, divides
+
+    def merge(self, one: Tensor, other: Tensor) -> Tensor:
+        (mine, my_highest, my_sum), (its, its_highest, its_sum) = self.parts(one), self.parts(other)
+        highest = torch.maximum(my_highest, its_highest)
+        my_scale, its_scale = (torch.exp(each - _finite(highest)) for each in (my_highest, its_highest))
+        total = mine * my_scale + its * its_scale if self.weighed else mine + its
+        return torch.cat([total, highest, my_sum * my_scale + its_sum * its_scale], 1).flatten()
+
+
+class Attention(Softmax):
+    """Causal attention, scaled as ever. Its numbers are the values by the exponentials of their scores."""
+
+    weighed = True
+
+    def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
+        super().__init__(kind, classes)
+        self.unit = self.described.inputs // self.described.heads
+
+    def queries(self, x: Held) -> Tensor:
+        """It by batch, head, row, and number in the head."""
+        return x.tensor.unflatten(-1, (-1, self.unit)).transpose(1, 2)
+
+    def keys(self, other: Held) -> tuple[Tensor, Tensor]:
+        """The keys and values of each head in the same form, those that several heads share once for each."""
+        if not self.described.kv_heads:
+            return self.queries(other), self.queries(other)
+        both = other.tensor.unflatten(-1, (-1, 2, self.unit)).transpose(1, 2)
+        both = both.repeat_interleave(self.described.heads // self.described.kv_heads, 1)
+        return both[..., 0, :], both[..., 1, :]
+
+    def scores(self, x: Held, other: Held) -> Tensor:
+        """How much each row attends to each key."""
+        later = other.numbers("rows")[None, :] > x.numbers("rows")[:, None]
+        products = self.queries(x) @ self.keys(other)[0].transpose(-1, -2)
+        return (products * self.unit**-0.5).masked_fill(later, -math.inf)
+
+    def forward(self, x: Held, other: Beside) -> Tensor:
+        scores = self.scores(x, _there(other))
+        highest = _maximum(scores)
+        each = torch.exp(scores - _finite(highest))
+        total = each @ self.keys(_there(other))[1]
+        return torch.cat([total, highest, each.sum(-1, keepdim=True)], -1).transpose(1, 2)
+
+    def finish(self, tensor: Tensor) -> Tensor:
+        total, _, divides = self.parts(tensor.flatten())
+        return (total / divides).flatten()
+
+    def backward(self, x: Held, grad: Held, other: Beside, wanted: Wanted, kept: Kept = None) -> Gradients:
+        kv, q, g = _there(other), self.queries(x), self.queries(grad)
+        k, v = self.keys(kv)
+        running = self.forward(x, other).flatten() if kept is None else kept
+        form = (*x.tensor.shape[:2], -1, self.unit + 2)
+        total, highest, divides = running.view(form).transpose(1, 2).split([self.unit, 1, 1], -1)
+        each = torch.exp(self.scores(x, kv) - highest) / divides
+        by_scores = each * (g @ v.transpose(-1, -2) - (g * total / divides).sum(-1, keepdim=True)) * self.unit**-0.5
+        by_q = (by_scores @ k).transpose(1, 2)
+        by_k, by_v = by_scores.transpose(-1, -2) @ q, each.transpose(-1, -2) @ g
+        if not self.described.kv_heads:
+            return (by_k + by_v).transpose(1, 2), by_q
+        shared = (-1, self.described.heads // self.described.kv_heads)
+        return torch.stack([by_k, by_v], 3).unflatten(1, shared).sum(2).transpose(1, 2), by_q
+
+    def whole(self, x: Held, other: Beside) -> Tensor:
+        q, (k, v) = self.queries(x), self.keys(_there(other))
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+
+
+class CrossEntropy(Softmax):
+    """The loss of each row: the logarithm of the sum of the exponentials, less the logit of the right class, which is
+    its number."""
+
+    def right(self, x: Held) -> Tensor:
+        """The right class of each row."""
+        batches = [self.classes(int(batch)) for batch in x.numbers("batch")]
+        rows = x.numbers("rows")
+        chosen = [batch.to(x.tensor.device)[rows] for batch in batches] or [rows[:0]]
+        return torch.cat(chosen) % self.described.inputs
+
+    def is_right(self, x: Held) -> Tensor:
+        """Whether a logit is that of the right class, as 1 or 0."""
+        return (x.numbers("features") == self.right(x)[:, None]).to(x.tensor.dtype)
+
+    def forward(self, x: Held, other: Beside) -> Tensor:
+        logits = x.rows
+        highest = _maximum(logits)
+        divides = torch.exp(logits - _finite(highest)).sum(1, keepdim=True)
+        return torch.cat([(logits * self.is_right(x)).sum(1, keepdim=True), highest, divides], 1)
+
+    def finish(self, tensor: Tensor) -> Tensor:
+        total, highest, divides = self.parts(tensor.flatten())
+        return (highest + divides.log() - total).flatten()
+
+    def backward(self, x: Held, grad: Held, other: Beside, wanted: Wanted, kept: Kept = None) -> Gradients:
+        _, highest, divides = self.parts(self.forward(x, other).flatten() if kept is None else kept)
+        return None, (torch.exp(x.rows - highest) / divides - self.is_right(x)) * grad.rows
+
+    def whole(self, x: Held, other: Beside) -> Tensor:
+        return functional.cross_entropy(x.rows, self.right(x), reduction="none")
+
+    def loss(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
+        return y.sum() / rows
+
+    def loss_gradient(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
+        return target.fill_(1.0 / rows)
+
+
+REAL_LAYERS: dict[str, type[RealLayer]] = {
+    "linear": Linear,
+    "norm": Norm,
+    "add": Add,
+    "attention": Attention,
+    "embedding": Embedding,
+    "cross_entropy": CrossEntropy,
+}
+"""By the name of the kind."""
+
+
+def normal(count: int, generator: Generator) -> Tensor:
+    """Numbers of a spread of 1."""
+    return torch.randn(count, generator=generator, dtype=torch.float64)
+
+
+def _there(other: Beside) -> Held:
+    assert other is not None, "the rule of this kind has asked for it"
+    return other
+
+
+def _over_root(x: Tensor) -> Tensor:
+    return (x.square().mean(-1, keepdim=True) + EPS).rsqrt()
+
+
+def _maximum(x: Tensor) -> Tensor:
+    """The largest number of each row, however few there are."""
+    return x.detach().amax(-1, keepdim=True) if x.shape[-1] else x.new_full((*x.shape[:-1], 1), -math.inf)
+
+
+def _finite(highest: Tensor) -> Tensor:
+    """A maximum to be taken away: that of nothing is none."""
+    return highest.masked_fill(highest == -math.inf, 0)
 
 
 def loss(y: Tensor, target: Tensor, rows: int) -> Tensor:
@@ -84,13 +354,8 @@ def loss(y: Tensor, target: Tensor, rows: int) -> Tensor:
     return (y - target).square().sum() * (0.5 / rows)
 
 
-def loss_gradient(y: Tensor, target: Tensor, rows: int) -> Tensor:
-    """The gradient of `loss` by y. Takes the memory of `target`, which must be the caller's own."""
-    return target.neg_().add_(y).mul_(1.0 / rows)
-
-
 class Layer(nn.Module):
-    """A layer as ordinary training and torch's own libraries take it."""
+    """A linear layer as torch's own libraries take it."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
@@ -98,7 +363,7 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The output of a layer."""
-        return forward(x, self.weight)
+        return torch.tanh(x) @ self.weight
 
 
 def model(weights: Iterable[Tensor]) -> nn.Sequential:

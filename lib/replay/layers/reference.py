@@ -8,21 +8,23 @@ ranks with each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from lib.replay.layers import layers, optimizers
+from lib.replay.layers import optimizers
 from lib.replay.layers.initial_numbers import InitialNumbers
-from lib.replay.layers.ranges import select
+from lib.replay.layers.layers import Held
+from lib.replay.layers.ranges import common, select
 from lib.replay.options import ReplayOptions
 from lib.replay.plan.library_plan import library_results
 from lib.replay.plan.plan import Plan
 from lib.replay.plan.sizes import Range, length
+from lib.values.placement import Schema
 
-__all__ = ["Comparison", "Deviation", "Reference", "compare", "compared", "train"]
+__all__ = ["Comparison", "Deviation", "Reference", "compare", "compared", "train", "undivided"]
 
 WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
 
@@ -53,11 +55,11 @@ class Deviation:
 class Reference:
     """What ordinary training gives: flat float64 tensors, by layer."""
 
-    gradients: list[Tensor]
-    weights: list[Tensor]
-    states: list[Tensor]
+    gradients: Mapping[int, Tensor]
+    weights: Mapping[int, Tensor]
+    states: Mapping[int, Tensor]
 
-    def of_updates(self) -> Iterator[tuple[str, list[Tensor]]]:
+    def of_updates(self) -> Iterator[tuple[str, Mapping[int, Tensor]]]:
         """What belongs to an update, in the order in which ranks keep it."""
         return zip(WHATS, (self.gradients, self.weights, self.states), strict=False)
 
@@ -93,15 +95,36 @@ def compared(plan: Plan, options: ReplayOptions, initial: InitialNumbers, result
 
 def train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> Reference:
     """One step of ordinary training."""
-    count = range(plan.trace.layers)
-    model = layers.model(initial.matrix(i).double().clone() for i in count)
-    x, target = (initial.rows(kind, range(plan.trace.batches)).double() for kind in ("data", "target"))
-    layers.loss(model(x), target, x.shape[0]).backward()
-    parameters = list(model.parameters())
-    gradients = [_flat(weight.grad) for weight in parameters]
-    weights = [weight.detach().view(-1) for weight in parameters]
-    states = [initial("state", i).double() for i in count]
-    return Reference(gradients, weights, optimizers.torch_step(options.optimizer, gradients, weights, states))
+    weighted = [i for i in range(plan.trace.layers) if plan.sizes.weight(i)]
+    weights = {i: initial.matrix(i).double().clone().requires_grad_() for i in weighted}
+    batches = range(plan.trace.batches)
+    y, target = undivided(initial, weights, batches)[-1], initial.rows("target", batches).double()
+    initial.layers[-1].loss(y, target.view(y.shape), len(target)).backward()
+    gradients = {i: _flat(weights[i].grad) for i in weighted}
+    after = {i: weights[i].detach().view(-1) for i in weighted}
+    states = [initial("state", i).double() for i in weighted]
+    stepped = optimizers.torch_step(options.optimizer, [*gradients.values()], [*after.values()], states)
+    return Reference(gradients, after, dict(zip(weighted, stepped, strict=True)))
+
+
+def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: Sequence[int]) -> list[Tensor]:
+    """The activations of some batches, as one process that has these weights works them out: the data, and then what
+    each layer gives."""
+    shape, found = initial.sizes.shape, [initial.rows("data", batches).double()]
+
+    def held(tensor: Tensor, schema: Schema) -> Held:
+        sizes = {role: dim.size for role, dim in zip(schema.roles[: schema.ndim], schema.spaces, strict=False)}
+        if "batch" in sizes:
+            sizes["batch"] = len(batches)
+        return Held(tensor.view(*sizes.values()), {role: ((0, size),) for role, size in sizes.items()})
+
+    for number, (kind, layer) in enumerate(zip(shape.kinds, initial.layers, strict=True)):
+        takes = [held(found[one], schema) for one, schema in zip(shape.of(number), kind.activations, strict=True)]
+        if kind.weight is not None:
+            takes.append(held(weights[number], kind.weight))
+        y = layer.whole(takes[0], takes[1] if len(takes) > 1 else None)
+        found.append(y.reshape(len(batches) * initial.sizes.rows, -1))
+    return found
 
 
 def _flat(tensor: Tensor | None) -> Tensor:
@@ -113,7 +136,6 @@ def compare(plan: Plan, options: ReplayOptions, reference: Reference, results: S
     """The worst deviation in each respect. `results` has what each rank kept (see plan.Compared)."""
     worst: dict[str, Deviation] = {}
     tolerance = options.number.tolerance
-    whole: list[Range] = [(0, plan.sizes.weight)]
     seen: dict[tuple[int, tuple[Range, ...]], Tensor] = {}
 
     def note(what: str, rank: int, layer: int, event: int | None, found: Tensor, true: Tensor) -> None:
@@ -127,14 +149,15 @@ def compare(plan: Plan, options: ReplayOptions, reference: Reference, results: S
         for event, updated in rank_plan.updates.items():
             at = updated.offset
             for what, true in reference.of_updates():
-                width = true[updated.layer].numel() // plan.sizes.weight
+                whole = plan.sizes.weight(updated.layer)
+                width = true[updated.layer].numel() // whole
                 numel = length(updated.ranges) * width
-                part = select(true[updated.layer], whole, updated.ranges, width)
+                part = select(true[updated.layer], [(0, whole)], updated.ranges, width)
                 note(what, rank, updated.layer, event, kept[at : at + numel], part)
                 at += numel
         for event, final in rank_plan.final_weights.items():
             mine = kept[final.offset : final.offset + length(final.ranges)]
-            true = select(reference.weights[final.layer], whole, final.ranges)
+            true = select(reference.weights[final.layer], [(0, plan.sizes.weight(final.layer))], final.ranges)
             note("final weight", rank, final.layer, event, mine, true)
             for other in _overlapping(seen, final.layer, final.ranges):
                 note("replicas", rank, final.layer, event, *_common(mine, final.ranges, seen[other], other[1]))
@@ -176,23 +199,9 @@ def difference(found: Tensor, true: Tensor) -> tuple[float, float]:
 def _overlapping(
     seen: Iterable[tuple[int, tuple[Range, ...]]], layer: int, ranges: tuple[Range, ...]
 ) -> list[tuple[int, tuple[Range, ...]]]:
-    return [key for key in seen if key[0] == layer and _intersection(key[1], ranges)]
-
-
-def _intersection(left: Sequence[Range], right: Sequence[Range]) -> list[Range]:
-    found: list[Range] = []
-    one = other = 0
-    while one < len(left) and other < len(right):
-        start, stop = max(left[one][0], right[other][0]), min(left[one][1], right[other][1])
-        if start < stop:
-            found.append((start, stop))
-        if left[one][1] < right[other][1]:
-            one += 1
-        else:
-            other += 1
-    return found
+    return [key for key in seen if key[0] == layer and common(key[1], ranges)]
 
 
 def _common(mine: Tensor, ranges: Sequence[Range], other: Tensor, theirs: Sequence[Range]) -> tuple[Tensor, Tensor]:
-    both = _intersection(ranges, theirs)
+    both = common(ranges, theirs)
     return select(mine, ranges, both), select(other, theirs, both)

@@ -11,6 +11,7 @@ from lib.schedules.formats.trace import pipeline_of
 from lib.schedules.pipelines.action import Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.lowering import compute_only
+from lib.values.kinds.kind import USUAL
 
 __all__ = ["PIPELINES", "LibraryResults", "PipelinePlan", "layers_of", "library_results", "lines_of"]
 __all__ += ["microbatches_of", "pipeline_plan"]
@@ -98,7 +99,7 @@ def library_results(plan: Plan, against: tuple[str, ...], rank: int) -> tuple[di
         if name not in PIPELINES and rank != 0:
             layers = ()
         found[name] = LibraryResults(at, layers)
-        at += len(layers) * plan.sizes.weight * (2 + plan.sizes.moments)
+        at += sum(map(plan.sizes.weight, layers)) * (2 + plan.sizes.moments)
     return found, at
 
 
@@ -143,7 +144,9 @@ def lines_of(plan: Plan) -> tuple[tuple[int, ...], ...]:
 def _refuse(plan: Plan, name: str) -> None:
     ranks, layers, batches = plan.ranks, plan.trace.layers, plan.trace.batches
     wrong = None
-    if ranks == 1:
+    if plan.trace.descriptions != USUAL:
+        wrong = "linear layers of one size, and nothing else"
+    elif ranks == 1:
         wrong = "more than one rank"
     elif name in PIPELINES and name != TORCH and layers % ranks:
         wrong = f"as many layers on each rank: {layers} do not divide by {ranks}"

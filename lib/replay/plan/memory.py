@@ -11,8 +11,8 @@ from pathlib import Path
 from lib.analysis.figures import samples
 from lib.replay.errors import NotEnoughMemory
 from lib.replay.options import ReplayOptions
-from lib.replay.plan.plan import Plan, make_plan
-from lib.replay.plan.sizes import Sizes
+from lib.replay.plan.plan import IN_FORM, Plan, make_plan
+from lib.replay.plan.sizes import Sizes, length
 from lib.trace.event import STORES
 from lib.trace.trace import Trace
 from lib.values.operations import READS
@@ -36,7 +36,7 @@ def plan_that_fits(trace: Trace, options: ReplayOptions, here: Sequence[int] | N
 
     `here` are the ranks that this machine is to hold, under torchrun; without it, it holds all.
     """
-    plan = make_plan(trace, Sizes(options.hidden, options.length, options.moments, options.number.bytes))
+    plan = make_plan(trace, Sizes.of(trace, options))
     refuse_if_too_large(predict(plan, options, here), options)
     return plan
 
@@ -54,20 +54,31 @@ def predict(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = Non
     layers, batches = plan.trace.layers, plan.trace.shape.items
     results = [rank_plan.kept * number for rank_plan in plan.rank_plans]
     if here is None:  # the data and the first weights once, in memory that forked ranks share
-        host = (layers * sizes.weight * (1 + sizes.moments) + 2 * batches * sizes.batch) * number
+        host = (sizes.weights * (1 + sizes.moments) + batches * (sizes.batch(0) + sizes.batch(layers))) * number
     else:  # every process its own; the first rank collects what all have kept
         host = sum(peaks[rank] + results[rank] for rank in ranks)
     host += sum(results) if 0 in ranks else 0
     host += 0 if options.transport == "local" else PROCESS * len(ranks)
     if options.verify and 0 in ranks:  # training in float64: weights, gradients, states, and what autograd keeps
-        host += 8 * (layers * sizes.weight * (3 + sizes.moments) + 3 * (layers + 1) * batches * sizes.batch)
+        activations = sum(map(sizes.batch, range(layers + 1)))
+        host += 8 * (sizes.weights * (3 + sizes.moments) + 3 * batches * activations)
     if options.against:
-        host += len(ranks) * number * layers * (sizes.weight * (4 + sizes.moments) + 2 * batches * sizes.batch)
+        host += len(ranks) * number * (sizes.weights * (4 + sizes.moments) + 2 * layers * batches * sizes.batch(0))
     if any(event.op in READS for _, event in plan.trace.events()):  # what readers keep
-        host += len(ranks) * batches * sizes.batch * number
+        host += len(ranks) * batches * sizes.batch(0) * number
     if not options.on_gpu:
-        host += sum(peaks[rank] for rank in ranks)
+        host += sum(peaks[rank] + _beside(plan, rank) * number for rank in ranks)
     return Need(peaks, host)
+
+
+def _beside(plan: Plan, rank: int) -> int:
+    """Numbers that are in no value: softmaxes that are kept, and scores, exponentials and gradients of an attention."""
+    mine, scores = plan.rank_plans[rank], 0
+    for event in mine.program.events:
+        if event.op in IN_FORM and (heads := plan.sizes.shape.kinds[event.layer or 0].layer.heads):
+            x, *_, keys = [[*plan.sizes.parts(value).values()] for value in mine.inputs(event)]
+            scores = max(scores, heads * length(x[0]) * length(x[1]) * length(keys[1]))
+    return sum(mine.keeps.values()) + 3 * scores
 
 
 def refuse_if_too_large(need: Need, options: ReplayOptions) -> None:
@@ -82,7 +93,7 @@ def refuse_if_too_large(need: Need, options: ReplayOptions) -> None:
         raise NotEnoughMemory(
             f"this replay needs about {_say(need.host)} of memory (rank {most} alone holds "
             f"{_say(need.peaks[most])} of {', '.join(STORES)}), and {_say(limit)} may be used: "
-            "make hidden or length smaller, or use a smaller dtype",
+            "make hidden or length smaller, describe smaller layers, or use a smaller dtype",
             rank=most,
         )
 

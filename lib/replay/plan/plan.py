@@ -22,11 +22,16 @@ from lib.trace.order import meetings, messages
 from lib.trace.rebuild import Rebuilt
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
-from lib.values.dims import DIMS
 from lib.values.kinds.kind import USUAL
-from lib.values.values import Elements, OptState, Value, Weight, WeightGrad
+from lib.values.layers import Shape
+from lib.values.operations import BY_INPUT, COMMUNICATION, OPERATIONS
+from lib.values.placement import Dim, Place
+from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
 
-__all__ = ["Compared", "Plan", "PlannedCollective", "PlannedMessage", "RankPlan", "make_plan"]
+__all__ = ["IN_FORM", "Compared", "Plan", "PlannedCollective", "PlannedMessage", "RankPlan", "make_plan", "softmax_of"]
+
+IN_FORM = OPERATIONS.names(lambda row: row.by_kind)
+"""The operations that take tensors in the form of their dims, where others take the numbers of a line."""
 
 
 class PlannedCollective(NamedTuple):
@@ -74,7 +79,8 @@ class RankPlan:
 
     `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
     event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that
-    nobody needs afterwards, `used` the values that anybody uses. `kept` is how many numbers are kept for comparison.
+    nobody needs afterwards, `used` the values that anybody uses. `keeps` are the activations whose softmaxes a backward
+    needs, which are no value, and how many numbers they are. `kept` is how many numbers are kept for comparison.
     """
 
     program: Program
@@ -87,6 +93,7 @@ class RankPlan:
     used: set[int] = field(default_factory=set[int])
     updates: dict[int, Compared] = field(default_factory=dict[int, Compared])
     final_weights: dict[int, Compared] = field(default_factory=dict[int, Compared])
+    keeps: dict[int, int] = field(default_factory=dict[int, int])
     kept: int = 0
 
     def value(self, number: int) -> Value:
@@ -120,18 +127,7 @@ def make_plan(trace: Trace, sizes: Sizes) -> Plan:
     """The plan. UnfitTrace where the Trace is not one correct training step."""
     _must_be_a_training_step(trace)
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
-    made = [value for program in simulated.programs for value in program.values if value is not None]
-    if simulated.descriptions != USUAL:
-        raise UnfitTrace("a replay has real layers for linear ones of one size, and this Trace has others")
-    cut = next((value for value in made if any(DIMS[role].counted for role, _, _ in value.place.rest)), None)
-    if cut is not None:
-        raise UnfitTrace(f"a replay works on whole rows of a batch, and this Trace has {cut}")
-    uneven = next((value for value in made if not sizes.divides(value)), None)
-    if uneven is not None:
-        raise UnfitTrace(f"{sizes.hidden} columns are no equal parts for {uneven}: make hidden a multiple of them")
-    parts = max((value.place.total for value in made), default=1)
-    if parts > sizes.weight:
-        raise UnfitTrace(f"a weight of {sizes.hidden} x {sizes.hidden} has no {parts} shards: make hidden larger")
+    _must_be_whole_numbers(simulated, sizes)
     plans = [RankPlan(program) for program in simulated.programs]
     groups = _plan_collectives(simulated, plans)
     pairs, gone_by = _plan_messages(simulated, plans)
@@ -139,6 +135,7 @@ def make_plan(trace: Trace, sizes: Sizes) -> Plan:
         dies = _lifetimes(plan, lives)
         _uses(plan, dies, gone_by[rank])
         _gone_before(plan, dies, gone_by[rank])
+        plan.keeps = _softmaxes(simulated.shape, rank, plan, sizes)
         _compared(rebuilt, rank, plan, sizes)
     return Plan(simulated, sizes, plans, groups, pairs)
 
@@ -152,6 +149,40 @@ def _must_be_a_training_step(trace: Trace) -> None:
         raise UnfitTrace(
             f"this Trace is not one correct training step, so it has no truth to compare with:\n  {faults}"
         )
+
+
+def _must_be_whole_numbers(trace: Trace, sizes: Sizes) -> None:
+    """UnfitTrace where a tensor would begin or end within a number, or within a head whose softmax is not done."""
+    larger, longer = ("hidden", "length") if trace.descriptions == USUAL else ["the layer's sizes"] * 2
+    known: set[tuple[Place, bool]] = set()
+    for program in trace.programs:
+        in_form = {number for event in program.events if _by_dims(program, event) for number in event.inputs}
+        for number, value in enumerate(program.values):
+            if value is None or (value.place, number in in_form) in known:
+                continue
+            known.add((value.place, number in in_form))
+            total = value.place.total
+            if value.place.sharded and total > sizes.weight(value.layer):
+                sides = " x ".join(str(dim.size) for dim in sizes.dims(value)[: len(value.place.dims)])
+                raise UnfitTrace(f"a weight of {sides} has no {total} shards: make {larger} larger")
+            if (uneven := sizes.uneven(value, first=number in in_form)) is not None:
+                part, size = uneven
+                larger = longer if part.dim.counted else larger
+                noun = "rows" if part.dim.counted or part is value.place.first else "columns"
+                raise UnfitTrace(f"{size} {noun} are no equal parts for {value}: make {larger} a multiple of them")
+            running, last = value.place.schema.running, value.place.dims[-1]
+            if running and value.place.open and any(end * running % 2 for ends in last.ranges for end in ends):
+                raise UnfitTrace(
+                    f"a softmax that is not done has a maximum and a sum for each whole head: {value} cuts one"
+                )
+
+
+def _by_dims(program: Program, event: Event) -> bool:
+    """Whether an event takes tensors by their dims: as layers do, and as who cuts a later dim of a weight does."""
+    if event.op in IN_FORM:
+        return True
+    values = [value for value in program.values_of((*event.inputs, *event.outputs)) if value.place.sharded]
+    return len({(value.layer, value.place.dims[1:]) for value in values}) > len({value.layer for value in values})
 
 
 # -- who meets whom -----------------------------------------------------------------------------------------------
@@ -243,6 +274,55 @@ def _may_overwrite(event: Event) -> bool:
     if event.op in COLLECTIVES:
         return COLLECTIVES[event.op].in_place
     return bool(event.outputs)
+
+
+# -- what backward needs that no value has ----------------------------------------------------------------------
+
+
+def softmax_of(shape: Shape, event: Event, values: Sequence[Value]) -> Activation | None:
+    """What a backward needs to know the softmax of, where it is given a part alone: of these rows the whole output."""
+    kind = shape.kinds[event.layer or 0]
+    if not kind.output.running:
+        return None
+    place = kind.forward(values[0], values[2] if kind.takes else None)
+    return made(Activation, (event.layer or 0) + 1, shape.layers, place) if place.open else None
+
+
+def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> dict[int, int]:
+    """The softmaxes that a rank keeps for its backwards, as numbers by activation. UnfitTrace where it has not finished
+    them itself."""
+    events, needs = plan.program.events, dict[int, int]()
+    finished: dict[int, list[Range]] = {}
+    for index, event in enumerate(events if any(kind.output.running for kind in shape.kinds) else ()):
+        at = event.arg[0] if event.op == "wait" else index
+        over = events[at]
+        if over.op not in COMMUNICATION or over.blocking or at != index:
+            met = plan.collectives.get(at)
+            of = plan.inputs(over) if met is None else [value for brought in met.brought for value in brought]
+            for value in plan.program.values_of(over.outputs):
+                if _finishes(value, of):
+                    finished.setdefault(value.layer, []).extend(sizes.ranges(value))
+        wanted = softmax_of(shape, event, plan.inputs(event)) if event.op in BY_INPUT else None
+        if wanted is not None:
+            line = Dim("line", sizes.batch(wanted.layer) * shape.items)
+            if not line.part(*finished.get(wanted.layer, ())).covers(line.part(*sizes.ranges(wanted))):
+                raise UnfitTrace(
+                    f"{event.op} of layer {event.layer} on rank {rank} needs the maximum and the sum of a softmax. A "
+                    "rank keeps those where it has added up the last part itself, and no message carries them: go back "
+                    "on the rank that has, or give backward everything at once"
+                )
+            needs[wanted.layer] = int(length(finished[wanted.layer]) * (1 + wanted.place.schema.running))
+    return needs
+
+
+def _finishes(value: Value, of: Sequence[Value]) -> bool:
+    """Whether a value is a softmax that is done, made of something that was not."""
+    if not value.place.schema.running or value.place.open:
+        return False
+    if any(one.layer != value.layer for one in of):  # by forward
+        return True
+    here = [one.place for one in of]
+    return value.place not in here and any(place.open and not place.zero for place in here)
 
 
 # -- what is compared ---------------------------------------------------------------------------------------------

@@ -1,110 +1,150 @@
 """How many real numbers each value of a Trace has, and which ones: the sizes of the tensors.
 
-Every value is a set of ranges over a line of elements: a weight, its gradient and its optimizer state lie on a line of
-hidden x hidden elements (row after row), an activation on a line of length x hidden a batch. What has some columns of a
-weight, or some features, has a range in each row; of shards of such columns the line is that of the columns alone.
-Ends of ranges that fall between two elements are rounded down, so shard i of n goes from i x N // n to
-(i + 1) x N // n: contiguous rows where n divides the rows, and never more than an element away from N / n.
+Every value is a set of ranges over the line of all elements of its tensor, the last dim fastest: a weight, its gradient
+and its optimizer state on a line of inputs x outputs elements (row after row), an activation on one of rows x features
+a batch. What has only a part of a later dim, such as some columns of a weight, has a range in each row; of shards of
+such columns the line is that of the columns alone. Ends of ranges that fall between two elements are rounded down, so
+shard i of n goes from i x N // n to (i + 1) x N // n: contiguous rows where n divides the rows, and never more than an
+element away from N / n.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from lib.values.kinds.kind import PRICED
-from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value
+from lib.replay.errors import UnfitTrace
+from lib.replay.options import ReplayOptions
+from lib.trace.trace import Trace
+from lib.values.kinds.kind import PRICED, USUAL, Layer
+from lib.values.layers import Shape
+from lib.values.placement import Dim, Part, Place
+from lib.values.values import KINDS, Elements, OptState, Value
 
-__all__ = ["Range", "Sizes", "cut_range", "length", "merged"]
+__all__ = ["Range", "Sizes", "length", "merged"]
 
 Range = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of one replay. `moments` numbers of optimizer state go with each weight, side by side."""
+    """The sizes of one replay.
 
-    hidden: int
-    length: int
-    moments: int = 1
-    bytes: int = 8
+    `shape` has the layers as large as their tensors are: as they are described, and those that nobody described as the
+    options say. `moments` numbers of optimizer state go with each weight, side by side, and so do its maximum and sum
+    with each part of a softmax that is not done.
+    """
+
+    def __init__(self, shape: Shape, moments: int = 1, bytes: int = 8, simulated: Shape | None = None) -> None:
+        self.shape = shape
+        self.moments = moments
+        self.bytes = bytes
+        # Numbers of a replay for each element that the simulator counts.
+        self.scales: dict[str, Fraction] = {}
+        for name, kind in KINDS.items():
+            real, counted = (one.schema_of(kind.tensor, 0) for one in (shape, simulated or shape))
+            scale = Fraction(real.size, counted.size) if real is not None and counted is not None else Fraction(1)
+            self.scales[name] = scale * (moments if kind is OptState else 1)
+        self._known: dict[Place, tuple[Range, ...]] = {}
+
+    @classmethod
+    def of(cls, trace: Trace, options: ReplayOptions) -> Sizes:
+        """The sizes of a replay. UnfitTrace where the options say others than the Trace."""
+        shape = trace.shape
+        if trace.descriptions == USUAL:
+            layer = Layer(PRICED.kind, options.hidden, options.hidden, options.length)
+            shape = Shape(trace.layers, trace.batches, layer, trace.padding)
+        elif (options.hidden, options.length) != (PRICED.inputs, PRICED.rows):
+            raise UnfitTrace("this Trace says how large its layers are: leave out hidden and length")
+        return cls(shape, options.moments, options.number.bytes, trace.shape)
 
     @property
-    def weight(self) -> int:
-        """Elements of one weight."""
-        return self.hidden * self.hidden
+    def rows(self) -> int:
+        """Rows of one batch."""
+        return self.shape.descriptions[0].rows
+
+    def weight(self, layer: int) -> int:
+        """Elements of the weight of a layer, 0 where it has none."""
+        schema = self.shape.kinds[layer].weight
+        return 0 if schema is None else schema.size
 
     @property
-    def batch(self) -> int:
-        """Elements of one batch of activations."""
-        return self.length * self.hidden
+    def weights(self) -> int:
+        """Elements of all weights."""
+        return sum(map(self.weight, range(self.shape.layers)))
+
+    def batch(self, number: int) -> int:
+        """Elements of one batch of an activation."""
+        schema = self.shape.schema_of("activation", number)
+        assert schema is not None, "there are activations before and after every layer"
+        return schema.size // self.shape.items
+
+    def dims(self, value: Value) -> Sequence[Dim]:
+        """The dims of a value's tensor and then its sums, as large as they are."""
+        schema = self.shape.schema_of(value.tensor, value.layer)
+        assert schema is not None, "a layer that has no weight has no value of one"
+        return schema.spaces
+
+    def parts(self, value: Value) -> Mapping[str, tuple[Range, ...]]:
+        """Which elements of each dim a value has."""
+        named = zip(value.place.named.items(), self.dims(value), strict=False)
+        return {role: _ends(part, dim.size) for (role, part), dim in named}
 
     def ranges(self, value: Value) -> tuple[Range, ...]:
         """Where a value lies on its line, in ascending order; neighbours are one range."""
-        blocks, sides = self._blocks(value), self.sides(value)
-        if sides == ((0, self.hidden),):
-            return blocks
-        wide = length(sides)
-        return merged([piece for low, high in blocks for piece in self._rows(low, high, sides, wide)])
+        found = self._known.get(value.place)
+        if found is None:
+            found, line = ((0, 1),), 1
+            for part, dim in reversed([*zip(value.place.dims, self.dims(value), strict=False)]):
+                wide = length(found)
+                flat = _ends(part, dim.size * wide)
+                if wide < line:
+                    flat = merged([piece for low, high in flat for piece in _spread(low, high, found, wide, line)])
+                found, line = flat, line * dim.size
+            self._known[value.place] = found
+        return found
 
-    def _blocks(self, value: Value) -> tuple[Range, ...]:
-        """Where it lies on the line of what has the same columns or features, row after row."""
-        place, part = value.place, value.place.first
-        dim = part.dim.size
-        line = (self.weight if place.sharded else dim * self.batch) // self.hidden * self.columns(value)
-        return merged([(int(low * line // dim), int(high * line // dim)) for low, high in part.ranges])
+    def uneven(self, value: Value, first: bool = False) -> tuple[Part, int] | None:
+        """The first part of a dim, or a sum, that does not end between two elements, and how large that dim is. Of a
+        weight the `first` may be any: its line is cut."""
+        parts = zip(value.place.parts, self.dims(value), strict=True)
+        for part, dim in [*parts][value.place.sharded and not first :]:
+            if any(end * dim.size % part.dim.size for ends in part.ranges for end in ends):
+                return part, dim.size
+        return None
 
-    def sides(self, value: Value) -> tuple[Range, ...]:
-        """Which numbers of a row it has: those of its columns, or of its features."""
-        part = value.place.dims[-1]
-        dim = part.dim.size
-        return merged([(int(low * self.hidden // dim), int(high * self.hidden // dim)) for low, high in part.ranges])
-
-    def _rows(self, low: int, high: int, sides: tuple[Range, ...], wide: int) -> Iterator[Range]:
-        """A range of the line of some columns as ranges of the line of all."""
-        for row in range(low // wide, -(-high // wide)):
-            at = row * wide
-            for first, last in sides:
-                start, stop = max(low, at), min(high, at + last - first)
-                if start < stop:
-                    yield row * self.hidden + first + start - at, row * self.hidden + first + stop - at
-                at += last - first
-
-    def columns(self, value: Value) -> int:
-        """Numbers in a row of its matrix."""
-        return length(self.sides(value))
-
-    def divides(self, value: Value) -> bool:
-        """Whether its columns or features, and the rows of which it is a sum, are whole numbers of them."""
-        return all(self.hidden % total == 0 for _, _, total in value.place.rest)
-
-    def width(self, value: Value) -> int:
+    def width(self, value: Value) -> Elements:
         """Numbers kept for each element of the line."""
-        return self.moments if isinstance(value, OptState) else 1
+        place = value.place
+        return self.moments if isinstance(value, OptState) else 1 + place.schema.running if place.open else 1
 
     def numel(self, value: Value) -> int:
         """Numbers in a value's tensor."""
-        return length(self._blocks(value)) * self.width(value)
+        return int(length(self.ranges(value)) * self.width(value))
 
     def simulated(self, values: Sequence[Value]) -> Elements:
-        """Numbers of some values as the simulator counts them, with fractions of an element."""
-        return sum((value.elements() * self._scale(value.kind) for value in values), Fraction(0))
+        """Elements of some values together as the simulator counts them, at these sizes."""
+        return sum((value.elements() * self.scales[value.kind] for value in values), Fraction(0))
 
-    def simulated_bytes(self, by_kind: dict[str, Elements]) -> float:
+    def simulated_bytes(self, by_kind: Mapping[str, Elements]) -> float:
         """The bytes that elements counted by the simulator, kind by kind, would have at these sizes."""
-        return sum(float(elements * self._scale(kind)) for kind, elements in by_kind.items()) * self.bytes
-
-    def _scale(self, kind: str) -> Fraction:
-        """Numbers of a replay for each element that the simulator counts."""
-        if kind in (Activation.kind, ActivationGrad.kind):
-            return Fraction(self.batch, PRICED.batch)
-        return Fraction(self.weight, PRICED.weight) * (self.moments if kind == OptState.kind else 1)
+        return sum(float(elements * self.scales[kind]) for kind, elements in by_kind.items()) * self.bytes
 
 
-def cut_range(elements: int, shard: int, total: int) -> Range:
-    """Shard `shard` of `total` of a line of elements."""
-    return shard * elements // total, (shard + 1) * elements // total
+def _ends(part: Part, size: int) -> tuple[Range, ...]:
+    """A part of a dim as ranges of so many elements."""
+    whole = part.dim.size
+    return merged([(int(low * size // whole), int(high * size // whole)) for low, high in part.ranges])
+
+
+def _spread(low: int, high: int, inner: tuple[Range, ...], wide: int, line: int) -> Iterator[Range]:
+    """A range of a line whose rows have only these `wide` elements of `line`, as ranges of the line of all."""
+    for row in range(low // wide, -(-high // wide)):
+        at = row * wide
+        for first, last in inner:
+            start, stop = max(low, at), min(high, at + last - first)
+            if start < stop:
+                yield row * line + first + start - at, row * line + first + stop - at
+            at += last - first
 
 
 def merged(ranges: Sequence[Range]) -> tuple[Range, ...]:

@@ -14,11 +14,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lib.replay.layers.ranges import in_order, join
+from lib.replay.layers.ranges import in_order, join, select
 from lib.replay.plan.plan import PlannedCollective
+from lib.replay.plan.sizes import length
 from lib.replay.rank.context import Call, KernelTable
 from lib.replay.rank.kernels import KERNELS
 from lib.replay.transports.transport import Done, Handle, Several, Transport
+from lib.values.dims import NAMES
 from lib.values.laws import cut
 from lib.values.operations import READS
 from lib.values.values import Value
@@ -153,18 +155,48 @@ def _receive(call: Call) -> Communication:
 
 
 def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    if _running(call):
+        return _each_adds_up(call, inputs)
     buffer = call.own(0)
     return Started(call.transport.all_reduce(call.group, buffer), [buffer])
 
 
 def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     """One flat buffer for all of them, as torch's DDP has it."""
+    if _running(call):
+        return _each_adds_up(call, inputs)
     buffer, sizes = torch.cat(list(inputs)), [tensor.numel() for tensor in inputs]
     for place, number in enumerate(call.event.inputs):
         if call.may_overwrite(place):
             call.tensors.pop(number, None)  # its memory is the buffer's now
     handle = call.transport.all_reduce(call.group, buffer)
     return Started(handle, [buffer], lambda: [part.clone() for part in buffer.split(sizes)])
+
+
+def _running(call: CollectiveCall) -> bool:
+    return any(value.place.schema.running for value in call.brought[call.me])
+
+
+def _each_adds_up(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    """All get what all have brought, as no transport adds up softmaxes: it takes as many times the room."""
+    sizes = [[call.numel(value) for value in brought] for brought in call.brought]
+    out = call.empty(sum(map(sum, sizes)))
+    handle = call.transport.all_gather(call.group, out, torch.cat(list(inputs)), [*map(sum, sizes)])
+
+    def outputs() -> Sequence[Tensor]:
+        parts = iter(out.split([size for mine in sizes for size in mine]))
+        tensors = [[next(parts) for _ in mine] for mine in sizes]
+        each = zip(zip(*call.brought, strict=True), zip(*tensors, strict=True), strict=True)
+        return [_sum(call, place, values, parts) for place, (values, parts) in enumerate(each)]
+
+    return Started(handle, [out], outputs)
+
+
+def _sum(call: CollectiveCall, place: int, values: Sequence[Value], tensors: Sequence[Tensor]) -> Tensor:
+    """One sum of all members."""
+    if values[0].place.schema.running:
+        return call.sum(place, values, tensors)
+    return torch.stack(list(tensors)).sum(0)
 
 
 def _all_gather(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
@@ -179,10 +211,23 @@ def _all_gather(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    value, members = call.brought[call.me][0], len(call.group)
-    sizes = [call.numel(cut(value, i, members)) for i in range(members)]
+    members, role = range(len(call.group)), NAMES[call.root] or None  # along a dim that the call may name
+    values = [brought[0] for brought in call.brought]
+    mine = values[call.me]
+    wants = [call.ranges(cut(mine, i, len(members), role)) for i in members]
+    if _running(call):
+        widths = [call.context.sizes.width(value) for value in values]
+        parts = [select(inputs[0], call.ranges(mine), want, widths[call.me]) for want in wants]
+        sizes = [int(length(wants[call.me]) * width) for width in widths]
+        out = call.empty(sum(sizes))
+        handle = call.transport.all_to_all(call.group, out, parts, sizes)
+        return Started(handle, [out], lambda: [call.sum(0, values, out.split(sizes))])
+    whole = inputs[0]
+    if not in_order(wants):
+        whole = torch.cat([select(whole, call.ranges(mine), want) for want in wants])
+    sizes = [*map(length, wants)]
     out = call.empty(sizes[call.me])
-    return Started(call.transport.reduce_scatter(call.group, out, inputs[0], sizes), [out])
+    return Started(call.transport.reduce_scatter(call.group, out, whole, sizes), [out])
 
 
 def _all_to_all(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,11 +14,12 @@ from torch import Tensor
 from lib.replay.errors import WrongWorld
 from lib.replay.examples import Reader
 from lib.replay.layers.initial_numbers import InitialNumbers
+from lib.replay.layers.layers import Held, RealLayer
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan.library_plan import LibraryResults, library_results
 from lib.replay.plan.plan import Plan, RankPlan
 from lib.replay.plan.processes import processes_of
-from lib.replay.plan.sizes import Range
+from lib.replay.plan.sizes import Range, length
 from lib.replay.transports.transport import Transport
 from lib.trace.event import Event
 from lib.values.operations import READS
@@ -65,6 +66,7 @@ def _bytes(tensor: Tensor) -> bytes:
 class RankContext:
     """What all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches together.
 
+    `softmaxes` are those that this step has finished, by activation, before their numbers were divided.
     `reader` is that of the process. `step` counts the steps; `now_in` is told the number of each event before it is.
     """
 
@@ -82,7 +84,8 @@ class RankContext:
         self.plan, self.options, self.initial = job.plan, job.options, job.initial
         self.mine = job.plan.rank_plans[rank]
         self.sizes = job.plan.sizes
-        self.rows = job.plan.trace.batches * job.plan.sizes.length
+        self.rows = job.plan.trace.batches * job.plan.sizes.rows
+        self.softmaxes: dict[int, list[tuple[tuple[Range, ...], Tensor]]] = {}
 
     @property
     def library_results(self) -> dict[str, LibraryResults]:
@@ -131,10 +134,37 @@ class Call:
         """A new flat tensor on the rank's device."""
         return self.context.empty(numel)
 
-    def matrix(self, place: int) -> Tensor:
-        """The numbers of an input in rows, as layers take them."""
-        tensor = self.tensors[self.event.inputs[place]]
-        return tensor.view(-1, self.context.sizes.columns(self.input(place)))
+    @property
+    def layer(self) -> RealLayer:
+        """The layer that it is a call of."""
+        return self.context.initial.layers[self.event.layer or 0]
+
+    def held(self, place: int) -> Held:
+        """An input in the form of its dims, as layers take it."""
+        return self.form(self.input(place), self.tensors[self.event.inputs[place]])
+
+    def form(self, value: Value, flat: Tensor) -> Held:
+        """The numbers of a value in the form of its dims; one number stands for all where nobody looks at them."""
+        parts = self.context.sizes.parts(value)
+        sizes = [length(ranges) for ranges in parts.values()]
+        return Held(flat.view(sizes) if flat.ndim else flat.expand(sizes), parts)
+
+    def made(self, place: int, tensor: Tensor) -> Tensor:
+        """An output, of numbers that were worked out: flat, in memory of its own, and finished if it is done."""
+        value, flat = self.output(place), tensor.reshape(-1)
+        if value.place.schema.running and not value.place.open and flat.numel() != self.numel(value):
+            if value.layer in self.plan.keeps:
+                self.context.softmaxes.setdefault(value.layer, []).append((self.ranges(value), flat))
+            flat = self.context.initial.layers[value.layer - 1].finish(flat)
+        return flat if flat.untyped_storage().nbytes() == flat.nbytes else flat.clone()
+
+    def sum(self, place: int, values: Sequence[Value], tensors: Sequence[Tensor]) -> Tensor:
+        """An output that is the sum of these values, of which some are nothing, and some have a softmax running."""
+        some = [tensor for value, tensor in zip(values, tensors, strict=True) if not value.place.zero] or tensors[:1]
+        total = some[0].clone() if len(some) == 1 else some[0]
+        for tensor in some[1:]:
+            total = self.context.initial.layers[values[0].layer - 1].merge(total, tensor)
+        return self.made(place, total)
 
     def may_overwrite(self, place: int) -> bool:
         """Whether nobody needs an input afterwards."""

@@ -60,6 +60,7 @@ class Interpreter:
         self.now = -1
         self.sent = 0.0
         context.step += 1
+        context.softmaxes.clear()
         for index, event in enumerate(self.plan.program.events):
             if event.op in PREPARED:
                 self._prepare(index, event)

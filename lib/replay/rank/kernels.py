@@ -10,14 +10,18 @@ replayed: another one is one row more. Communication has its own (see communicat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from lib.replay.layers import layers, optimizers
-from lib.replay.layers.ranges import join, select
+from lib.replay.layers import optimizers
+from lib.replay.layers.layers import Gradients, Held
+from lib.replay.layers.ranges import common, join, select, within
+from lib.replay.plan.plan import softmax_of
+from lib.replay.plan.sizes import length, merged
 from lib.replay.rank.context import Call, KernelTable
-from lib.values.values import Value
+from lib.values.values import Value, WeightGrad
 
 __all__ = ["KERNELS", "PREPARED", "Kernel"]
 
@@ -25,39 +29,64 @@ Kernel = Callable[[Call, Sequence[Tensor]], Sequence[Tensor]]
 
 
 def _forward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    x, weight = map(call.matrix, range(2))
-    return [layers.forward(x, weight).view(-1)]
+    x, other = call.held(0), call.held(1) if len(inputs) > 1 else None
+    return [call.made(0, call.layer.forward(x, other))]
 
 
 def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    context = call.context
-    y = call.input(0)
-    target = context.initial.rows("target", _batches(y))
-    if not y.place.dims[-1].whole:
-        features = [number for first, last in context.sizes.sides(y) for number in range(first, last)]
-        target = target[:, features].contiguous()
-    return [layers.loss_gradient(call.matrix(0), target.to(context.device), context.rows).view(-1)]
+    context, y = call.context, call.input(0)
+    batches = _batches(y)
+    each = context.sizes.batch(y.layer)
+    have = merged([(batch * each, (batch + 1) * each) for batch in batches])
+    target = select(context.initial.rows("target", batches).view(-1), have, call.ranges(y)).to(context.device)
+    grad = call.made(0, context.initial.layers[-1].loss_gradient(inputs[0], target, context.rows))
+    padding = [place for place, batch in enumerate(batches) if batch >= context.plan.trace.batches]
+    if padding:
+        grad.view(len(batches), -1)[padding] = 0
+    return [grad]
 
 
 def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    x, grad, weight = map(call.matrix, range(3))
-    backward = layers.autograd if call.context.options.backward == "autograd" else layers.backward
-    by_weight, by_input = backward(x, grad, weight, call.is_used(1))
-    return [by_weight.reshape(-1), call.empty(x.numel()) if by_input is None else by_input.reshape(-1)]
+    """What has one gradient alone has that of its weight, and without a weight that of its input."""
+    both = len(call.event.outputs) > 1
+    wanted = (both or isinstance(call.output(0), WeightGrad), call.is_used(1) if both else not call.layer.kind.takes)
+    by_other, by_input = _gradients(call, call.held(2) if len(inputs) > 2 else None, wanted)
+    found = [by_other] if by_other is not None else []
+    if both or not found:
+        found.append(call.empty(inputs[0].numel()) if by_input is None else by_input)
+    return [call.made(place, one) for place, one in enumerate(found)]
 
 
 def _backward_input(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    x, grad, weight = map(call.matrix, range(3))
-    if call.context.options.backward == "autograd":
-        return [layers.autograd_input(x, grad, weight).reshape(-1)]
-    return [layers.input_gradient(torch.tanh(x), grad, weight).reshape(-1)]
+    return [call.made(0, cast(Tensor, _gradients(call, call.held(2), (False, True))[1]))]
 
 
 def _backward_weight(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    x, grad = map(call.matrix, range(2))
-    if call.context.options.backward == "autograd":
-        return [layers.autograd_weight(x, grad).reshape(-1)]
-    return [layers.weight_gradient(torch.tanh(x), grad).reshape(-1)]
+    """Of the weight only the form is known."""
+    weight = call.form(call.output(0), inputs[0].new_zeros(()))
+    return [call.made(0, cast(Tensor, _gradients(call, weight, (True, False))[0]))]
+
+
+def _gradients(call: Call, other: Held | None, wanted: tuple[bool, bool]) -> Gradients:
+    x, grad, kept = call.held(0), call.held(1), _softmax(call)
+    if call.context.options.backward == "autograd" and kept is None:
+        return call.layer.differentiated(x, grad, other, wanted)
+    return call.layer.backward(x, grad, other, wanted, kept)
+
+
+def _softmax(call: Call) -> Tensor | None:
+    """The running sums of the rows that go back, where they do not follow of what is here."""
+    context = call.context
+    value = softmax_of(context.plan.trace.shape, call.event, call.plan.inputs(call.event))
+    if value is None:
+        return None
+    want, width = call.ranges(value), 1 + value.place.schema.running
+    found = call.empty(int(length(want) * width))
+    for have, tensor in context.softmaxes[value.layer]:
+        both = common(have, want)
+        for (low, high), (first, last) in zip(within(want, both), within(have, both), strict=True):
+            found[int(low * width) : int(high * width)] = tensor[int(first * width) : int(last * width)]
+    return found
 
 
 def _update(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -70,6 +99,8 @@ def _update(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _add(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+    if call.input(0).place.schema.running:
+        return [call.sum(0, [call.input(0), call.input(1)], inputs)]
     left, right = (1, 0) if call.may_overwrite(1) and not call.may_overwrite(0) else (0, 1)
     return [call.own(left).add_(inputs[right])]
 
@@ -81,7 +112,7 @@ def _combine(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 def _shard(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     have, want = call.ranges(call.input(0)), call.ranges(call.output(0))
-    return [select(inputs[0], have, want, call.context.sizes.width(call.output(0))).clone()]
+    return [call.made(0, select(inputs[0], have, want, call.context.sizes.width(call.input(0))).clone())]
 
 
 def _zeros(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -211,7 +211,7 @@ class FullySharded(DataParallel):
 
     def compute(self) -> None:
         """Forward and backward of this rank's batches, microbatch by microbatch; gradients add up in their shards."""
-        sizes = [self.context.plan.sizes.length * len(part) for part in self.parts]
+        sizes = [self.context.sizes.rows * len(part) for part in self.parts]
         for x, target in zip(self.x.split(sizes), self.target.split(sizes), strict=True):
             (layers.loss(self.model(x), target, self.context.rows) * dist.get_world_size()).backward()
 
@@ -248,8 +248,8 @@ class Pipelined(LibraryStep):
 
         plan, rank = self.context.plan, self.context.rank
         self.pipeline = pipeline_plan(plan, self.name)
-        count, rows = len(self.pipeline.layers_of), len(self.pipeline.microbatches[0]) * plan.sizes.length
-        output = torch.empty(rows, plan.sizes.hidden, dtype=self.context.initial.dtype, device="meta").requires_grad_()
+        count, rows = len(self.pipeline.layers_of), len(self.pipeline.microbatches[0]) * plan.sizes.rows
+        output = torch.empty(rows, self.x.shape[1], dtype=self.context.initial.dtype, device="meta").requires_grad_()
         self.stages: list[pipelining.PipelineStage] = []
         at = 0
         for stage in self.pipeline.stages(rank):
