@@ -161,8 +161,9 @@ def marked(*texts: str | bytes) -> str:
     told: list[str] = []
     for student in book.students:
         marks = [(mark, f"{mark.puzzle or 'all'} {mark.by_hand} {mark.comment!r}") for mark in student.marks]
-        told.append(f"{student.name}: {student.points:g}; {', '.join(words for mark, words in marks if mark.comment)}")
-        assert all(mark.comment in csv_of(book) for mark, _ in marks)
+        said = ", ".join(words for mark, words in marks if mark.comment) or "nothing by hand"
+        told.append(f"{student.name}: {student.points:g}; {said}")
+        assert all(line in csv_of(book) for mark, _ in marks for line in mark.comment.splitlines())
     return "\n".join([*told, *book.problems])
 
 

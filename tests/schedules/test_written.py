@@ -79,11 +79,6 @@ def test_what_happens_is_at_the_word_that_says_it() -> None:
                 assert place.text == str(order[place.line])
 
 
-def test_the_same_schedule_runs_at_every_size() -> None:
-    for ranks, batches in ((1, 1), (2, 3), (4, 2), (2, 3)):
-        assert check(simulate(gpipe, ranks=ranks, layers=ranks, batches=batches)).correct
-
-
 def test_a_function_is_asked_for_all_ranks_once_a_run() -> None:
     asked: list[int] = []
     dice = random.Random(3)
