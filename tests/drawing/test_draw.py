@@ -33,7 +33,7 @@ def printed(name: str) -> str:
     (case,) = (case for case in CLASSIC if case.name == name)
     # These two cases work out in variables what the original keeps in the stores, as our references do.
     ours = load_function(reference(case.name), case.name) if case.name in ("basic", "grad_accum") else case.function
-    return quietly(draw, in_asyncio(ours, ranks=case.ranks, layers=case.layers, batches=case.batches))[1]
+    return repr(quietly(draw, in_asyncio(ours, ranks=case.ranks, layers=case.layers, batches=case.batches))[1])
 
 
 test_draw_prints_the_two_lines_of_the_original = Said(Path(__file__).with_name("original.txt")).test(lambda: globals())
