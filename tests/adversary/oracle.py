@@ -128,6 +128,13 @@ def opinion(data: dict[str, Any], costs: dict[str, Any] | None = None) -> Opinio
     return Opinion(flaw, world.time(), world.memory(), tuple(world.sent))
 
 
+def alive(data: dict[str, Any]) -> list[list[tuple[int, set[int], Fraction]]]:
+    """Of each rank: its timed operations, what is alive when one starts, and how many elements these are."""
+    world = _World(data, data["costs"])
+    world.run()
+    return [list(world.alive(rank)) for rank in range(world.ranks)]
+
+
 class _World:
     def __init__(self, data: dict[str, Any], costs: dict[str, Any]) -> None:
         self.data, self.costs = data, costs
@@ -795,12 +802,15 @@ class _World:
 
     def rank_memory(self, rank: int) -> Fraction:
         """The most that is alive on a rank when one of its timed operations starts."""
+        return max((elements for _, _, elements in self.alive(rank)), default=Fraction(0))
+
+    def alive(self, rank: int) -> Iterator[tuple[int, set[int], Fraction]]:
+        """What is alive when the timed operations of a rank start, and how many elements these are."""
         events, things = self.events[rank], self.things[rank]
         over = len(events)
         lives = list(self.lives(rank))
         sizes = {number: thing.size(self.grain) for number, thing in things.items()}
         lost = list(self.lost(rank))
-        most = Fraction(0)
         stored: dict[int, int] = defaultdict(int)
         moves = list(self.data["programs"][rank]["moves"])
         for index, e in enumerate(events):
@@ -813,8 +823,7 @@ class _World:
             alive |= {number for number, first, last in lives if first < index <= last}
             now = sum((sizes[number] for number in alive if number in sizes), Fraction(0))
             now += sum((size for first, size in lost if first < index <= over), Fraction(0))
-            most = max(most, now)
-        return most
+            yield index, alive & sizes.keys(), now
 
     def lives(self, rank: int) -> Iterator[tuple[int, int, int]]:
         """Of each value: the event after which it is there, and the last event at whose start it is."""

@@ -13,14 +13,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from lib import Trace, simulate
 from lib.cli.app import app
 from lib.course.progress import Standing, load
 from lib.puzzles.records import PUZZLES
 from lib.submissions.locations import reference
-from tests.support.functions import good
 
-UNSOLVED = 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n'
 pytestmark = pytest.mark.usefixtures("warm")
 
 
@@ -48,50 +45,6 @@ def passing(name: str = "basic") -> str:
     return reference(name).read_text("utf-8")
 
 
-def missing() -> str:
-    """Correct, and over the memory of the first goal: every value is kept to the end."""
-    lines = passing().splitlines()
-    return "\n".join(line for line in lines if not line.strip().startswith("del "))
-
-
-OUTCOMES = {
-    "passed": (passing(), 0, "passes - reached"),
-    "missed": (missing(), 1, "Correct, but not within the goal yet."),
-    "wrong": ("def basic(model):\n    pass\n", 1, "Not one correct training step."),
-    "error": ("def basic(model):\n    1 / 0\n", 1, "ZeroDivisionError: division by zero"),
-    "unsolved": (UNSOLVED, 1, "basic is not solved yet"),
-    "syntax": ("def basic(model):\n    x = = 3\n", 1, "mine.py, line 2: invalid syntax"),
-    "nothing": ("x = 3\n", 1, "mine.py defines no function 'basic'"),
-    "empty": ("", 1, "mine.py is empty"),
-}
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES)
-@pytest.mark.parametrize("command", ["run", "check"])
-def test_the_status_of_every_outcome(folder: Path, command: str, outcome: str) -> None:
-    source, status, said = OUTCOMES[outcome]
-    (folder / "mine.py").write_text(source, "utf-8")
-    result = puzzles(command, "mine.py", "--puzzle", "basic")
-    assert (result.exit_code, said in words(result)) == (status, True), result.output
-
-
-def test_a_size_of_ones_own_has_no_goal_and_is_asked_to_be_correct(folder: Path) -> None:
-    (folder / "mine.py").write_text(missing(), "utf-8")
-    assert puzzles("run", "mine.py", "--layers", "1", "--puzzle", "basic").exit_code == 0
-    assert puzzles("run", "mine.py", "--layers", "2", "--puzzle", "basic").exit_code == 1  # that is the puzzle's own
-    (folder / "wrong.py").write_text("def basic(model):\n    pass\n", "utf-8")
-    assert puzzles("run", "wrong.py", "--layers", "1").exit_code == 1
-
-
-def test_a_trace_of_no_puzzle_reaches_no_goal(folder: Path) -> None:
-    """Whoever writes the file would else choose what is asked: one rank, one layer, one batch."""
-    Trace.of(simulate(good, layers=1, batches=1)).save("tiny.json")
-    result = puzzles("check", "tiny.json")
-    assert (result.exit_code, "there is no goal: name one with --puzzle" in words(result)) == (1, True)
-    assert puzzles("check", "tiny.json", "--puzzle", "basic").exit_code == 1
-    assert json.loads(puzzles("run", "--json", "tiny.json").stdout)["runs"][0]["passed"] is False
-
-
 def test_what_is_not_handed_in_is_not_the_copy_of_whoever_looks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUZZLES_FOLDER", str(folder / "my_puzzles"))
     (folder / "my_puzzles").mkdir()
@@ -105,26 +58,13 @@ def test_what_is_not_handed_in_is_not_the_copy_of_whoever_looks(folder: Path, mo
 # -- several files, and JSON --------------------------------------------------------------------------------------
 
 
-def test_several_files_and_one_status(folder: Path) -> None:
-    (folder / "good.py").write_text(passing(), "utf-8")
-    (folder / "also.py").write_text(passing("ddp"), "utf-8")
-    both = puzzles("run", "good.py", "also.py")
-    assert both.exit_code == 0
-    assert "2 of 2 passed." in both.output
-    (folder / "open.py").write_text(UNSOLVED, "utf-8")
-    result = puzzles("run", "good.py", "open.py", "absent.py", "also.py")
-    assert result.exit_code == 1
-    assert "2 of 4 passed." in result.output
-    assert "there is no file absent.py" in result.output
-    assert "│ also.py   │ ddp    │ passed   │ as good as our reference │  5.6 │ 1,572,864 │" in result.output
-
-
 def test_json_is_all_that_is_said(folder: Path) -> None:
     (folder / "good.py").write_text(
         "print('loaded')\n" + passing().replace("def basic(model", "def basic(model"), "utf-8"
     )
     (folder / "loud.py").write_text("def basic(model):\n    print('hello')\n    1 / 0\n", "utf-8")
-    (folder / "open.py").write_text(UNSOLVED, "utf-8")
+    unsolved = 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n'
+    (folder / "open.py").write_text(unsolved, "utf-8")
     result = puzzles("run", "--json", "good.py", "loud.py", "open.py", "absent.py", "basic")
     said = json.loads(result.stdout)
     assert result.stderr == ""

@@ -10,15 +10,20 @@ from typer.testing import CliRunner
 from lib.cli.app import app
 from lib.course import progress
 from lib.submissions.locations import reference
-from tests.cli.test_exit_status import UNSOLVED, missing
 
 pytestmark = pytest.mark.usefixtures("warm")
 STUCK = "async def fsdp(model):\n    await model.receive((model.rank + 1) % model.RANKS)\n"
+MINE = reference("basic").read_text("utf-8")
 FILES = {
-    "good.py": missing(),
-    "mine.py": reference("basic").read_text("utf-8"),
+    "good.py": "\n".join(line for line in MINE.splitlines() if not line.strip().startswith("del ")),  # keeps everything
+    "mine.py": MINE,
+    "wrong.py": "def basic(model):\n    pass\n",
+    "error.py": "def basic(model):\n    1 / 0\n",
+    "syntax.py": "def basic(model):\n    x = = 3\n",
+    "nothing.py": "x = 3\n",
+    "empty.py": "",
     "gpipe.py": reference("gpipe").read_text("utf-8"),
-    "unsolved.py": UNSOLVED,
+    "unsolved.py": 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n',
     "ring.py": STUCK,
     "ada/basic.py": STUCK.replace("fsdp", "basic"),
     "bob/basic.py": STUCK.replace("fsdp", "basic"),

@@ -11,7 +11,8 @@ from lib.cli import console as terminal
 from lib.course import progress
 from lib.course.progress import Standing, load, record
 from lib.submissions.locations import reference
-from tests.cli.test_exit_status import UNSOLVED, puzzles
+from tests.cli.test_exit_status import puzzles
+from tests.cli.test_sessions import FILES
 from tests.support.profiles import sample
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -29,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(progress, "_said", set[str]())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(reference("basic").read_text("utf-8"), "utf-8")
-    (tmp_path / "unsolved.py").write_text(UNSOLVED, "utf-8")
+    (tmp_path / "unsolved.py").write_text(FILES["unsolved.py"], "utf-8")
     return tmp_path
 
 
@@ -63,13 +64,6 @@ def test_what_was_reached_is_in_the_table(folder: Path) -> None:
     assert max(map(len, table)) <= terminal.WIDTH
 
 
-def test_when_everything_is_solved(folder: Path) -> None:
-    for puzzle in PUZZLES:
-        record(puzzle, Standing(1, True, None, 1.0, 1.0))
-    count = len(PUZZLES)
-    assert f"{count} of {count} solved. There is nothing left to solve." in flat(puzzles())
-
-
 def test_fix_shows_the_line_that_the_message_of_a_run_does_not_have(folder: Path) -> None:
     line = "grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)"
     text = reference("ddp").read_text("utf-8")
@@ -85,17 +79,6 @@ def test_fix_shows_the_line_that_the_message_of_a_run_does_not_have(folder: Path
 def test_when_recording_is_off_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUZZLES_PROGRESS", "off")
     assert "Progress is not recorded: PUZZLES_PROGRESS is off." in puzzles().output
-
-
-def test_a_damaged_file_is_named_and_the_table_is_empty(folder: Path) -> None:
-    file = folder / "state" / "progress.json"
-    file.parent.mkdir()
-    file.write_text("{")
-    result = puzzles()
-    assert result.exit_code == 0
-    assert "Note: " in result.output
-    assert "was damaged" in flat(result)
-    assert (file.parent / "progress.json.damaged").read_text() == "{"
 
 
 # -- run --------------------------------------------------------------------------------------------------------
@@ -141,7 +124,7 @@ def test_a_notebook_of_their_own_that_passes_is_asked(folder: Path, monkeypatch:
     monkeypatch.setenv("PUZZLES_PROGRESS", "off")
     monkeypatch.setenv("PUZZLES_FOLDER", str(folder))
     mine = folder / f"{PUZZLES['basic'].stem}.ipynb"
-    for source, status in ((UNSOLVED, 1), (reference("basic").read_text("utf-8"), 0)):
+    for source, status in ((FILES["unsolved.py"], 1), (reference("basic").read_text("utf-8"), 0)):
         mine.write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}]}), "utf-8")
         assert puzzles("reveal", "basic").exit_code == status
 

@@ -100,22 +100,6 @@ def test_a_file_called_as_a_module_of_pythons_is_in_nobodys_way(write: Path) -> 
     assert attempt(write, "basic", 30).text.startswith("Not one correct training step.")
 
 
-@pytest.mark.parametrize(
-    ("text", "state", "message"),
-    [
-        ('{"cells": [', "unreadable", "01_basic.ipynb is not a notebook"),
-        ("", "empty", "01_basic.ipynb is empty"),
-        ('{"cells": []}', "empty", "01_basic.ipynb is a notebook without code"),
-    ],
-)
-def test_a_notebook_that_is_half_saved(file: Path, tmp_path: Path, text: str, state: str, message: str) -> None:
-    path = tmp_path / "01_basic.ipynb"
-    path.write_text(text)
-    found = attempt(path, "basic", 30)
-    assert found.state == state
-    assert message in found.text
-
-
 def test_a_file_that_is_gone(file: Path, tmp_path: Path) -> None:
     found = attempt(tmp_path / "01_basic.ipynb", "basic", 30)
     assert (found.state, found.text) == ("failed", f"there is no file {tmp_path / '01_basic.ipynb'}")

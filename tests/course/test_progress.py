@@ -11,6 +11,7 @@ from lib import PUZZLES, CheckError, Model, Trace, check
 from lib.course import progress
 from lib.course.progress import Standing, known, load, next_puzzle, place
 from tests.support.functions import fat, good, official, run, unsolved, wrong
+from tests.support.said import Said
 
 # -- recorded ---------------------------------------------------------------------------------------------------
 
@@ -134,28 +135,19 @@ def test_a_newer_file_is_said_and_left_alone(file: Path, capsys: pytest.CaptureF
 # -- where ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("platform", "environment", "expected"),
-    [
-        ("linux", {}, ".local/state/llm-training-puzzles/progress.json"),
-        ("linux", {"XDG_STATE_HOME": "{home}/s"}, "s/llm-training-puzzles/progress.json"),
-        ("linux", {"XDG_STATE_HOME": "not/absolute"}, ".local/state/llm-training-puzzles/progress.json"),
-        ("darwin", {}, "Library/Application Support/llm-training-puzzles/progress.json"),
-        ("win32", {"LOCALAPPDATA": "{home}/local"}, "local/llm-training-puzzles/progress.json"),
-        ("win32", {}, "AppData/Local/llm-training-puzzles/progress.json"),
-        ("emscripten", {}, "llm-training-puzzles/progress.json"),
-    ],
-)
-def test_the_place_on_each_system(
-    platform: str, environment: dict[str, str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("PUZZLES_PROGRESS", "XDG_STATE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value.format(home=tmp_path))
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    monkeypatch.setattr(sys, "platform", platform)
-    assert place() == tmp_path / expected
+def place_on(platform: str, **environment: str) -> str:
+    """Where the file lies on a system."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("PUZZLES_PROGRESS", "XDG_STATE_HOME", "LOCALAPPDATA"):
+            patch.delenv(name, raising=False)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        patch.setattr(Path, "home", lambda: Path("/home"))
+        patch.setattr(sys, "platform", platform)
+        return str(place())
+
+
+test_the_place_on_each_system = Said(Path(__file__).with_name("said") / "places.txt").test(lambda: globals())
 
 
 def test_in_a_browser_it_lies_among_the_files_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Points: what follows from results, what being late costs, which attempt counts, and what people add by hand."""
 
+import tempfile
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,6 @@ from lib.grade.intake.collecting import collect
 from lib.grade.intake.submission import Collected
 from lib.grade.people.marks import by_hand, to_fill_in
 from lib.grade.people.points import TERMS, Late, Rules, of_puzzle
-from lib.grade.people.tables import TableError
 from lib.grade.results.scores import csv_of
 from tests.grade.classes import HARD_CODED, alternative, hand_in, solution
 from tests.support.said import Said
@@ -35,21 +35,6 @@ def config(tmp_path: Path, text: str) -> Config:
 
 
 # -- a sum ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("term", "of", "points"),
-    [("passed", 1, 1), ("correct", 1, 1), ("hidden", 1, 0.5), ("first", 1, 1), ("best", 1, 0), ("goal", 2, 1)],
-)
-def test_each_term_gives_its_share(term: str, of: float, points: float) -> None:
-    assert of_puzzle(score(), ASKED, {term: 1}) == (points, of)
-
-
-def test_terms_add_up_and_what_is_not_there_does_not_count() -> None:
-    weights = {"correct": 4.0, "hidden": 2.0, "first": 1.0, "best": 1.0, "by_hand": 2.0}
-    assert of_puzzle(score(), ASKED, weights) == (6, 10)
-    assert of_puzzle(Score("process_map", "passed", Result("", "passed")), FUNCTION, weights) == (4, 6)
-    assert of_puzzle(score("failed", ()), ASKED, weights) == (0, 10)
 
 
 @given(state=st.sampled_from(["passed", "missed", "failed", "unsolved", "absent"]), goals=st.integers(0, 2))
@@ -75,34 +60,24 @@ def test_one_puzzle_may_be_worth_more(tmp_path: Path) -> None:
     assert [rules.weights(puzzle)["correct"] for puzzle in ("ddp", "fsdp")] == [1, 3]
 
 
+def worth(one: Score, asked: Asked = ASKED, **weights: float) -> str:
+    points, of = of_puzzle(one, asked, weights)
+    return f"{points:g} of {of:g}"
+
+
+def late(days: int | None = None, minutes: int = 0, marked: bool = False) -> str:
+    """What is left of 10 points where a day costs 10 percent, after so much time; None: at no known time."""
+    at = None if days is None else DUE + timedelta(days=days, minutes=minutes)
+    mark = Rules({"": {"correct": 10.0}}, late=Late(10, 15, 2)).mark(score(), ASKED, at, DUE, marked)
+    return f"{mark.points:g} of {mark.of:g} {mark.late}".strip()
+
+
+test_what_it_is_worth = Said(Path(__file__).with_name("said") / "points.txt").test(lambda: globals())
+
+
 # -- being late -----------------------------------------------------------------------------------------------------
 
 DUE = datetime(2026, 11, 1, 23, 59)
-
-
-@pytest.mark.parametrize(
-    ("late", "points"),
-    [
-        (timedelta(days=-1), 10),
-        (timedelta(0), 10),
-        (timedelta(minutes=15), 10),
-        (timedelta(minutes=16), 9),
-        (timedelta(days=1), 9),
-        (timedelta(days=1, seconds=1), 8),
-        (timedelta(days=2, seconds=1), 0),
-    ],
-)
-def test_each_day_that_is_begun_costs(late: timedelta, points: float) -> None:
-    rules = Rules({"": {"correct": 10.0}}, late=Late(10, 15, 2))
-    mark = rules.mark(score(), ASKED, DUE + late, DUE, False)
-    assert (mark.points, mark.of) == (points, 10)
-    assert bool(mark.late) == (points < 10)
-
-
-def test_what_a_platform_marks_as_late_is_late_by_a_day() -> None:
-    rules = Rules({"": {"correct": 10.0}}, late=Late(10))
-    assert rules.mark(score(), ASKED, None, None, True).points == 9
-    assert rules.mark(score(), ASKED, None, DUE, False).points == 10
 
 
 def test_an_extension_is_by_id_or_name_and_goes_before_the_roster() -> None:
@@ -175,58 +150,29 @@ BOOK = Gradebook(
 RULES = Rules({"": {"correct": 4.0, "by_hand": 2.0}})
 
 
-def marked(tmp_path: Path, *texts: str | bytes) -> Gradebook:
-    paths: list[Path] = []
-    for number, text in enumerate(texts):
-        paths.append(tmp_path / f"marks{number}.csv")
-        paths[-1].write_bytes(text if isinstance(text, bytes) else text.encode())
-    return by_hand(BOOK, paths, RULES)
+def marked(*texts: str | bytes) -> str:
+    """Everybody's points with those by hand, where there are these files of marks; and the problems."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, f"marks{number}.csv") for number in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        book = by_hand(BOOK, paths, RULES)
+    assert book.passed == (not book.problems)
+    told: list[str] = []
+    for student in book.students:
+        marks = [(mark, f"{mark.puzzle or 'all'} {mark.by_hand} {mark.comment!r}") for mark in student.marks]
+        said = ", ".join(words for mark, words in marks if mark.comment) or "nothing by hand"
+        told.append(f"{student.name}: {student.points:g}; {said}")
+        assert all(line in csv_of(book) for mark, _ in marks for line in mark.comment.splitlines())
+    return "\n".join([*told, *book.problems])
 
 
-def test_marks_are_added_and_comments_kept(tmp_path: Path) -> None:
-    text = 'id,student,puzzle,points,comment\n1,Ann Lee,ddp,1.5,"Good, <b>really</b>"\n,Cleo,,-1,late talk\n'
-    book = marked(tmp_path, text)
-    ann, _, cleo = book.students
-    assert (ann.points, ann.mark("ddp").total, ann.mark("ddp").comment) == (6.5, 5.5, "Good, <b>really</b>")
-    assert (cleo.points, cleo.mark().comment) == (4, "late talk")
-    assert book.problems == ()
-    assert book.passed == BOOK.passed
-    assert "late talk" in csv_of(book)
+def row(text: str) -> str:
+    """The same of one row before another one, which counts whatever the first is."""
+    return marked(f"id,student,puzzle,points,comment\n{text}\n2,'=Ben,ddp,1,fine\n")
 
 
-def test_two_people_keep_a_file_each(tmp_path: Path) -> None:
-    first = "id;student;puzzle;points;comment\n1;Ann Lee;ddp;1,5;A\n"
-    book = marked(tmp_path, first, "id,puzzle,points,comment\n1,ddp,2,B\n2,ddp,2,C\n")
-    assert book.students[0].mark("ddp").by_hand == 1.5
-    assert book.students[0].mark("ddp").comment == "A\nB"
-    assert book.students[1].mark("ddp").by_hand == 2
-    (problem,) = book.problems
-    assert problem.startswith("marks1.csv, line 2: Ann Lee has 1.5 points there by marks0.csv, line 2")
-
-
-SAID = Said(Path(__file__).with_name("said") / "marks.txt")
-
-
-@pytest.mark.parametrize("expression", SAID.texts)
-def test_a_row_that_cannot_be_used_is_named_and_all_others_count(tmp_path: Path, expression: str) -> None:
-    def row(text: str) -> str:
-        book = marked(tmp_path, f"id,student,puzzle,points,comment\n{text}\n2,'=Ben,ddp,1,fine\n")
-        assert book.students[0].points == 5
-        assert book.students[1].mark("ddp").by_hand == 1
-        return "\n".join(book.problems)
-
-    SAID.check(expression, {"row": row})
-
-
-def test_another_encoding_is_read_and_said(tmp_path: Path) -> None:
-    book = marked(tmp_path, "id,puzzle,points,comment\n1,ddp,1,schön\n".encode("cp1252"))
-    assert book.students[0].mark("ddp").comment == "schön"
-    assert "is not UTF-8" in book.problems[0]
-
-
-def test_what_is_no_file_of_marks_is_said(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="has not the columns of marks"):
-        marked(tmp_path, "a,b\n1,2\n")
+test_what_is_read_of_marks = Said(Path(__file__).with_name("said") / "marks.txt").test(lambda: globals())
 
 
 def test_a_file_to_fill_in_changes_nothing_until_somebody_does(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ import ast
 import inspect
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,19 +22,7 @@ from lib.submissions.locations import home, reference
 from tests.support.puzzles import SCHEDULES
 
 FORMULA = re.compile(r"^# (?:[a-z ]+ {3,})?(time|peak) += (\S.*?)(?:\s{3,}.*)?$", re.MULTILINE)
-SIZES = {
-    "grad_accum": [(1, 2, 4), (1, 3, 5), (1, 5, 2)],
-    "basic": [(1, 2, 4), (1, 3, 2), (1, 5, 3)],
-    "ddp": [(4, 2, 4), (2, 3, 2), (8, 5, 8)],
-    "wsdp": [(4, 6, 4), (2, 3, 2), (8, 2, 8)],
-    "pipeline": [(4, 8, 4), (2, 4, 3), (3, 3, 2)],
-    "gpipe": [(4, 8, 4), (3, 3, 2), (3, 6, 5), (5, 10, 8)],
-    "one_f_one_b": [(4, 8, 8), (3, 3, 4), (3, 6, 5), (5, 10, 8)],
-    "breadth_first": [(4, 8, 8), (3, 6, 5), (5, 10, 8), (4, 8, 13)],
-    "interleaved": [(4, 8, 8), (3, 6, 9), (5, 10, 10), (4, 8, 16)],
-    "zero1": [(4, 6, 4), (8, 2, 8), (4, 3, 4), (8, 5, 8)],
-}
-"""Ranks, layers and batches at which the formulas are tried, the puzzle's own first."""
+SIZES = tomllib.loads(Path(__file__).with_name("formulas.toml").read_text("utf-8"))
 PARTS = (
     "## The puzzle",
     "### Predict first",
@@ -90,7 +80,7 @@ def test_the_formulas_are_those_of_the_reference(puzzle: str) -> None:
     formulas = dict(FORMULA.findall(source(puzzle)))
     assert formulas.keys() == {"time", "peak"}
     function = load_function(reference(puzzle), puzzle)
-    assert PUZZLES[puzzle].size == SIZES[puzzle][0]
+    assert PUZZLES[puzzle].size == tuple(SIZES[puzzle][0])
     for ranks, layers, batches in SIZES[puzzle]:
         verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches)))
         holds(verdict, **formulas, R=ranks, L=layers, B=batches, V=2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lib import UNIT, Model, NotSolved, PuzzleError, Trace, Uneven, check, schedule, simulate, stages
+from lib import UNIT, Model, NotSolved, Trace, Uneven, check, schedule, simulate, stages
 from lib.analysis.figures import end
 from lib.course.child import run_of
 from lib.schedules.pipelines.generators import interleaved, one_f_one_b
@@ -77,11 +77,6 @@ def test_what_happens_is_at_the_word_that_says_it() -> None:
         for event in program.events:
             if (place := posted.place(event)) is not None:
                 assert place.text == str(order[place.line])
-
-
-def test_the_same_schedule_runs_at_every_size() -> None:
-    for ranks, batches in ((1, 1), (2, 3), (4, 2), (2, 3)):
-        assert check(simulate(gpipe, ranks=ranks, layers=ranks, batches=batches)).correct
 
 
 def test_a_function_is_asked_for_all_ranks_once_a_run() -> None:
@@ -161,19 +156,3 @@ def test_equal_stages_are_the_order_itself() -> None:
             for function in (whole, program_of(one_f_one_b(4, 8)))
         ]
         assert len({end(run) for run in runs}) == 1
-
-
-def test_what_goes_wrong_in_a_function_that_says_stages() -> None:
-    @stages(one_f_one_b)
-    def unsolved(layers: list[float], ranks: list[float]) -> list[int]:
-        raise NotSolved("uneven")
-
-    assert simulate(unsolved, ranks=2, layers=2, batches=2) == []
-
-    @stages(one_f_one_b)
-    def divides(layers: list[float], ranks: list[float]) -> list[int]:
-        return [int(layers[0] // 0)]
-
-    with pytest.raises(PuzzleError, match="ZeroDivisionError") as raised:
-        simulate(divides, ranks=2, layers=2, batches=2)
-    assert "int(layers[0] // 0)" in str(raised.value)

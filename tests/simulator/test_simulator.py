@@ -37,7 +37,7 @@ from lib.values.operations import COMMUNICATION, READS
 from tests.support.drivers import DRIVERS, encoded, in_asyncio, python, without_places
 from tests.support.profiles import examples
 from tests.support.puzzles import SCHEDULES
-from tests.support.random_programs import Schedule, run, schedules
+from tests.support.random_programs import RUNS, Schedule, run, schedules, traced
 from tests.support.schedules import EVERYTHING, Case
 
 randoms = st.randoms(use_true_random=False)
@@ -55,15 +55,12 @@ def shuffled(random: Random) -> Any:
 
 
 @pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
-def test_both_drivers_give_the_same_trace(case: Case) -> None:
-    assert encoded(case.run(simulate)) == encoded(case.run(in_asyncio))
-
-
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
 @examples(10)
 @given(randoms)
-def test_the_order_of_ranks_changes_nothing(case: Case, random: Random) -> None:
-    assert encoded(case.run(simulate, order=shuffled(random))) == encoded(case.run(simulate))
+def test_neither_the_order_of_ranks_nor_asyncio_changes_anything(case: Case, random: Random) -> None:
+    wanted = encoded(case.run(simulate))
+    assert encoded(case.run(simulate, order=shuffled(random))) == wanted
+    assert encoded(case.run(in_asyncio)) == wanted
 
 
 @given(schedules(), randoms)
@@ -156,16 +153,9 @@ def test_a_message_arrives_after_it_was_sent(schedule: Schedule) -> None:
 # -- a Trace says all there is ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
-def test_times_follow_from_the_operations(case: Case) -> None:
-    trace = Trace.of(case.run(simulate))
-    check_times(trace)
-    assert serial.encode(retime(trace, trace.costs)) == serial.encode(trace)
-
-
-@given(schedules())
-def test_values_and_times_do_in_random_schedules(schedule: Schedule) -> None:
-    trace = Trace.of(run(schedule))
+@given(RUNS)
+def test_values_and_times_follow_from_the_operations(one: Case | Schedule) -> None:
+    trace = traced(one)
     check_times(trace)
     assert [p.values for p in rebuild(trace).run.programs] == [p.values for p in trace.programs]
     assert serial.encode(retime(trace, trace.costs)) == serial.encode(trace)

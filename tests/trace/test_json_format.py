@@ -19,10 +19,9 @@ from lib.values import placement
 from lib.values.kinds.kind import PRICED as LINEAR
 from lib.values.kinds.kind import Layer
 from tests.support.damage import DATA, TRACES, damaged
-from tests.support.profiles import sample
-from tests.support.random_programs import Schedule, run, schedules
+from tests.support.random_programs import RUNS, Schedule, traced
 from tests.support.said import Said
-from tests.support.schedules import EVERYTHING, Case
+from tests.support.schedules import Case
 
 
 def load(data: Any, folder: Path) -> Trace:
@@ -40,29 +39,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- there and back -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
-def test_what_is_saved_comes_back(case: Case, tmp_path: Path) -> None:
-    trace = Trace.of(case.run(simulate))
-    trace.save(tmp_path / "trace.json")
-    again = Trace.load(tmp_path / "trace.json")
-    assert serial.encode(again) == serial.encode(trace)
-    assert figures.end(again) == figures.end(trace)
-    assert figures.peak(again).elements == figures.peak(trace).elements
-    assert check(again) == check(trace)
-    again.save(tmp_path / "again.json")
-    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "trace.json").read_bytes()
-
-
-@given(schedules())
-def test_random_schedules_come_back(folder: Path, schedule: Schedule) -> None:
-    trace = Trace.of(run(schedule))
+@given(RUNS)
+def test_what_is_saved_comes_back(folder: Path, one: Case | Schedule) -> None:
+    trace = traced(one)
     trace.save(folder / "trace.json")
     again = Trace.load(folder / "trace.json")
     assert serial.encode(again) == serial.encode(trace)
-    assert (again.mesh, again.costs) == (schedule.mesh, schedule.costs)
-    assert (again.layers, again.batches) == (trace.layers, trace.batches)
-    assert [p.values for p in again.programs] == [p.values for p in trace.programs]
-    assert [p.moves for p in again.programs] == [p.moves for p in trace.programs]
+    assert (again.mesh, again.costs, again.layers, again.batches) == (one.mesh, one.costs, trace.layers, trace.batches)
+    assert [(p.values, p.moves) for p in again.programs] == [(p.values, p.moves) for p in trace.programs]
+    assert figures.end(again) == figures.end(trace)
+    assert figures.peak(again).elements == figures.peak(trace).elements
+    assert check(again) == check(trace)
+    again.save(folder / "again.json")
+    assert (folder / "again.json").read_bytes() == (folder / "trace.json").read_bytes()
 
 
 def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:

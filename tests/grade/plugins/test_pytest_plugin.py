@@ -8,6 +8,7 @@ import pytest
 import lib.grade.grading  # here, so that a test does not import it in a pytest that forgets its modules
 import lib.grade.intake.collecting
 from lib.submissions.locations import home
+from tests.grade.classes import STUB
 
 assert lib.grade.grading
 assert lib.grade.intake.collecting
@@ -15,15 +16,6 @@ assert lib.grade.intake.collecting
 pytest_plugins = ["pytester"]
 
 OURS = (home() / "solutions" / "03_ddp.py").read_text("utf-8")
-STUB = """\
-from lib import Model, NotSolved
-
-
-async def ddp(model: Model) -> None:
-    # --- your code (about 3 lines) ---
-    raise NotSolved("ddp")
-    # --- end of your code ---
-"""
 TALKS = """\
 async def ddp(model):
     raise ValueError("\\x1b[31m red \\x00")

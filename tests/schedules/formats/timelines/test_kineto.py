@@ -82,7 +82,7 @@ def gaps(name: str, other: str) -> str:
 
 
 test_what_is_read = Said(Path(__file__).with_name("said") / "profiles.txt").test(
-    lambda: globals() | {"our_name": our_name}
+    lambda: globals() | {"our_name": our_name, "Recording": Recording}
 )
 
 
@@ -115,10 +115,3 @@ def test_clocks_that_differ_are_moved_until_nothing_is_used_before_it_was_made(t
         ends = [passes[f"{stage}F{microbatch}"].end for stage in range(4)]
         assert ends == sorted(ends)
     assert found.notes[1].startswith("Ranks 1, 3 moved later, by up to 0.0")
-
-
-def test_an_empty_recording_has_figures_too() -> None:
-    nothing = Recording("nothing", (), 2)
-    assert (nothing.end, nothing.bubble, nothing.forward, nothing.busy) == (0, 0.0, None, (0, 0))
-    with pytest.raises(ValueError, match="has no order"):
-        order_of_recording(nothing)
