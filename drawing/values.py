@@ -10,8 +10,7 @@ counted by dots. Several values that would lie on each other are sheets of a sta
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from functools import singledispatch
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from drawing.canvas.palette import EDGE, GRID, INK, KINDS, PAPER, SOFT, TRACK, ink_on, mix
@@ -19,6 +18,8 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, text_width
 from lib.errors.arguments import is_awaitable
 from lib.errors.wording import counted, numbered, ranges, runs
+from lib.values.dims import DIMS
+from lib.values.placement import Part, Place
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
 __all__ = ["Slot", "batches_in", "draw_group", "picture_of_value", "slot"]
@@ -42,7 +43,8 @@ class Slot(NamedTuple):
     """Where a value lies: in layer number `place` or in what goes into it, in which row, and which part of the slot.
 
     `summed`: its batches are added up in it and take no room. `shards` go down; of an activation they are features.
-    `partial` names the part of a sum that it is.
+    `columns` go across; of an activation they are rows, in each of its batches. `partial` names the part of a sum that
+    it is.
     """
 
     column: str
@@ -59,57 +61,55 @@ class Slot(NamedTuple):
 
     @property
     def across(self) -> tuple[frozenset[int], int]:
-        """What lies across of how many: columns of a weight, batches of an activation."""
-        layer = self.column == "layer"
-        return (self.columns, self.total_columns) if layer else (self.batches, self.total_batches)
+        """What lies across of how many: columns of a weight, batches of an activation, or rows in each batch."""
+        if self.column == "layer":
+            return self.columns, self.total_columns
+        if self.total_columns == 1:
+            return self.batches, self.total_batches
+        cells = frozenset(batch * self.total_columns + row for batch in self.batches for row in self.columns)
+        return cells, self.total_batches * self.total_columns
 
 
-def _cut(value: Value, role: str) -> tuple[frozenset[int], int]:
-    """Which pieces of a dim a value has, of how many."""
-    rest = {dim: (pieces, total) for dim, pieces, total in value.place.rest}
-    return rest.get(role, (frozenset([0]), 1))
+LANES: Final[dict[type[Value], tuple[str, int]]] = {
+    Weight: ("layer", 0),
+    OptState: ("layer", 1),
+    WeightGrad: ("layer", 2),
+    Activation: ("between", 0),
+    ActivationGrad: ("between", 1),
+}
+"""In which column, and in which of its slots, each kind of value lies."""
 
 
-def _partial(value: Value) -> str:
-    parts, total = _cut(value, "terms")
-    return f"Σ {ranges(parts)} of {total}" if total > 1 else ""
-
-
-@singledispatch
 def slot(value: Any) -> Slot:
-    """The place of a value in the network, by its class."""
-    hint = "; did you forget `await`?" if is_awaitable(value) else ""
-    raise TypeError(f"pictures of the network show values, such as a Weight; got {type(value).__name__}{hint}")
+    """The place of a value in the network: of a weight its first dim goes down and the next across, of an activation
+    the first goes across, the last one down, and what is between in each piece of the first."""
+    kind = next((kind for kind in LANES if isinstance(value, kind)), None)
+    if kind is None:
+        hint = "; did you forget `await`?" if is_awaitable(value) else ""
+        raise TypeError(f"pictures of the network show values, such as a Weight; got {type(value).__name__}{hint}")
+    (column, row), place, dims = LANES[kind], value.place, value.place.dims
+    down, within = (dims[0], dims[1:2]) if place.sharded else (dims[-1], dims[1:-1][:1])
+    pieces = (place.shards, place.total) if place.sharded else _cut(down)
+    batches = (frozenset([0]), 1) if place.schema.batch is None else (place.batches, place.total_batches)
+    number = value.layer + (kind is ActivationGrad)
+    columns = _cut(within[0]) if within else (frozenset([0]), 1)
+    return Slot(column, number, row, *batches, *pieces, kind is WeightGrad, *columns, _partial(place))
 
 
-@slot.register
-def _(value: Weight) -> Slot:
-    columns, total = _cut(value, "out")
-    return Slot("layer", value.layer, 0, shards=value.shards, total=value.total, columns=columns, total_columns=total)
+def _cut(part: Part) -> tuple[frozenset[int], int]:
+    """Which pieces of a dim are there, of how many."""
+    return (frozenset([0]), 1) if part.whole else (part.pieces, cast(int, part.grid))
 
 
-@slot.register
-def _(value: OptState) -> Slot:
-    columns, total = _cut(value, "out")
-    return Slot("layer", value.layer, 1, shards=value.shards, total=value.total, columns=columns, total_columns=total)
-
-
-@slot.register
-def _(value: WeightGrad) -> Slot:
-    batches, shards = (value.batches, value.total_batches), (value.shards, value.total)
-    return Slot("layer", value.layer, 2, *batches, *shards, True, *_cut(value, "out"))
-
-
-@slot.register
-def _(value: Activation) -> Slot:
-    features = _cut(value, "features")
-    return Slot("between", value.layer, 0, value.batches, value.total_batches, *features, partial=_partial(value))
-
-
-@slot.register
-def _(value: ActivationGrad) -> Slot:
-    features = _cut(value, "features")
-    return Slot("between", value.layer + 1, 1, value.batches, value.total_batches, *features, partial=_partial(value))
+def _partial(place: Place) -> str:
+    """Which part of a sum it is, if it is one. Batches are told by themselves."""
+    sums = [one for one in place.rest if one[0] in place.schema.roles[place.schema.ndim :]]
+    if not all(pieces for _, pieces, _ in sums):
+        return "nothing"
+    return ", ".join(
+        f"{DIMS[role].plural} {ranges(pieces)}" if DIMS[role].counted else f"{ranges(pieces)} of {total}"
+        for role, pieces, total in sums
+    )
 
 
 def picture_of_value(value: Value) -> Picture:
@@ -140,10 +140,14 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
     slots = Counter((slot(value), value.kind) for _, value in items)
     layers = max(1, *(value.layers for _, value in items))
     lines = _lines(items)
-    per_column = -(-len(lines) // (2 if len(lines) > 6 else 1))
+    # What is cut along many dims has long words, for which there is one column.
+    long = any(
+        value.place.rest and text_width(text, TEXT) > 378 for (text, _), (_, value) in zip(lines, items, strict=False)
+    )
+    per_column = -(-len(lines) // (2 if len(lines) > 6 and not long else 1))
     used = -(-len(lines) // per_column)
     room = (840 - 2 * MARGIN - (used - 1) * 20) / used - 18  # no wider than other pictures
-    lines = [(fit(text, min(440, room), TEXT), colour) for text, colour in lines]
+    lines = [(fit(text, room if long else min(440, room), TEXT), colour) for text, colour in lines]
     columns = _columns(layers, {place for place, _ in slots})
     scene = Scene(0, 0)
     height = _height(slots)
@@ -170,16 +174,29 @@ def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
         found.append((f"and {len(items) - len(shown):,} more", ""))
     parts = [slot(value) for _, value in items]
     notes = {
-        "across: batches": any(part.total_batches > 1 and not part.summed for part in parts),
-        "across: columns": any(part.total_columns > 1 for part in parts),
-        "down: shards": any(part.total > 1 and part.column == "layer" for part in parts),
-        "down: features": any(part.total > 1 and part.column == "between" for part in parts),
+        **dict.fromkeys(sorted({note for _, value in items for note in _directions(value)}, key=_first_words), True),
         "Σ: added up": any(part.summed and len(part.batches) > 1 for part in parts),
         "pale: a part of a sum": any(part.partial for part in parts),
     }
     held = [words for words, holds in notes.items() if holds]
     found += [(", ".join(held[first : first + NOTED]), "") for first in range(0, len(held), NOTED)]
     return found
+
+
+def _directions(value: Value) -> Iterator[str]:
+    """Which way its dims go, of those that are cut: "across: batches"."""
+    part, place = slot(value), value.place
+    last = len(place.dims) - 1
+    for at, dim in enumerate(place.dims):
+        cut = not dim.whole or (at == 0 and (part.total if place.sharded else part.total_batches) > 1)
+        way = ("across" if at else "down") if place.sharded else "down" if at == last else "in each" if at else "across"
+        if cut:
+            yield f"{way}: {DIMS[dim.dim.name].plural}"
+
+
+def _first_words(note: str) -> tuple[bool, bool, str]:
+    """The order of notes: what goes across, in each of that, and down."""
+    return note.startswith("down"), note.startswith("in each"), note
 
 
 def _height(slots: Iterable[tuple[Slot, str]]) -> float:
@@ -252,9 +269,10 @@ def _slot(scene: Scene, box: Box, name: str, here: list[tuple[Slot, str, int]]) 
         back = len(stack) - 1 - number
         place = (x + 4 * back, y + 3 * number, width - 4 * (len(stack) - 1), height - 3 * (len(stack) - 1))
         for part in sheet:
-            _part(scene, part, fill, place)
+            shade = mix(fill, PAPER, 0.6) if part.partial else fill
+            _part(scene, part, shade, place)
             if not back:
-                _numbers(scene, part, fill, place)
+                _numbers(scene, part, shade, place)
         if len(stack) > 1:
             scene.add(Rect(*place, stroke=mix(fill, PAPER, 0.45)))
     scene.add(Rect(*box, stroke=mix(fill, INK, 0.3)))
@@ -289,7 +307,8 @@ def _overlap(one: Slot, other: Slot) -> bool:
         mine, its = held
         return any(low < end and begin < high for low, high in mine for begin, end in its)
     apart = one.total == other.total and one.shards.isdisjoint(other.shards)
-    return not apart and not one.batches.isdisjoint(other.batches)
+    beside = one.total_columns == other.total_columns and one.columns.isdisjoint(other.columns)
+    return not apart and not beside and not one.batches.isdisjoint(other.batches)
 
 
 def _part(scene: Scene, part: Slot, fill: str, box: Box) -> None:
@@ -302,10 +321,11 @@ def _part(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     down = runs(shard for shard in part.shards if 0 <= shard < part.total)
     for left, right in across:
         for top, bottom in down:
-            here = mix(fill, PAPER, 0.6) if part.partial else fill
-            scene.add(Rect(x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high, here))
+            scene.add(Rect(x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high, fill))
     pale = mix(fill, PAPER, 0.45)
-    for batch in range(1, columns if wide >= 4 else 0):
+    cells = columns if part.column == "layer" else max(1, part.total_batches)
+    wide = width / cells
+    for batch in range(1, cells if wide >= 4 else 0):
         scene.add(Poly(((x + batch * wide, y), (x + batch * wide, y + height)), stroke=pale, line=0.7))
     for shard in range(1, part.total if high >= 3 else 0):
         scene.add(Poly(((x, y + shard * high), (x + width, y + shard * high)), stroke=pale, line=0.7))
@@ -314,7 +334,7 @@ def _part(scene: Scene, part: Slot, fill: str, box: Box) -> None:
 def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     """Writes on a value which shards and which batches it is."""
     x, y, width, height = box
-    held, across = part.across
+    held, across = part.across if part.column == "layer" else (part.batches, part.total_batches)
     wide, high = width / max(1, across), height / max(1, part.total)
     batches = sorted(number for number in held if 0 <= number < across)
     shards = sorted(shard for shard in part.shards if 0 <= shard < part.total)
@@ -324,7 +344,9 @@ def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
         top, bottom = runs(shards)[0]
         _summed(scene, part, fill, (x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high))
     elif part.partial:
-        scene.add(Text(x + width / 2, y + height / 2, fit(part.partial, width - 2, SMALL), SMALL, INK, "middle"))
+        words = f"Σ {part.partial}"
+        words = words if text_width(words, SMALL) <= width - 2 else "Σ"
+        scene.add(Text(x + width / 2, y + height / 2, words, SMALL, INK, "middle"))
     elif not part.summed and not batches:
         scene.add(Text(x + width / 2, y + height / 2, "no batches", SMALL, SOFT, "middle"))
     elif across > 1 and not part.summed and wide >= SMALL - 1:
@@ -338,7 +360,8 @@ def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
 def batches_in(part: Slot) -> str:
     """What is written on a gradient: the batches whose sum it is."""
     batches = [batch for batch in part.batches if 0 <= batch < part.total_batches]
-    return f"Σ {ranges(batches)}" if len(batches) > 1 else numbered("batch", batches) if batches else "no batches"
+    words = f"Σ {ranges(batches)}" if len(batches) > 1 else numbered("batch", batches) if batches else "no batches"
+    return f"{words}, {part.partial}" if part.partial else words
 
 
 def _summed(scene: Scene, part: Slot, fill: str, box: Box) -> None:
@@ -346,6 +369,8 @@ def _summed(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     x, y, width, height = box
     ink, middle = ink_on(fill), x + width / 2
     words = batches_in(part)
+    if text_width(words, SMALL) > width - 4:
+        words = batches_in(part._replace(partial=""))
     dots = part.total_batches * 7 - 3
     room = width - (32 if part.total > 1 else 4)
     if height < SMALL or room < 20:

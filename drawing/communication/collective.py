@@ -12,7 +12,7 @@ from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width
 from drawing.communication.arrows import arrow, curve
 from drawing.communication.exchange import Exchange, Seat, beside, chosen
 from drawing.communication.tiles import Box, Origin, caption, laid, plain_tile, tile, tile_height, weave
-from drawing.communication.words import cost, group_name, headline, idea, summary
+from drawing.communication.words import cost, group_name, headline, idea, is_cut, summary
 from drawing.timeline.schedule import note, trace_of
 from lib.trace.trace import Trace, nothing_to
 from lib.values.laws import gather, reduce
@@ -178,7 +178,7 @@ class _Picture:
             here = Box(box.x, top, box.width, _height(value, len(values)))
             if len(values) > 1:
                 member = column.place if not side else next(_sources(origin, value, number), column.place)
-                plain_tile(self.scene, here, value, [origin_colour(member, size)])
+                plain_tile(self.scene, here, value, [origin_colour(member, size)], values)
             else:
                 colours = _colours(origin, value, column.place if not side else -1)
                 tile(self.scene, here, value, colours, size, origin.beside(value))
@@ -227,7 +227,7 @@ class _Picture:
         members: list[int | None] = [*range(size)] if size <= 8 else [0, 1, None, size - 1]
         chip, gap = 20.0, 16.0 if adds else 0.0
         need = len(members) * (chip + gap) - gap + (gap + 8 + 26 if adds else 0)
-        words = ("added up" if adds else "put together") + (", cut into shards" if _is_cut(each) else "")
+        words = ("added up" if adds else "put together") + (", cut into shards" if is_cut(each) else "")
         beside_it = text_width(words, TEXT) + 14
         if need > room:
             self.scene.add(Text(x, y, fit(words, room, TEXT), TEXT, INK, "middle"))
@@ -276,11 +276,6 @@ class _Picture:
 def _spread(other: int, members: int, width: float) -> float:
     """Where an arrow to or from another member touches a tile, so that several lie side by side."""
     return 0.0 if members < 3 else (other / (members - 1) - 0.5) * width * 0.7
-
-
-def _is_cut(one: Exchange) -> bool:
-    """Whether members get a part of what becomes of it."""
-    return any(got.elements() < own.elements() for seat in one.seats for got in seat.got for own in seat.brought[:1])
 
 
 def _sources(origin: Origin, value: Value, number: int) -> Iterator[int]:

@@ -15,6 +15,8 @@ from drawing.timeline.schedule import note, trace_of
 from lib.analysis.event_words import event_words
 from lib.errors.wording import counted, numbered, ranges
 from lib.trace.trace import Trace, nothing_to
+from lib.values.kinds.kind import PRICED
+from lib.values.values import Activation, ActivationGrad
 
 __all__ = ["draw_step"]
 
@@ -67,6 +69,9 @@ class _Step:
         self.at: dict[tuple[str, int], list[Deed]] = defaultdict(list)
         for deed in done:
             self.at[deed.lane, deed.place].append(deed)
+        # Those of which the rank works out a gradient: of tokens there is none.
+        values = trace.programs[rank].values_of([number for deed in done for number in deed.event.outputs])
+        self.back = {value.layer + 1 for value in values if isinstance(value, ActivationGrad)}
         self.layers = self._shown()
         self.x: dict[tuple[str, int], float] = {}
         self.left_out: float | None = None
@@ -173,7 +178,8 @@ class _Step:
             if ("backward", layer) in self.at:
                 y = backward.y + backward.height / 2
                 self._arrow((right, y), (x + BOX + 1, y))
-                self._arrow((x, y), (left + BETWEEN + 1, y))
+                if self._made(ActivationGrad.kind, layer):
+                    self._arrow((x, y), (left + BETWEEN + 1, y))
             self._down(layer)
         for pair in self._kept_by_place().values():
             self._keep(*pair)
@@ -183,6 +189,8 @@ class _Step:
 
     def _down(self, layer: int) -> None:
         """From the weight through forward to backward, and from the gradient to the update."""
+        if not self._has_weight(layer):
+            return
         x = self.x["layer", layer] + BOX / 2
         weight, forward, backward = self.lanes["weight"], self.lanes["forward"], self.lanes["backward"]
         gradient, update = self.lanes["gradient"], self.lanes["update"]
@@ -221,8 +229,9 @@ class _Step:
     # -- boxes ------------------------------------------------------------------------------------------------------
 
     def _layer(self, layer: int) -> None:
-        x = self.x["layer", layer]
-        self.scene.add(Text(x + BOX / 2, self.lanes["weight"].y - 14, f"layer {layer}", TEXT, SOFT, "middle"))
+        x, kind = self.x["layer", layer], self.trace.shape.kinds[layer].name
+        title = f"layer {layer}" + (f": {kind.replace('_', ' ')}" if kind != PRICED.kind else "")
+        self.scene.add(Text(x + BOX / 2, self.lanes["weight"].y - 14, title, TEXT, SOFT, "middle"))
         own = layer_colour(layer, self.trace.layers)
         looks = {
             "weight": ("weight", KINDS["weight"], SOFT),
@@ -232,6 +241,8 @@ class _Step:
             "update": ("update", *LOOKS["update"].pair),
         }
         for lane, (name, fill, border) in looks.items():
+            if not (self._has_weight(layer) or lane in ("forward", "backward")):
+                continue
             y, height = self.lanes[lane]
             here = [deed for deed in self.at.get((lane, layer), ()) if not deed.chip]
             made = lane == "gradient" and ("backward", layer) in self.at
@@ -292,8 +303,10 @@ class _Step:
         fill, border = LOOKS["collective"].pair
         for chip in self._called(lane, place):
             here = [deed for deed in self.at[lane, place] if deed.chip == chip]
-            self.scene.add(Rect(x, y, width, CHIP, fill, border, radius=4))
-            words = fit(chip, width - 4, SMALL)
+            room = BETWEEN + 2 * GAP if width < BOX else width  # between layers there is some for a long word
+            words = fit(chip, room - 4, SMALL)
+            wide = max(width, text_width(words, SMALL) + 6)
+            self.scene.add(Rect(x - (wide - width) / 2, y, wide, CHIP, fill, border, radius=4))
             self.scene.add(Text(x + width / 2, y + 7.5, words, SMALL, ink_on(fill), "middle", bold=True))
             self._pill(x + width, y + CHIP + 3, here, "end")
             y += CHIPS
@@ -314,9 +327,12 @@ class _Step:
 
     def _made(self, kind: str, place: int) -> bool:
         """Whether this rank makes an activation, or the gradient of one, itself."""
-        if kind == "activation":
+        if kind == Activation.kind:
             return ("forward", place - 1) in self.at
-        return ("backward", place) in self.at or (bool(self.at["loss", 0]) and place == self.trace.layers)
+        return place in self.back
+
+    def _has_weight(self, layer: int) -> bool:
+        return self.trace.shape.kinds[layer].weight is not None
 
     def _loss(self) -> None:
         """The loss, where forward ends and backward begins."""

@@ -5,13 +5,13 @@ The colour of a part says who brought it. Where several did, as in a summed grad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.palette import EDGE, GRID, INK, PAPER, SOFT, TRACK, ink_on, origin_colour
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, text_width
 from lib.errors.wording import numbered, ranges
-from lib.values.dims import REST
+from lib.values.dims import DIMS, REST
 from lib.values.placement import Place
 from lib.values.values import Value
 
@@ -103,8 +103,11 @@ def _is_in(own: Value, value: Value, number: int, beside: Place | None) -> bool:
     if own.kind != value.kind or own.layer != value.layer:
         return False
     lies = laid(its, beside)
-    if lies.role or not its.sharded:
-        return number in (laid(mine).held if lies.role else mine.batches)
+    if lies.role:
+        part = mine.part(lies.role)
+        return part is None or part.whole or number in part.pieces
+    if not its.sharded:
+        return number in mine.batches
     low, high = number * mine.total, (number + 1) * mine.total  # in units of both grids
     if not any(shard * its.total < high and low < (shard + 1) * its.total for shard in mine.shards):
         return False
@@ -141,6 +144,8 @@ def tile(
     scene.add(Rect(*box, TRACK, GRID))
     place, lies = value.place, laid(value.place, beside)
     found = [*parts(value, members, beside)]
+    if lies.role and DIMS[lies.role].counted:  # of a row alone there is nothing to see
+        found = _runs(found)
     for part in found:
         here = _part_box(box, lies.down, part)
         weave(scene, here, [origin_colour(member, of) for member in part.members], box)
@@ -149,8 +154,22 @@ def tile(
         here = _part_box(box, lies.down, part)
         scene.add(Rect(*here, "none", PAPER, 1))
         if lies.total > 1 or not place.sharded:
-            _number(scene, here, str(part.number), [origin_colour(member, of) for member in part.members])
+            last = part.number + round(part.size * lies.total) - 1
+            text = str(part.number) if last == part.number else f"{part.number}-{last}"
+            _number(scene, here, text, [origin_colour(member, of) for member in part.members])
     scene.add(Rect(*box, "none", SOFT if found else EDGE, 1))
+
+
+def _runs(found: Iterable[Part]) -> list[Part]:
+    """Parts that lie side by side, and come from the same members, as one."""
+    joined: list[Part] = []
+    for part in found:
+        before = joined[-1] if joined else None
+        if before and before.members == part.members and abs(before.begin + before.size - part.begin) < part.size / 2:
+            joined[-1] = before._replace(size=before.size + part.size)
+        else:
+            joined.append(part)
+    return joined
 
 
 def _part_box(box: Box, down: bool, part: Part) -> Box:
@@ -201,11 +220,17 @@ def _stripe(box: Box, low: float, high: float) -> list[tuple[float, float]]:
     return shape
 
 
-def plain_tile(scene: Scene, box: Box, value: Value, colours: Sequence[str]) -> None:
-    """A value as one of several: all of its box in its colour, and what it is in words."""
+def plain_tile(scene: Scene, box: Box, value: Value, colours: Sequence[str], others: Sequence[Value]) -> None:
+    """A value as one of several: all of its box in its colour, and what it is in words, or in what it differs."""
     weave(scene, box, colours)
     scene.add(Rect(*box, "none", SOFT))
-    words = next((words for words in (" · ".join(caption(value)), caption(value)[0]) if _fits(words, box)), "")
+    differs = [
+        words
+        for cut in value.place.rest
+        if any(other.place.part(cut[0]) is not value.place.part(cut[0]) for other in others)
+        for words in _cut(*cut)
+    ]
+    words = next((one for one in (" · ".join(caption(value)), *differs, caption(value)[0]) if _fits(one, box)), "")
     _number(scene, box, words, colours)
 
 
@@ -217,7 +242,7 @@ def caption(value: Value, room: float = 1000) -> list[str]:
     """What stands below a tile, on a line each: "shard 0 of 4", "sum of batches 0-3"; shorter where there is little
     room."""
     place, lines = value.place, list[str]()
-    cut = place.cut_words()
+    cut = [_first_fitting(room, *_cut(*one)) for one in place.rest]
     if place.sharded:
         if cut:
             lines += cut
@@ -234,6 +259,14 @@ def caption(value: Value, room: float = 1000) -> list[str]:
         lines.append(_first_fitting(room, f"sum of {batches}" if summed else batches, batches, ranges(place.batches)))
         lines += cut if not place.sharded else []
     return lines
+
+
+def _cut(role: str, pieces: frozenset[int], grid: int) -> list[str]:
+    """The words for a part of a dim, or of a sum, from the longest to the shortest."""
+    kind = DIMS[role]
+    numbers = f"{kind.plural} {ranges(pieces) or 'none'}"
+    shorter = [f"{numbers} of {grid}", numbers, f"{len(pieces)} of {grid} {kind.plural}"]
+    return [f"{shorter[0]} of a sum", *shorter] if kind.partial else shorter
 
 
 def _first_fitting(room: float, *words: str) -> str:

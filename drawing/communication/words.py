@@ -14,7 +14,7 @@ from lib.values.collectives import RING, TWICE_ROUND
 from lib.values.laws import gather, reduce
 from lib.values.values import Value, describe
 
-__all__ = ["cost", "group_name", "headline", "idea", "summary"]
+__all__ = ["cost", "group_name", "headline", "idea", "is_cut", "summary"]
 
 
 def headline(shown: Sequence[Exchange]) -> str:
@@ -51,15 +51,24 @@ def idea(one: Exchange) -> str:
     if one.row.law is gather:
         return f"Each rank brings a part. They are put together, and {who} the whole."
     if one.row.law is reduce:
-        smaller = got and got[0].got[0].elements() < one.seats[0].brought[0].elements()
-        if smaller:
+        if got and is_cut(one):
             return "Each rank brings its own. They are added up, the sum is cut into shards, and each rank gets one."
+        if any(value.place.open and value.place.schema.running for value in one.values):
+            return (
+                "Each rank brings its own, with the maximum and the sum of a softmax beside it. They are added up, and "
+                f"{who} the sum."
+            )
         return f"Each rank brings its own. They are added up, and {who} the sum, which is as large as one of them."
     if one.row.bucket:
         return f"Each rank brings a list. What has the same place in all lists is added up, and {who} the sums."
     if one.row.rooted:
         return f"Rank {one.ranks[one.root]} is the root: what it brings, every rank gets."
     return "Arrows show whose value goes to whom."
+
+
+def is_cut(one: Exchange) -> bool:
+    """Whether members get a part of what becomes of it. (The sum of a softmax is smaller than what it is made of.)"""
+    return any(not got.place.covers(own.place) for seat in one.seats for got in seat.got for own in seat.brought[:1])
 
 
 def _why_not(one: Exchange) -> str:
@@ -110,6 +119,9 @@ def _compared(one: Exchange) -> str:
     share = Fraction(sent) / Fraction(whole)
     words = f"{share.numerator}/{share.denominator} of" if share.denominator > 1 else f"{share.numerator} times"
     place = one.values[0].place
+    part = place.open or not all(part.whole for part in place.dims[1:])
+    if share == 1 and part and not place.sharded:
+        return ""
     if place.sharded and whole < place.schema.size:  # what is moved is itself a part
         return f" ({words} {amount(Fraction(whole))})"
     return f" ({words} a whole {kinds.pop()})"

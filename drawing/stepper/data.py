@@ -157,6 +157,8 @@ def _value(value: Value, tables: Tables) -> int:
         kind = list(KINDS).index(value.kind)
         where: list[Any] = [part.column, part.place, part.row, batches, columns, shards, part.total]
         written = batches_in(part) if part.summed and part.total_batches > 1 else None
+        if part.column == "between" and part.total_columns > 1:
+            written = ""  # its cells are rows of batches, too small for numbers
         return [kind, *where, written, _size(value.elements()), str(value)]
 
     return tables.values.add((type(value), value), row)

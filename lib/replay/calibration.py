@@ -101,15 +101,11 @@ def _predict(result: ReplayResult, costs: Links, unit: float, fitted: bool) -> P
 
 
 def _batches(shape: Shape, program: Program, event: Event) -> float:
-    """Batches that an operation priced by them worked on, or the part of them that a part of a weight is: an update
-    costs the same for all."""
+    """How often the price of an operation counts: by batches, and by the size of its layer and of its part of that."""
     row, values = OPERATIONS[event.op], program.values_of(event.inputs)
-    if not row.per_batch:
-        return 1
     found = values[0] if values else None
-    if not isinstance(found, Activation | ActivationGrad):
-        return 1
-    return float(row.work(shape, event.layer, len(found.batches), values)) or 1
+    batches = len(found.batches) if isinstance(found, Activation | ActivationGrad) else 1
+    return float(row.work(shape, event.layer, batches, values)) or 1
 
 
 def _moved(trace: Trace) -> dict[tuple[int, int], tuple[float, float]]:

@@ -1,11 +1,19 @@
 """Pictures of runs that cut the inside of a layer: they are drawn, and say what each value has."""
 
+from typing import Any
+
 import pytest
 
 from drawing import draw, draw_collective, draw_ring, draw_step, step_through
+from drawing.canvas.palette import KINDS, PAPER, mix
+from drawing.canvas.scene import Rect
+from drawing.communication.exchange import chosen
+from drawing.communication.tiles import Origin
 from drawing.values import picture_of_value
 from lib import Model, simulate
 from lib.values.collectives import COLLECTIVES
+from lib.values.values import Value
+from tests.drawing.marks import rects, texts
 from tests.support.inside import PROGRAMS
 
 
@@ -35,3 +43,77 @@ def test_each_value_is_drawn(models: list[Model]) -> None:
     values = {str(value): value for value in models[0].program.values if value is not None}
     for value in values.values():
         assert picture_of_value(value).svg()
+
+
+# -- what somebody saw in them --------------------------------------------------------------------------------------
+
+
+def value(words: str, name: str, rank: int = 1) -> Value:
+    """What a rank of a program has, by its words."""
+    one = PROGRAMS[name]
+    models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+    return next(value for value in models[rank].program.values if value is not None and str(value) == words)
+
+
+def fills(picture: Any) -> list[Rect]:
+    colours = [shade for kind in KINDS.values() for shade in (kind, mix(kind, PAPER, 0.6))]
+    return [mark for mark in rects(picture) if mark.fill in colours and not mark.radius]
+
+
+def test_rows_take_their_share_of_each_batch() -> None:
+    picture = picture_of_value(value("activation 0, batches 0, 1, rows 4-7 of 16", "ring"))
+    left, right = fills(picture)
+    assert right.x - left.x == pytest.approx(4 * left.width)
+    assert left.fill == KINDS["activation"]
+    assert "across: batches, in each: rows" in texts(picture)
+    both = picture_of_value(value("activation 2, batches 0, 1, rows 8-15 of 16, features 1 of 2", "ulysses"))
+    assert "across: batches, in each: rows, down: features" in texts(both)
+    assert all(one.height < left.height for one in fills(both))
+
+
+def test_any_part_of_a_sum_is_pale_and_says_of_what() -> None:
+    found = {
+        "Σ keys 4-7": value("activation 2, batches 0, 1, rows 4-7 of 16, keys 4-7 of 16 of a sum", "ring"),
+        "Σ nothing": value("activation 2, batches 0, 1, rows 4-7 of 16, keys none of 16 of a sum", "ring"),
+        "Σ 1 of 4": value("activation 1, batches 0, 1, vocabulary 1 of 4 of a sum", "vocabulary"),
+        "batch 0": value("weight gradient of layer 0, batch 0, rows 8-15 of 16", "grid"),
+    }
+    for words, one in found.items():
+        picture = picture_of_value(one)
+        assert words in texts(picture)
+        assert {mark.fill for mark in fills(picture)} == {mix(KINDS[one.kind], PAPER, 0.6)}
+
+
+def test_pictures_of_collectives_say_what_differs() -> None:
+    def drawn(name: str, op: str, layer: int) -> Any:
+        one = PROGRAMS[name]
+        models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+        return draw_collective(models, op, layer)
+
+    assert {"features 0", "features 1", "rows 0-7", "rows 8-15"} <= set(texts(drawn("ulysses", "alltoall", 2)))
+    assert "vocabulary 0 of 4" in texts(drawn("vocabulary", "allreduce", 1))
+    softmax = " ".join(texts(drawn("vocabulary", "allreduce", 4)))
+    assert "the sum of a softmax beside it" in softmax
+    assert "cut into shards" not in softmax
+    assert "times a whole" not in " ".join(texts(drawn("ring", "shift", 1)))
+
+
+def test_a_row_of_a_sum_comes_from_all_who_brought_one() -> None:
+    """Their colours are woven together in it, on whatever rank it is."""
+    one = PROGRAMS["tensor"]
+    models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+    exchange = chosen(models[0].trace, "scatterreduce", 3, "draw_collective")
+    assert exchange is not None
+    origin = Origin([seat.brought for seat in exchange.seats], range(4))
+    for rank, seat in enumerate(exchange.seats):
+        (got,) = seat.got
+        assert [origin.of(got, row) for row in range(4 * rank, 4 * rank + 4)] == [(0, 1, 2, 3)] * 4
+
+
+def test_a_layer_without_a_weight_has_none_in_its_step() -> None:
+    for name, kinds, weights in (("ring", ["layer 1: attention"], 2), ("vocabulary", ["layer 3: cross entropy"], 3)):
+        one = PROGRAMS[name]
+        models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+        shown = texts(draw_step(models))
+        assert set(kinds) <= set(shown)
+        assert [shown.count(word) for word in ("weight", "gradient", "update")] == [weights] * 3

@@ -114,6 +114,24 @@ def test_what_has_no_tensors_is_refused_in_words(call: str) -> None:
     REFUSED.check(call, globals() | known)
 
 
+async def padded(model: Model) -> Model:
+    """Data parallel with a batch a rank, of which the last one is padding."""
+    x = [model.get_activation([model.rank])]
+    for layer in range(3):
+        if layer < 2:
+            load(model, layer)
+        x.append(model.forward(layer, x[layer], *([model.weights[layer]] if layer < 2 else [])))
+    g = model.backward(2, x[2], model.loss(x[3]))
+    dw, g = model.backward(1, x[1], g, model.weights[1])
+    await update(model, 1, dw)
+    await update(model, 0, model.backward(0, x[0], g, model.weights[0]))
+    return model
+
+
+def test_tokens_that_are_padding_have_no_gradient() -> None:
+    right(replay(simulate(padded, layers=NETS["vocabulary"], ranks=3, batches=2, padding=1), transport="local"))
+
+
 @pytest.mark.parametrize(("name", "mistake"), [(name, each) for name, one in PROGRAMS.items() for each in one.mistakes])
 def test_a_wrong_program_is_told_before_anything_starts(name: str, mistake: str) -> None:
     with pytest.raises((UnfitTrace, PuzzleError), match="fix: "):

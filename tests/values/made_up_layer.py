@@ -162,14 +162,14 @@ def replay_it(trace: Trace) -> None:
     from lib.replay.layers.layers import REAL_LAYERS, Held, RealLayer
 
     class Real(RealLayer):
-        def forward(self, x: Held, other: Held | None) -> Tensor:
+        def forward(self, x: Held, other: Held) -> Tensor:
             rows = x.numbers("rows")
             edges = int(rows[0] == 0), int(rows[-1] == self.described.rows - 1)
             padded = functional.pad(tanh(x.tensor).transpose(1, 2), edges)
-            return functional.conv1d(padded, cast(Held, other).tensor.permute(1, 0, 2)).transpose(1, 2)
+            return functional.conv1d(padded, other.tensor.permute(1, 0, 2)).transpose(1, 2)
 
-        def whole(self, x: Held, other: Held | None) -> Tensor:
-            weight = cast(Held, other).tensor.permute(1, 0, 2)
+        def whole(self, x: Held, other: Held) -> Tensor:
+            weight = other.tensor.permute(1, 0, 2)
             return functional.conv1d(tanh(x.tensor).transpose(1, 2), weight, padding=1).transpose(1, 2)
 
     REAL_LAYERS["convolution"] = Real

@@ -22,7 +22,7 @@ from torch.nn import functional
 from lib.replay.plan.sizes import Range
 from lib.values.kinds.kind import LayerKind
 
-__all__ = ["REAL_LAYERS", "Beside", "Gradients", "Held", "Layer", "RealLayer", "loss", "model", "normal"]
+__all__ = ["REAL_LAYERS", "Gradients", "Held", "Layer", "RealLayer", "loss", "model", "normal"]
 
 GAIN = 1.3
 """Weights are normal with a spread of GAIN / sqrt(inputs), so that activations neither vanish nor grow."""
@@ -51,12 +51,9 @@ class Held(NamedTuple):
         return self.tensor.flatten(0, -2)
 
 
-Beside = Held | None
-"""What a layer takes beside its input."""
-
-
 class RealLayer:
-    """A layer of one kind. `classes` are the numbers that name the right answer for each row of a batch.
+    """A layer of one kind. `classes` are the numbers that name the right answer for each row of a batch. What takes
+    nothing beside its input is given that twice.
 
     Where the sum that it gives has a running maximum and sum, these stand beside the numbers that they are for, and
     `merge` and `finish` say what becomes of them.
@@ -73,28 +70,27 @@ class RealLayer:
         """The numbers of a batch, where it is the first layer."""
         return normal(count, generator)
 
-    def forward(self, x: Held, other: Beside) -> Tensor:
+    def forward(self, x: Held, other: Held) -> Tensor:
         """The part of its output that follows of a part of its input, and of what it takes besides."""
         raise NotImplementedError
 
-    def backward(self, x: Held, grad: Held, other: Beside, wanted: Wanted, kept: Kept = None) -> Gradients:
+    def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
         """The gradients that are wanted. `kept` are the running sums of these rows, where the parts at hand do not say
         them. Of the weight half alone, `other` has no numbers, only a form."""
         return self.differentiated(x, grad, other, wanted)
 
-    def differentiated(self, x: Held, grad: Held, other: Beside, wanted: Wanted) -> Gradients:
+    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
         """The gradients by torch's own differentiation of `forward`: slower, as that is done again."""
-        taken = [None if one is None else one.tensor.detach() for one in (other, x)]
-        sought = [one.requires_grad_() for one, want in zip(taken, wanted, strict=True) if one is not None and want]
+        beside, inp = other.tensor.detach(), x.tensor.detach()
+        sought = [one.requires_grad_() for one, want in zip((beside, inp), wanted, strict=True) if want]
         with torch.enable_grad():
-            beside = None if other is None else other._replace(tensor=taken[0])
-            y = self.finish(self.forward(x._replace(tensor=taken[1]), beside))
+            y = self.finish(self.forward(x._replace(tensor=inp), other._replace(tensor=beside)))
         results = torch.autograd.grad(y, sought, grad.tensor.reshape(y.shape))
         found = iter([one.clone() if one.data_ptr() == grad.tensor.data_ptr() else one for one in results])
-        by_other, by_input = (next(found) if one is not None and one.requires_grad else None for one in taken)
+        by_other, by_input = (next(found) if want else None for want in wanted)
         return by_other, by_input
 
-    def whole(self, x: Held, other: Beside) -> Tensor:
+    def whole(self, x: Held, other: Held) -> Tensor:
         """All of its output, of all that it takes: the truth."""
         return self.finish(self.forward(x, other))
 
@@ -119,15 +115,15 @@ class Linear(RealLayer):
     """y = tanh(x) W. Backward needs only what the simulator says it needs, x and W, and computes no product twice:
     tanh(x) is cheap to do again."""
 
-    def forward(self, x: Held, other: Beside) -> Tensor:
-        return torch.tanh(x.rows) @ _there(other).tensor
+    def forward(self, x: Held, other: Held) -> Tensor:
+        return torch.tanh(x.rows) @ other.tensor
 
-    def backward(self, x: Held, grad: Held, other: Beside, wanted: Wanted, kept: Kept = None) -> Gradients:
+    def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
         inner = torch.tanh(x.rows)
         by_weight = inner.t() @ grad.rows if wanted[0] else None
         if not wanted[1]:
             return by_weight, None
-        by_inner = grad.rows @ _there(other).tensor.t()
+        by_inner = grad.rows @ other.tensor.t()
         # In one pass, and in the memory of the product: the derivative of tanh is 1 - inner^2.
         return by_weight, torch.ops.aten.tanh_backward.grad_input(by_inner, inner, grad_input=by_inner)
 
@@ -138,28 +134,28 @@ class Norm(RealLayer):
     def weight(self, count: int, generator: Generator) -> Tensor:
         return normal(count, generator).mul_(0.1).add_(1)
 
-    def forward(self, x: Held, other: Beside) -> Tensor:
-        return x.tensor * _over_root(x.tensor) * _there(other).tensor
+    def forward(self, x: Held, other: Held) -> Tensor:
+        return x.tensor * _over_root(x.tensor) * other.tensor
 
-    def backward(self, x: Held, grad: Held, other: Beside, wanted: Wanted, kept: Kept = None) -> Gradients:
+    def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
         rows, over = x.rows, _over_root(x.rows)
         by_gain = (grad.rows * rows * over).sum(0) if wanted[0] else None
         if not wanted[1]:
             return by_gain, None
-        scaled = grad.rows * _there(other).tensor
+        scaled = grad.rows * other.tensor
         return by_gain, scaled * over - rows * (scaled * rows).mean(-1, keepdim=True) * over**3
 
-    def whole(self, x: Held, other: Beside) -> Tensor:
-        return functional.rms_norm(x.tensor, x.tensor.shape[-1:], _there(other).tensor, EPS)
+    def whole(self, x: Held, other: Held) -> Tensor:
+        return functional.rms_norm(x.tensor, x.tensor.shape[-1:], other.tensor, EPS)
 
 
 class Add(RealLayer):
     """A residual connection."""
 
-    def forward(self, x: Held, other: Beside) -> Tensor:
-        return x.tensor + _there(other).tensor
+    def forward(self, x: Held, other: Held) -> Tensor:
+        return x.tensor + other.tensor
 
-    def differentiated(self, x: Held, grad: Held, other: Beside, wanted: Wanted) -> Gradients:
+    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
         """The gradient for both, whatever parts of them are here."""
         return grad.tensor.clone(), grad.tensor.clone()
 
@@ -183,18 +179,18 @@ class Embedding(RealLayer):
         at = torch.searchsorted(numbers, tokens).clamp(max=max(len(numbers) - 1, 0))
         return at, (numbers[at] == tokens)[:, None]
 
-    def forward(self, x: Held, other: Beside) -> Tensor:
-        at, here = self.chosen(x, _there(other))
-        return _there(other).tensor[at] * here
+    def forward(self, x: Held, other: Held) -> Tensor:
+        at, here = self.chosen(x, other)
+        return other.tensor[at] * here
 
-    def differentiated(self, x: Held, grad: Held, other: Beside, wanted: Wanted) -> Gradients:
+    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
         """The gradient of the rows that are here, for the columns that the gradient has."""
-        at, here = self.chosen(x, _there(other))
-        by_table = grad.tensor.new_zeros(len(_there(other).tensor), grad.tensor.shape[-1])
+        at, here = self.chosen(x, other)
+        by_table = grad.tensor.new_zeros(len(other.tensor), grad.tensor.shape[-1])
         return by_table.index_add_(0, at, grad.rows * here), None
 
-    def whole(self, x: Held, other: Beside) -> Tensor:
-        return functional.embedding(self.tokens(x), _there(other).tensor)
+    def whole(self, x: Held, other: Held) -> Tensor:
+        return functional.embedding(self.tokens(x), other.tensor)
 
 
 class Softmax(RealLayer):
@@ -244,19 +240,19 @@ class Attention(Softmax):
         products = self.queries(x) @ self.keys(other)[0].transpose(-1, -2)
         return (products * self.unit**-0.5).masked_fill(later, -math.inf)
 
-    def forward(self, x: Held, other: Beside) -> Tensor:
-        scores = self.scores(x, _there(other))
+    def forward(self, x: Held, other: Held) -> Tensor:
+        scores = self.scores(x, other)
         highest = _maximum(scores)
         each = torch.exp(scores - _finite(highest))
-        total = each @ self.keys(_there(other))[1]
+        total = each @ self.keys(other)[1]
         return torch.cat([total, highest, each.sum(-1, keepdim=True)], -1).transpose(1, 2)
 
     def finish(self, tensor: Tensor) -> Tensor:
         total, _, divides = self.parts(tensor.flatten())
         return (total / divides).flatten()
 
-    def backward(self, x: Held, grad: Held, other: Beside, wanted: Wanted, kept: Kept = None) -> Gradients:
-        kv, q, g = _there(other), self.queries(x), self.queries(grad)
+    def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
+        kv, q, g = other, self.queries(x), self.queries(grad)
         k, v = self.keys(kv)
         running = self.forward(x, other).flatten() if kept is None else kept
         form = (*x.tensor.shape[:2], -1, self.unit + 2)
@@ -270,8 +266,8 @@ class Attention(Softmax):
         shared = (-1, self.described.heads // self.described.kv_heads)
         return torch.stack([by_k, by_v], 3).unflatten(1, shared).sum(2).transpose(1, 2), by_q
 
-    def whole(self, x: Held, other: Beside) -> Tensor:
-        q, (k, v) = self.queries(x), self.keys(_there(other))
+    def whole(self, x: Held, other: Held) -> Tensor:
+        q, (k, v) = self.queries(x), self.keys(other)
         return functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
 
 
@@ -290,7 +286,7 @@ class CrossEntropy(Softmax):
         """Whether a logit is that of the right class, as 1 or 0."""
         return (x.numbers("features") == self.right(x)[:, None]).to(x.tensor.dtype)
 
-    def forward(self, x: Held, other: Beside) -> Tensor:
+    def forward(self, x: Held, other: Held) -> Tensor:
         logits = x.rows
         highest = _maximum(logits)
         divides = torch.exp(logits - _finite(highest)).sum(1, keepdim=True)
@@ -300,11 +296,11 @@ class CrossEntropy(Softmax):
         total, highest, divides = self.parts(tensor.flatten())
         return (highest + divides.log() - total).flatten()
 
-    def backward(self, x: Held, grad: Held, other: Beside, wanted: Wanted, kept: Kept = None) -> Gradients:
+    def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
         _, highest, divides = self.parts(self.forward(x, other).flatten() if kept is None else kept)
         return None, (torch.exp(x.rows - highest) / divides - self.is_right(x)) * grad.rows
 
-    def whole(self, x: Held, other: Beside) -> Tensor:
+    def whole(self, x: Held, other: Held) -> Tensor:
         return functional.cross_entropy(x.rows, self.right(x), reduction="none")
 
     def loss(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
@@ -328,11 +324,6 @@ REAL_LAYERS: dict[str, type[RealLayer]] = {
 def normal(count: int, generator: Generator) -> Tensor:
     """Numbers of a spread of 1."""
     return torch.randn(count, generator=generator, dtype=torch.float64)
-
-
-def _there(other: Beside) -> Held:
-    assert other is not None, "the rule of this kind has asked for it"
-    return other
 
 
 def _over_root(x: Tensor) -> Tensor:

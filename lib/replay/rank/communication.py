@@ -187,16 +187,9 @@ def _each_adds_up(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
         parts = iter(out.split([size for mine in sizes for size in mine]))
         tensors = [[next(parts) for _ in mine] for mine in sizes]
         each = zip(zip(*call.brought, strict=True), zip(*tensors, strict=True), strict=True)
-        return [_sum(call, place, values, parts) for place, (values, parts) in enumerate(each)]
+        return [call.sum(place, values, parts) for place, (values, parts) in enumerate(each)]
 
     return Started(handle, [out], outputs)
-
-
-def _sum(call: CollectiveCall, place: int, values: Sequence[Value], tensors: Sequence[Tensor]) -> Tensor:
-    """One sum of all members."""
-    if values[0].place.schema.running:
-        return call.sum(place, values, tensors)
-    return torch.stack(list(tensors)).sum(0)
 
 
 def _all_gather(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:

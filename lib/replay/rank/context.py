@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeVar
 
 import torch
@@ -161,9 +162,9 @@ class Call:
     def sum(self, place: int, values: Sequence[Value], tensors: Sequence[Tensor]) -> Tensor:
         """An output that is the sum of these values, of which some are nothing, and some have a softmax running."""
         some = [tensor for value, tensor in zip(values, tensors, strict=True) if not value.place.zero] or tensors[:1]
-        total = some[0].clone() if len(some) == 1 else some[0]
-        for tensor in some[1:]:
-            total = self.context.initial.layers[values[0].layer - 1].merge(total, tensor)
+        softmax = values[0].place.schema.running
+        add = self.context.initial.layers[values[0].layer - 1].merge if softmax else torch.add
+        total = reduce(add, some) if len(some) > 1 else some[0].clone()
         return self.made(place, total)
 
     def may_overwrite(self, place: int) -> bool:

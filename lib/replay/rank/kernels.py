@@ -29,8 +29,7 @@ Kernel = Callable[[Call, Sequence[Tensor]], Sequence[Tensor]]
 
 
 def _forward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    x, other = call.held(0), call.held(1) if len(inputs) > 1 else None
-    return [call.made(0, call.layer.forward(x, other))]
+    return [call.made(0, call.layer.forward(call.held(0), call.held(len(inputs) - 1)))]
 
 
 def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -50,7 +49,7 @@ def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     """What has one gradient alone has that of its weight, and without a weight that of its input."""
     both = len(call.event.outputs) > 1
     wanted = (both or isinstance(call.output(0), WeightGrad), call.is_used(1) if both else not call.layer.kind.takes)
-    by_other, by_input = _gradients(call, call.held(2) if len(inputs) > 2 else None, wanted)
+    by_other, by_input = _gradients(call, call.held(2 if len(inputs) > 2 else 0), wanted)
     found = [by_other] if by_other is not None else []
     if both or not found:
         found.append(call.empty(inputs[0].numel()) if by_input is None else by_input)
@@ -67,7 +66,7 @@ def _backward_weight(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     return [call.made(0, cast(Tensor, _gradients(call, weight, (True, False))[0]))]
 
 
-def _gradients(call: Call, other: Held | None, wanted: tuple[bool, bool]) -> Gradients:
+def _gradients(call: Call, other: Held, wanted: tuple[bool, bool]) -> Gradients:
     x, grad, kept = call.held(0), call.held(1), _softmax(call)
     if call.context.options.backward == "autograd" and kept is None:
         return call.layer.differentiated(x, grad, other, wanted)
