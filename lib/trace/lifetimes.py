@@ -32,20 +32,8 @@ from lib.values.laws import renew
 from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, READS, UPDATES
 from lib.values.values import OptState, Value
 
-__all__ = [
-    "FOREVER",
-    "Lifetimes",
-    "given_up",
-    "handed_in",
-    "held_at",
-    "in_flight",
-    "left_stores",
-    "lifetimes",
-    "never_awaited",
-    "new_states",
-    "own_lifetimes",
-    "uses",
-]
+__all__ = ["FOREVER", "Lifetimes", "given_up", "handed_in", "held_at", "in_flight", "left_stores", "lifetimes"]
+__all__ += ["never_awaited", "new_states", "own_lifetimes", "uses"]
 
 FOREVER = 1 << 60
 """The number of an event that never comes."""

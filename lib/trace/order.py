@@ -21,28 +21,9 @@ from lib.values.operations import COMMUNICATION, READS
 from lib.values.rules import Member, bring
 from lib.values.values import Value
 
-__all__ = [
-    "Communicators",
-    "Do",
-    "Done",
-    "Issue",
-    "Joined",
-    "Meet",
-    "Pass",
-    "Passage",
-    "Read",
-    "Step",
-    "Walk",
-    "awaited_at_once",
-    "brought_to",
-    "collectives",
-    "meetings",
-    "member",
-    "messages",
-    "requests",
-    "unreceived",
-    "walk",
-]
+__all__ = ["Communicators", "Do", "Done", "Issue", "Joined", "Meet", "Pass", "Passage", "Read", "Step", "Walk"]
+__all__ += ["awaited_at_once", "brought_to", "collectives", "meetings", "member", "messages", "requests", "unreceived"]
+__all__ += ["walk"]
 
 
 class Communicators:

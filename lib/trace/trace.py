@@ -25,17 +25,7 @@ if TYPE_CHECKING:
 # that `import lib` stays quick. The same goes for what is worked out from a Trace.
 D = TypeVar("D")
 
-__all__ = [
-    "STORES",
-    "Event",
-    "Move",
-    "Program",
-    "Trace",
-    "absent",
-    "made_by_hand",
-    "nothing_to",
-    "trace_of",
-]
+__all__ = ["STORES", "Event", "Move", "Program", "Trace", "absent", "made_by_hand", "nothing_to", "trace_of"]
 
 
 def absent(models: object) -> str | None:

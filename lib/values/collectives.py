@@ -18,7 +18,7 @@ from lib.errors.exceptions import RuleError
 from lib.values.dims import NAMES
 from lib.values.facts import NotSized, OtherBucket
 from lib.values.laws import cut, gather, reduce, renew, total_elements
-from lib.values.placement import MOST, ONE_PIECE, Part
+from lib.values.placement import MOST, ONE_PIECE, Part, simplest
 from lib.values.table import Table
 from lib.values.values import Elements, Value
 
@@ -233,8 +233,7 @@ def _rows(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
         column = [value for other in values for value in other[i : i + 1]]
         own = size(row[i : i + 1])
         most = max(most, size(row) - own, size(column) - own)
-    whole = Fraction(members, members - 1) * most
-    return whole.numerator if whole.denominator == 1 else whole
+    return simplest(Fraction(members, members - 1) * most)
 
 
 def _root(values: Sequence[Any], root: int, size: Size) -> Elements:

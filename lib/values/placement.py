@@ -27,24 +27,8 @@ from lib.errors.exceptions import RuleError
 from lib.errors.wording import numbered, ranges, run_words, runs, these
 from lib.values.dims import DIMS, Relation
 
-__all__ = [
-    "MOST",
-    "SMALL_SET",
-    "Dim",
-    "Elements",
-    "Owners",
-    "Part",
-    "Place",
-    "Range",
-    "Rest",
-    "Schema",
-    "alike",
-    "held_together",
-    "listed",
-    "numbers_in",
-    "total_size",
-    "union",
-]
+__all__ = ["MOST", "SMALL_SET", "Dim", "Elements", "Owners", "Part", "Place", "Range", "Rest", "Schema", "alike"]
+__all__ += ["held_together", "listed", "numbers_in", "simplest", "total_size", "union"]
 
 Elements = int | Fraction
 Range = tuple[Elements, Elements]
@@ -137,10 +121,8 @@ class Dim(_Frozen):
     def piece(self, grid: int, pieces: frozenset[int]) -> Part:
         """Some of `grid` equal pieces, which are numbers below that."""
         if len(pieces) == 1:
-            if grid == 1:
-                return self.whole
             (number,) = pieces
-            return self._shards.get((number, grid)) or keep(self._shards, (number, grid), Part(self, grid, pieces))
+            return self.shard(number, grid)
         found = self._pieces.get((grid, pieces))
         if found is None and self.counted and len(pieces) == grid == self.size:
             return self.whole
@@ -213,7 +195,7 @@ class Part(_Frozen):
     def size(self) -> Elements:
         """Its size in elements, exactly: an int wherever the pieces divide the dim evenly."""
         if self.grid is None and self._ranges is not None:
-            return _number(sum((Fraction(high - low) for low, high in self._ranges), Fraction(0)))
+            return simplest(sum((Fraction(high - low) for low, high in self._ranges), Fraction(0)))
         return _size(self.dim.size, len(self.pieces), self.grid)
 
     @property
@@ -223,7 +205,7 @@ class Part(_Frozen):
         if found is None:
             size, grid = self.dim.size, cast(int, self.grid)
             ends = [
-                (_number(Fraction(a * size, grid)), _number(Fraction(b * size, grid))) for a, b in runs(self.pieces)
+                (simplest(Fraction(a * size, grid)), simplest(Fraction(b * size, grid))) for a, b in runs(self.pieces)
             ]
             found = ((0, size),) if self.whole else tuple(ends)
             _set(self, "_ranges", found)
@@ -319,7 +301,8 @@ def _grid(part: Part) -> int:
     return cast(int, part.grid)  # of the parts of a place; None has only what is worked out of several
 
 
-def _number(fraction: Fraction) -> Elements:
+def simplest(fraction: Fraction | int) -> Elements:
+    """A number as an int where it is one."""
     return fraction.numerator if fraction.denominator == 1 else fraction
 
 
@@ -423,20 +406,18 @@ class Schema(_Frozen):
 
     def place(self, *parts: Part) -> Place:
         """The place with these parts, of the dims and then of the sums."""
-        return self._places.get(parts) or keep(self._places, parts, self._canonical(parts))
+        found = self._places.get(parts)
+        if found is None:
+            found = keep(self._places, parts, self._canonical(parts) if self.related else Place(self, parts))
+        return found
 
     def at(self, parts: Mapping[str, Part]) -> Place:
         """The place with parts by their roles, each the same pieces of its dim here; others are whole."""
-        found: list[Part] = []
-        for role, dim in zip(self.roles, self.spaces, strict=True):
-            part = parts.get(role)
-            found.append(dim.whole if part is None else part if part.dim is dim else dim.like(part))
-        return self.place(*found)
+        here = zip(self.roles, self.spaces, strict=True)
+        return self.place(*[dim.like(part) if (part := parts.get(role)) else dim.whole for role, dim in here])
 
     def _canonical(self, parts: tuple[Part, ...]) -> Place:
         """The place with these parts, or the one that says the same: a sum in which nothing is missing is done."""
-        if not self.related:
-            return Place(self, parts)
         found = list(parts)
         for at, dim, relation in self.related:
             needed = relation(parts[dim].pieces)
@@ -486,19 +467,28 @@ class Place(_Frozen):
     def __init__(self, schema: Schema, parts: tuple[Part, ...]) -> None:
         _set(self, "schema", schema)
         _set(self, "parts", parts)
-        split = [part for part in parts[: schema.ndim] if not part.whole]
-        sums = [part for part in parts[schema.ndim :] if not part.whole]
-        elements: Elements = schema.size
-        if split:
-            grid = prod([part.grid if type(part.grid) is int else 0 for part in split])
-            elements = _size(schema.size, prod([len(part.pieces) for part in split]), grid)
-        if schema.running and sums:
+        pieces = grid = 1
+        complete = plain = True
+        is_open = zero = False
+        for at, part in enumerate(parts):
+            if part.whole:
+                continue
+            plain = plain and at == 0
+            if at < schema.ndim:
+                complete = False
+                pieces *= len(part.pieces)
+                grid *= part.grid if type(part.grid) is int else 0
+            else:
+                is_open = True
+                zero = zero or not part.pieces
+        elements = schema.size if complete else _size(schema.size, pieces, grid)
+        if schema.running and is_open:
             elements = total_size((elements, elements * schema.running))
         _set(self, "elements", elements)
-        _set(self, "complete", not split)
-        _set(self, "open", bool(sums))
-        _set(self, "zero", not all(part.pieces for part in sums))
-        _set(self, "plain", not sums and len(split) <= (not parts[0].whole))
+        _set(self, "complete", complete)
+        _set(self, "open", is_open)
+        _set(self, "zero", zero)
+        _set(self, "plain", plain)
         _set(self, "batches", NO_PIECES if schema.batch is None else parts[schema.batch].pieces)
 
     @property
@@ -630,7 +620,7 @@ def total_size(sizes: Iterable[Elements]) -> Elements:
     if not parts:
         return whole
     total = whole + sum(Fraction(count, denominator) for denominator, count in parts.items())
-    return total.numerator if total.denominator == 1 else total
+    return simplest(total)
 
 
 def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:

@@ -13,33 +13,8 @@ from lib.errors.arguments import is_awaitable, plain
 from lib.errors.exceptions import MismatchError, PuzzleError, RuleError
 from lib.errors.forgotten_await import forgotten_await
 from lib.errors.wording import with_article
+from lib.values import facts
 from lib.values.collectives import Collective
-from lib.values.facts import (
-    Disagree,
-    EndlessBatches,
-    Lacks,
-    NoBatch,
-    NoBucket,
-    NoLayer,
-    NoShard,
-    NotALayer,
-    NotBatches,
-    NotCut,
-    NothingBeside,
-    NothingToGet,
-    NotOneForEach,
-    OtherStep,
-    Stateless,
-    ToldLayer,
-    TooManyShards,
-    Uncovered,
-    Undivided,
-    Unlawful,
-    Unsummed,
-    Unweighted,
-    WrongKind,
-    WrongLayer,
-)
 from lib.values.kinds.kind import LayerKind, done
 from lib.values.layers import Shape, batches_at, gradient_at
 from lib.values.placement import MOST, SMALL_SET
@@ -66,7 +41,7 @@ def need(kind: type[T], value: Any, role: str, op: str) -> T:
         return value
     if is_awaitable(value):
         raise forgotten_await(f"the {role} was not awaited", with_article(kind.kind), value)
-    raise RuleError(WrongKind(role, kind, value, op))
+    raise RuleError(facts.WrongKind(role, kind, value, op))
 
 
 def need_layer(shape: Shape, layer: Any, op: str) -> int:
@@ -75,7 +50,9 @@ def need_layer(shape: Shape, layer: Any, op: str) -> int:
         return layer
     if type(layer) is not int and type(plain(layer)) is int:
         return need_layer(shape, plain(layer), op)
-    raise RuleError(NoLayer(layer, shape.layers) if type(layer) is int else NotALayer(op, layer, shape.layers))
+    raise RuleError(
+        facts.NoLayer(layer, shape.layers) if type(layer) is int else facts.NotALayer(op, layer, shape.layers)
+    )
 
 
 def named_layer(shape: Shape, layer: Any, op: str) -> None:
@@ -86,27 +63,28 @@ def named_layer(shape: Shape, layer: Any, op: str) -> None:
 
 def _on_layer(op: str, role: str, value: Value, layer: int) -> None:
     if value.layer != layer:
-        raise RuleError(WrongLayer(op, role, value, layer))
+        raise RuleError(facts.WrongLayer(op, role, value, layer))
 
 
 def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0) -> tuple[Weight, OptState]:
     """The initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both: of its rows
     (`dim` 0) or of its columns (1)."""
-    layer = need_layer(shape, layer, "load_weights")
+    if type(layer) is not int or not 0 <= layer < shape.layers:
+        layer = need_layer(shape, layer, "load_weights")
     if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise RuleError(NoShard(shard, total, loads=True))
+        raise RuleError(facts.NoShard(shard, total, loads=True))
     if total > MOST:
-        raise RuleError(TooManyShards(shard, total))
+        raise RuleError(facts.TooManyShards(shard, total))
     kind = shape.kinds[layer]
     weight = kind.weight
     if weight is None:
-        raise RuleError(Unweighted("load_weights", layer, kind.name))
+        raise RuleError(facts.Unweighted("load_weights", layer, kind.name))
     if not dim:
         place = weight.cut(weight.spaces[0].shard(shard, total))
     elif weight.ndim < 2:
-        raise RuleError(NotCut(made_step(Weight, layer, shape.layers, weight.whole, 0), "out", None))
+        raise RuleError(facts.NotCut(made_step(Weight, layer, shape.layers, weight.whole, 0), "out", None))
     elif (columns := weight.spaces[1].size) % total:
-        raise RuleError(Undivided(None, "columns", columns, total))
+        raise RuleError(facts.Undivided(None, "columns", columns, total))
     else:
         place = weight.whole.having("out", weight.spaces[1].shard(shard, total))
     return made_step(Weight, layer, shape.layers, place, 0), made_step(OptState, layer, shape.layers, place, 0)
@@ -126,11 +104,11 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
                 if len(wrong) > ENOUGH or not isinstance(batches, Collection):
                     break
             if number >= most:
-                raise RuleError(EndlessBatches(shape.items, most))
+                raise RuleError(facts.EndlessBatches(shape.items, most))
     except TypeError:
-        raise RuleError(NotBatches(batches)) from None
+        raise RuleError(facts.NotBatches(batches)) from None
     if wrong:
-        raise RuleError(NoBatch(frozenset(wrong), frozenset(found), shape.batches, shape.padding))
+        raise RuleError(facts.NoBatch(frozenset(wrong), frozenset(found), shape.batches, shape.padding))
     shape.activations[0].spaces[0].may_make(len(found) - SMALL_SET)
     return frozenset(found)
 
@@ -139,7 +117,7 @@ def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
     """The input data of some batches: the activation of layer 0."""
     found = _batches(shape, batches)
     if not found:
-        raise RuleError(NothingToGet())
+        raise RuleError(facts.NothingToGet())
     return made(Activation, 0, shape.layers, batches_at(shape.activations[0], found))
 
 
@@ -166,7 +144,7 @@ def _need_other(kind: LayerKind, other: Any, op: str) -> None:
     if kind.takes:
         need(OPERANDS[kind.takes], other, f"{kind.takes} of {op}", op)
     elif other is not None:
-        raise RuleError(NothingBeside(op, kind.name, other))
+        raise RuleError(facts.NothingBeside(op, kind.name, other))
 
 
 def _on_its_layers(op: str, shape: Shape, layer: int, inp: Value, other: Value | None) -> None:
@@ -242,7 +220,7 @@ def _with_weight(shape: Shape, layer: int, op: str) -> LayerKind:
     """A layer that has a weight."""
     kind = shape.kinds[layer]
     if kind.weight is None:
-        raise RuleError(Unweighted(op, layer, kind.name))
+        raise RuleError(facts.Unweighted(op, layer, kind.name))
     return kind
 
 
@@ -264,17 +242,17 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
             _on_layer("update", f"{role} given to update", value, layer)
     place = weight.place
     if grad.place.total_batches != shape.items or not shape.whole(grad.place.batches):
-        raise RuleError(Unsummed(grad, shape.batches))
+        raise RuleError(facts.Unsummed(grad, shape.batches))
     if grad.place.open:  # it may be of padding alone
         for part in grad.place.sums:
             if not part.whole and part.pieces is not grad.place.batches:
-                raise RuleError(Lacks(grad, part))
+                raise RuleError(facts.Lacks(grad, part))
     if not grad.place.covers(place):
-        raise RuleError(Uncovered(grad, weight))
+        raise RuleError(facts.Uncovered(grad, weight))
     if state.place is not place and not state.place.covers(place):
-        raise RuleError(Stateless(state, weight))
+        raise RuleError(facts.Stateless(state, weight))
     if weight.step != state.step:
-        raise RuleError(OtherStep(weight, state))
+        raise RuleError(facts.OtherStep(weight, state))
     step, layers = weight.step + 1, shape.layers
     return made_step(Weight, layer, layers, place, step), made_step(OptState, layer, layers, place, step)
 
@@ -289,8 +267,10 @@ def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
 def final(shape: Shape, layer: int, weight: Any) -> Weight:
     """The weight that a rank hands in as its final weight of a layer."""
     layer = need_layer(shape, layer, "set_final_weight")
-    weight = need(Weight, weight, "final weight", "set_final_weight")
-    _on_layer("set_final_weight", "final weight", weight, layer)
+    if type(weight) is not Weight:
+        need(Weight, weight, "final weight", "set_final_weight")
+    if weight.layer != layer:
+        _on_layer("set_final_weight", "final weight", weight, layer)
     return weight
 
 
@@ -301,9 +281,9 @@ def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
             need(Value, value, f"list given to {row.name}", row.name)
         brought = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
         if row.bucket and not brought:
-            raise RuleError(NoBucket(row, cast("object", value)))
+            raise RuleError(facts.NoBucket(row, cast("object", value)))
         if not row.bucket and len(brought) != members:
-            raise RuleError(NotOneForEach(row, cast("object", value), len(brought), members))
+            raise RuleError(facts.NotOneForEach(row, cast("object", value), len(brought), members))
     else:
         brought = (value,)
     for item in brought:
@@ -311,7 +291,7 @@ def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
         # What is no number may answer a comparison with anything: numpy's arrays do with an array.
         other = item.layer != layer if isinstance(layer, int | float) else True
         if other and item.place.sharded and not row.bucket:
-            raise RuleError(ToldLayer(row.name, item, layer))
+            raise RuleError(facts.ToldLayer(row.name, item, layer))
 
 
 class Member(NamedTuple):
@@ -337,7 +317,7 @@ def agree(members: Sequence[Member | None]) -> None:
 
 
 def _mismatch(first: Member, other: Member) -> MismatchError:
-    error = MismatchError(Disagree(first, other))
+    error = MismatchError(facts.Disagree(first, other))
     error.ranks = (first.rank, other.rank)
     return error
 
@@ -374,7 +354,7 @@ def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> P
         try:
             row.law(left.value, right.value)
         except PuzzleError as pair:
-            found = MismatchError(Unlawful(row, left, right, pair.fact or pair.words()))
+            found = MismatchError(facts.Unlawful(row, left, right, pair.fact or pair.words()))
             found.ranks = (left.rank, right.rank)
             return found
     return error

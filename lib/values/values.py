@@ -23,20 +23,8 @@ from lib.values.laws import cut, gather, piece, reduce
 from lib.values.layers import Shape, batches_at, by_hand, gradient_at, weight_at
 from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Schema, numbers_in
 
-__all__ = [
-    "HIDDEN",
-    "KINDS",
-    "LENGTH",
-    "Activation",
-    "ActivationGrad",
-    "Elements",
-    "OptState",
-    "Value",
-    "Weight",
-    "WeightGrad",
-    "made",
-    "value_of",
-]
+__all__ = ["HIDDEN", "KINDS", "LENGTH", "Activation", "ActivationGrad", "Elements", "OptState", "Value", "Weight"]
+__all__ += ["WeightGrad", "made", "value_of"]
 
 HIDDEN = PRICED.inputs
 LENGTH = PRICED.rows

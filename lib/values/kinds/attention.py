@@ -64,7 +64,7 @@ class Attention(LayerKind):
         self.opens = (Sum("keys", keys, causal, "rows"),)
         self.running = Fraction(2 * layer.heads, layer.inputs)
         self.owes = (self.opens, (Sum("queries", self.dim("queries", rows), Seen(rows), "rows"),))
-        self.work = Fraction(rows * (rows + 1) * layer.inputs)  # two products of each pair
+        self.work = rows * (rows + 1) * layer.inputs  # two products of each pair
         self.causal = causal
 
     def output_of(self, inp: Value, other: Value | None) -> Place:

@@ -7,6 +7,7 @@ an activation says what has been done to it: a schedule that leaves out a layer 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from lib.errors.exceptions import RuleError
 from lib.values.dims import Relation
 from lib.values.facts import Broken, Incomplete, OtherBatches, OtherFeatures, OtherParts, Owes
-from lib.values.placement import Dim, Elements, Part, Place, Schema, keep
+from lib.values.placement import Dim, Elements, Part, Place, Schema, keep, simplest
 
 if TYPE_CHECKING:
     from lib.values.values import Value
@@ -74,7 +75,7 @@ class Sum(NamedTuple):
     of: str = ""
 
 
-class LayerKind:
+class LayerKind(ABC):
     """A layer of a step: the schemas of its tensors, and the places of what forward and backward give.
 
     A subclass is a kind of layer. `takes` is what forward takes beside its input: "weight", "activation" or nothing;
@@ -87,7 +88,7 @@ class LayerKind:
     options: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...]] = ()
     gives: Dims
-    """The dims of its output."""
+    """The dims of its output: those of its input, with features of its own."""
     opens: tuple[Sum, ...] = ()
     """What its output may be a partial sum over."""
     running: Fraction | int = 0
@@ -95,8 +96,8 @@ class LayerKind:
     owes: tuple[tuple[Sum, ...], ...] = ((), ())
     """What the gradients of its input, and of the other activation that it takes, may be partial sums over."""
     weight_dims: Dims = ()
-    weight_sums: tuple[Sum, ...] = ()
-    work: Fraction = Fraction(1)
+    """Of its weight, if it has one. The gradient of that is a sum over all else that its input extends along."""
+    work: int
     """Multiplications for one batch."""
     activations: list[Schema]
     """The activations that it takes, and of each the gradient."""
@@ -109,39 +110,35 @@ class LayerKind:
     weight_gradient: Schema | None = None
 
     def __init__(self, layer: Layer, dims: Sequence[Dims], dim: Callable[[str, int], Dim]) -> None:
-        self.layer, self.dims, self.dim = layer, dims[0], dim
-        self.other = dims[-1]
-        self.gives = self.dims
+        self.layer, self.dims, self.other, self.dim = layer, dims[0], dims[-1], dim
+        self.gives = (*self.dims[:-1], ("features", dim("features", layer.outputs)))
         self.known: dict[tuple[Place, Place | None], Place] = {}
         self.known_back: dict[tuple[Place, Place, Place | None], tuple[Place | None, Place | None]] = {}
         self._shares: dict[tuple[Place, ...], Elements] = {}
-        self._losses: dict[Place, Place] = {}
         self.describe()
         if self.weight_dims:
             self.weight = schema(self.weight_dims)  # of an optimizer state too
-            self.weight_gradient = schema(self.weight_dims, self.weight_sums)
-        cost = self.work / (PRICED.rows * PRICED.inputs * PRICED.outputs)
-        self.cost: Elements = cost.numerator if cost.denominator == 1 else cost
-        step = Fraction(self.weight.size if self.weight is not None else 0, PRICED.weight)
-        self.step: Elements = step.numerator if step.denominator == 1 else step
+            self.weight_gradient = schema(self.weight_dims, [Sum(*named) for named in self.dims[:-1]])
+        self.cost = simplest(Fraction(self.work, PRICED.rows * PRICED.weight))
+        self.step = simplest(Fraction(self.weight.size if self.weight is not None else 0, PRICED.weight))
 
     @classmethod
     def width(cls, layer: Layer) -> int:
         """The features that it takes."""
         return layer.inputs
 
+    @abstractmethod
     def describe(self) -> None:
         """Says what its tensors are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def output_of(self, inp: Value, other: Value | None) -> Place:
         """The place of what forward gives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place | None]:
         """The places of what backward gives: the gradients of what it takes besides, and of its input. None where there
         is no such gradient."""
-        raise NotImplementedError
 
     def share(self, places: Sequence[Place]) -> Fraction:
         """Which part of the work on a batch there is with such values: its input, perhaps a gradient, and perhaps what
@@ -153,40 +150,39 @@ class LayerKind:
     def forward(self, inp: Value, other: Value | None) -> Place:
         """The place of what forward gives, which is kept in `known`."""
         key = (inp.place, other and other.place)
-        if key in self.known:
-            return self.known[key]
-        done("input of forward", inp)
-        if other is not None and not other.place.sharded:
-            done(f"{self.takes} of forward", other)
-        return keep(self.known, key, self.output_of(inp, other))
+        if key not in self.known:
+            self._done("forward", inp, None, other)
+            keep(self.known, key, self.output_of(inp, other))
+        return self.known[key]
 
     def backward(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place | None]:
         """The places of what backward gives, which are kept in `known_back`."""
         key = (inp.place, grad.place, other and other.place)
-        if key in self.known_back:
-            return self.known_back[key]
-        if inp.place.batches != grad.place.batches:
-            raise RuleError(OtherBatches(op, inp, grad))
+        if key not in self.known_back:
+            if inp.place.batches != grad.place.batches:
+                raise RuleError(OtherBatches(op, inp, grad))
+            self._done(op, inp, grad, other)
+            keep(self.known_back, key, self.gradients_of(op, inp, grad, other))
+        return self.known_back[key]
+
+    def _done(self, op: str, inp: Value, grad: Value | None, other: Value | None) -> None:
+        """Whether nothing that a layer is given waits for the rest of a sum; a weight never does."""
         done(f"input of {op}", inp)
-        done(f"gradient given to {op}", grad)
+        if grad is not None:
+            done(f"gradient given to {op}", grad)
         if other is not None and not other.place.sharded:
             done(f"{self.takes} of {op}", other)
-        return keep(self.known_back, key, self.gradients_of(op, inp, grad, other))
 
     def by_loss(self, place: Place) -> Place:
         """The place of the gradient of the loss by an output, which is all of it that is here."""
-        if place.schema is self.output_gradient:
-            return place
-        found = self._losses.get(place)
-        return found or keep(self._losses, place, self.output_gradient.at(place.named))
+        return place if place.schema is self.output_gradient else self.output_gradient.at(place.named)
 
     def batches_of(self, count: int, values: Sequence[Value]) -> Elements:
         """What an operation on so many batches costs, in batches of a layer of the unit's size."""
         places = tuple([value.place for value in values])
         found = self._shares.get(places)
         if found is None:
-            found = Fraction(self.cost * self.share(places))
-            found = keep(self._shares, places, found.numerator if found.denominator == 1 else found)
+            found = keep(self._shares, places, simplest(self.cost * self.share(places)))
         return count * found
 
     # -- for the rules of the kinds

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lib.values.kinds.kind import LayerKind, Sum, fits, fraction, part
 from lib.values.placement import Part, Place, Schema
@@ -28,30 +28,28 @@ class Linear(LayerKind):
 
     def describe(self) -> None:
         inputs, outputs = self.layer.inputs, self.layer.outputs
-        self.gives = (*self.dims[:-1], ("features", self.dim("features", outputs)))
         self.opens = (Sum("terms", self.dim("terms", inputs)),)
         self.owes = ((Sum("terms", self.dim("terms", outputs)),),)
         self.weight_dims = (("in", self.dim("in", inputs)), ("out", self.dim("out", outputs)))
-        self.weight_sums = tuple(Sum(*named) for named in self.dims[:-1])
-        self.work = Fraction(self.layer.rows * inputs * outputs)
+        self.work = self.layer.rows * inputs * outputs
 
     def output_of(self, inp: Value, other: Value | None) -> Place:
-        fits("input of forward", inp, other, "in")
         if uncut(inp, other, self.output):
             return inp.place
+        fits("input of forward", inp, other, "in")
         return self.output.at({**same(inp), "features": part(other, "out"), "terms": part(other, "in")})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
-        parts = same(inp)
-        self.alike(op, inp, grad, *parts)
         assert self.weight_gradient is not None, "a linear layer has a weight"
+        parts = same(inp)
+        if inp.place is grad.place and uncut(grad, other, self.gradients[0]):
+            return self.weight_gradient.at(parts), grad.place
+        self.alike(op, inp, grad, *parts)
         by_weight = self.weight_gradient.at({**parts, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
             return by_weight, inp.place
         fits(f"input of {op}", inp, other, "in")
         fits(f"gradient given to {op}", grad, other, "out")
-        if uncut(grad, other, self.gradients[0]):
-            return by_weight, grad.place
         return by_weight, self.back(0, {**parts, "features": part(other, "in"), "terms": part(other, "out")})
 
     def share(self, places: Sequence[Place]) -> Fraction:
@@ -61,9 +59,9 @@ class Linear(LayerKind):
         return prod(map(fraction, (places[0].part("rows"), rows, columns)), start=Fraction(1))
 
 
-def uncut(value: Value, weight: Any, gives: Schema) -> bool:
+def uncut(value: Value, weight: Value | None, gives: Schema) -> bool:
     """Whether all of a weight meets all features, and gives as many: what comes of it has the value's own place."""
-    return value.place.plain and weight.place.complete and value.place.schema is gives
+    return weight is not None and weight.place.complete and value.place.plain and value.place.schema is gives
 
 
 def same(value: Value) -> dict[str, Part]:

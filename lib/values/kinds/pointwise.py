@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from lib.values.kinds.kind import LayerKind, Sum, fits, fraction
+from lib.values.kinds.kind import LayerKind, fits, fraction
 from lib.values.kinds.linear import same
 from lib.values.placement import Place
 
@@ -22,7 +22,7 @@ class _Pointwise(LayerKind):
     def describe(self) -> None:
         if self.layer.outputs != self.layer.inputs:
             raise ValueError(f"{self.name} gives as many features as it takes")
-        self.work = Fraction(self.layer.rows * self.layer.inputs)
+        self.work = self.layer.rows * self.layer.inputs
 
     def share(self, places: Sequence[Place]) -> Fraction:
         return fraction(places[0].part("rows")) * fraction(places[0].part("features"))
@@ -36,7 +36,6 @@ class Norm(_Pointwise):
     def describe(self) -> None:
         super().describe()
         self.weight_dims = (("in", self.dim("in", self.layer.inputs)),)
-        self.weight_sums = tuple(Sum(*named) for named in self.dims[:-1])
 
     def output_of(self, inp: Value, other: Value | None) -> Place:
         self.unbroken("forward", inp, "features", 1)

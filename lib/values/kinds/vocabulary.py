@@ -6,7 +6,6 @@ running maximum and sum of its softmax. The layer between them, a linear one, gi
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from lib.values.kinds.kind import Layer, LayerKind, Sum, part
@@ -30,11 +29,9 @@ class Embedding(LayerKind):
 
     def describe(self) -> None:
         vocabulary, features = self.layer.inputs, self.layer.outputs
-        self.gives = (*self.dims[:-1], ("features", self.dim("features", features)))
         self.opens = (Sum("vocabulary", self.dim("vocabulary", vocabulary)),)
         self.weight_dims = (("in", self.dim("in", vocabulary)), ("out", self.dim("out", features)))
-        self.weight_sums = tuple(Sum(*named) for named in self.dims[:-1])
-        self.work = Fraction(self.layer.rows * features)
+        self.work = self.layer.rows * features
 
     def output_of(self, inp: Value, other: Value | None) -> Place:
         return self.output.at({**same(inp), "features": part(other, "out"), "vocabulary": part(other, "in")})
@@ -56,10 +53,9 @@ class CrossEntropy(LayerKind):
     def describe(self) -> None:
         if self.layer.outputs != 1:
             raise ValueError("cross_entropy gives one number for each row: outputs=1")
-        self.gives = (*self.dims[:-1], ("features", self.dim("features", 1)))
         self.opens = (Sum("vocabulary", self.dim("vocabulary", self.layer.inputs)),)
         self.running = 2  # beside the logit of the target the maximum, and the sum
-        self.work = Fraction(self.layer.rows * self.layer.inputs)
+        self.work = self.layer.rows * self.layer.inputs
 
     def output_of(self, inp: Value, other: Value | None) -> Place:
         return self.output.at({**same(inp), "vocabulary": part(inp, "features")})
