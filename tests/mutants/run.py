@@ -23,16 +23,18 @@ TESTS = {
     "cluster.costs": ("cluster/costs", "trace/retiming", "errors/misuse"),
     "errors.wording": ("errors/wording", "errors/errors", "values/values"),
     "schedules.pipelines.action": ("schedules/orders",),
-    "schedules.pipelines.legality": ("schedules/legality",),
+    "schedules.pipelines.legality": ("schedules/legality", "schedules/said"),
     "schedules.pipelines.program": ("schedules/orders", "checker/published_figures", "analysis/bounds/optima"),
-    "trace.lifetimes": ("trace/lifetimes", "simulator/overlap", "analysis/figures", "analysis/peak"),
+    "trace.lifetimes": (
+        *("trace/lifetimes", "simulator/overlap", "analysis/figures", "analysis/peak", "adversary/honest"),
+    ),
     "trace.order": ("trace/order", "trace/walk", "trace/retiming", "diagnosis/deadlock", "checker/cheats"),
-    "trace.rebuild": ("trace/rebuild", "checker/cheats", "checker/checker"),
+    "trace.rebuild": ("trace/rebuild", "checker/cheats", "checker/checker", "adversary/forgeries"),
     "trace.retiming": ("trace/retiming", "checker/checker", "cluster/costs"),
     "values.collectives": ("values/collectives", "cluster/costs", "analysis/figures"),
     "values.laws": ("values/placement", "values/values", "values/rules"),
     "values.placement": ("values/placement", "values/values", "values/rules", "checker/cheats"),
-    "values.rules": ("values/rules", "values/collectives", "errors/arguments"),
+    "values.rules": ("values/rules", "values/collectives", "values/parts_of_a_weight", "errors/arguments"),
     "values.values": ("values/values", "values/rules", "values/collectives", "errors/arguments"),
 }
 """For each module of lib, as room.module, the tests that are about it: room/name of a file tests/room/test_name.py."""

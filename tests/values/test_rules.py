@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from lib import Activation, ActivationGrad, ForgottenAwait, Model, OptState, PuzzleError, RuleError, Weight, WeightGrad
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES
-from lib.values.layers import Shape
+from lib.values.layers import Layer, Shape
 from lib.values.values import Value
 from tests.support.said import Said
 
 SHAPE = Shape(layers=3, batches=4)
+ADDED = Shape(3, 4, [Layer("linear", 6, 6, 4), Layer("norm", 6, 6, 4), Layer("add", 6, 6, 4, of=(2, 1))])
+"""With a weight of one dim, and a layer that has none."""
 layers = st.integers(-1, 3)
 shifts = st.sampled_from([0, 0, 0, 0, 1, -1])
 batch_sets = st.frozensets(st.integers(0, 3), min_size=1)
