@@ -47,7 +47,7 @@ def table(
     the better ones are marked, and of two runs the last row says how far they are apart. What does not count (`counts`)
     is never a better one: a run that leaves something out is soon over."""
     names = _room_of_names(runs)
-    valid = [judged] * len(runs) if counts is None else [judged and one for one in counts]
+    valid = _valid(runs, judged, counts)
     two = len(runs) == 2 and all(valid)
     if two:
         names = max(names, text_width("difference", TEXT) + 18)
@@ -81,7 +81,7 @@ def measures(
 ) -> float:
     """Paints the bars of each measure below those of the one before, as wide as there is room; returns where it ends.
     `judged` and `counts` are those of a table."""
-    valid = [judged] * len(runs) if counts is None else [judged and one for one in counts]
+    valid = _valid(runs, judged, counts)
     x = left + _room_of_names(runs, 230.0)
     for measure in _measures(runs):
         column, _ = _column(measure, [trace for _, trace in runs], valid)
@@ -89,6 +89,11 @@ def measures(
             row_name(scene, name, left, y + 16 + HIGH / 2 + PITCH * row, x - left - 8)
         y = columns(scene, [(column, x, right - x)], y) + 14
     return y
+
+
+def _valid(runs: Sequence[object], judged: bool, counts: Sequence[bool] | None) -> list[bool]:
+    """Which runs may be the better one."""
+    return [judged] * len(runs) if counts is None else [judged and one for one in counts]
 
 
 def _room_of_names(runs: Sequence[tuple[str, Trace]], most: float = 170.0) -> float:
