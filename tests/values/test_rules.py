@@ -18,6 +18,13 @@ from tests.support.said import Said
 SHAPE = Shape(layers=3, batches=4)
 ADDED = Shape(3, 4, [Layer("linear", 6, 6, 4), Layer("norm", 6, 6, 4), Layer("add", 6, 6, 4, of=(2, 1))])
 """With a weight of one dim, and a layer that has none."""
+LAST = Shape(1, 4, [Layer("cross_entropy", 8, 1, 4)])
+X0 = rules.get_activation(ADDED, [0])
+X1 = rules.forward(ADDED, 0, X0, rules.load_weights(ADDED, 0, 0, 1)[0])
+X2 = rules.forward(ADDED, 1, X1, rules.load_weights(ADDED, 1, 0, 1)[0])
+X3 = rules.forward(ADDED, 2, X2, X1)
+GRADIENT = rules.loss(ADDED, X3)
+"""What such a model gives, layer by layer."""
 layers = st.integers(-1, 3)
 shifts = st.sampled_from([0, 0, 0, 0, 1, -1])
 batch_sets = st.frozensets(st.integers(0, 3), min_size=1)
