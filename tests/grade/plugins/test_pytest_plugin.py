@@ -23,6 +23,14 @@ async def ddp(model):
 EVIL = "__import__('pathlib').Path({!r}).touch()\n"
 
 
+@pytest.fixture(autouse=True)
+def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the inner pytest prints is looked at: it has 80 columns, and none of the outer one's plugins and colours."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("PYTEST_PLUGINS", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def grade(pytester: pytest.Pytester, *options: str | Path) -> pytest.RunResult:
     """A pytest of its own that grades, without what our own settings say."""
     return pytester.runpytest_inprocess(
