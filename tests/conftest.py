@@ -17,6 +17,7 @@ from tests.support.warm import Warm
 
 os.environ["PUZZLES_PROGRESS"] = "off"  # here and not in a fixture: for modules that run something when imported, too
 os.environ.pop("PUZZLES_GRADING", None)  # in most notebooks of tests a stub is no error
+os.environ.pop("FORCE_COLOR", None)  # what commands print is compared without colours
 _copies = tempfile.TemporaryDirectory(prefix="my_puzzles")  # which goes with the last that knows its name
 os.environ["PUZZLES_FOLDER"] = _copies.name
 
