@@ -127,6 +127,7 @@ FOLDER: Final = _folder()
 def own_files(paths: Iterable[str], size: int) -> None:
     """Makes a file system of its own the root: the paths where they were, for reading alone, and an empty FOLDER for
     so many bytes. OSError where it cannot be made."""
+    os.umask(0o022)  # whatever the grader's is: a run without rights of its own has to find what lies below the folders
     kernel.private_mounts()
     kernel.mount_tmpfs(FOLDER, "mode=0755,size=1m")
     os.chdir(FOLDER)
