@@ -15,9 +15,9 @@ from lib.values.values import SET_MARK, Value, clean
 __all__ = ["BUDGET", "PUZZLE_BUDGET", "Recorder"]
 
 BUDGET: Final = 250_000
+"""Events that a rank may record, unless its world says otherwise."""
 PUZZLE_BUDGET: Final = 10_000
 """Events of a rank at the size of a puzzle: 200 times what our longest solution records."""
-"""Events that a rank may record, unless its world says otherwise."""
 ENDLESS: Final = (
     "a loop around this line does not end: what its condition asks for has to change inside it\n"
     "(for a really large run raise the limit: simulate(..., budget=...))"
