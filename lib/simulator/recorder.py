@@ -9,7 +9,7 @@ from lib.diagnosis.running import World
 from lib.errors import fixes
 from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
 from lib.errors.source_lines import student_frame, student_place
-from lib.trace.event import Event, Program, Source
+from lib.trace.event import Event, Move, Program, Source
 from lib.values.values import SET_MARK, Value, clean
 
 __all__ = ["BUDGET", "PUZZLE_BUDGET", "Recorder"]
@@ -33,9 +33,12 @@ class Recorder(Program):
     """
 
     __slots__ = ("_adopted", "budget", "clock", "world")
+    events: list[Event]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
+    values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]
+    moves: list[Move]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, rank: int, world: World, budget: int = BUDGET) -> None:
-        super().__init__(rank)
+        super().__init__(rank, [], [], [])
         self.world = world
         self.budget = budget
         self.clock = 0

@@ -17,7 +17,7 @@ def cut(trace: Trace, until: int) -> Trace:
 
 
 def _cut(program: Program, until: int) -> Program:
-    found = Program(program.rank)
+    events: list[Event] = []
     pending: set[int] = set()
     clock = 0
     for number, event in enumerate(program.events):
@@ -28,14 +28,13 @@ def _cut(program: Program, until: int) -> Program:
             event = _not_begun(event)
         elif event.blocking or event.op not in COMMUNICATION:
             clock = max(clock, event.end or 0)
-        found.events.append(event)
-    count = len(found.events)
+        events.append(event)
+    count = len(events)
     last = count if clock <= until else count - 1  # what comes after an operation that goes on is not yet
-    found.moves = [move for move in program.moves if move[0] <= last]
-    ids = [value for event in found.events for value in (*event.inputs, *event.outputs)]
-    ids += [value for _, _, value, _ in found.moves]
-    found.values = program.values[: max(ids, default=-1) + 1]
-    return found
+    moves = [move for move in program.moves if move[0] <= last]
+    ids = [value for event in events for value in (*event.inputs, *event.outputs)]
+    ids += [value for _, _, value, _ in moves]
+    return Program(program.rank, events, program.values[: max(ids, default=-1) + 1], moves)
 
 
 def _not_begun(event: Event) -> Event:
