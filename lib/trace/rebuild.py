@@ -6,15 +6,15 @@ not honest in its history (a `Flaw`), if anything was. Whether a flaw matters de
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
-from lib.trace.order import member, order
+from lib.trace.order import order, outcome
 from lib.trace.trace import Trace
-from lib.values import rules
-from lib.values.collectives import COLLECTIVES, given
+from lib.values.collectives import COLLECTIVES
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS, READS, Operation
 from lib.values.placement import Owners
@@ -165,24 +165,22 @@ class _Rebuild:
         elif COLLECTIVES[event.op].bucket:
             event.layer, event.arg = sent[0].layer, tuple([value.layer for value in sent])
 
-    def meet(self, members: list[tuple[int, Event]]) -> None:
-        brought: list[rules.Member] = []
+    def meet(self, group: int, event: Event, *calls: Event) -> None:
+        row, members = COLLECTIVES[event.op], [*zip(event.group, calls, strict=True)]
+        brought: list[list[Value]] = []
         flaws: list[Flaw | None] = []
-        for rank, event in members:
-            brought.append(member(rank, event, self.inputs(rank, event), len(members)))
-            flaws.append(self.flaw(rank, event))
-        row = COLLECTIVES[brought[0].op]
-        results = rules.collective(row, brought)
-        root = brought[0].said
+        for rank, call in members:
+            brought.append(self.inputs(rank, call))
+            flaws.append(self.flaw(rank, call))
         first = next((flaw for flaw in flaws if flaw is not None), None)
-        for place, ((rank, event), result) in enumerate(zip(members, results, strict=True)):
-            made, flaw = given(result), first
+        for place, ((rank, call), made) in enumerate(zip(members, outcome(members, brought), strict=True)):
+            flaw = first
             if first is not None and row.origins is not None:
-                origins = row.origins(place, len(members), root)
+                origins = row.origins(place, len(members), row.said(event.arg))
                 flaw = next((flaws[origin] for origin in origins if flaws[origin] is not None), None)
-            self.results[rank, id(event)] = (made, [flaw] * len(made))
+            self.results[rank, id(call)] = (made, [flaw] * len(made))
 
-    def message(self, sent: Event, target: int, received: Event) -> None:
+    def message(self, target: int, received: Event, sent: Event) -> None:
         source = cast(int, received.peer)
         values = self.inputs(source, sent)
         received.layer, received.batches = sent.layer, sent.batches
@@ -252,23 +250,13 @@ def rebuild(run: Trace) -> Rebuilt:
     state = _Rebuild(run)
     events, _, steps, stuck, _ = order(state.run)
     now: tuple[int, Event] | None = None
+    does: dict[str, Callable[..., None]] = {"do": state.do, "issue": state.issue, "meet": state.meet}
+    does |= {"pass": state.message, "read": state.read, "done": state.done}
     try:
         for kind, rank, number, others in steps:
             event = events[number]
-            now = rank, event
-            if kind == "do":
-                state.do(rank, event)
-            elif kind == "issue":
-                state.issue(rank, event)
-            elif kind == "meet":
-                now = event.group[0], event
-                state.meet([(member, events[n]) for member, n in zip(event.group, others, strict=True)])
-            elif kind == "pass":
-                state.message(events[others[0]], rank, event)
-            elif kind == "read":
-                state.read(rank, event)
-            else:
-                state.done(rank, event, *[events[n] for n in others])
+            now = event.group[0] if kind == "meet" else rank, event
+            does[kind](rank, event, *[events[n] for n in others])
         if stuck is not None:
             raise stuck
     except PuzzleError as error:
