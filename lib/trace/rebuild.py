@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
@@ -38,10 +39,6 @@ class Flaw(NamedTuple):
 
 
 _Load = tuple[int, Event]
-
-
-def _order(load: _Load) -> int:
-    return load[0]
 
 
 class Rebuilt(NamedTuple):
@@ -95,7 +92,7 @@ class _Rebuild:
 
     def reloaded(self, rank: int, value: Value, one: _Load, other: _Load) -> Flaw:
         """Two loads of one thing are used: the second one, in the order of the program, is too many."""
-        (_, first), (_, second) = sorted((one, other), key=_order)
+        (_, first), (_, second) = sorted((one, other), key=itemgetter(0))
         place = place_of(first)
         before = "" if place is None else f" (the first time in line {place.line})"
         data = isinstance(value, Activation)
@@ -136,8 +133,9 @@ class _Rebuild:
         if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
             made = self.recorded[rank].values_of(event.outputs)
         else:
-            layer = event.layer if row.about != "call" else _layer(event.layer)
-            made = row.make(self.shape, layer, event.batches, event.arg, values)
+            if event.layer is None and row.about == "call":
+                raise TraceError("an operation that needs a layer has none")
+            made = row.make(self.shape, event.layer, event.batches, event.arg, values)
         if row.hands_in:
             weight = cast(Weight, values[0])
             self.finals[rank, weight.layer] = (event, weight, flaw)
@@ -236,12 +234,6 @@ def _for_nothing(rank: int, event: Event) -> Flaw:
 def _empty(program: Program, values: list[Value | None]) -> Program:
     """The same operations and moves, with all values still to be made."""
     return Program(program.rank, tuple([event.copy() for event in program.events]), values, program.moves)
-
-
-def _layer(layer: int | None) -> int:
-    if layer is None:
-        raise TraceError("an operation that needs a layer has none")
-    return layer
 
 
 def rebuild(run: Trace) -> Rebuilt:
