@@ -6,12 +6,13 @@ anybody states is a whole number of ticks, so sums are exact and comparisons mea
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
+from typing import Protocol
 
 from lib.errors.wording import exact, plural
 
-__all__ = ["MAX_TICKS", "TICKS", "Streams", "as_written", "in_units", "ticks", "units"]
+__all__ = ["MAX_TICKS", "TICKS", "Streams", "Timed", "as_written", "in_units", "ticks", "units"]
 
 TICKS = 10**9
 MAX_TICKS = 2**60
@@ -39,20 +40,47 @@ def in_units(time: int) -> str:
     return f"{figure} {plural('time unit', float(figure))}"
 
 
+class Timed(Protocol):
+    """What takes part in a communication: an event. It is asked for when it is `issued`."""
+
+    issued: int
+    start: int | None
+    length: int
+
+
 class Streams:
     """When communication streams are free. The ranks of a process group have one stream, in whatever order they
     are named, and so has each ordered pair of ranks.
 
     A rank computes on its own clock; what it communicates runs beside that on these streams, one operation after the
-    other in each. The only copy of the timing of communication: the simulator and `retime` both ask here.
+    other in each, as early as it can. The only copy of this timing (of that on shared links see `network`): the
+    simulator and `retime` both ask here.
     """
 
     def __init__(self) -> None:
         self._free: dict[Hashable, int] = {}
 
-    def start(self, stream: Hashable, ready: int, length: int) -> int:
-        """Takes a stream for `length` ticks, as early as it is free and everything is ready; returns the start."""
+    def meet(self, stream: Hashable, members: Sequence[Timed], length: int) -> None:
+        """A collective takes its stream, when its last member has issued it."""
+        start = max([one.issued for one in members])
         free = self._free.get(stream, 0)
-        start = free if free > ready else ready
+        if free > start:
+            start = free
         self._free[stream] = start + length
+        for one in members:
+            one.start = start
+            one.length = length
+
+    def carry(self, stream: Hashable, one: Timed, length: int, sent: int = 0) -> int:
+        """One end of a message takes its stream, when it has been issued: a receive, when it has been `sent` besides.
+        Returns the start."""
+        start = one.issued
+        if sent > start:
+            start = sent
+        free = self._free.get(stream, 0)
+        if free > start:
+            start = free
+        self._free[stream] = start + length
+        one.start = start
+        one.length = length
         return start

@@ -260,15 +260,11 @@ class Dist(Given):
             raise
         whole = row.size([m.value for m in members], members[0].said)
         length = self._prices.communicate(row, whole, group.ranks)
-        ready = max([event.issued for event in events])
         if self._network is not None:
             over = partial(self.engine.fire, pending.signal, results)
-            self._network.meet(communicator, communicator.ranks, ready, length, events, over)
+            self._network.meet(communicator, communicator.ranks, events, length, over)
             return
-        start = self.streams.start(communicator, ready, length)
-        for event in events:
-            event.start = start
-            event.length = length
+        self.streams.meet(communicator, events, length)
         self.engine.fire(pending.signal, results)
 
     # -- reading ------------------------------------------------------------------------------------------------

@@ -134,23 +134,18 @@ def _local(lengths: _Lengths, clocks: list[int], step: Do) -> None:
 
 def _send(lengths: _Lengths, streams: Streams, step: Issue) -> None:
     event = step.event
-    event.length = lengths.message(step.rank, event)
-    event.start = streams.start((step.rank, event.peer, "send"), event.issued, event.length)
+    streams.carry((step.rank, event.peer, "send"), event, lengths.message(step.rank, event))
 
 
 def _receive(lengths: _Lengths, streams: Streams, step: Pass) -> None:
     event = step.received
-    event.length = lengths.message(step.source, step.sent, (step.target, event))
-    stream = (step.source, step.target, "receive")
-    event.start = streams.start(stream, max(event.issued, cast(int, step.sent.end)), event.length)
+    length = lengths.message(step.source, step.sent, (step.target, event))
+    streams.carry((step.source, step.target, "receive"), event, length, cast(int, step.sent.end))
 
 
 def _meet(lengths: _Lengths, streams: Streams, communicator: Communicators, step: Meet) -> None:
-    length = lengths.collective(step.members)
-    stream = communicator(step.members[0][1].group)
-    start = streams.start(stream, max(event.issued for _, event in step.members), length)
-    for _, event in step.members:
-        event.start, event.length = start, length
+    events = [event for _, event in step.members]
+    streams.meet(communicator(events[0].group), events, lengths.collective(step.members))
 
 
 def _done(clocks: list[int], step: Done) -> None:
@@ -199,8 +194,8 @@ class _Shared(Walk):
     def meet(self, members: list[tuple[int, int]]) -> None:
         events = [self.event(one) for one in members]
         length = self.lengths.collective([(rank, self.event((rank, i))) for rank, i in members])
-        group, ready = events[0].group, max(event.issued for event in events)
-        self.network.meet(self.communicator(group), group, ready, length, events, lambda: self.all_over(members))
+        group = events[0].group
+        self.network.meet(self.communicator(group), group, events, length, lambda: self.all_over(members))
 
     def all_over(self, members: list[tuple[int, int]]) -> None:
         """A collective is over."""
@@ -209,9 +204,8 @@ class _Shared(Walk):
 
     def issue(self, where: tuple[int, int], event: Event) -> Iterator[Step]:
         if event.op == "pass_to" and event.peer is not None:
-            ends = where[0], event.peer
             length = self.lengths.message(where[0], event)
-            self.network.send(*ends, event.issued, length, event, lambda: self.sent_off(where))
+            self.network.send(where[0], event.peer, event, length, lambda: self.sent_off(where))
         yield from super().issue(where, event)
 
     def sent_off(self, sent: tuple[int, int]) -> None:
@@ -229,10 +223,9 @@ class _Shared(Walk):
     def take(self, sent: tuple[int, int]) -> None:
         """A message is there, and somebody wants it."""
         where = self.receives[sent]
-        event, ends = self.event(where), (sent[0], where[0])
-        length = self.lengths.message(sent[0], self.event(sent), (where[0], event))
-        ready = max(event.issued, cast(int, self.event(sent).end))
-        self.network.receive(*ends, ready, length, event, lambda: self.finish(where))
+        first, event = self.event(sent), self.event(where)
+        length = self.lengths.message(sent[0], first, (where[0], event))
+        self.network.receive(sent[0], where[0], event, length, cast(int, first.end), lambda: self.finish(where))
 
     def find_room(self, source: int, target: int) -> None:
         """The network says when there is room."""

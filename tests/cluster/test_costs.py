@@ -1,7 +1,7 @@
 """What operations cost: the classic constants, and the ring formulas of Links."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,13 @@ WEIGHT = HIDDEN * HIDDEN
 BATCH = HIDDEN * LENGTH
 BETA = Fraction(2, 10) / BATCH
 ROUNDS = {"allreduce": 2, "allgather": 1, "scatterreduce": 1, "alltoall": 1, "broadcast": 1}
+
+
+@dataclass
+class Noted:
+    issued: int
+    start: int | None = None
+    length: int = 0
 
 
 def price(costs: Costs, op: str, elements: int | Fraction, members: Any) -> float:
@@ -201,9 +208,23 @@ def test_sums_of_times_are_exact(times: list[float]) -> None:
 def test_a_stream_does_one_thing_at_a_time_as_early_as_it_can(jobs: list[tuple[str, list[int], int]]) -> None:
     streams = Streams()
     over: dict[str, int] = {}
-    for stream, ready, length in jobs:
-        start = streams.start(stream, max(ready), length)
-        assert start == max(over.get(stream, 0), *ready)
+    for stream, issued, length in jobs:
+        members = [Noted(moment) for moment in issued]
+        streams.meet(stream, members, length)
+        start = max(over.get(stream, 0), *issued)
+        assert members == [Noted(moment, start, length) for moment in issued]
+        over[stream] = start + length
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), *[st.integers(0, 50)] * 2, st.integers(0, 9)), max_size=20))
+def test_a_receive_begins_when_it_is_issued_and_its_message_is_sent(jobs: list[tuple[str, int, int, int]]) -> None:
+    streams = Streams()
+    over: dict[str, int] = {}
+    for stream, issued, sent, length in jobs:
+        one = Noted(issued)
+        start = streams.carry(stream, one, length, sent)
+        assert start == max(over.get(stream, 0), issued, sent)
+        assert one == Noted(issued, start, length)
         over[stream] = start + length
 
 

@@ -55,11 +55,11 @@ class Messages:
         """
         self.begin(source)
         channel = self._channels.get((source, target)) or self._channel(source, target)
-        event.length = self.prices.message(elements, source, target)
+        length = self.prices.message(elements, source, target)
         if self.network is not None:
-            return self._send(channel, event, load)
-        event.start = start = self.streams.start(channel.sends, event.issued, event.length)
-        message = Message(event, load, start + event.length)
+            return self._send(channel, event, load, length)
+        start = self.streams.carry(channel.sends, event, length)
+        message = Message(event, load, start + length)
         if not channel.ready:
             self._post(channel, message)
             return _SENT
@@ -67,14 +67,15 @@ class Messages:
         channel.waiting.append(message)
         return message.signal
 
-    def _send(self, channel: Channel, event: Event, load: Any) -> Signal:
+    def _send(self, channel: Channel, event: Event, load: Any, length: int) -> Signal:
         """A message starts on its way where links are shared: it has room when it is over, so that takes time."""
+        event.length = length  # for as long as it has not begun
         message = Message(event, load, 0)
         message.signal = signal = Signal(message)
         channel.waiting.append(message)
 
         over = partial(self._sent, channel, message)
-        cast(Network, self.network).send(channel.source, channel.target, event.issued, event.length, event, over)
+        cast(Network, self.network).send(channel.source, channel.target, event, length, over)
         return signal
 
     def _sent(self, channel: Channel, message: Message) -> None:
@@ -162,18 +163,17 @@ class Messages:
         return signal
 
     def _hand_over(self, channel: Channel, message: Message, event: Event, signal: Signal) -> int:
-        """Times a receive, tells its event what it received, and fires its signal. When it begins, at the earliest."""
+        """Times a receive, tells its event what it received, and fires its signal. Returns when it begins, where
+        the network does not say that later."""
         sent = message.event
         event.peer = channel.source
         event.layer = sent.layer
         event.batches = sent.batches
-        ready = max(event.issued, message.over)
         if self.network is not None:
             over = partial(self.engine.fire, signal, message.load)
-            self.network.receive(channel.source, channel.target, ready, message.length, event, over)
-            return ready
-        event.length = message.length
-        event.start = start = self.streams.start(channel.arrivals, ready, message.length)
+            self.network.receive(channel.source, channel.target, event, message.length, message.over, over)
+            return message.over
+        start = self.streams.carry(channel.arrivals, event, message.length, message.over)
         self.engine.fire(signal, message.load)
         return start
 
