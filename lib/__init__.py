@@ -12,10 +12,11 @@ from importlib import import_module
 from os import environ as _environ
 from typing import TYPE_CHECKING
 
-from lib.checker.listeners import listen as _listen
+from lib.checker import announce as _announce
 from lib.errors.facts import Fact as _Fact
 from lib.errors.facts import Words as _Words
 from lib.errors.facts import word_facts_with as _word_facts_with
+from lib.simulator import when_loaded as _when_loaded
 
 if TYPE_CHECKING:
     from lib.analysis.waiting.critical_path import critical_path
@@ -154,11 +155,19 @@ def _record(verdict: "Verdict | FunctionVerdict", trace: "Trace | None") -> None
         import_module("lib.suite.course.progress").checked(verdict, trace)
 
 
-_listen(_record)
-if _environ.get("PUZZLES_GRADING"):  # see `lib.checker.graded`, which nobody else need load
-    from lib.checker.graded import watch as _watch
+_announce.listen(_record)
+if _environ.get("PUZZLES_GRADING"):  # see `lib.errors.graded`, which nobody else need load
+    from lib.errors.graded import watch as _watch
 
     _watch()
+
+
+def _give_check(model: "type[Model]") -> None:
+    """Makes `Model.check` what `lib.checker` says: a run needs no check, so the simulator stands below it."""
+    model.check = staticmethod(_announce.check)
+
+
+_when_loaded.append(_give_check)
 
 
 def _words(fact: _Fact) -> _Words:

@@ -8,12 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 from lib import diagnosis
-from lib.checker import graded
-from lib.checker.listeners import tell
 from lib.cluster.clock import units
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, plain, written
-from lib.errors.exceptions import CheckError, PuzzleError, RuleError
+from lib.errors.exceptions import PuzzleError, RuleError
+from lib.simulator import when_loaded
 from lib.simulator.dist import Dist
 from lib.simulator.matching import Group
 from lib.simulator.recorder import Recorder
@@ -21,7 +20,7 @@ from lib.simulator.stores import Store
 from lib.simulator.traffic.parcel import copy_message
 from lib.simulator.work import Work
 from lib.trace.event import NO_BATCHES, STORES, Event
-from lib.trace.trace import Trace, absent, trace_of
+from lib.trace.trace import Trace
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES
@@ -31,7 +30,7 @@ from lib.values.placement import MOST
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, clean
 
 if TYPE_CHECKING:
-    from lib.checker.verdict import Verdict
+    from lib.checker.announce import check
 
 __all__ = ["LogEvent", "Model"]
 
@@ -454,33 +453,8 @@ class Model(Given):
         """The Trace of the whole run so far: of all ranks of this rank's world."""
         return Trace.of(list(self.dist.models.values()))
 
-    @staticmethod
-    def check(
-        models: Sequence[Model] | Model,
-        *,
-        puzzle: str | None = None,
-        time: float | None = None,
-        memory: float | None = None,
-    ) -> Verdict | None:
-        """Prints whether the run is one correct training step, and how it does against a puzzle's goals or your own.
-
-        Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
-        a puzzle that is not solved yet is no error, nor is a run that is not within the goal, unless that is graded.
-        """
-        from lib.checker.checker import check  # here and not above: who simulates need not check
-
-        if (why := absent(models)) is not None:
-            graded.say_absent(models, why)
-            return None
-        trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
-        verdict = check(models, puzzle, time=time, memory=memory)
-        tell(verdict, trace)
-        if not verdict.correct:
-            error = CheckError("this is not one correct training step", got="\n            ".join(verdict.faults))
-            error.trace = trace
-            raise error
-        graded.say(verdict.text(), passed=verdict.passed)
-        return verdict
+    if TYPE_CHECKING:  # attached by `lib/__init__`, where the public names are
+        check = staticmethod(check)
 
     def _members(self, group: Any) -> Group:
         try:
@@ -518,3 +492,7 @@ class Model(Given):
 
     def _blame(self, error: PuzzleError) -> NoReturn:
         raise self.program.blame(error)
+
+
+for _hear in when_loaded:
+    _hear(Model)

@@ -13,11 +13,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from lib import diagnosis
-from lib.checker import graded
 from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh, mesh_from
-from lib.errors import fixes
+from lib.errors import fixes, graded
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
 from lib.puzzles.records import schedule_record
 from lib.simulator.asyncio_support.drivers import OwnLoop
