@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from lib.schedules.written import schedule, stages
     from lib.simulator.dist import Dist
     from lib.simulator.model import Model
+    from lib.simulator.recorder import Work
     from lib.simulator.simulator import Unsolved, simulate
-    from lib.simulator.work import Work
     from lib.suite.course.exercises import expect
     from lib.suite.course.hints import hint
     from lib.suite.course.predictions import predict
@@ -136,8 +136,8 @@ _HOMES = {
     "lib.schedules.written": "schedule stages",
     "lib.simulator.dist": "Dist",
     "lib.simulator.model": "Model",
+    "lib.simulator.recorder": "Work",
     "lib.simulator.simulator": "Unsolved simulate",
-    "lib.simulator.work": "Work",
     "lib.suite.submissions.function_check": "check_function",
     "lib.trace.retiming": "retime",
     "lib.trace.trace": "Event Trace",

@@ -7,18 +7,14 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
-from lib import diagnosis
 from lib.cluster.clock import units
-from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
 from lib.simulator import when_loaded
 from lib.simulator.dist import Dist
-from lib.simulator.matching import Group
-from lib.simulator.recorder import Recorder
+from lib.simulator.messages import copy_message
+from lib.simulator.recorder import Recorder, Work
 from lib.simulator.stores import Store
-from lib.simulator.traffic.parcel import copy_message
-from lib.simulator.work import Work
 from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace
 from lib.values import facts, rules
@@ -31,6 +27,7 @@ from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value
 
 if TYPE_CHECKING:
     from lib.checker.announce import check
+    from lib.cluster.mesh import Mesh
 
 __all__ = ["LogEvent", "Model"]
 
@@ -170,7 +167,10 @@ class Model(Given):
 
     def group(self, name: str | Sequence[str] | Sequence[int] | None = None) -> tuple[int, ...]:
         """The ranks of this rank's group along a mesh axis (None: all), in the order of the group."""
-        return self._members(name).ranks
+        try:
+            return self.dist.group(self.rank, name).ranks
+        except PuzzleError as error:
+            self._blame(error)
 
     def storage(
         self,
@@ -407,14 +407,14 @@ class Model(Given):
         frame = _frame(2)
         program, dist = self.program, self.dist
         source = (frame.f_code, frame.f_lasti)
-        members = self._members(group)
         row = COLLECTIVES[op]
         said = 0
-        if row.root is not None:
-            said = self._place(row, root, members.ranks)
-        elif root is not None:
-            said = self._dim(root)
         try:
+            members = dist.group(self.rank, group)
+            if row.root is not None:
+                said = self._place(row, root, members.ranks)
+            elif root is not None:
+                said = self._dim(root)
             if type(layer) is not int:
                 layer = plain(layer)
             if row.many:
@@ -430,8 +430,9 @@ class Model(Given):
                 layer = first.layer if row.bucket else layer
             else:
                 rules.bring(row, v, layer, len(members.ranks))
-                inputs = (program.id(v, source),)
-                if v.mark is None:
+                mark = v.mark
+                inputs = (mark[1] if mark is not None and mark[0] is program else program.id(v, source),)
+                if mark is None:
                     v = clean(v)
                     rules.bring(row, v, layer, len(members.ranks))
                 first = v
@@ -456,38 +457,33 @@ class Model(Given):
     if TYPE_CHECKING:  # attached by `lib/__init__`, where the public names are
         check = staticmethod(check)
 
-    def _members(self, group: Any) -> Group:
-        try:
-            return self.dist.group(self.rank, group)
-        except PuzzleError as error:
-            self._blame(error)
-
     def _place(self, row: Collective, root: Any, members: tuple[int, ...]) -> int:
         """The place of the root in the group."""
         root = plain(root)
         if type(root) is int and root in members:
             return members.index(root)
         what = (row.root or ("", ""))[1]
-        error = RuleError(
+        raise RuleError(
             f"rank {written(root)} cannot be the root of this {row.title}: it is not in the group",
             expected=f"the root is one of ranks {list(members)}",
             got=f"root={written(root)}",
             fix=f"the root is the rank, by its own number, {what}",
         )
-        self._blame(error)
 
     def _dim(self, dim: Any) -> int:
         """The number of a dim of a tensor."""
         if isinstance(dim, str) and dim in DIMS:
             return NAMES.index(dim)
         tensor = [role for role, kind in DIMS.items() if not kind.partial]
-        self._blame(RuleError(f"there is no dim {written(dim)}", expected=f"a dim of a tensor: {', '.join(tensor)}"))
+        raise RuleError(f"there is no dim {written(dim)}", expected=f"a dim of a tensor: {', '.join(tensor)}")
 
     def _peer(self, rank: Any, call: str) -> int:
         """Another rank as a plain int. A bool is none: who writes True has compared where a rank belongs."""
         found = rank if isinstance(rank, bool) else plain(rank)
         if type(found) is int and 0 <= found < self.RANKS and found != self.rank:
             return found
+        from lib import diagnosis  # here and not above: a run that goes well needs none of it
+
         self._blame(diagnosis.no_peer(self.program, found, call))
 
     def _blame(self, error: PuzzleError) -> NoReturn:

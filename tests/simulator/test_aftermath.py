@@ -1,7 +1,7 @@
 """When a rank fails, the others are run up to that moment; the failure is the earliest, however ranks are stepped."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
@@ -166,7 +166,7 @@ async def _as_error(function: Callable[[Model], Any], model: Model) -> Any:
     """A budget that is used up as an ordinary error, after which others go on."""
     try:
         result = function(model)
-        return await result if asyncio.iscoroutine(result) else result
+        return await result if isinstance(result, Awaitable) else result
     except BudgetError:
         raise RuntimeError("enough") from None
 

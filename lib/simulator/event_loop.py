@@ -15,24 +15,25 @@ import asyncio.base_events
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from math import isfinite, ulp
-from types import MappingProxyType
-from typing import Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from lib import diagnosis
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, is_students
-from lib.simulator.asyncio_support.drivers import OwnLoop, is_ready
-from lib.simulator.engine import TURNS, Failed, Halted, Patience, Signal
-from lib.simulator.failures.aftermath import Failure, failure_of, go_on, is_final
+from lib.simulator.engine import TURNS, Engine, Failed, Halted, Patience, Signal
+from lib.simulator.failures import Failure, bound, is_final, moment_of
+from lib.simulator.running_loop import Timed, alone, is_ready
 
-__all__ = ["Stopped", "run"]
+if TYPE_CHECKING:
+    from lib.simulator.dist import Dist
+
+__all__ = ["run"]
 
 RANK: ContextVar[int] = ContextVar("rank")
 """The rank that a task belongs to; a task that it makes inherits it."""
-NOBODY: Final[Mapping[int, Any]] = MappingProxyType({})
 MOST_LEAPS = 20
 """Times that the clock goes on to the next timer for tasks that ask again and again instead of waiting."""
 TIMER = 10
@@ -48,6 +49,78 @@ _THINGS = {
     "Barrier._wait": "an asyncio.Barrier at which not all arrive",
     "Barrier._block": "an asyncio.Barrier at which not all arrive",
 }
+
+
+class _Turn:
+    """A task that awaits a signal, and the event that tells when the wait is over."""
+
+    __slots__ = ("driver", "event", "future", "index", "name")
+
+    def __init__(self, driver: OwnLoop, name: int, event: Timed, index: int, future: asyncio.Future[None]) -> None:
+        self.driver = driver
+        self.name = name
+        self.event = event
+        self.index = index
+        self.future = future
+
+    def signalled(self) -> None:
+        """The signal has fired."""
+        self.driver.due.setdefault(self.name, []).append(self)
+
+    def order(self) -> tuple[int, int]:
+        """Its place among the waiters of one coroutine: who is over first goes on first."""
+        return self.event.end or 0, self.index
+
+
+class OwnLoop:
+    """A loop of ours, in which nobody goes on before nobody can."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.tasks: dict[int, asyncio.Task[Any]] = {}
+        self.due: dict[int, list[_Turn]] = {}
+        """The waits of each coroutine whose signal has fired."""
+
+    def wait(self, signal: Signal, name: int, event: Timed, index: int) -> Generator[Any, None, None]:
+        """Waits for a signal, even where it has fired: other tasks of the coroutine come first.
+
+        With several tasks, what one of them does next depends on who went on before. That must not depend on the
+        order of the ranks, so nobody goes on before nobody can: then all signals are known that fire without it.
+        """
+        import asyncio
+
+        engine = self.engine
+        turn = _Turn(self, name, event, index, asyncio.get_running_loop().create_future())
+        if signal.fired:
+            turn.signalled()
+        else:
+            signal.waiters.append(turn)
+        here = (name, signal)
+        engine.waiting[here] = None
+        engine.moves += 1
+        try:
+            yield from turn.future
+        finally:
+            engine.waiting.pop(here, None)
+            engine.moves += 1
+
+    def wake(self) -> bool:
+        """Lets one task of each coroutine go on, the one whose wait is over first; whether there was one."""
+        woken = False
+        for name in sorted(self.due):
+            waiting = sorted((turn for turn in self.due[name] if not turn.future.done()), key=_Turn.order)
+            if waiting:
+                waiting[0].future.set_result(None)
+                woken = True
+            self.due[name] = waiting[1:]
+        self.due = {name: waiting for name, waiting in self.due.items() if waiting}
+        return woken
+
+    def adopt_current(self, name: int) -> None:
+        """Nothing: the loop knows its tasks."""
+
+    def adopt(self, name: int, task: asyncio.Task[Any]) -> None:
+        """Nothing: the loop knows its tasks."""
 
 
 class Stopped(Exception):
@@ -206,16 +279,16 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         self.stop()
 
     def _fail(self, rank: int, error: BaseException) -> None:
-        """Ends a rank that failed, and lets the others go on to that moment (see `aftermath`)."""
+        """Ends a rank that failed, and lets the others go on to that moment (see `failures`)."""
         failed = Failed(rank)
         failed.__cause__ = leaf(error)
-        if is_final(failed) or not self.models:
+        if is_final(failed):
             self._stop(rank, error)
             return
-        found = failure_of(failed, self.models)
+        found = moment_of(failed, self.models)
         if self.first is None or found[:2] < self.first[:2]:
             self.first, self.stopped = found, Stopped(rank, error)
-            go_on(found, self.models)
+            bound(found, self.models)
             self.engine.until = found.time
 
     def _deadlock(self) -> BaseException:
@@ -300,62 +373,43 @@ def _elsewhere_of(task: asyncio.Task[Any]) -> Elsewhere:
     return Elsewhere(thing, diagnosis.waiting_at(task.get_coro()))
 
 
-@contextmanager
-def alone() -> Generator[None]:
-    """Hides the loop that is running, such as a notebook's: what runs inside sees no loop but ours."""
-    outer = asyncio._get_running_loop()
-    # From Python 3.14 on the task that runs is known by thread, not by loop: it has to step aside too.
-    swap: Callable[[Any, Any], Any] | None = getattr(asyncio.tasks, "_swap_current_task", None) if outer else None
-    task = None if swap is None else swap(outer, None)
-    asyncio._set_running_loop(None)
-    # Where none is running, gather takes the loop that is set for the thread, or makes one: there is to be none.
-    events: Any = asyncio.events
-    policy = getattr(events, "_get_event_loop_policy", events.get_event_loop_policy)()
-    local = getattr(policy, "_local", None)
-    known = {name: getattr(local, name) for name in ("_loop", "_set_called") if hasattr(local, name)}
-    for name in known:
-        setattr(local, name, name == "_set_called" or None)
-    try:
-        yield
-    finally:
-        for name, value in known.items():
-            setattr(local, name, value)
-        asyncio._set_running_loop(outer)
-        if swap is not None:
-            swap(outer, task)
-
-
 def run(
-    driver: OwnLoop,
+    dist: Dist,
     coroutines: Sequence[Coroutine[Any, Any, Any]],
     order: Callable[[list[int]], Sequence[int]] | None = None,
-    models: Mapping[int, Any] = NOBODY,
 ) -> None:
-    """Runs all coroutines to their end, as tasks of a loop of their own. Stopped where one raised, or nobody can move.
+    """Runs all coroutines to their end, as tasks of a loop of their own, in the place of the engine of a world. Failed
+    where one raised; where nobody can move, what tells why.
 
-    `order` may permute the ranks: it says in which order they begin. Where `models` are known, by rank, the others go
-    on to the moment at which one raised.
+    `order` may permute the ranks: it says in which order they begin. Where one raised, the others have gone on to that
+    moment.
     """
-    loop, engine = _Loop(driver, models), driver.engine
-    engine.who = lambda: RANK.get(None)
-    hooks = sys.get_asyncgen_hooks()
-    try:
-        names = list(range(len(coroutines)))
-        for rank in names if order is None else order(names):
-            token = RANK.set(rank)
-            try:
-                loop.began(rank, loop.create_task(coroutines[rank]))
-            finally:
-                RANK.reset(token)
-        if not loop.is_over():
-            loop.run_forever()
-        stopped = loop.stopped or loop.unheard()
-        if stopped is not None:
-            raise stopped
-    finally:
-        loop.leave()
-        sys.set_asyncgen_hooks(*hooks)
-        engine.who = None
+    engine = dist.engine
+    driver = dist.driver = OwnLoop(engine)
+    with alone():
+        loop = _Loop(driver, dist.models)
+        engine.who = lambda: RANK.get(None)
+        hooks = sys.get_asyncgen_hooks()
+        try:
+            names = list(range(len(coroutines)))
+            for rank in names if order is None else order(names):
+                token = RANK.set(rank)
+                try:
+                    loop.began(rank, loop.create_task(coroutines[rank]))
+                finally:
+                    RANK.reset(token)
+            if not loop.is_over():
+                loop.run_forever()
+            stopped = loop.stopped or loop.unheard()
+        finally:
+            loop.leave()
+            sys.set_asyncgen_hooks(*hooks)
+            engine.who = None
+    if stopped is not None:
+        cause = leaf(stopped.__cause__ or stopped)
+        if stopped.rank is None:
+            raise cause from None
+        raise Failed(stopped.rank) from cause
 
 
 def _close_unstarted(error: BaseException | None) -> None:

@@ -1,21 +1,84 @@
-"""Messages: what ranks pass to each other, matched by both their ranks, and who receives from whoever comes first."""
+"""Messages: what ranks pass to each other, matched by both their ranks, and who receives from whoever comes first.
+
+What waits here says of itself what it is (`kind`), and for whom it waits (`awaits`), so that a deadlock can be told.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+import gc
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lib.cluster.clock import Streams
 from lib.cluster.costs import Costs
-from lib.cluster.network import Network
+from lib.errors.arguments import is_awaitable
+from lib.errors.exceptions import RuleError
 from lib.simulator.engine import Engine, Signal
-from lib.simulator.matching import Channel, Message, Receive
 from lib.trace.event import Event
-from lib.values.values import Elements
+from lib.values.laws import renew
+from lib.values.rules import need
+from lib.values.values import Elements, Value, clean, definite, describe
 
-__all__ = ["Messages"]
+if TYPE_CHECKING:
+    from lib.cluster.network import Network
+
+__all__ = ["Channel", "Message", "Messages", "Parcel", "Receive", "copy_message"]
+
+
+class Message:
+    """Something on its way. `over` is when its sender is through with it, `posted` when it found room in the
+    channel: its place in simulated time. `length` is what it takes where it has its links for itself."""
+
+    kind = "pass"
+    __slots__ = ("event", "length", "load", "over", "posted", "signal")
+
+    def __init__(self, event: Event, load: Any, over: int) -> None:
+        self.event = event
+        self.load = load
+        self.over = over
+        self.posted = over
+        self.length = event.length
+        self.signal: Signal | None = None
+
+    def awaits(self, rank: int) -> list[int]:
+        """The receiver."""
+        return [cast(int, self.event.peer)]
+
+
+class Receive(Signal):
+    """A receive that no message has answered yet. `source` is None where any source will do."""
+
+    kind = "receive"
+    __slots__ = ("event", "others", "rank", "source")
+
+    def __init__(self, event: Event, rank: int, source: int | None, others: Sequence[int] = ()) -> None:
+        super().__init__(self)
+        self.event = event
+        self.rank = rank
+        self.source = source
+        self.others = others
+
+    def awaits(self, rank: int) -> list[int]:
+        """The source, or everybody else."""
+        return [r for r in self.others if r != rank] if self.source is None else [self.source]
+
+
+class Channel:
+    """What one rank sends another: room for one message, and a queue of those that wait for room."""
+
+    __slots__ = ("arrivals", "ready", "receives", "sends", "source", "target", "waiting")
+
+    def __init__(self, source: int, target: int) -> None:
+        self.source = source
+        self.target = target
+        self.sends = (source, target, "send")
+        self.arrivals = (source, target, "receive")
+        self.ready: deque[Message] = deque()
+        self.waiting: deque[Message] = deque()
+        self.receives: deque[Receive] = deque()
 
 
 class Messages:
@@ -75,7 +138,7 @@ class Messages:
         channel.waiting.append(message)
 
         over = partial(self._sent, channel, message)
-        cast(Network, self.network).send(channel.source, channel.target, event, length, over)
+        cast("Network", self.network).send(channel.source, channel.target, event, length, over)
         return signal
 
     def _sent(self, channel: Channel, message: Message) -> None:
@@ -88,7 +151,7 @@ class Messages:
         """A message has found room in its channel."""
         if channel.receives:
             wanted = channel.receives.popleft()
-            self._hand_over(channel, message, wanted.event, wanted.signal)
+            self._hand_over(channel, message, wanted.event, wanted)
             return
         channel.ready.append(message)
         waiting = self._any.get(channel.target)
@@ -114,15 +177,14 @@ class Messages:
                 return self._take(channel, event, Signal())
             wanted = Receive(event, rank, source)
             (queue or channel.receives).append(wanted)
-            return wanted.signal
-        wanted = Receive(event, rank, None)
-        wanted.others = range(self.ranks)
+            return wanted
+        wanted = Receive(event, rank, None, range(self.ranks))
         if queue is None:
             queue = self._any[rank] = deque()
         queue.append(wanted)
         if len(queue) == 1 and (first := self._first(rank)) is not None:
             self._offer(wanted, first.ready[0].posted)
-        return wanted.signal
+        return wanted
 
     def _first(self, rank: int) -> Channel | None:
         """The incoming channel whose message is first in simulated time; of equals the lowest source."""
@@ -135,18 +197,18 @@ class Messages:
 
     def _take_any(self, wanted: Receive) -> None:
         queue = self._any[wanted.rank]
-        if wanted.signal.fired or not queue or queue[0] is not wanted:
+        if wanted.fired or not queue or queue[0] is not wanted:
             return
         channel = self._first(wanted.rank)
         if channel is None:
             return
         queue.popleft()
-        self._take(channel, wanted.event, wanted.signal)
+        self._take(channel, wanted.event, wanted)
         while queue and (source := queue[0].source) is not None:
             named = queue.popleft()
             channel = self._channel(source, named.rank)
             if channel.ready:
-                self._take(channel, named.event, named.signal)
+                self._take(channel, named.event, named)
             else:
                 channel.receives.append(named)
         if queue and (first := self._first(wanted.rank)) is not None:
@@ -180,3 +242,94 @@ class Messages:
 
 _SENT = Signal.happened()
 """What every send that finds room at once returns."""
+
+
+# -- what a message brings ---------------------------------------------------------------------------------------
+
+
+class Parcel(NamedTuple):
+    """A message that is more than one value: what arrives, and the values in it, in their order."""
+
+    thing: Any
+    values: list[Value]
+
+
+def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
+    """What arrives when an object is sent, and which values are sent with it.
+
+    Values arrive anew, in lists, tuples (those with names too), dicts and their like, which are copied; what is there
+    twice is sent once. Anything else arrives as it is, and RuleError says so where it has a value in it: on the other
+    side that would still be the sender's.
+    """
+    sent: list[Value] = []
+    parcel = Parcel(None, [])
+    copies: dict[int, Any] = {}
+
+    def copied(part: Any) -> Any:
+        if id(part) not in copies:
+            copies[id(part)] = anew(part)
+        return copies[id(part)]
+
+    def anew(part: Any) -> Any:
+        kind = cast("type[Any]", type(part))
+        if isinstance(part, Value):
+            sent.append(part)
+            parcel.values.append(clean(part) if part.mark is None else renew(part))
+            return parcel.values[-1]
+        # Only Python's own classes are asked for what is in them: one made from them may answer anything.
+        if kind in (list, deque):
+            copies[id(part)] = items = deque[Any](maxlen=part.maxlen) if kind is deque else list[Any]()
+            items.extend([copied(inner) for inner in part])
+            return items
+        if kind in (dict, OrderedDict, defaultdict):
+            pairs = defaultdict[Any, Any](part.default_factory) if kind is defaultdict else cast("Any", kind)()
+            copies[id(part)] = pairs
+            pairs.update([(copied(key), copied(inner)) for key, inner in part.items()])
+            return pairs
+        if kind is tuple or _is_named_tuple(kind):
+            return _tuple.__new__(kind, [copied(inner) for inner in _tuple.__iter__(part)])
+        held = _held(part)
+        if held is not None:
+            name = kind.__name__
+            value = need(Value, held, "value given to pass_to", "pass_to")
+            raise RuleError(
+                f"pass_to was given a {name} with a value in it, which would not arrive",
+                expected="values travel in lists, tuples and dicts",
+                got=f"a {name} that holds {definite(describe(value))}",
+                fix="send the value itself, or a list, a tuple or a dict of what is to arrive",
+            )
+        return part
+
+    try:
+        return parcel._replace(thing=copied(item)), sent
+    except RecursionError:
+        raise RuleError(
+            "pass_to was given something that is nested too deeply",
+            expected="a value, or lists, tuples and dicts of values",
+            fix="send its parts, each in a message of its own",
+        ) from None
+
+
+_tuple: Any = tuple
+CODE = (type, ModuleType, FunctionType, CodeType, FrameType)
+"""What leads to all that there is, and has no values of its own."""
+MOST_LOOKED_AT = 10**5
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    """Whether a class is a NamedTuple, with nothing beside its items."""
+    return issubclass(kind, _tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__
+
+
+def _held(thing: object) -> object:
+    """A value in an object of any other class, or in what that holds, or one that was not awaited; None where there is
+    none. None of its methods are called."""
+    seen, queue = {id(thing)}, [thing] if gc.is_tracked(thing) else []
+    for part in queue:
+        if isinstance(part, Value) or is_awaitable(part):
+            return cast("object", part)
+        if len(queue) < MOST_LOOKED_AT and not isinstance(part, CODE):
+            new = {id(inner): inner for inner in gc.get_referents(part) if gc.is_tracked(inner)}
+            queue.extend(inner for number, inner in new.items() if number not in seen)
+            seen |= new.keys()
+    return None
