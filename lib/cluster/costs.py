@@ -16,15 +16,17 @@ from copy import copy
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lib.cluster.clock import as_written, ticks
-from lib.cluster.mesh import Mesh
-from lib.cluster.network import Shares
 from lib.values.collectives import Collective
 from lib.values.kinds.kind import PRICED
 from lib.values.operations import Operation
 from lib.values.values import Elements
+
+if TYPE_CHECKING:
+    from lib.cluster.mesh import Mesh
+    from lib.cluster.network import Shares
 
 __all__ = ["LINKS", "UNIT", "Costs", "Links", "Uneven", "costs_from"]
 
