@@ -40,18 +40,20 @@ def check(
     Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
     a puzzle that is not solved yet is no error, nor is a run that is not within the goal, unless that is graded.
     """
-    from lib.checker import checker  # here and not above: `import lib` should be quick
-    from lib.errors import graded
-    from lib.errors.exceptions import CheckError
+    from lib.errors import graded  # here and not above: `import lib` should be quick
     from lib.trace.trace import absent, trace_of
 
     if (why := absent(models)) is not None:
         graded.say_absent(models, why)
         return None
+    from lib.checker.checker import check as judge
+
     trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
-    verdict = checker.check(models, puzzle, time=time, memory=memory)
+    verdict = judge(models, puzzle, time=time, memory=memory)
     tell(verdict, trace)
     if not verdict.correct:
+        from lib.errors.exceptions import CheckError
+
         error = CheckError("this is not one correct training step", got="\n            ".join(verdict.faults))
         error.trace = trace
         raise error

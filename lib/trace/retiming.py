@@ -9,7 +9,6 @@ from typing import TypeVar, cast
 
 from lib.cluster.clock import Streams
 from lib.cluster.costs import Costs
-from lib.cluster.network import Network
 from lib.cluster.reader import Readers
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
@@ -181,6 +180,8 @@ class _Shared(Walk):
     """Communications as a network of shared links has them: they take place when their time has come."""
 
     def __init__(self, run: Trace, lengths: _Lengths) -> None:
+        from lib.cluster.network import Network  # here and not above: most costs share no links
+
         super().__init__(run)
         self.lengths = lengths
         self.network = Network(lengths.prices)
