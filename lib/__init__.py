@@ -13,9 +13,6 @@ from os import environ as _environ
 from typing import TYPE_CHECKING
 
 from lib.checker.listeners import listen as _listen
-from lib.errors.facts import Fact as _Fact
-from lib.errors.facts import Words as _Words
-from lib.errors.facts import word_facts_with as _word_facts_with
 
 if TYPE_CHECKING:
     from lib.analysis.waiting.critical_path import critical_path
@@ -159,14 +156,6 @@ if _environ.get("PUZZLES_GRADING"):  # see `lib.checker.graded`, which nobody el
     from lib.checker.graded import watch as _watch
 
     _watch()
-
-
-def _words(fact: _Fact) -> _Words:
-    """What to say of a broken rule: only a mistake needs words, so they are imported then."""
-    return import_module("lib.diagnosis.rule_words").words(fact)
-
-
-_word_facts_with(_words)
 
 
 def __getattr__(name: str) -> object:

@@ -15,8 +15,8 @@ from itertools import product
 from typing import Any
 
 from lib.errors.exceptions import RuleError
+from lib.values import facts
 from lib.values.dims import NAMES
-from lib.values.facts import NotSized, OtherBucket
 from lib.values.laws import cut, gather, reduce, renew, total_elements
 from lib.values.placement import MOST, ONE_PIECE, Part, simplest
 from lib.values.table import Table
@@ -171,7 +171,7 @@ def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
     first = buckets[0]
     for bucket in buckets[1:]:
         if len(bucket) != len(first):
-            raise RuleError(OtherBucket(len(first), len(bucket)))
+            raise RuleError(facts.OtherBucket(len(first), len(bucket)))
     return [reduce(*values) for values in zip(*buckets, strict=True)]
 
 
@@ -208,7 +208,7 @@ def _as_large(first: Value, *others: Value) -> None:
     elements = first.elements()
     for value in others:
         if value.elements() != elements:
-            raise RuleError(NotSized(value, first))
+            raise RuleError(facts.NotSized(value, first))
 
 
 def _first(values: Sequence[Any], root: int, size: Size) -> Elements:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
+from lib.values import facts
 from lib.values.dims import DIMS, REST
-from lib.values.facts import Different, Gaps, NoShard, NoSum, NotCut, OtherKind, TooManyShards, Twice, Undivided
 from lib.values.placement import MOST, NO_PIECES, SMALL_SET, Elements, Part, Place, alike, keep, total_size
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def reduce(*values: V) -> V:
     first = values[0]
     place: Place | None = getattr(first, "place", None)
     if place is None or not (place.open or place.schema.adds):
-        raise RuleError(NoSum(first))
+        raise RuleError(facts.NoSum(first))
     kind, layer = type(first), first.layer
     for other in values:
         if type(other) is not kind or other.layer != layer:
@@ -99,7 +99,7 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
         if found is not None:
             return found
         _refuse(verb, first, other, None if other_grid else at)
-        raise RuleError(Different(verb, FIELDS.get(schema.roles[at], schema.roles[at]), first, other))
+        raise RuleError(facts.Different(verb, FIELDS.get(schema.roles[at], schema.roles[at]), first, other))
     return schema.place(*head, _union(verb, values, at), *tail)
 
 
@@ -130,25 +130,25 @@ def _grid_of(verb: str, values: Sequence[Value], where: range) -> Place | None:
 def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
     """Shard `shard` of `total` of a value: of the part of a weight, of the batches, or of another dim, in order."""
     if not (isinstance(shard, int) and isinstance(total, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise RuleError(NoShard(shard, total, loads=False))
+        raise RuleError(facts.NoShard(shard, total, loads=False))
     place = value.place
     part = place.first if role is None else _dim_of(value, role)
     dim, words = part.dim, DIMS[part.dim.name]
     if words.counted:
         items = sorted(part.pieces)
         if not items or len(items) % total:
-            raise RuleError(Undivided(value, words.plural, len(items), total))
+            raise RuleError(facts.Undivided(value, words.plural, len(items), total))
         dim.may_make(len(items) - SMALL_SET)
         size = len(items) // total
         mine = dim.named(cast(int, part.grid), frozenset(items[shard * size : (shard + 1) * size]))
         return value.at(place.having(dim.name, mine))
     grid = total if part.whole else part.finer(total)
     if grid is None:
-        raise RuleError(Gaps(value))
+        raise RuleError(facts.Gaps(value))
     if grid > MOST:
-        raise RuleError(TooManyShards(shard, grid))
+        raise RuleError(facts.TooManyShards(shard, grid))
     if part is not place.first and dim.size % grid:
-        raise RuleError(Undivided(value, words.plural, dim.size, grid))
+        raise RuleError(facts.Undivided(value, words.plural, dim.size, grid))
     dim.may_make(len(part.pieces) - SMALL_SET)
     return value.at(place.having(dim.name, dim.shard(shard, total) if part.whole else part.cut(shard, total)))
 
@@ -158,7 +158,7 @@ def piece(value: V, role: str, low: int, high: int) -> V:
     part = _dim_of(value, role)
     wanted = frozenset(range(low, high)) if 0 <= low <= high <= part.dim.size else None
     if wanted is None or not DIMS[role].counted or not wanted <= part.pieces:
-        raise RuleError(NotCut(value, role, (low, high)))
+        raise RuleError(facts.NotCut(value, role, (low, high)))
     part.dim.may_make(len(wanted) - SMALL_SET)
     return value.at(value.place.having(role, part.dim.piece(part.dim.size, wanted)))
 
@@ -167,7 +167,7 @@ def _dim_of(value: Value, role: str) -> Part:
     """What a value has of a dim along which it may be cut."""
     found = value.place.named.get(role) if isinstance(role, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if found is None:
-        raise RuleError(NotCut(value, role, None))
+        raise RuleError(facts.NotCut(value, role, None))
     return found
 
 
@@ -186,13 +186,13 @@ def _refuse(verb: str, first: Value, other: Value, at: int | None) -> None:
     if type(first) is not type(other):
         if is_awaitable(other):
             raise forgotten_await(f"cannot {verb} a call that was not awaited", f"another {first.kind}", other)
-        raise RuleError(OtherKind(verb, first, other))
+        raise RuleError(facts.OtherKind(verb, first, other))
     role = None if at is None else first.place.schema.roles[at]
     for field in ASKED:
         if field not in (role, FIELDS.get(role or ""), "step" if verb == "sum" else "") and (
             _has(first, field) != _has(other, field)
         ):
-            raise RuleError(Different(verb, field, first, other))
+            raise RuleError(facts.Different(verb, field, first, other))
 
 
 def _has(value: Value, field: str) -> object:
@@ -226,6 +226,6 @@ def _refuse_twice(verb: str, values: Sequence[Value], at: int) -> NoReturn:
         if twice:
             both = tuple(v for v in values if v.place.parts[at].pieces & twice)
             role = value.place.schema.roles[at]
-            raise RuleError(Twice(verb, FIELDS.get(role, role), frozenset(twice), both))
+            raise RuleError(facts.Twice(verb, FIELDS.get(role, role), frozenset(twice), both))
         seen |= pieces
     raise AssertionError("sets with repeated items were found disjoint")

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from lib.errors.arguments import described, plain
 from lib.errors.exceptions import PuzzleError, RuleError
+from lib.values import facts
 from lib.values.dims import NAMES, REST
-from lib.values.facts import NoKind, NoValue
 from lib.values.kinds.kind import PRICED
 from lib.values.laws import cut, gather, piece, reduce
 from lib.values.layers import Shape, batches_at, by_hand, gradient_at, weight_at
@@ -363,7 +363,7 @@ def clean(value: V) -> V:
         return value
     kind = next((cls for cls in KINDS.values() if isinstance(value, cls)), None)
     if kind is None:
-        raise RuleError(NoKind(value))
+        raise RuleError(facts.NoKind(value))
     # The slots themselves: a class of the student's may say something else.
     place: Any = _PLACE.__get__(value)
     layer, layers = (plain(slot.__get__(value)) for slot in (_LAYER, _LAYERS))
@@ -392,11 +392,11 @@ def _possible(value: Value) -> None:
         if name in ("shards", "batches"):
             most = getattr(value, "total" if name == "shards" else "total_batches")
             if not all(type(number) is int and number >= 0 for number in item):
-                raise RuleError(NoValue(value, name, 0, None))
+                raise RuleError(facts.NoValue(value, name, 0, None))
             if type(most) is int and max(item, default=0) >= most:
-                raise RuleError(NoValue(value, name, None, most))
+                raise RuleError(facts.NoValue(value, name, None, most))
         elif type(item) is not int or not low.get(name, 0) <= item <= MOST:
-            raise RuleError(NoValue(value, name, low.get(name, 0), MOST))
+            raise RuleError(facts.NoValue(value, name, low.get(name, 0), MOST))
     for role, pieces, grid in value.place.rest:
         if type(grid) is not int or not pieces <= frozenset(range(grid)):
-            raise RuleError(NoValue(value, REST[role], None, grid))
+            raise RuleError(facts.NoValue(value, REST[role], None, grid))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Activation, ActivationGrad, ForgottenAwait, Model, OptState, PuzzleError, RuleError, Weight, WeightGrad
+from lib.errors.exceptions import Fact
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES
 from lib.values.layers import Layer, Shape
@@ -158,7 +159,7 @@ def test_a_collective_names_no_layer_or_one_that_activations_and_their_gradients
     assert raised.value.fact == facts.NotALayer("allgather", "0", 3)
 
 
-FACTS: list[tuple[Any, facts.Fact]] = [
+FACTS: list[tuple[Any, Fact]] = [
     (lambda: rules.load_weights(SHAPE, 0, 4, 4), facts.NoShard(4, 4, loads=True)),
     (lambda: rules.get_activation(SHAPE, [4, 0]), facts.NoBatch(frozenset([4]), frozenset([0, 4]), 4, 0)),
     (
@@ -182,7 +183,7 @@ FACTS: list[tuple[Any, facts.Fact]] = [
 
 
 @pytest.mark.parametrize(("make", "fact"), FACTS, ids=lambda item: type(item).__name__)
-def test_a_mistake_is_a_fact_for_who_knows_the_whole_run(make: Any, fact: facts.Fact) -> None:
+def test_a_mistake_is_a_fact_for_who_knows_the_whole_run(make: Any, fact: Fact) -> None:
     """See diagnosis."""
     with pytest.raises(RuleError) as raised:
         make()
