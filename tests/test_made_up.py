@@ -36,7 +36,7 @@ from lib.analysis.memory import whereabouts
 from lib.trace.retiming import retime
 from lib.values import rules
 from lib.values.collectives import CHAIN, COLLECTIVES, STEP, Collective
-from lib.values.laws import reduce, renew
+from lib.values.laws import reduce
 from lib.values.operations import COMMUNICATION, COMPUTE, LOADS, LOCAL, OPERATIONS, TIMED, Operation, calls
 
 
@@ -76,7 +76,7 @@ MADE_UP = (
         word="PM",
         title="permute",
         signature="await model.permute(value, layer)",
-        results=lambda values, root: [renew(values[i - 1]) for i in range(len(values))],
+        results=lambda values, root: [values[i - 1].at(values[i - 1].place) for i in range(len(values))],
         law=lambda *values: None,
         origins=lambda member, members, root: ((member - 1) % members,),
         whole=lambda values, root, size: max(size([value]) for value in values),

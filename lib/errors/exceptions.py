@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, dataclass_transform
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 from lib.errors import fixes
 from lib.errors.source_lines import Place, neighbours, raised_at, student_place
@@ -49,6 +49,7 @@ __all__ = [
     "Words",
 ]
 
+E = TypeVar("E", bound="PuzzleError")
 MOST_KEYS = 12
 """Keys of a store that a message lists."""
 
@@ -138,10 +139,14 @@ class PuzzleError(AssertionError):
         """Copied and pickled as it is: its kind may be made from something else than what it says."""
         return _as_it_was, (type(self), self.args, self.__dict__)
 
-    def at(self, rank: int) -> PuzzleError:
+    def at(self: E, rank: int) -> E:
         """Says which rank it was and which line of the student's code, unless that is known already."""
         if self.rank is None:
             self.rank = rank
+        return self.here()
+
+    def here(self: E) -> E:
+        """Says which line of the student's code it was, unless that is known already."""
         if not self.where and (found := student_place()) is not None:
             self.where.append((None, found))
         return self

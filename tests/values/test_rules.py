@@ -46,12 +46,17 @@ def gradient(layer: int = 0, batches: Any = (0,)) -> ActivationGrad:
     return ActivationGrad(layer, 3, batches, 4)
 
 
+def beside(layer: int, by: int) -> int:
+    """A layer, or one next to it; there is no value of a layer before -1."""
+    return max(layer + by, -1)
+
+
 # -- what operations make -----------------------------------------------------------------------------------------
 
 
 @given(layers, shifts, shifts, batch_sets, shard_sets)
 def test_forward(layer: int, by: int, also: int, batches: frozenset[int], shards: Any) -> None:
-    of_input, of_weight = layer + by, layer + also
+    of_input, of_weight = beside(layer, by), beside(layer, also)
     inp, whole = activation(of_input, batches), weight(of_weight, 0, *shards)
     if 0 <= layer < 3 and layer == of_input == of_weight and whole.is_complete():
         assert rules.forward(SHAPE, layer, inp, whole) == activation(layer + 1, batches)
@@ -66,7 +71,7 @@ def test_backward(
 ) -> None:
     """It takes the gradient of the batches that went in: neither of some of them nor of more."""
     there = here if other is None else other
-    of_input, of_grad, of_weight = layer + by, layer + also, layer + too
+    of_input, of_grad, of_weight = beside(layer, by), beside(layer, also), beside(layer, too)
     inp, grad, whole = activation(of_input, here), gradient(of_grad, there), weight(of_weight, 0, *shards)
     if 0 <= layer < 3 and layer == of_input == of_grad == of_weight and here == there and whole.is_complete():
         made = rules.backward(SHAPE, layer, inp, grad, whole)
@@ -87,7 +92,7 @@ def test_loss(layer: int, batches: frozenset[int]) -> None:
 
 @given(layers, shifts, st.just(frozenset(range(4))) | batch_sets, shard_sets, shard_sets, shard_sets, shifts)
 def test_update(layer: int, by: int, batches: frozenset[int], g: Any, w: Any, o: Any, also: int) -> None:
-    of_grad, step, of_state = layer + by, 1, 1 + also
+    of_grad, step, of_state = beside(layer, by), 1, 1 + also
     grad = WeightGrad(of_grad, 3, batches, 4, *g)
     part, state = weight(layer, step, *w), OptState(layer, 3, of_state, *o)
 

@@ -18,7 +18,6 @@ from lib.values.values import (
     Weight,
     WeightGrad,
     describe,
-    fields_of,
 )
 
 __all__ = ["Different", "Gaps", "NoKind", "NoShard", "NoSum", "NoValue", "NotCut", "OtherKind", "TooManyShards"]
@@ -266,20 +265,21 @@ class NoKind(Fact):
 
 
 class NoValue(Fact):
-    """There cannot be a value with these fields: `field` has to be a number from `low` up, or some of `most`."""
+    """There is no value of a kind with these fields: `field` has to be a number from `low` up, or some of `most`."""
 
-    value: Value
+    kind: type[Value]
+    fields: tuple[object, ...]
     field: str
     low: int | None
     most: object
 
     def words(self) -> Words:
-        value, field = self.value, self.field
+        field = self.field
         wrong = f"its {field} is a number from {self.low} to {self.most}"
         if self.most is None:
             wrong = f"its {field} are numbers from {self.low} up"
         elif self.low is None:
             wrong = f"its {field} are some of {written(self.most)}"
-        fields = ", ".join(written(item)[:40] for item in fields_of(value) if not isinstance(item, frozenset))
-        made = f"{type(value).__name__}({fields}, ...), made by hand"
-        return Words(f"there is no such {value.kind}", wrong, made, MADE_BY_HAND)
+        fields = ", ".join(written(item)[:40] for item in self.fields)
+        made = f"{self.kind.__name__}({fields}, ...), made by hand"
+        return Words(f"there is no such {self.kind.kind}", wrong, made, MADE_BY_HAND)
