@@ -27,8 +27,8 @@ from lib.analysis.waiting.gaps import gaps
 from lib.schedules.data_parallel import ddp, fsdp
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 
 CASES: tuple[tuple[str, Callable[[Model], Any], int, int, int], ...] = (
     ("DDP, 4 ranks", ddp, 4, 2, 4),

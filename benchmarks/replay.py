@@ -22,8 +22,8 @@ from lib.replay import ReplayOptions, replay
 from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 
 
 async def fsdp(model: Model) -> None:

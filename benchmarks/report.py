@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from lib.cli.grading.report import write_report
+from lib.suite.cli.grading.report import write_report
 from tests.support.classes import class_of
 
 STUDENTS = 500

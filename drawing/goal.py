@@ -14,8 +14,8 @@ from drawing.timeline.paint import SHOWN
 from drawing.timeline.panel import WIDTH, panels
 from lib.analysis.figures import peak
 from lib.checker.checker import check
-from lib.course.solutions import schedule_of
 from lib.puzzles.records import Puzzle, Task
+from lib.suite.course.solutions import schedule_of
 from lib.trace.trace import Trace
 
 __all__ = ["picture_of_task"]

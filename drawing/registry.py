@@ -28,8 +28,8 @@ from lib.cluster.batch import PhysicalBatch
 from lib.cluster.holdings import Holdings, Neighbours
 from lib.cluster.mesh import Mesh
 from lib.cluster.stages import Stages
-from lib.course.review import Review
 from lib.puzzles.records import Task
+from lib.suite.course.review import Review
 from lib.trace.trace import Trace
 from lib.values.values import Value
 

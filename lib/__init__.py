@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from lib.checker.verdict import FunctionVerdict, Verdict
     from lib.cluster.costs import LINKS, UNIT, Costs, Links, Uneven
     from lib.cluster.mesh import Mesh
-    from lib.course.exercises import expect
-    from lib.course.hints import hint
-    from lib.course.predictions import predict
-    from lib.course.progress import solved
-    from lib.course.review import review
-    from lib.course.solutions import reveal
     from lib.errors.exceptions import (
         AbsentKey,
         BudgetError,
@@ -49,7 +43,13 @@ if TYPE_CHECKING:
     from lib.simulator.model import Model
     from lib.simulator.simulator import Unsolved, simulate
     from lib.simulator.work import Work
-    from lib.submissions.function_check import check_function
+    from lib.suite.course.exercises import expect
+    from lib.suite.course.hints import hint
+    from lib.suite.course.predictions import predict
+    from lib.suite.course.progress import solved
+    from lib.suite.course.review import review
+    from lib.suite.course.solutions import reveal
+    from lib.suite.submissions.function_check import check_function
     from lib.trace.retiming import retime
     from lib.trace.trace import Event, Trace
     from lib.values.layers import Layer
@@ -119,12 +119,12 @@ _HOMES = {
     "lib.checker.verdict": "FunctionVerdict Verdict",
     "lib.cluster.costs": "LINKS UNIT Costs Links Uneven",
     "lib.cluster.mesh": "Mesh",
-    "lib.course.exercises": "expect",
-    "lib.course.hints": "hint",
-    "lib.course.predictions": "predict",
-    "lib.course.progress": "solved",
-    "lib.course.review": "review",
-    "lib.course.solutions": "reveal",
+    "lib.suite.course.exercises": "expect",
+    "lib.suite.course.hints": "hint",
+    "lib.suite.course.predictions": "predict",
+    "lib.suite.course.progress": "solved",
+    "lib.suite.course.review": "review",
+    "lib.suite.course.solutions": "reveal",
     "lib.errors.exceptions": "AbsentKey BudgetError CheckError DeadlockError ForgottenAwait MismatchError NotSolved "
     "PuzzleError RankFailed RuleError TraceError",
     "lib.errors.fixes": "fix",
@@ -134,7 +134,7 @@ _HOMES = {
     "lib.simulator.model": "Model",
     "lib.simulator.simulator": "Unsolved simulate",
     "lib.simulator.work": "Work",
-    "lib.submissions.function_check": "check_function",
+    "lib.suite.submissions.function_check": "check_function",
     "lib.trace.retiming": "retime",
     "lib.trace.trace": "Event Trace",
     "lib.values.layers": "Layer",
@@ -148,7 +148,7 @@ simulates needs nothing of what checks, reviews and gives hints."""
 def _record(verdict: "Verdict | FunctionVerdict", trace: "Trace | None") -> None:
     """Adds a check of a puzzle's run to what the student has reached."""
     if verdict.puzzle is not None:
-        import_module("lib.course.progress").checked(verdict, trace)
+        import_module("lib.suite.course.progress").checked(verdict, trace)
 
 
 _listen(_record)

@@ -147,7 +147,7 @@ verdict
 # shard, cuts it into pieces, and each device gets the piece of its row:
 
 # %%
-from lib.submissions.function_check import solution_of
+from lib.suite.submissions.function_check import solution_of
 
 picture = None
 if verdict:

@@ -40,7 +40,7 @@
 from drawing import draw_mesh
 from lib import check_function, goal
 from lib.cluster.grids import grids, mesh_of
-from lib.submissions.function_check import solution_of
+from lib.suite.submissions.function_check import solution_of
 
 # %% [markdown]
 # ## The idea

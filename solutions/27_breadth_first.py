@@ -36,10 +36,10 @@
 # %%
 from drawing import compare, draw
 from lib import Model, check, goal, predict, schedule, simulate
-from lib.course.solutions import run_of
 from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines.generators import gpipe as gpipe_order
 from lib.schedules.pipelines.program import program_of
+from lib.suite.course.solutions import run_of
 
 # %% [markdown]
 # ## The idea

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lib.extras import EXTRAS, need_extra
-from lib.submissions.locations import home, reference
+from lib.suite.submissions.locations import home, reference
 
 IMPORTED_AS = {"vl-convert-python": "vl_convert"}
 BARE = """
@@ -24,7 +24,7 @@ class Hidden(MetaPathFinder):
 hidden, commands = json.load(sys.stdin)
 sys.meta_path.insert(0, Hidden())
 from typer.testing import CliRunner
-from lib.cli.app import app
+from lib.suite.cli.app import app
 found = [CliRunner().invoke(app, command.split()) for command in commands]
 print(json.dumps([(result.exit_code, result.output) for result in found]))
 """

@@ -69,7 +69,7 @@ def test_a_check_imports_what_records_progress_only_where_there_is_a_puzzle(tmp_
         "from lib import CheckError, Model, simulate\n"
         "for puzzle in (None, 'basic'):\n"
         "    try: Model.check(simulate(lambda model: None, puzzle='basic'), puzzle=puzzle)\n"
-        "    except CheckError: print('lib.course.progress' in sys.modules)\n"
+        "    except CheckError: print('lib.suite.course.progress' in sys.modules)\n"
     )
     assert python(code.format(str(tmp_path / "progress.json"))) == "False\nTrue\n"
     assert (tmp_path / "progress.json").is_file()

@@ -12,17 +12,17 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from lib import PUZZLES
-from lib.cli.app import app
-from lib.grade.assignment import KEYS, Config, read_config
-from lib.grade.grading import grade
-from lib.grade.intake.collecting import collect
-from lib.grade.intake.platforms import PLATFORMS
-from lib.grade.isolation import FEATURES
-from lib.grade.results.scores import COLUMNS
-from lib.grade.similarity import similar
-from lib.notebooks.example_class import ASKED as ASKED_OF_THE_CLASS
-from lib.notebooks.example_class import STUDENTS, write_class
-from lib.notebooks.teaching import LISTEN, MARKED, page
+from lib.suite.cli.app import app
+from lib.suite.grade.assignment import KEYS, Config, read_config
+from lib.suite.grade.grading import grade
+from lib.suite.grade.intake.collecting import collect
+from lib.suite.grade.intake.platforms import PLATFORMS
+from lib.suite.grade.isolation import FEATURES
+from lib.suite.grade.results.scores import COLUMNS
+from lib.suite.grade.similarity import similar
+from lib.suite.notebooks.example_class import ASKED as ASKED_OF_THE_CLASS
+from lib.suite.notebooks.example_class import STUDENTS, write_class
+from lib.suite.notebooks.teaching import LISTEN, MARKED, page
 from tests.support.drivers import ROOT
 from tests.support.profiles import sample
 from tests.support.said import Said

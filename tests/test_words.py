@@ -37,7 +37,7 @@ ALLOWED = {
     ("CHANGELOG.md", "tier"): "what became of it",
     ("CHANGELOG.md", "target"): "what became of it",
     ("drawing/stepper", "target"): "a field, and what was clicked",
-    ("lib/course/progress_file.py", "tier"): "what stands in old files",
+    ("lib/suite/course/progress_file.py", "tier"): "what stands in old files",
 }
 """Where one of these words means what it does everywhere else: by the beginning of the path, and the word."""
 

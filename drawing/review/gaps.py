@@ -13,7 +13,7 @@ from drawing.timeline.paint import Rows
 from drawing.timeline.panel import LEFT, WIDTH
 from lib.analysis.waiting.critical_path import Path
 from lib.analysis.waiting.gaps import Gap, Group
-from lib.course.review import Review
+from lib.suite.course.review import Review
 
 __all__ = ["gap_list", "hatch", "mark_gaps", "mark_path", "path_sample"]
 

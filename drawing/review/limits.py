@@ -14,8 +14,8 @@ from drawing.figures.parts import memory_parts, sent_parts, time_parts
 from drawing.figures.plot import Limits, Plot, Point, plot
 from drawing.timeline.panel import WIDTH
 from lib.analysis.shares import memory_shares, sent_shares, time_shares
-from lib.course.review import Review
 from lib.errors.wording import amount
+from lib.suite.course.review import Review
 
 if TYPE_CHECKING:
     from lib.analysis.bounds.limits import Limit  # only a review needs the bounds: `import drawing` should be quick

@@ -10,8 +10,8 @@ from drawing.canvas.palette import ALARM, INK, KINDS, PAPER, SOFT, TRACK
 from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit, text_width
 from drawing.timeline.panel import LEFT, WIDTH
 from lib.analysis.figures import peak
-from lib.course.review import ROWS, Review
 from lib.errors.wording import amount, exact
+from lib.suite.course.review import ROWS, Review
 
 __all__ = ["Share", "at_the_peak", "shares"]
 

@@ -16,8 +16,8 @@ from drawing.timeline.panel import LEFT, RIGHT, WIDTH, Panel, panels
 from lib.analysis.difference import difference
 from lib.analysis.shares import time_shares
 from lib.cluster.clock import ticks
-from lib.course.review import Review
 from lib.errors.wording import counted
+from lib.suite.course.review import Review
 
 __all__ = ["picture_of_review"]
 

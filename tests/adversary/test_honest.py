@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 from lib import Trace, simulate
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from lib.trace.json_format import encode
 from tests.adversary.examples import runs, tensor_runs
 from tests.adversary.judging import agree, honest, judged, ready, replayed

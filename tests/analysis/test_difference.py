@@ -9,8 +9,8 @@ from lib.analysis import difference
 from lib.analysis.difference import lesson, unequal
 from lib.schedules import data_parallel
 from lib.schedules.data_parallel import ddp
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.drawing.runs import RUNS
 from tests.support.said import Said
 

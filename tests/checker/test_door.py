@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from lib import Activation, ActivationGrad, Layer, Mesh, Model, Trace, Weight, check, simulate
-from lib.course.solutions import run_of_file
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.generators import zb_h1
 from lib.schedules.pipelines.program import program_of
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.course.solutions import run_of_file
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.support.said import Said
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from lib import CheckError, Model, NotSolved, Unsolved, check_function, expect, simulate
 from lib.checker import graded
-from lib.course import progress
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.course import progress
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.support.drivers import python
 
 
@@ -133,8 +133,8 @@ def shown(code: str) -> str:
 def test_one_cause_is_one_cell_that_fails() -> None:
     """Stubs, twice simulated; a mistake in the run; a cell that is no Python; and all is well."""
     code = """
-        imports = "from lib.submissions.load import load_function; from lib.submissions.locations import reference"
-        solved = RUN.replace("(ddp", "(load_function(reference('ddp'), 'ddp')")
+        imports = "from lib.suite.submissions import load, locations"
+        solved = RUN.replace("(ddp", "(load.load_function(locations.reference('ddp'), 'ddp')")
         four = failed(IMPORTS, imports, solved, *AFTER, "expect(out, end=100)")
         one = failed(IMPORTS, STUB, RUN, *AFTER, "again = simulate(ddp, puzzle='ddp')", EXPECT)
         two = failed("def ddp(model):\\n    model.update(0, None, None, None)", RUN, *AFTER, EXPECT)

@@ -16,7 +16,7 @@ import pytest
 import lib
 from lib import PUZZLES, UNIT, Costs, Mesh, Model, PuzzleError, Trace, Verdict, check, simulate
 from lib.puzzles.records import Goal
-from tests.grade.classes import asked, graded, hand_in, scores, solution
+from tests.suite.grade.classes import asked, graded, hand_in, scores, solution
 from tests.support.profiles import THOROUGH, sample
 from tests.support.puzzles import way
 

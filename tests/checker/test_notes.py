@@ -6,8 +6,8 @@ import pytest
 
 from lib import PUZZLES, Model, Trace, check, simulate
 from lib.checker.notes import LESS, fed
-from lib.course.subject import run
 from lib.schedules.steps import backward, compute, forward, load, loss, step
+from lib.suite.course.subject import run
 from tests.support.profiles import sample
 from tests.support.schedules import basic
 

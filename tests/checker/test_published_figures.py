@@ -7,8 +7,8 @@ from lib.checker.notes import fed
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.pipelines.generators import gpipe
 from lib.schedules.pipelines.program import program_of
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.support.drivers import DRIVERS, figures_of
 from tests.support.schedules import CLASSIC, EVERYTHING, Case, Function
 

@@ -236,8 +236,8 @@ def test_the_shard_of_another_rank_in_backward_is_at_rest_too() -> None:
 @pytest.mark.parametrize("puzzle", ["basic", "fsdp", "gpipe", "pipeline_fsdp"])
 def test_at_every_moment_there_is_at_least_what_is_at_rest(puzzle: str) -> None:
     """Weights and states before, and afterwards: never less than one of each part on the rank that it rests on."""
-    from lib.submissions.load import load_function
-    from lib.submissions.locations import reference
+    from lib.suite.submissions.load import load_function
+    from lib.suite.submissions.locations import reference
 
     trace = Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
     for rank in range(trace.ranks):

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 SELECTION = """
-tests/cli/test_cli.py tests/cli/test_student_commands.py tests/cli/test_explore.py tests/cli/test_schedule_command.py
-tests/course/test_progress.py tests/course/test_progress_file.py tests/course/test_predictions.py tests/errors
-tests/drawing/test_display.py tests/drawing/test_draw.py tests/drawing/test_golden.py tests/drawing/test_scene.py
-tests/grade/intake tests/grade/plugins tests/grade/test_grading.py tests/grade/test_results.py tests/test_files.py
-tests/submissions/test_load.py tests/submissions/test_source.py tests/submissions/test_workplace.py
+tests/suite/cli/test_cli.py tests/suite/cli/test_student_commands.py tests/suite/cli/test_explore.py
+tests/suite/cli/test_schedule_command.py tests/suite/course/test_progress.py tests/suite/course/test_progress_file.py
+tests/suite/course/test_predictions.py tests/errors tests/drawing/test_display.py tests/drawing/test_draw.py
+tests/drawing/test_golden.py tests/drawing/test_scene.py tests/suite/grade/intake tests/suite/grade/plugins
+tests/suite/grade/test_grading.py tests/suite/grade/test_results.py tests/test_files.py
+tests/suite/submissions/test_load.py tests/suite/submissions/test_source.py tests/suite/submissions/test_workplace.py
 tests/simulator/test_simulator.py tests/trace/test_text_format.py
 """
 """Files that read clocks, terminals, locales and homes, start processes, or write files, and take a minute together."""

@@ -55,8 +55,8 @@ from lib import (
 from lib.errors.fixes import HOW
 from lib.schedules.data_parallel import segments
 from lib.schedules.pipelines.generators import one_f_one_b
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.support.drivers import gather
 
 FOLDER = Path(__file__).with_name("cases")

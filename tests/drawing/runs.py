@@ -26,8 +26,8 @@ from lib import (
 )
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.puzzles.records import Goal
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 
 
 def load(model: Model) -> None:

@@ -13,8 +13,8 @@ import drawing
 from drawing import draw, draw_group, picture_of
 from drawing.canvas.picture import Canvas
 from lib import Model, NotSolved, PuzzleError, Weight, simulate
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.drawing.runs import RUNS, VALUES, ddp, quietly, relay, trace
 from tests.drawing.shown import drawn
 from tests.support.drivers import in_asyncio

@@ -7,8 +7,8 @@ from drawing.canvas.scene import Poly, Rect
 from drawing.display import _bundle  # pyright: ignore[reportPrivateUsage]
 from drawing.registry import PICTURES
 from lib import PUZZLES, check, goal
-from lib.course.solutions import answer, schedule_of
 from lib.puzzles.records import Task
+from lib.suite.course.solutions import answer, schedule_of
 from tests.drawing.marks import texts
 from tests.drawing.shown import drawn
 from tests.support.profiles import sample

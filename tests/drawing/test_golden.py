@@ -18,14 +18,13 @@ from drawing import Picture, draw_collective, draw_gallery, draw_mesh, draw_reco
 from drawing.registry import picture_of
 from drawing.stepper import step_through
 from lib import Trace, review, simulate, why
-from lib.course.review import Review
 from lib.schedules.formats.timelines.recorded import recording_of_order
 from lib.schedules.gallery import gallery
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import zb_h1
 from lib.schedules.pipelines.program import program_of
+from lib.suite.course.review import Review
 from lib.trace.event import Program
-from tests.course.test_review import bound, reviewed
 from tests.drawing import runs
 from tests.drawing.communication.exchanges import EXCHANGES
 from tests.drawing.communication.test_holdings import SHOWN
@@ -33,6 +32,7 @@ from tests.drawing.communication.test_neighbours import FIVE
 from tests.drawing.curriculum import CURRICULUM, SOLVED
 from tests.drawing.pipelines.test_stages import CUT
 from tests.drawing.stepper.runs import TRACES
+from tests.suite.course.test_review import bound, reviewed
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden")

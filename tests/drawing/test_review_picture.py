@@ -17,11 +17,11 @@ from drawing.timeline.folding import shown_rows
 from drawing.timeline.panel import RIGHT, UNFOLDED
 from lib import review, simulate
 from lib.analysis.waiting.gaps import KINDS, Gap
-from lib.course.review import Review
-from tests.course.test_review import NAMES, bound, of_reference, reviewed
+from lib.suite.course.review import Review
 from tests.drawing.marks import apart, on_paper, polys, rects, texts, written
 from tests.drawing.runs import deadlock, trace
 from tests.drawing.shown import drawn
+from tests.suite.course.test_review import NAMES, bound, of_reference, reviewed
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 
 __all__ = ["Change", "changes"]
 

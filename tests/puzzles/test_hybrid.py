@@ -11,11 +11,11 @@ from lib.analysis.bounds.puzzle_bounds import lower_bound
 from lib.analysis.waiting.gaps import gaps
 from lib.checker.verdict import Verdict
 from lib.cluster.clock import TICKS
-from lib.course.solutions import alternatives
 from lib.schedules import data_parallel
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.steps import backward, forward, load, loss, mine, step
-from lib.submissions.load import load_function
+from lib.suite.course.solutions import alternatives
+from lib.suite.submissions.load import load_function
 from tests.support.puzzles import way
 from tests.support.said import Said
 

@@ -9,8 +9,6 @@ import pytest
 from lib import PUZZLES, Costs, PuzzleError, Trace, check, schedule, simulate
 from lib.analysis.figures import traffic
 from lib.checker.verdict import Verdict
-from lib.course import solutions
-from lib.course.progress import Standing
 from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines import generators, legality, lowering
 from lib.schedules.pipelines.action import parse
@@ -18,9 +16,11 @@ from lib.schedules.pipelines.generators import breadth_first as breadth_first_or
 from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b, zb_h1
 from lib.schedules.pipelines.lowering import posted
 from lib.schedules.pipelines.program import program_of
-from lib.submissions.load import load_function
-from lib.submissions.locations import home, reference
-from lib.submissions.workplace import mine
+from lib.suite.course import solutions
+from lib.suite.course.progress import Standing
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import home, reference
+from lib.suite.submissions.workplace import mine
 from tests.support.puzzles import came_to_goal, figures, way
 from tests.support.said import Said
 

@@ -15,7 +15,7 @@ from lib.schedules.pipelines.action import Action
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
 from lib.schedules.pipelines.program import Messages, program_of
 from lib.schedules.pipelines.timing import time_order
-from lib.submissions.locations import reference
+from lib.suite.submissions.locations import reference
 from tests.support.puzzles import came_to_goal, figures, judged, way
 from tests.support.said import Said
 

@@ -9,9 +9,9 @@ import pytest
 from drawing.figures.curves import crossings
 from lib import Links, Mesh, Model, Trace, check, retime, simulate
 from lib.analysis.figures import end
-from lib.course.solutions import alternatives
 from lib.schedules import data_parallel
 from lib.schedules.tensor_parallel import PLACEMENTS, tensor_parallel
+from lib.suite.course.solutions import alternatives
 from tests.support.puzzles import way
 from tests.support.said import Said
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.course.solutions import alternatives
+from lib.suite.course.solutions import alternatives
 from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES, judged, way
 from tests.support.said import Said

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lib.submissions.function_check import solution_of
+from lib.suite.submissions.function_check import solution_of
 from tests.support.worlds import MEET, world
 
 pytest.importorskip("torch", reason="process groups need torch: pip install torch")

@@ -7,12 +7,12 @@ import pytest
 
 from lib import Mesh
 from lib.analysis.feeding.examples import examples_read
-from lib.course.subject import feedings
 from lib.errors.exceptions import PuzzleError
 from lib.replay import Feeding, ReplayError, WrongWorld, feed, replay
 from lib.replay.examples import Examples
-from lib.submissions.load import SourceError
-from lib.submissions.locations import reference
+from lib.suite.course.subject import feedings
+from lib.suite.submissions.load import SourceError
+from lib.suite.submissions.locations import reference
 from tests.replay.schedules import trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")

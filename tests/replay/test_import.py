@@ -40,7 +40,7 @@ def test_a_missing_torch_says_what_to_install() -> None:
 
 
 def test_the_command_says_so_in_one_line() -> None:
-    ran = run(BLOCKED + "from lib.cli.app import app\napp(['replay', 'basic'])")
+    ran = run(BLOCKED + "from lib.suite.cli.app import app\napp(['replay', 'basic'])")
     assert ran.returncode == 1
     assert ran.stderr.count("a replay needs torch, which is not installed: run `") == 1
     assert "Traceback" not in ran.stderr

@@ -8,8 +8,8 @@ from lib.schedules.data_parallel import fully_sharded, zero1
 from lib.schedules.pipelines.action import Order, batches_of, parse, places
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
-from lib.submissions.load import load_function
-from lib.submissions.locations import home, reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import home, reference
 from tests.replay.schedules import compute, trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")

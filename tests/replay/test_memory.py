@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES, Costs, Model, Trace, simulate
-from lib.course.solutions import alternatives
 from lib.replay import ReplayResult, replay
-from lib.submissions.load import load_function
+from lib.suite.course.solutions import alternatives
+from lib.suite.submissions.load import load_function
 from lib.trace.event import Event
 from tests.replay.hooks import hooked
 from tests.replay.schedules import compared, compute, trace

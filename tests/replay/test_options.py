@@ -13,7 +13,7 @@ from lib.replay.__main__ import main
 
 def help_of_command() -> str:
     """What `puzzles replay --help` says."""
-    from lib.cli.app import app
+    from lib.suite.cli.app import app
 
     return CliRunner().invoke(app, ["replay", "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
 
@@ -41,7 +41,7 @@ def test_every_option_says_what_it_means_and_its_default_is_allowed() -> None:
 
 def test_the_command_replays_with_them(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
-    from lib.cli.app import app
+    from lib.suite.cli.app import app
 
     arguments = ["replay", "ddp", "--transport", "local", "--hidden", "16", "--length", "8", "--no-verify"]
     found = CliRunner().invoke(app, [*arguments, "--json", str(tmp_path / "figures.json")])

@@ -9,8 +9,8 @@ from lib.analysis import figures
 from lib.analysis.bounds.puzzle_bounds import lower_bound
 from lib.analysis.waiting.critical_path import critical_path
 from lib.schedules.steps import accumulate, load, step
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from lib.trace.retiming import retime
 from tests.support.profiles import sample
 from tests.support.schedules import EVERYTHING, Case

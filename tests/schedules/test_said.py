@@ -13,8 +13,8 @@ from lib.schedules.formats import order_file, order_json, torch_csv, trace
 from lib.schedules.formats.timelines.perfetto import read_perfetto
 from lib.schedules.pipelines import action, generators, legality, lowering, program, timing, zero_bubble_search
 from lib.schedules.pipelines.generators import one_f_one_b
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.support.said import Said
 
 FILES = {path.stem: Said(path, kinds=True) for path in sorted(Path(__file__).with_name("said").glob("*.txt"))}

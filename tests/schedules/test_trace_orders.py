@@ -11,8 +11,8 @@ from lib.schedules.pipelines.action import Order, parse, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
 from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, Setting, program_of
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.schedules.mutations import random_order
 
 SIZES = [(2, 3), (3, 5), (4, 4), (4, 8)]

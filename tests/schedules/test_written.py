@@ -10,10 +10,10 @@ import pytest
 
 from lib import UNIT, Model, NotSolved, Trace, Uneven, check, schedule, simulate, stages
 from lib.analysis.figures import end
-from lib.course.child import run_of
 from lib.schedules.pipelines.generators import interleaved, one_f_one_b
 from lib.schedules.pipelines.program import program_of
-from lib.submissions.load import load_function
+from lib.suite.course.child import run_of
+from lib.suite.submissions.load import load_function
 
 SOURCE = '''\
 from lib import Mesh, Model, NotSolved, schedule

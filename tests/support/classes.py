@@ -15,11 +15,11 @@ from typing import Any
 
 from lib import PUZZLES, PuzzleError, Trace, Unsolved, check, retime, simulate
 from lib.cluster.costs import Costs
-from lib.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student
-from lib.grade.traces import schedule_of
 from lib.puzzles.records import Hidden, Size
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student
+from lib.suite.grade.traces import schedule_of
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from lib.trace.validation import decode
 from tests.diagnosis import corpus
 
@@ -32,7 +32,7 @@ PUZZLES_OF_A_WEEK = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "gpipe", "fsd
 
 @dataclass(frozen=True)
 class InMemory:
-    """Schedules by their digests, as `lib.grade.traces` keeps them in a folder."""
+    """Schedules by their digests, as `lib.suite.grade.traces` keeps them in a folder."""
 
     packed: Mapping[str, bytes]
 

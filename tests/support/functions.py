@@ -3,8 +3,8 @@
 from typing import Any
 
 from lib import Model, NotSolved, simulate
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 
 
 def good(model: Model) -> None:

@@ -4,8 +4,8 @@ from functools import cache
 from typing import Any
 
 from lib import PUZZLES, Trace, Verdict, check, simulate
-from lib.submissions.load import load_function
-from lib.submissions.locations import home, reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import home, reference
 
 __all__ = ["FUNCTIONS", "SCHEDULES", "came_to_goal", "figures", "judged", "way"]
 

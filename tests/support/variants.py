@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lib.submissions.source import Source
+from lib.suite.submissions.source import Source
 
 __all__ = ["VARIANTS", "Variant"]
 

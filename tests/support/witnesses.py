@@ -10,8 +10,8 @@ from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.pipelines import generators
 from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.program import program_of
-from lib.submissions.load import load_function
-from lib.submissions.locations import home, reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import home, reference
 from tests.support.optima import find
 
 Function = Callable[[Model], Any]

@@ -10,8 +10,8 @@ from lib import Mesh, Model, Trace, Weight, check, simulate
 from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.puzzle_bounds import bound_of, lower_bound
 from lib.schedules import data_parallel
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.support import schedules
 from tests.support.said import Said
 from tests.support.schedules import fsdp

@@ -12,12 +12,12 @@ from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import alive, memory
 from lib.analysis.bounds.puzzle_bounds import Bound, bound_of, has_bound, lower_bound
 from lib.analysis.figures import end, peak, traffic
-from lib.course.solutions import owner
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
-from lib.submissions.load import load_function
-from lib.submissions.locations import home, reference
+from lib.suite.course.solutions import owner
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import home, reference
 from tests.replay.schedules import CASES
 from tests.support.schedules import EVERYTHING
 from tests.support.witnesses import sharded, together, witness

@@ -13,8 +13,8 @@ from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.optima import Size
 from lib.analysis.bounds.puzzle_bounds import bound_of
 from lib.analysis.figures import end, peak, traffic
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.support.optima import find
 from tests.support.pipeline_orders import figures, merges, random_orders, run
 from tests.support.profiles import sample

@@ -10,8 +10,8 @@ from playwright.sync_api import Page
 
 from drawing import draw_ring, step_through
 from drawing.canvas.palette import PAPER
-from tests.cli.grading.test_report import small, written
 from tests.drawing.runs import RUNS
+from tests.suite.cli.grading.test_report import small, written
 
 pytestmark = pytest.mark.xdist_group("browser")
 LIGHT = ["", "data-jp-theme-light=true", "class=vscode-light", "theme=light"]

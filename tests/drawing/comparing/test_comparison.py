@@ -10,8 +10,8 @@ from drawing.canvas.palette import ALARM, GOOD, INK
 from lib import LINKS, Trace, simulate
 from lib.analysis.difference import difference
 from lib.analysis.figures import most_sent
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.drawing.marks import polys, rects, texts
 from tests.drawing.runs import RUNS, ddp, overlapped, solved, trace
 

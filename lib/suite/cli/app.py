@@ -1,0 +1,621 @@
+"""The `puzzles` command. A thin door: what it does is done in runs, notebooks, verify, replay and drawing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from lib.checker.checker import check as judge
+from lib.errors import fixes
+from lib.errors.exceptions import PuzzleError
+from lib.puzzles.records import PUZZLES, by_chapter
+from lib.puzzles.records import goal as goal_of
+from lib.replay.options import ReplayOptions
+from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.suite.cli.comparing.compare import compare_command
+from lib.suite.cli.comparing.gallery import gallery_command
+from lib.suite.cli.console import (
+    Door,
+    Terminal,
+    chapter_row,
+    console,
+    fail,
+    say,
+    show_hints,
+    show_table,
+    show_way,
+    show_ways,
+    status_table,
+)
+from lib.suite.cli.grading.command import grade_command
+from lib.suite.cli.options import (
+    SHORT,
+    Batches,
+    Layers,
+    Limit,
+    MeshOption,
+    Output,
+    PuzzleOption,
+    Ranks,
+    takes_fields_of,
+)
+from lib.suite.cli.pipelines.explore import explore_command
+from lib.suite.cli.pipelines.schedule import schedules
+from lib.suite.cli.report import as_json, show
+from lib.suite.course.child import LIMIT
+from lib.suite.course.hints import hint as open_hints
+from lib.suite.course.hints import next_hint
+from lib.suite.course.progress import known
+from lib.suite.course.progress_file import Standing
+from lib.suite.course.solutions import refusal
+from lib.suite.course.subject import Outcome, Run, attempt, feedings, outcome, subjects
+from lib.suite.course.subject import run as run_subject
+from lib.suite.submissions.locations import home, is_checkout
+from lib.suite.submissions.workplace import mine, prepared, yours
+
+app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(schedules, name="schedule")
+app.command("explore")(explore_command)
+app.command("compare")(compare_command)
+app.command("gallery")(gallery_command)
+app.command("grade")(grade_command)
+
+
+def _known_puzzle(name: str) -> str:
+    if name not in PUZZLES:
+        raise typer.BadParameter(f"there is no puzzle {name!r}; there are {', '.join(PUZZLES)}")
+    return name
+
+
+WHAT = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
+Subject = Annotated[str, typer.Argument(metavar="WHAT", help=f"What to run: {WHAT}.", show_default=False)]
+PuzzleArgument = Annotated[str, typer.Argument(help="The puzzle's id.", callback=_known_puzzle, show_default=False)]
+
+
+@app.callback(invoke_without_command=True)
+def puzzles(context: typer.Context) -> None:
+    """Puzzles about training a large language model on many accelerators. Alone it says how far you are."""
+    if context.invoked_subcommand is None:
+        status_table(known())
+
+
+@app.command("list")
+def list_() -> None:
+    """The puzzles by chapter, and how far you are: their sizes and their goals."""
+    puzzle = Column("puzzle", overflow="fold", min_width=max(map(len, PUZZLES)))  # a title folds, and an id does not
+    table = Table("", puzzle, "sizes", "goals", "time", "memory", caption="sizes: ranks, layers, batches")
+    standings = known()
+    for chapter, records in by_chapter():
+        title, solved = chapter_row(chapter, records, standings)
+        table.add_section()
+        table.add_row("", title, "", solved)
+        for record in records:
+            name = f"{record.id}\n{record.title}"
+            if record.is_function:
+                table.add_row(str(record.number), name, "a function")
+                continue
+            limits = [(goal.name, f"{goal.time:g}", f"{goal.memory:,}") for goal in record.goals]
+            columns = ("\n".join(column) for column in zip(*limits, strict=True))
+            table.add_row(str(record.number), name, ", ".join(map(str, record.size)), *columns)
+    show_table(table)
+
+
+@app.command()
+def run(
+    whats: Annotated[list[str], typer.Argument(metavar="WHAT...", help=f"What to run: {WHAT}.", show_default=False)],
+    puzzle: PuzzleOption = None,
+    ranks: Ranks = None,
+    layers: Layers = None,
+    batches: Batches = None,
+    mesh: MeshOption = None,
+    save: Annotated[Path | None, typer.Option(help="Write the Trace here, as JSON.")] = None,
+    perfetto: Annotated[Path | None, typer.Option(help="Write the timeline here, for ui.perfetto.dev.")] = None,
+    chakra: Annotated[
+        Path | None, typer.Option(help="Write execution traces for MLCommons Chakra into a folder.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    limit: Limit = None,
+) -> None:
+    """Run a function, or those of several files, and say how good it is. Of a file with several puzzles all are run.
+
+    Exit status: 0 where each reaches its first goal, 1 where one does not, for whatever reason, and 2 for a command
+    that makes no sense. With --ranks, --layers, --batches or --mesh there are no goals, and 0 is for what is correct.
+    """
+    options: dict[str, Any] = {"limit": limit, "ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
+    files = {"save": save, "perfetto": perfetto, "chakra": chakra}
+    asked = [(what, one) for what in whats for one in ([puzzle] if puzzle else subjects(what))]
+    if len(asked) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
+        raise typer.BadParameter(f"--{one} takes the Trace of one run")
+    if len(asked) == 1 and not json:
+        found = _outcome(whats[0], puzzle=puzzle, **options)
+        _write(found.run, **files)
+        _verdict(found)
+        return
+    attempts = [attempt(what, one, **options) for what, one in asked]
+    names = [what for what, _ in asked]
+    if (found := attempts[0].outcome) is not None:
+        _write(found.run, **files)
+    if json:
+        print(as_json(names, attempts))
+    else:
+        show(names, attempts)
+    raise typer.Exit(0 if all(found.state == "passed" for found in attempts) else 1)
+
+
+@app.command()
+def fix(what: Subject, puzzle: PuzzleOption = None) -> None:
+    """Run one function and show how to mend its mistake: the line itself, where the message names only the idea."""
+    with fixes.shown():
+        found = _outcome(what, puzzle=puzzle)
+        _verdict(found)
+
+
+@app.command()
+def goal(puzzle: PuzzleArgument, output: Output = None) -> None:
+    """Say what a puzzle asks for; as a picture with a schedule that reaches it, where you name a file."""
+    task = goal_of(puzzle)
+    say(task.text())
+    if output is not None:
+        from drawing import picture_of
+
+        picture_of(task).save(output)
+        say(f"Drew {output}")
+
+
+@app.command()
+def hint(
+    puzzle: PuzzleArgument,
+    number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Open all hints.")] = False,
+) -> None:
+    """Open the next hint for a puzzle: a question, then an idea, then nearly the code."""
+    last = len(PUZZLES[puzzle].hints)
+    if number is not None and not 1 <= number <= last:
+        raise typer.BadParameter(f"{puzzle} has hints 1 to {last}; got {number}")
+    number = last if every else number
+    show_hints(next_hint(puzzle) if number is None else open_hints(puzzle, number))
+
+
+@app.command()
+def reveal(
+    puzzle: PuzzleArgument,
+    way: Annotated[str | None, typer.Argument(help="Show the code of this alternative.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A notebook or .py in which the puzzle passes.")
+    ] = None,
+    limit: Limit = None,
+) -> None:
+    """Show the official answer and others, once the puzzle is passed."""
+    asked = None if file is None else _outcome(str(file), puzzle=puzzle, limit=limit)
+    standing = _standing(puzzle) if asked is None else Standing.of(asked.verdict)
+    missing = refusal(puzzle, standing)
+    if missing is not None:
+        say(missing)
+        raise typer.Exit(1)
+    show_ways(puzzle) if way is None else show_way(puzzle, way)
+
+
+@app.command()
+def watch(
+    path: Annotated[Path | None, typer.Argument(help="A notebook, a .py, or a folder.", show_default=False)] = None,
+    puzzle: PuzzleOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Run once; exit status 0 where it is solved, else 1.")] = False,
+    limit: Annotated[float, typer.Option(min=0.1, help="Seconds that a run may take.")] = LIMIT,
+) -> None:
+    """Run a puzzle again whenever its notebook is saved, and say what came of it. Without a path: all of them."""
+    from lib.suite.cli.watch import Watcher
+    from lib.suite.cli.watch import watch as keep_watching
+
+    watcher = Watcher(path or _workplace(), Terminal(), puzzle, limit, once)
+    if once:
+        raise typer.Exit(0 if watcher.begin() else 1)
+    keep_watching(watcher)
+
+
+@app.command()
+def check(
+    what: Annotated[str | None, typer.Argument(metavar="[WHAT]", help=f"Check only this: {WHAT}.")] = None,
+    puzzle: PuzzleOption = None,
+    limit: Limit = None,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Believe the outputs of the solved notebooks: `make unit` runs them.")
+    ] = False,
+) -> None:
+    """Check one run; or, without an argument, that every puzzle, notebook and reference is in order.
+
+    Exit status: 0 where it reaches its first goal (or all is in order), else 1.
+    """
+    if what is not None:
+        return _verdict(_outcome(what, puzzle=puzzle, limit=limit))
+    from lib.suite.notebooks.verify import CHECKS, verify
+
+    with console().status("Running every notebook, solved and unsolved"):
+        findings = verify(home(), stored=stored)
+    table, problems = Table("", *CHECKS), [finding for finding in findings if finding.problem]
+    for stem in sorted({finding.stem for finding in findings}):
+        cells = {f.check: "FAIL" if f.problem else "ok" for f in findings if f.stem == stem}
+        table.add_row(stem, *(Text(cells.get(c, "-"), "red" if cells.get(c) == "FAIL" else "") for c in CHECKS))
+    show_table(table)
+    if problems:
+        fail("\n".join(f"{finding.stem}, {finding.check}: {finding.problem}" for finding in problems))
+    say("All is in order.")
+
+
+@app.command()
+def draw(what: Subject, output: Output = None, puzzle: PuzzleOption = None, limit: Limit = None) -> None:
+    """Draw a run, even one that fails: up to where it did."""
+    from drawing import draw as paint
+
+    path = output or Path(f"{Path(what).stem}.svg")
+    try:
+        trace = _run(what, puzzle=puzzle, limit=limit).trace
+    except PuzzleError as error:
+        if error.trace is not None:
+            paint(error.trace).save(path)
+            say(f"Drew what happened before the error: {path}")
+        raise
+    paint(trace).save(path)
+    say(f"Drew {path}")
+
+
+@app.command()
+def review(what: Subject, output: Output = None, puzzle: PuzzleOption = None, limit: Limit = None) -> None:
+    """Say how far a run is from the best, where its ranks wait, and what fills its memory."""
+    from lib.suite.course.review import review as look
+
+    found = _run(what, puzzle=puzzle, limit=limit)
+    if found.puzzle is None:
+        fail(f"{found.name} is no run of a puzzle at its own size; name the puzzle with --puzzle")
+    try:
+        result = look(found.trace, puzzle=found.puzzle)
+    except ValueError as error:  # a saved Trace of another size
+        fail(str(error))
+    if result is not None:
+        say(result.text())
+    if result is not None and output is not None:
+        from drawing import picture_of
+
+        picture_of(result).save(output)
+        say(f"Drew {output}")
+
+
+@app.command()
+def why(
+    what: Subject,
+    rank: Annotated[int | None, typer.Option(help="The rank that waits.")] = None,
+    at: Annotated[float | None, typer.Option(help="The moment, in time units.")] = None,
+    output: Output = None,
+    puzzle: PuzzleOption = None,
+    limit: Limit = None,
+) -> None:
+    """Say why a rank waits at a moment, followed back to what held it up; or, without them, why the run ends when it
+    does."""
+    from lib.analysis.waiting.critical_path import critical_path
+    from lib.analysis.waiting.why import why as explain
+
+    if (rank is None) != (at is None):
+        raise typer.BadParameter("say which rank waits and when: --rank 2 --at 5")
+    trace = _run(what, puzzle=puzzle, limit=limit).trace
+    _answer(lambda: critical_path(trace) if rank is None or at is None else explain(trace, rank, at), output)
+
+
+@app.command("what-if")
+def what_if(
+    what: Subject,
+    rank: Annotated[list[int] | None, typer.Option(help="What this rank computes (or these).")] = None,
+    op: Annotated[str | None, typer.Option(help="An operation, or compute, messages, collectives.")] = None,
+    layer: Annotated[int | None, typer.Option(help="This layer.")] = None,
+    link: Annotated[
+        tuple[int, int] | None, typer.Option(metavar="RANK RANK", help="What these two ranks send each other.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Collectives along this axis of the mesh.")] = None,
+    faster: Annotated[float | None, typer.Option(help="How many times as fast; else it takes no time.")] = None,
+    output: Output = None,
+    puzzle: PuzzleOption = None,
+    limit: Limit = None,
+) -> None:
+    """Time a run anew with something faster, its order as it is. Say what; or nothing, to see what would help most."""
+    from lib.analysis.waiting.what_helps import what_helps
+    from lib.analysis.waiting.what_if import what_if as suppose
+
+    trace = _run(what, puzzle=puzzle, limit=limit).trace
+    chosen: dict[str, Any] = {"rank": rank or None, "op": op, "layer": layer, "link": link, "group": group}
+    if any(one is not None for one in chosen.values()):
+        _answer(lambda: suppose(trace, **chosen, faster=faster), output)
+    else:
+        _answer(lambda: what_helps(trace, faster), output)
+
+
+def _answer(ask: Callable[[], Any], output: Path | None) -> None:
+    """Says the answer to a question about a run, and draws it; or why the question makes no sense."""
+    try:
+        found = ask()
+    except ValueError as error:
+        fail(str(error))
+    say(found.text())
+    if output is not None:
+        from drawing import picture_of
+
+        picture_of(found).save(output)
+        say(f"Drew {output}")
+
+
+@app.command()
+def build(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where one is not current.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite notebooks that somebody has worked in.")] = False,
+) -> None:
+    """Make the notebooks in puzzles/ and solutions/ from solutions/NN_name.py, and renumber what needs it."""
+    from lib.suite.notebooks import build as notebooks
+
+    if not is_checkout():
+        fail("Notebooks are built in a checkout of the repository; this is an installed copy.")
+    if check and (moves := notebooks.misnumbered(home())):
+        fail("Puzzles have other numbers now; mend with `puzzles build`:\n" + "\n".join(moves))
+    for old, new in ({} if check else notebooks.renumber(home())).items():
+        say(f"Renamed {old} to {Path(new).name}")
+    with console().status("Running every notebook"):
+        files = notebooks.build(home())
+    old = notebooks.stale(files, home())
+    if check and old:
+        fail("Not what solutions/*.py give; mend with `puzzles build`:\n" + "\n".join(old))
+    if not check and not force and (worked_on := notebooks.worked_on(old, home())):
+        fail("Somebody has worked in these; move them away, or use --force:\n" + "\n".join(worked_on))
+    if not check:
+        for name in notebooks.write(files, home()):
+            say(f"Wrote {name}")
+    say(f"{sum(name.endswith('.ipynb') for name in files)} notebooks are current.")
+
+
+@app.command()
+def export(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Puzzles, `introduction`, or notebooks (.ipynb); else all."),
+    ] = None,
+    colab: Annotated[bool, typer.Option("--colab", help="As notebooks that carry the package inside.")] = False,
+    nbgrader: Annotated[bool, typer.Option("--nbgrader", help="As an assignment of nbgrader.")] = False,
+    gradescope: Annotated[bool, typer.Option("--gradescope", help="An autograder for Gradescope, a zip.")] = False,
+    config: Annotated[Path | None, typer.Option(help="What Gradescope asks: as in `puzzles grade`.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A folder; with --colab also one .ipynb for all.", show_default=False),
+    ] = None,
+    assignment: Annotated[str, typer.Option(help="What nbgrader calls the assignment.")] = "puzzles",
+    need: Annotated[
+        str, typer.Option(help="The goal that nbgrader gives points for: as in `puzzles grade`.")
+    ] = "first",
+    hidden: Annotated[int | None, typer.Option(help="So many hidden sizes, for nbgrader.")] = None,
+    seed: Annotated[str | None, typer.Option(help="What they are drawn from.")] = None,
+) -> None:
+    """Write notebooks for elsewhere: to mail, or to open in Colab; or for nbgrader, with our answers and tests;
+    or the autograder that Gradescope runs."""
+    from lib.suite.notebooks.exports import colab as editions
+
+    if colab + nbgrader + gradescope != 1:
+        raise typer.BadParameter("say what to export to: --colab, --nbgrader or --gradescope")
+    if gradescope:
+        written = [_for_gradescope(names or [], config, output or Path("autograder.zip"))]
+    elif nbgrader:
+        written = _for_nbgrader(names or list(PUZZLES), output or Path("nbgrader"), assignment, need, hidden, seed)
+    else:
+        written = editions.export(editions.chosen(names or []), output or Path("colab"))
+    for path in written:
+        say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
+
+
+def _for_gradescope(names: list[str], config: Path | None, output: Path) -> Path:
+    """Writes an autograder, after a look at whether what is asked can be asked."""
+    from lib.suite.cli.grading.autograder import autograder
+    from lib.suite.grade.assignment import AssignmentError
+
+    try:
+        return autograder(names, config, output)
+    except AssignmentError as error:
+        fail(str(error), status=2)
+    except FileNotFoundError:
+        fail(f"there is no file {config}", status=2)
+
+
+def _for_nbgrader(
+    names: list[str], output: Path, assignment: str, need: str, hidden: int | None, seed: str | None
+) -> list[Path]:
+    """Writes an assignment of nbgrader, after a look at whether what is asked can be asked."""
+    from lib.suite.grade.assignment import AssignmentError, Config
+    from lib.suite.notebooks.exports import colab, nbgrader
+
+    asked = [name for name in names if name in PUZZLES]
+    try:
+        Config().with_options(puzzles=asked, need=need, hidden=hidden, seed=seed).assignment()
+    except AssignmentError as error:
+        fail(str(error), status=2)
+    return nbgrader.export(colab.chosen(names), output, assignment, need=need, hidden=hidden, seed=seed)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(context: typer.Context) -> None:
+    """Open the puzzles in JupyterLab; what else you say is passed on to it."""
+    from lib.suite.notebooks import lab as jupyter
+
+    program = jupyter.command(context.args)
+    place = _workplace()
+    jupyter.trust(place.glob("*.ipynb"))
+    raise typer.Exit(_become(program, place, jupyter.environment()))
+
+
+@app.command()
+@takes_fields_of(ReplayOptions)
+def replay(
+    what: Subject,
+    output: Output = None,
+    calibrate: Annotated[str | None, typer.Option(help="Fit costs, and predict this other run.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the figures here.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the measured Trace here.")] = None,
+    perfetto: Annotated[Path | None, typer.Option(help="Write both timelines here, for ui.perfetto.dev.")] = None,
+    limit: Limit = None,
+    **chosen: Any,
+) -> None:
+    """Run a schedule with real tensors on torch.distributed; or feed a mesh from files, as a puzzle's map says."""
+    from lib.replay.__main__ import Outputs, replay_and_tell
+    from lib.replay.feeding import feed_and_tell
+
+    if (fed := feedings(what, limit=limit)) is not None:
+        raise typer.Exit(feed_and_tell(fed) if fed else 1)
+
+    def paint(result: Any) -> None:
+        from drawing import compare as draw_both
+
+        if output is not None:
+            draw_both(simulated=result.simulated, measured=result.measured).save(output)
+            say(f"Drew {output}")
+
+    outputs = Outputs(calibrate, json, save, perfetto)
+    raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: _run(name, limit=limit).trace, paint))
+
+
+@app.command()
+def profile(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
+    ],
+    schedule: Annotated[
+        str | None, typer.Option(help=f"What it was to be: one of {', '.join(SCHEDULES)}; a file of an order; {WHAT}.")
+    ] = None,
+    order: Annotated[Path | None, typer.Option(help="Write the order that was run into this file.")] = None,
+    step: Annotated[int | None, typer.Option(min=0, help="Which of the recorded steps; else the last.")] = None,
+    output: Output = None,
+    limit: Limit = None,
+) -> None:
+    """Show what torch.profiler recorded of a real run beside the schedule that it was to be.
+
+    Ranges that are named as torch's pipeline executor names them (PP:3F1), and as `puzzles replay --profile` does, are
+    compared with the order of the schedule. Files that `--perfetto` wrote are read, too.
+    """
+    from drawing.recording.recording import draw_recordings
+    from lib.analysis.recordings.words import figures, told
+    from lib.suite.cli.profile import expected, recorded, write_order
+
+    found = recorded(files, step)
+    try:
+        if order is not None:
+            say(write_order(order, found[0]))
+        if schedule is not None:
+            found.insert(0, expected(schedule, found[0], lambda what: _run(what, limit=limit).trace))
+    except ValueError as error:
+        fail(str(error))
+    for line in (*map(figures, found), *told(found[0], found[1:])):
+        say(line)
+    if output is not None:
+        draw_recordings(*found).save(output)
+        say(f"Drew {output}")
+
+
+@app.command()
+def demo(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The folder to write to; else demo, or class.")
+    ] = None,
+    made_up: Annotated[
+        bool, typer.Option("--class", help="Write what a made-up class hands in, to try `puzzles grade` on.")
+    ] = False,
+    students: Annotated[
+        int, typer.Option(min=0, max=2000, help="With --class: so many students, and their roster.", show_default=False)
+    ] = 0,
+) -> None:
+    """Run, check and draw the reference solution of every puzzle. Or write an exercise that a class hands in."""
+    if made_up:
+        return _made_up_class(output or Path("class"), students)
+    from drawing.timeline.schedule import picture_of_trace
+
+    output = output or Path("demo")
+    output.mkdir(parents=True, exist_ok=True)
+    best, correct = Column("reached", no_wrap=True), True
+    table = Table("puzzle", "verdict", "time", "memory", best, "picture", caption=f"pictures in {output}")
+    for puzzle, record in PUZZLES.items():
+        if record.is_function:
+            continue  # which there is nothing to draw of
+        found, path = _run(puzzle), output / f"{record.stem}.svg"
+        picture_of_trace(found.trace).save(path)
+        verdict = judge(found.trace, puzzle)
+        correct &= verdict.correct
+        figures = (f"{verdict.time:g}", f"{verdict.memory:,.0f}", verdict.best or "no goal")
+        table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
+    show_table(table)
+    raise typer.Exit(0 if correct else 1)
+
+
+def _made_up_class(folder: Path, number: int) -> None:
+    from lib.suite.notebooks.example_class import ASKED, STUDENTS, write_class
+
+    files = write_class(folder, number)
+    people = number or len(STUDENTS)
+    say(f"Wrote {len(files)} files of {people} students who do not exist to {folder}: {', '.join(ASKED)}.")
+    roster = f" --roster {folder / 'roster.csv'}" if number else ""
+    say(f"Grade them: puzzles grade {folder}{roster} --out report")
+
+
+def _write(found: Run | None, save: Path | None, perfetto: Path | None, chakra: Path | None) -> None:
+    """Writes the files of a run that were asked for."""
+    if found is None and any(path is not None for path in (save, perfetto, chakra)):
+        raise typer.BadParameter("a plain function has no run, so there is no Trace of it to write")
+    if found is not None and save is not None:
+        found.trace.save(save)
+    if found is not None and perfetto is not None:
+        from lib.schedules.formats.timelines.perfetto import write_perfetto
+
+        write_perfetto(perfetto, {found.name: found.trace})
+    if found is not None and chakra is not None:
+        from lib.schedules.formats.chakra import write_chakra
+
+        write_chakra(chakra, found.trace)
+
+
+def _run(what: str, **options: Any) -> Run:
+    found = run_subject(what, **options)
+    if found is None:
+        raise typer.Exit(1)  # simulate has said that it is not solved
+    return found
+
+
+def _outcome(what: str, **options: Any) -> Outcome:
+    found = outcome(what, **options)
+    if found is None:
+        raise typer.Exit(1)  # which it has said
+    return found
+
+
+def _verdict(found: Outcome) -> None:
+    say(found.text(console().width))
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+def _standing(puzzle: str) -> Standing | None:
+    """What is recorded of a puzzle; where that is no pass, the student's own notebook is asked, too."""
+    found, own = known().get(puzzle), mine(puzzle, yours(Path.cwd()))
+    if (found is None or not found.passed) and own.is_file() and attempt(own, puzzle).state == "passed":
+        return Standing(runs=1, passed=True)
+    return found
+
+
+def _workplace() -> Path:
+    """The folder of the student's own copies, made and brought up to date where needed, which it says."""
+    place = prepared(Path.cwd())
+    for line in place.news():
+        say(line)
+    return place.folder
+
+
+def _become(command: list[str], folder: Path, environment: dict[str, str]) -> int:
+    """Runs a program in a folder, in place of this one where it can be, so that Ctrl-C reaches it alone."""
+    if os.name == "posix":
+        os.chdir(folder)
+        os.execve(command[0], command, environment)
+    return subprocess.call(command, cwd=folder, env=environment)

@@ -1,0 +1,227 @@
+"""`puzzles grade`: a folder of submissions in, a gradebook and a report out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+
+from lib.errors.wording import counted, visible
+from lib.extras import need_extra
+from lib.suite.cli.console import console, fail, say, show_table
+from lib.suite.cli.grading.class_files import ClassFiles
+from lib.suite.cli.grading.drop_folder import Changes
+from lib.suite.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
+from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
+from lib.suite.grade.gradebook import Gradebook
+from lib.suite.grade.grading import TRACES, grade, worked_on
+from lib.suite.grade.intake.collecting import collect
+from lib.suite.grade.intake.submission import Collected
+from lib.suite.grade.people.tables import TableError
+from lib.suite.grade.results.forms import FORMS, write_results
+from lib.suite.grade.results.platforms import RETURNS
+from lib.suite.grade.traces import Traces
+from lib.suite.submissions.states import STATES
+
+__all__ = ["grade_command"]
+
+SHOWN: Final = 40
+"""Students, and refused files, that the table in the terminal has."""
+GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
+
+FORM = f"Write the forms of {', '.join(one.platform for one in RETURNS)}; else those of where the files are from."
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def grade_command(
+    submissions: Annotated[
+        list[Path], typer.Argument(metavar="WHAT...", help="Folders, archives (.zip, .tar.gz), notebooks, .py.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the gradebook and the report.")] = Path(
+        "report"
+    ),
+    config: Annotated[Path | None, typer.Option(help="What is asked, as TOML; options go before it.")] = None,
+    puzzle: Annotated[
+        list[str] | None, typer.Option("--puzzle", "-p", help="A puzzle that is asked, or several; else what is there.")
+    ] = None,
+    need: Annotated[str | None, typer.Option(help=GOAL)] = None,
+    hidden: Annotated[int | None, typer.Option(help="So many hidden sizes are drawn for each puzzle.")] = None,
+    seed: Annotated[str | None, typer.Option(help="What they are drawn from: keep it to yourself.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="Everybody in the class: a CSV with id and name, or a platform's export.")
+    ] = None,
+    points: Annotated[
+        str | None, typer.Option(help='Points of each puzzle, such as "correct=4 hidden=2"; else one that passed.')
+    ] = None,
+    marks: Annotated[
+        list[Path] | None, typer.Option(help="A CSV of points and comments by hand, or several; written if missing.")
+    ] = None,
+    platform: Annotated[list[str] | None, typer.Option(help=FORM)] = None,
+    limit: Annotated[float | None, typer.Option(min=0.1, help="Seconds that one run may take.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", callback=some_jobs, help="Processes; else one for each core.")
+    ] = None,
+    backend: Annotated[str | None, typer.Option(help=BACKEND)] = None,
+    scheduler: Annotated[str | None, typer.Option(help=SCHEDULER)] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, and grade what comes or changes.")] = False,
+) -> None:
+    """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
+
+    In the folder are then scores.csv, gradebook.json, junit.xml and the report, index.html. Stopped and started again
+    it goes on where it was. Exit status: 0 where everybody passed everything, 1 where somebody did not, and 2 for a
+    command that makes no sense.
+    """
+    need_extra("grade", "puzzles grade needs")
+    _apart(submissions, out)
+    try:
+        asked = Config() if config is None else read_config(config)
+        asked = asked.with_options(
+            puzzles=puzzle or (), need=need, hidden=hidden, seed=seed, seconds=limit, points=points
+        )
+        asked.assignment(asked.puzzles or ())  # what makes no sense is said before anything is read
+        files = ClassFiles(roster, marks or (), platform or ())
+        files.check()
+    except (AssignmentError, TableError) as error:
+        fail(str(error), status=2)
+    except FileNotFoundError as error:
+        fail(f"there is no file {error.filename}", status=2)
+    except OSError as error:
+        fail(f"{error.filename} cannot be read: {error.strerror}", status=2)
+
+    def once() -> Gradebook | None:
+        try:
+            return _graded(submissions, out, asked, files, jobs, backend, scheduler)
+        except typer.Exit:
+            if not watch:
+                raise
+            return None  # it has said why; what is wrong may be put right, and an empty folder be filled
+
+    try:
+        changes = Changes(submissions) if watch else ()  # before the first look: nothing that comes is missed
+        book = once()
+        if watch:
+            say("Watching for more. Ctrl-C ends it.")
+        for _ in changes:
+            book = once()
+    except KeyboardInterrupt:
+        if watch:
+            raise typer.Exit(0) from None
+        say("Stopped. What is finished is kept: the same command goes on from there.")
+        raise typer.Exit(130) from None
+    raise typer.Exit(0 if book is not None and book.passed else 1)
+
+
+def _apart(submissions: list[Path], out: Path) -> None:
+    """The report does not lie among the submissions, nor they in it."""
+    where = out.resolve()
+    if out.exists() and not out.is_dir():
+        fail(f"{out} is a file: --out names the folder for the report", status=2)
+    for path in submissions:
+        if re.match(r"\w+:/", str(path)) and not path.exists():
+            fail(f"{path} is an address: download it, and name the file", status=2)
+        if not path.exists():
+            fail(f"there is nothing at {path}: name a folder, an archive, a notebook or a .py", status=2)
+        given = path.resolve()
+        if where == given or given in where.parents or where in given.parents:
+            fail(f"{out} and {path} lie in each other: keep the report apart, with --out", status=2)
+
+
+def _graded(
+    submissions: list[Path],
+    out: Path,
+    asked: Config,
+    files: ClassFiles,
+    jobs: int | None,
+    backend: str | None,
+    scheduler: str | None,
+) -> Gradebook:
+    collected = collect(submissions)
+    if not collected.submissions:
+        found = collected.refused
+        else_there = f"; there is {found[0].file}" if found else ""
+        more = f", and {counted(len(found) - 1, 'file')} more that cannot be graded" if len(found) > 1 else ""
+        where = ", ".join(map(str, submissions))
+        fail(f"there is no notebook (.ipynb) and no .py in {where}{else_there}{more}", status=2)
+    try:
+        collected = files.enroll(collected, asked.rules)
+    except (TableError, OSError) as error:  # it was whole when all began
+        fail(str(error), status=2)
+    assignment = _assignment(asked, collected)
+    processes = -1 if backend is not None else jobs or _cores()
+    with cluster(backend, scheduler), _progress("Grading") as done:
+        book = grade(collected, assignment, out, jobs=processes, done=done)
+    book = files.marked(book, assignment.rules)
+    write_results(book, out)
+    with _progress("Drawing") as done:
+        # Here and not above: it draws, and what draws takes half of the time in which any command starts.
+        from lib.suite.cli.grading.report.report import LEADERBOARD, write_report
+
+        index = write_report(
+            book, Traces(out / TRACES), out, jobs=jobs or _cores(), tell_sizes=assignment.tell_sizes, done=done
+        )
+    _show(book, out)
+    for line in (*files.give_back(book, out), f"To show to the class: {out / LEADERBOARD}", f"The report: {index}"):
+        say(visible(line))
+    return book
+
+
+def _assignment(asked: Config, collected: Collected) -> Assignment:
+    puzzles = worked_on(collected) if asked.puzzles is None else asked.puzzles
+    try:
+        found = asked.assignment(puzzles)
+    except AssignmentError as error:
+        fail(str(error), status=2)
+    if not found.required:
+        fail("nobody has handed in the function of a puzzle: name those that are asked with --puzzle", status=2)
+    return found
+
+
+@contextmanager
+def _progress(what: str) -> Generator[Callable[[int, int], None]]:
+    """A bar, where there is a terminal."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+
+        def done(so_far: int, everything: int) -> None:
+            progress.update(task, completed=so_far, total=everything)
+
+        yield done
+
+
+def _show(book: Gradebook, out: Path) -> None:
+    """The class in a table, what is refused, and where the rest is."""
+    there = {score.state for student in book.students for score in student.scores}
+    states = [state for state in STATES if state in there or STATES[state].judged]
+    counts = [Column(state, justify="right") for state in states]
+    table = Table(
+        "puzzle",
+        *counts,
+        Column("hidden sizes", justify="right"),
+        title=visible(f"{book.title and book.title + ': '}{counted(len(book.students), 'student')}"),
+    )
+    for position, asked in enumerate(book.asked):
+        found = Counter(student.scores[position].state for student in book.students)
+        table.add_row(asked.puzzle, *(str(found[state] or "") for state in states), str(len(asked.hidden) or "none"))
+    show_table(table)
+    for one in book.refused[:SHOWN]:
+        say(visible(f"Refused: {one.file}: {one.why}"))
+    if len(book.refused) > SHOWN:
+        say(f"Refused: {len(book.refused) - SHOWN} more; the report has them all")
+    for problem in book.problems[:SHOWN]:
+        say(visible(f"To look at: {problem}"))
+    if len(book.problems) > SHOWN:
+        say(f"To look at: {len(book.problems) - SHOWN} more; the report has them all")
+    say(f"What kept each run apart: {', '.join(book.isolation) or 'nothing ran'}")
+    say(f"For programs: {', '.join(str(out / form.file) for form in FORMS)}")

@@ -1,0 +1,230 @@
+"""Watches notebooks while somebody works on them: every save runs the puzzle again and says what came of it."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from lib.extras import need_extra
+from lib.suite.cli.watched import Watched
+from lib.suite.course.child import LIMIT
+from lib.suite.course.hints import Hints, next_hint
+from lib.suite.course.progress import known, next_puzzle, solved
+from lib.suite.course.solutions import refusal
+from lib.suite.course.subject import Attempt, attempt
+from lib.suite.submissions.load import SourceError
+from lib.suite.submissions.locations import shown
+from lib.suite.submissions.workplace import notebook_of
+
+__all__ = ["Screen", "Watcher", "watch"]
+
+TICK = 100
+"""Milliseconds after which a typed command is seen."""
+KEYS = "h: a hint   r: the official answer, when it passes   n: the next puzzle   q: quit"
+
+
+class Screen(Protocol):
+    """Where a watcher shows things."""
+
+    def say(self, text: str) -> None:
+        """Shows text as it is."""
+
+    def title(self, text: str) -> None:
+        """Begins something new."""
+
+    def hints(self, hints: Hints) -> None:
+        """Shows the hints that are open."""
+
+    def reveal(self, puzzle: str) -> None:
+        """Shows the official answer and its alternatives."""
+
+
+class Watcher:
+    """Runs the puzzles of what is watched, says what came of it, and does what is typed. `once`: nobody types."""
+
+    def __init__(
+        self, path: Path, screen: Screen, puzzle: str | None = None, limit: float = LIMIT, once: bool = False
+    ) -> None:
+        self.watched = Watched(path, puzzle)
+        self.screen = screen
+        self.limit = limit
+        self.once = once
+        self.current: str | None = None
+        """The puzzle that was run last."""
+        self.passed = set[str]()
+        """Those whose last run passed."""
+        self._opened: dict[str, int] = {}
+        """How many hints were shown."""
+
+    # -- running them -------------------------------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """Runs the puzzles in order, up to the first that does not pass. Whether all of them pass."""
+        if self.watched.alone and len(self.watched.by_puzzle()) <= 1:
+            return self.changed([self.watched.path])
+        for puzzle, paths in self.watched.by_puzzle().items():
+            self.current, tried = puzzle, list[Attempt]()
+            for path in paths:
+                tried.append(attempt(path, puzzle, self.limit))
+                if tried[-1].state == "passed":
+                    break
+            else:
+                self._show(tried[0], paths[0])
+                return False
+            self.passed.add(puzzle)
+            self.screen.say(f"{puzzle}: passes")
+        self.screen.say("Every puzzle here passes.")
+        return True
+
+    def changed(self, paths: Iterable[Path]) -> bool:
+        """Runs the puzzles of files that were saved, of several in one those begun. Whether the last file passes."""
+        passes = False
+        for path in sorted(set(paths)):
+            if not path.is_file():
+                if self.watched.was_known(path):
+                    self.screen.say(f"{path.name} is not there any more. It is run again when it comes back.")
+                continue
+            try:
+                begun = self.watched.begun(path)
+            except (SourceError, OSError) as error:
+                if self.watched.ought_to_have_one(path):
+                    self.screen.say(str(error))
+                continue
+            passes = [self._run(path, puzzle) for puzzle in begun].count(False) == 0
+        return passes
+
+    def _run(self, path: Path, puzzle: str) -> bool:
+        found = attempt(path, puzzle, self.limit)
+        self.current = puzzle
+        if found.state == "passed":
+            self.passed.add(puzzle)
+        else:
+            self.passed.discard(puzzle)
+        self._show(found, path)
+        return found.state == "passed"
+
+    def _show(self, found: Attempt, path: Path) -> None:
+        puzzle, screen = found.puzzle, self.screen
+        hint = f"puzzles hint {puzzle}" if self.once else "type h"
+        screen.title(f"{puzzle} ({path.name})")
+        if found.printed:
+            screen.say(found.printed.rstrip("\n"))
+        if found.text:
+            screen.say(found.text)
+        if found.state == "passed":
+            screen.say(f"{puzzle} is solved. {self._next()}")
+        elif found.state == "unsolved":
+            screen.say(f"{puzzle} is not solved yet: {shown(path)}. For a hint: {hint}")
+        elif found.state == "missed":
+            screen.say(f"{puzzle} is correct, but not within its first goal yet. For a hint: {hint}")
+
+    def _next(self) -> str:
+        """What to do after a puzzle that is solved."""
+        record = next_puzzle(self._solved())
+        if record is None:
+            return "All puzzles are solved."
+        here = self.watched.by_puzzle().get(record.id)
+        return f"Next: {record.id}, {shown(here[0] if here else notebook_of(record.id))}"
+
+    def _solved(self) -> set[str]:
+        return self.passed | solved()
+
+    # -- what is typed ------------------------------------------------------------------------------------------
+
+    def command(self, line: str) -> bool:
+        """Does what was typed. Whether to go on."""
+        match line.strip().lower():
+            case "":
+                pass
+            case "q":
+                return False
+            case "h":
+                self._hint()
+            case "r":
+                self._reveal()
+            case "n":
+                self._go_on()
+            case other:
+                self.screen.say(f"{other[:20]!r} is no command. {KEYS}")
+        return True
+
+    def _hint(self) -> None:
+        if self.current is None:
+            self.screen.say("There is no puzzle yet.")
+            return
+        hints = next_hint(self.current, self._opened.get(self.current, 0))
+        self._opened[self.current] = hints.opened
+        self.screen.hints(hints)
+
+    def _reveal(self) -> None:
+        if self.current is None:
+            self.screen.say("There is no puzzle yet.")
+        elif self.current in self.passed:
+            self.screen.reveal(self.current)
+        else:
+            missing = refusal(self.current, known().get(self.current))
+            if missing is None:
+                self.screen.reveal(self.current)
+            else:
+                self.screen.say(missing)
+
+    def _go_on(self) -> None:
+        """To the next puzzle here that does not pass, after the one that was run last."""
+        files, solved = self.watched.by_puzzle(), self._solved()
+        order = list(files)
+        after = order.index(self.current) + 1 if self.current in order else 0
+        for puzzle in [*order[after:], *order[:after]]:
+            if puzzle not in solved:
+                self._run(files[puzzle][0], puzzle)
+                return
+        self.screen.say(self._next() if self.watched.alone else "Every puzzle here passes.")
+
+
+def watch(watcher: Watcher) -> None:
+    """Runs what is saved until `q` is typed or Ctrl-C is pressed. Commands come from the standard input, if it has any.
+
+    ImportError without watchfiles.
+    """
+    need_extra("cli", "watching needs")
+    from watchfiles import watch as changes_of
+
+    watched = watcher.watched
+    typed: queue.SimpleQueue[str] = queue.SimpleQueue()
+    changes = changes_of(
+        watched.folder,
+        watch_filter=lambda _, path: watched.concerns(Path(path)),
+        recursive=False,
+        rust_timeout=TICK,
+        yield_on_timeout=True,
+    )
+    try:
+        number = len(watched.by_puzzle())
+        what = watched.path.name if watched.alone else f"{number} puzzles in {shown(watched.path)}"
+        watcher.screen.say(f"Watching {what}. Ctrl-C ends it.\n{KEYS}")
+        next(changes)  # from here on no save is missed, not even one during the first run
+        watcher.begin()
+        threading.Thread(target=_listen, args=(typed,), daemon=True).start()
+        for found in changes:
+            if found:
+                watcher.changed(Path(path) for _, path in found)
+            if not all(watcher.command(line) for line in _taken(typed)):
+                return
+            if not watched.folder.is_dir():
+                raise SourceError(f"{watched.folder} is not there any more, so there is nothing to watch")
+    except KeyboardInterrupt:
+        return
+
+
+def _listen(typed: queue.SimpleQueue[str]) -> None:
+    """Passes on what is typed. At the end of the input watching goes on without commands."""
+    for line in sys.stdin:
+        typed.put(line)
+
+
+def _taken(typed: queue.SimpleQueue[str]) -> Iterator[str]:
+    while not typed.empty():
+        yield typed.get()

@@ -1,0 +1,302 @@
+"""review: what a student asks after a run. How good is it, where do the ranks wait, and what fills the memory?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from lib.analysis import figures
+from lib.analysis.event_words import operation
+from lib.analysis.figures import Peak
+from lib.analysis.peak import Holding, Row, holdings, lean, rows
+from lib.analysis.waiting.critical_path import Path, critical_path
+from lib.analysis.waiting.gaps import Gap, Group, gaps, grouped
+from lib.checker.verdict import Verdict
+from lib.cluster.clock import in_units, units
+from lib.errors.exceptions import PuzzleError, TraceError
+from lib.errors.wording import amount, exact
+from lib.puzzles.records import Puzzle, Size, schedule_record
+from lib.trace.trace import ModelLike, Trace, absent, trace_of
+from lib.values.values import Elements
+
+if TYPE_CHECKING:
+    from lib.analysis.bounds.puzzle_bounds import Bound, Limit
+    from lib.suite.course.solutions import Known
+
+# A picture of a review is drawn by whoever imports `drawing`: what makes one is imported when one is made.
+
+__all__ = ["GROUPS", "ROWS", "Review", "review"]
+
+GROUPS = 6
+"""Kinds of gaps that are told one by one; of more, the rest is counted."""
+ROWS = 12
+"""Rows of the table of the peak that are shown."""
+
+
+def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None:
+    """The run of a puzzle beside its reference solution; notebooks show it as a picture, `text()` says it in words.
+
+    Takes the Models that simulate returned, or a Trace. None where there is no run, which is said. ValueError where the
+    run does not have the sizes of the puzzle. The reference is run here, for a correct run only.
+    """
+    from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
+    from lib.checker.checker import check
+
+    if (why := absent(models)) is not None:
+        print(f"{why}.")
+        return None
+    record = schedule_record(puzzle)
+    trace = trace_of(models, "review takes the Models that simulate returned, or a Trace")
+    _same_size(trace, record)
+    verdict = check(trace, puzzle)
+    mine = _timed(trace, record)
+    bound = lower_bound(puzzle) if verdict.correct and has_bound(puzzle) else None
+    peak = figures.peak(mine)
+    return Review(
+        verdict=verdict,
+        mine=mine,
+        reference=_reference(record, verdict.passed) if verdict.correct else None,
+        bound=bound,
+        excuse=None if bound is None else bound.excuse(mine),
+        idle=gaps(mine),
+        path=critical_path(mine),
+        peak=peak,
+        alive=holdings(mine, peak, whole=verdict.correct),
+        lean=lean(mine),
+        others=_others(puzzle) if verdict.correct else (),
+    )
+
+
+def _same_size(trace: Trace, record: Puzzle) -> None:
+    if not record.fits(trace):
+        mine, wanted = Size.of(trace), record.size
+        raise ValueError(
+            f"the puzzle {record.id} has {wanted[0]} ranks, {wanted[1]} layers and {wanted[2]} batches; this run has "
+            f'{mine[0]}, {mine[1]} and {mine[2]}. Review the run of simulate({record.id}, puzzle="{record.id}")'
+        )
+
+
+def _timed(trace: Trace, record: Puzzle) -> Trace:
+    """The Trace that the verdict speaks of: values made anew and timed with the puzzle's costs, where that can be."""
+    try:
+        return trace.normalised(record.costs)
+    except (PuzzleError, TraceError):
+        return trace  # the verdict says what is wrong with it
+
+
+def _others(puzzle: str) -> tuple[Known, ...]:
+    from lib.suite.course.solutions import known_ways
+
+    return known_ways(puzzle)
+
+
+def _reference(record: Puzzle, passed: bool) -> Trace | None:
+    """The run of the official answer; with its lines of code for those who have passed the puzzle."""
+    from lib.suite.course.solutions import schedule_of
+    from lib.suite.course.subject import run
+
+    if not passed:
+        return schedule_of(record.id)
+    found = run(record.id)
+    return None if found is None else found.trace
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A run beside the reference solution of its puzzle.
+
+    `mine` and `reference` are Traces timed with the costs of the puzzle; `reference` is None for a run that is not
+    correct. `bound` is None where none is known, and `excuse` says why it does not speak of this run. `idle` are the
+    gaps of `mine`, `groups` the same by reason. `lean` is the peak (elements) if everything went after its last use.
+    `others` are other known ways to do the puzzle, in figures.
+    """
+
+    verdict: Verdict
+    mine: Trace
+    reference: Trace | None
+    bound: Bound | None
+    excuse: str | None
+    idle: tuple[Gap, ...]
+    path: Path
+    peak: Peak
+    alive: tuple[Holding, ...]
+    lean: Elements
+    others: tuple[Known, ...] = ()
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The gaps by kind and reason, the largest first."""
+        return grouped(self.idle)
+
+    def rows(self) -> list[Row]:
+        """The table of what is alive at the peak."""
+        return rows(self.mine, self.alive)
+
+    def text(self) -> str:
+        """The whole review in words. Of the verdict's notes it has the first lines: what they tell of is told below."""
+        verdict = replace(self.verdict, notes=tuple(note.partition("\n")[0] for note in self.verdict.notes))
+        parts = (self.bounds(), self.proofs(), (self.beside(),), self.waits(), self.memory())
+        return "\n".join([verdict.text(), *chain.from_iterable(parts)])
+
+    def bounds(self) -> Iterator[str]:
+        """The lower bounds, what they are made of, and how far the run is above them."""
+        if (premise := self.premise()) is not None:
+            yield premise
+            yield from (f"  {limit}" for limit in self.limits())
+        if (both := self.both()) is not None:
+            yield f"  {both}"
+
+    def premise(self) -> str | None:
+        """Of which schedules the lower bounds speak, or why not of this one. None where there is nothing to say."""
+        if self.bound is None or not self.verdict.correct:
+            return None
+        if self.excuse is not None:
+            return f"The lower bound does not speak of this run: {self.excuse.rstrip('.')}."
+        return f"Lower bounds, for every schedule like this: {self.bound.premise}"
+
+    def limits(self) -> Iterator[str]:
+        """Each lower bound that speaks of this run, and how far the run is above it."""
+        bound, verdict = self._speaking(), self.verdict
+        if bound is None:
+            return
+        yield f"It ends no earlier than at time {_limit(bound.time, verdict.time)}"
+        yield f"It needs no less than {_limit(bound.memory, verdict.memory, ' elements')}"
+        if bound.sent.value:
+            sent = figures.most_sent(self.mine)
+            yield f"Sent per rank is no less than {_limit(bound.sent, sent, ' elements')}"
+
+    def _speaking(self) -> Bound | None:
+        """The lower bounds, where they speak of this run."""
+        return self.bound if self.verdict.correct and self.excuse is None else None
+
+    def both(self) -> str | None:
+        """Whether a schedule can have the least time and the least memory at once; None where no bounds speak."""
+        bound = self._speaking()
+        if bound is None:
+            return None
+        frontier = bound.frontier
+        if len(frontier) > 1:
+            quick, small = frontier[0], frontier[-1]
+            return (
+                f"No schedule has both the least time and the least memory: one that ends at {exact(quick.end)} needs "
+                f"{amount(quick.peak)} elements, and one that needs {amount(small.peak)} ends at {exact(small.end)}."
+            )
+        if bound.together is None or not (bound.time.optimal and bound.memory.optimal):
+            return None
+        time, memory = bound.together
+        if time <= bound.time.value and memory <= bound.memory.value:
+            return "One schedule can have both the least time and the least memory."
+        return "Whether one schedule can have both the least time and the least memory is not known."
+
+    def figures(self) -> Iterator[tuple[str, float, float]]:
+        """Time and memory of yours, and of the reference."""
+        yield "yours", self.verdict.time, self.verdict.memory
+        if self.reference is not None:
+            yield "the reference", figures.end(self.reference), float(figures.peak(self.reference).elements)
+
+    def proofs(self) -> Iterator[str]:
+        """How the lower bounds are proved. The picture leaves this out."""
+        if (bound := self._speaking()) is not None:
+            for name, limit in (("time", bound.time), ("memory", bound.memory), ("sent", bound.sent)):
+                if limit.value:
+                    yield f"  Proof ({name}): {limit.proof}"
+
+    def beside(self) -> str:
+        """How the run compares with the reference."""
+        if self.reference is None:
+            return "The timeline of the reference is shown beside a correct run only."
+        time, memory = figures.end(self.reference), float(figures.peak(self.reference).elements)
+        early, small = round(self.verdict.time - time, 9), self.verdict.memory - memory
+        when = f"{abs(early):.10g} time units {'later' if early > 0 else 'earlier'}" if early else "as early"
+        size = f"{amount(abs(small))} elements {'more' if small > 0 else 'less'}" if small else "the same memory"
+        return f"The reference: time {time:.10g}, memory {amount(memory)} elements. Yours: {when}, {size}."
+
+    def waits(self) -> Iterator[str]:
+        """What determines the end, where the gaps are and why, and how to ask further."""
+        yield from self.heads()
+        told, rest = self.reasons()
+        yield from (f"  {group.text()}" for group in told)
+        if rest:
+            yield f"  {rest}"
+        if (further := self.further()) is not None:
+            yield further
+
+    def heads(self) -> tuple[str, ...]:
+        """The critical path, and how much the ranks do not compute. Nothing where nothing took time."""
+        whole = figures.makespan(self.mine)
+        if not whole:
+            return ()
+        name = "Critical path" if self.mine.error is None else "Critical path to where the run stopped"
+        path = f"{name}: time {exact(units(whole))} = {self.path.made_of().replace(', ', ' + ')}{_through(self.path)}."
+        empty, ranks = sum(gap.length for gap in self.idle), self.mine.ranks
+        if not empty:
+            until = "the end" if self.mine.error is None else "where the run stopped"
+            return path, f"No gaps: every rank computes from the beginning to {until}."
+        share = f"{empty / (whole * ranks):.1%}"
+        return path, f"Gaps: {in_units(empty)} of {ranks} x {exact(units(whole))} ({share}) are not computing:"
+
+    def reasons(self) -> tuple[tuple[Group, ...], str]:
+        """The groups of gaps that are told one by one, and what is said of all others."""
+        groups = self.groups
+        told, rest = groups[:GROUPS], groups[GROUPS:]
+        others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"
+        return told, f"and {in_units(sum(group.ticks for group in rest))} for {others}" if rest else ""
+
+    def further(self) -> str | None:
+        """How to follow the longest gap back to its cause. None where there is none, or the run failed."""
+        if not self.idle or self.mine.error is not None:
+            return None
+        longest = max(self.idle, key=lambda gap: gap.length)
+        middle = exact(units((longest.start + longest.end) // 2))
+        ask = f"why(out, rank={longest.rank}, time={middle})"
+        return f"{ask} follows the longest gap back to its cause, and what_helps(out) says what would shorten the run."
+
+    def memory(self) -> Iterator[str]:
+        """What is alive at the peak, and what of it could have been deleted."""
+        if not self.alive:
+            return
+        yield f"{self.at_the_peak()}:"
+        table = self.rows()
+        for row in table[:ROWS]:
+            yield f"  {amount(row.elements):>12}  {row.what}: {row.made}, {row.fate}"
+            if row.advice:
+                yield f"{'':>16}{row.advice}"
+        if rest := table[ROWS:]:
+            yield f"  {amount(sum(row.elements for row in rest)):>12}  in {len(rest)} more rows"
+        if any(row.idle for row in table):
+            yield self.leaner()
+
+    def at_the_peak(self) -> str:
+        """Which rank holds the most, how much, and when."""
+        event = self.mine.programs[self.peak.rank].events[self.peak.index]
+        held = f"At the peak rank {self.peak.rank} holds {amount(self.peak.elements)} elements"
+        return f"{held}, at time {units(self.peak.time):.10g}, when {operation(event)} begins"
+
+    def leaner(self) -> str:
+        """What the peak could be."""
+        less, now = f"{amount(self.lean)} elements", amount(self.peak.elements)
+        return f"If every value were deleted after its last use, the peak would be {less} instead of {now}."
+
+
+def _limit(limit: Limit, mine: float, unit: str = "") -> str:
+    """A limit, what it is made of, and how far a run is above it."""
+    parts = " + ".join(f"{amount(part.amount)} for {part.what}" for part in limit.parts)
+    if len(limit.parts) == 1:
+        parts = limit.parts[0].what
+    above = round(mine - limit.value, 9)
+    far = f"You are {amount(above)} above it." if above > 0 else "You have reached it."
+    if limit.optimal:
+        far = "You have reached it: this is optimal." if above <= 0 else f"{far} It can be reached."
+    return f"{amount(limit.value)}{unit}: {parts} ({limit.kind}). {far}"
+
+
+def _through(path: Path) -> str:
+    """The ranks that a critical path goes through."""
+    ranks = path.ranks()
+    if len(ranks) < 2:
+        return f", all on rank {ranks[0]}" if ranks else ""
+    if len(ranks) <= 12:
+        return f", through ranks {' > '.join(map(str, ranks))}"
+    return f", with {len(ranks) - 1} changes of rank"

@@ -1,0 +1,257 @@
+"""The official answer to a puzzle, and other ways to do it: their code, their figures, what each is good for."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from lib.analysis import figures
+from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
+from lib.checker.checker import check
+from lib.checker.table import ask_here
+from lib.checker.verdict import FunctionVerdict, Verdict
+from lib.errors.exceptions import PuzzleError
+from lib.errors.wording import amount
+from lib.puzzles.records import PUZZLES, puzzle_of_file
+from lib.simulator.simulator import Unsolved, simulate
+from lib.suite.course.progress import Standing, known, passed_here
+from lib.suite.submissions.function_check import judge_answers
+from lib.suite.submissions.gap import BuildError, find
+from lib.suite.submissions.load import SourceError, load_function
+from lib.suite.submissions.locations import home, reference, shown
+from lib.suite.submissions.workplace import mine, yours
+from lib.trace.json_format import with_places
+from lib.trace.trace import Trace
+
+__all__ = ["FOLDER", "OFFICIAL", "Known", "Revealed", "Way", "alternatives", "answer", "description", "files_of"]
+__all__ += ["known_ways", "owner", "refusal", "reveal", "run_of", "run_of_file", "schedule_of", "ways", "without_lines"]
+
+FOLDER = "alternatives"
+"""The folder of the alternatives, in solutions/. Their files are called <puzzle>_<name>.py."""
+OFFICIAL = "official"
+"""What the solution is called that the alternatives are alternatives to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One correct way to do a puzzle. `about` says what it does, `worth` what it is good for and what it costs."""
+
+    name: str
+    path: Path
+    about: str
+    worth: str
+    code: str
+    verdict: Verdict | FunctionVerdict
+
+
+def answer(puzzle: str) -> str:
+    """The lines of the official answer, as they stand between the markers of its source. BuildError without any."""
+    path = reference(puzzle)
+    text = path.read_text("utf-8")
+    for found in find(text, path.name, puzzle if puzzle_of_file(path.stem) else None):
+        if found.puzzle == puzzle:
+            return textwrap.dedent("\n".join(text.splitlines()[found.first : found.last - 1]))
+    raise BuildError(f"{path.name} holds no answer to {puzzle!r}")
+
+
+def alternatives(puzzle: str, root: Path | None = None) -> list[Path]:
+    """The files of solutions/alternatives/ that hold another way to do a puzzle, in order. `root` holds solutions/."""
+    folder = (root or home()) / "solutions" / FOLDER
+    return [path for path in sorted(folder.glob("*.py")) if owner(path) == puzzle]
+
+
+def owner(path: Path) -> str | None:
+    """The puzzle of an alternative by its name, <puzzle>_<name>.py; None where there is no such puzzle.
+
+    Of two that would do (pipeline, pipeline_fsdp) it is the longer.
+    """
+    return max((puzzle for puzzle in PUZZLES if path.stem.startswith(f"{puzzle}_")), key=len, default=None)
+
+
+def files_of(puzzle: str) -> dict[str, Path]:
+    """The files of all our ways to do a puzzle by their names, the official one first."""
+    return {OFFICIAL: reference(puzzle), **{_name(path, puzzle): path for path in alternatives(puzzle)}}
+
+
+def ways(puzzle: str) -> list[Way]:
+    """The official answer, and then the alternatives. Each is run and checked now."""
+    first = Way(OFFICIAL, reference(puzzle), "", "", answer(puzzle), verdict_of(reference(puzzle), puzzle))
+    return [first, *(_alternative(path, puzzle) for path in alternatives(puzzle))]
+
+
+@cache
+def schedule_of(puzzle: str) -> Trace | None:
+    """The run of the official answer without its lines of code: what it does when is no secret, how it says so is."""
+    models = simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle)
+    return None if isinstance(models, Unsolved) else without_lines(Trace.of(models))
+
+
+def run_of_file(path: Path, puzzle: str) -> Trace:
+    """The run of the function in a file of ours at the puzzle's size. Raises what running it raises."""
+    models = simulate(load_function(path, puzzle), puzzle=puzzle)
+    if isinstance(models, Unsolved):
+        raise SourceError(f"{path.name} is not solved")
+    return Trace.of(models)
+
+
+def without_lines(trace: Trace) -> Trace:
+    """The same run, of which nobody can see by which lines of code."""
+    return with_places(trace, [[None] * len(program.events) for program in trace.programs])
+
+
+def run_of(puzzle: str) -> tuple[Trace, bool]:
+    """The run of the student's own notebook of a puzzle that they have passed, and True; else that of the official
+    answer, and False. For the puzzles that build on it."""
+    record = known().get(puzzle)
+    if puzzle in passed_here or (record is not None and record.passed):
+        try:
+            models = simulate(load_function(mine(puzzle, yours(Path.cwd())), puzzle), puzzle=puzzle)
+        except (SourceError, PuzzleError, OSError):
+            models = Unsolved(puzzle)
+        if not isinstance(models, Unsolved) and check(run := Trace.of(models), puzzle).correct:
+            return run, True
+    return run_of_file(reference(puzzle), puzzle), False
+
+
+class Known(NamedTuple):
+    """The figures of another way to do a puzzle. `inside`: the puzzle's lower bounds speak of it."""
+
+    name: str
+    time: float
+    memory: float
+    inside: bool
+
+
+@cache
+def known_ways(puzzle: str) -> tuple[Known, ...]:
+    """The alternatives of a puzzle in figures, run once in a process."""
+    found: list[Known] = []
+    for path in alternatives(puzzle):
+        models = simulate(load_function(path, puzzle), puzzle=puzzle)
+        if isinstance(models, Unsolved):
+            continue
+        trace = Trace.of(models)
+        inside = not has_bound(puzzle) or lower_bound(puzzle).excuse(trace) is None
+        found.append(Known(_name(path, puzzle), figures.end(trace), float(figures.peak(trace).elements), inside))
+    return tuple(found)
+
+
+def _name(path: Path, puzzle: str) -> str:
+    return path.stem.removeprefix(f"{puzzle}_")
+
+
+def _alternative(path: Path, puzzle: str) -> Way:
+    text = path.read_text("utf-8")
+    about, worth = description(text)
+    body = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    code = "\n\n\n".join(_source(text, node) for node in body)
+    return Way(_name(path, puzzle), path, about, worth, code, verdict_of(path, puzzle))
+
+
+def _source(text: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """A function as it is written, with what stands above it, such as @schedule."""
+    above = [f"@{ast.get_source_segment(text, decorator)}" for decorator in node.decorator_list]
+    return "\n".join([*above, ast.get_source_segment(text, node) or ""])
+
+
+def description(text: str) -> tuple[str, str]:
+    """What an alternative's docstring says: its first line, and the rest as one paragraph. Empty where it has none."""
+    first, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n")
+    return first, " ".join(rest.split())
+
+
+def verdict_of(path: Path, puzzle: str) -> Verdict | FunctionVerdict:
+    """The verdict on the function in a file of ours at the puzzle's size. Raises what running it raises."""
+    if PUZZLES[puzzle].is_function:
+        return judge_answers(puzzle, ask_here(load_function(path, puzzle)))
+    return check(run_of_file(path, puzzle), puzzle)
+
+
+def refusal(puzzle: str, standing: Standing | None) -> str | None:
+    """What is missing before the command shows the answer, in words; None where the puzzle is passed."""
+    if standing is not None and standing.passed:
+        return None
+    where = shown(reference(puzzle))
+    return (
+        f"{_missing(puzzle, standing)} The answer is shown when the puzzle is passed.\n"
+        f"For a step in the right direction: puzzles hint {puzzle}\n"
+        f"If a file of yours passes already: puzzles reveal {puzzle} --file FILE\n"
+        f"The solutions are no secret: they lie in the repository under solutions/, this one in {where}"
+    )
+
+
+def _missing(puzzle: str, standing: Standing | None) -> str:
+    if standing is None or not standing.runs:
+        return f"{puzzle} has not been checked yet."
+    if PUZZLES[puzzle].is_function:
+        return f"{puzzle} has been checked ({standing.runs} so far), but was not right on every input yet."
+    if standing.time is None or standing.memory is None:
+        return f"{puzzle} has been checked ({standing.runs} so far), but no run was one correct training step yet."
+    if (easiest := PUZZLES[puzzle].goals[0]).allows(standing.time, standing.memory):
+        return f"{puzzle} is within its first goal, but that does not count: the note of its check says why."
+    return (
+        f"{puzzle} is correct, with time {standing.time:g} and memory {amount(standing.memory)} at best, but it "
+        f"passes with at most time {easiest.time:g} and memory {easiest.memory:,}."
+    )
+
+
+# -- in a notebook ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Revealed:
+    """The official answer to a puzzle, or another one, as Markdown: a notebook renders it, elsewhere it prints."""
+
+    markdown: str
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown
+
+    def __repr__(self) -> str:
+        return self.markdown
+
+
+def reveal(puzzle: str, way: str = OFFICIAL) -> Revealed | None:
+    """The official answer to a puzzle and what else can be done, or the code of one of the other ways, once you have
+    passed. Before, it prints what is missing and gives None.
+
+    ValueError for a puzzle or a way that there is not.
+    """
+    record = PUZZLES[puzzle]
+    standing = known().get(record.id)
+    if record.id not in passed_here and not (standing is not None and standing.passed):
+        print(f"{_missing(puzzle, standing)} The answer is shown when the puzzle is passed.")
+        print(f'For a step in the right direction: hint("{puzzle}", 1)')
+        return None
+    every = {one.name: one for one in ways(puzzle)}
+    if way not in every:
+        raise ValueError(f"{puzzle} has no solution called {way!r}; there are {', '.join(every)}")
+    return Revealed("\n\n".join(_said(every[way], puzzle) if way != OFFICIAL else _all_said(every, puzzle)))
+
+
+def _said(way: Way, puzzle: str) -> list[str]:
+    """One way to do a puzzle."""
+    figures = _figures(way.verdict)
+    about = [f"{way.about} {way.worth}"] if way.about else []
+    return [f"**{puzzle}, {way.name}**" + (f": {figures}" if figures else ""), *about, f"```python\n{way.code}\n```"]
+
+
+def _all_said(every: Mapping[str, Way], puzzle: str) -> list[str]:
+    """The official answer, and the others without their code."""
+    said = _said(every[OFFICIAL], puzzle)
+    for way in list(every.values())[1:]:
+        figures = _figures(way.verdict)
+        text = f"**{way.name}**" + (f" ({figures})" if figures else "")
+        said.append(f'{text}: {way.about} {way.worth} `reveal("{puzzle}", "{way.name}")` shows its code.')
+    return said
+
+
+def _figures(verdict: Verdict | FunctionVerdict) -> str:
+    if isinstance(verdict, FunctionVerdict):
+        return ""
+    return f"time {verdict.time:g}, memory {amount(verdict.memory)}, goal reached: {verdict.best or 'none'}"

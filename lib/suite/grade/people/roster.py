@@ -1,0 +1,243 @@
+"""The roster: everybody in the class, from a list of your own or from a platform's export, and whose each hand-in is.
+
+A file has a heading for an id and one for a name, as in HEADINGS; all other columns are kept. Two of them are read:
+`deadline`, an extension for one person, and when they handed in (SUBMITTED), for platforms that say it nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from lib.suite.grade.gradebook import Refused
+from lib.suite.grade.intake.names import readable
+from lib.suite.grade.intake.submission import Collected, Submission
+from lib.suite.grade.people.tables import Row, TableError, moment, read_table
+
+__all__ = ["ALIAS", "DEADLINE", "HEADINGS", "SUBMITTED", "Person", "Roster", "enrolled", "read_roster"]
+
+HEADINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "id": ("id", "identifier", "orgdefinedid", "student id", "student number", "sid", "username"),
+    "name": ("name", "full name", "student", "student name"),
+}
+"""What the columns may be called, in capitals or not; a first and a last name will do for a name."""
+FIRST_AND_LAST: Final = (("first name", "last name"), ("first", "last"), ("given name", "surname"))
+LOGINS: Final = ("username", "login", "sis login id", "sis user id", "email", "email address", "github", "student id")
+"""Other columns by which platforms call people."""
+SUBMITTED: Final = ("submitted", "last modified (submission)")
+DEADLINE: Final = "deadline"
+ALIAS: Final = "alias"
+"""How somebody wants to be called where the class sees it."""
+NO_STUDENT: Final = ("points possible", "")
+"""What stands for a student in Canvas's rows that are about columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody in the roster: `id` and `name` as the file has them, all cells of the row, and the line it is on."""
+
+    id: str
+    name: str
+    cells: Mapping[str, str] = field(default_factory=dict[str, str])
+    line: int = 0
+
+    def cell(self, *names: str) -> str:
+        """The first cell under one of these headings, in capitals or not, in which something stands."""
+        every = {heading.casefold(): text for heading, text in self.cells.items()}
+        return next((every[name] for name in names if every.get(name)), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The people of a class in the order of their file, its headings, the rows that are about columns and not people,
+    and what of it is to be looked at."""
+
+    people: tuple[Person, ...] = ()
+    headings: tuple[str, ...] = ()
+    others: tuple[Row, ...] = ()
+    problems: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    """The headings that are the id and the name."""
+
+
+def read_roster(path: Path) -> Roster:
+    """The roster of a file. TableError where it has no column for ids or none for names; OSError where there is none.
+
+    A row that is damaged, or has the id of another, is named in `problems`; nobody is left out for it.
+    """
+    table = read_table(path)
+    names = _names(table.headings)
+    id_heading = _heading(table.headings, "id")
+    if id_heading is None or not names:
+        missing = "ids" if id_heading is None else "names"
+        expected = ", ".join(HEADINGS["id" if id_heading is None else "name"])
+        raise TableError(
+            f"{path.name} has no column of {missing}\n  expected: a heading such as {expected}\n"
+            f"  got:      {', '.join(table.headings)[:200]}\n  fix:      rename a heading; a platform's export needs "
+            "its language set to English"
+        )
+    problems, people, others = list(table.problems), list[Person](), list[Row]()
+    taken: dict[str, Person] = {}
+    for row in table.rows:
+        its_id, name = _bare_id(row.cells[id_heading]), " ".join(filter(None, (row.cells[one] for one in names)))
+        where = f"{path.name}, line {row.line}"
+        if not its_id and name.casefold() in NO_STUDENT:
+            others.append(row)
+            continue
+        if not its_id:
+            problems.append(f"{where}: {name} has no id, and is known by name alone")
+        elif (before := taken.get(_key(its_id))) is not None:
+            same = _words(before.name) == _words(name)
+            kept = "is not used" if same else f"{name} is known by name alone"
+            problems.append(f"{where}: the id {its_id} is that of line {before.line}, {before.name}; {kept}")
+            if same:
+                continue
+            its_id = ""
+        person = Person(its_id, name or its_id, row.cells, row.line)
+        taken.setdefault(_key(its_id), person)
+        people.append(person)
+        for heading in (DEADLINE, *SUBMITTED):
+            said = person.cell(heading)
+            if said not in ("", "-") and moment(said) is None:
+                problems.append(f"{where}: {said!r} is no time that is understood, such as 2026-11-01 23:59")
+    return Roster(tuple(people), table.headings, tuple(others), tuple(problems), (id_heading, *names))
+
+
+def _heading(headings: Iterable[str], what: str) -> str | None:
+    by_name = {heading.casefold(): heading for heading in reversed(list(headings))}
+    return next((by_name[name] for name in HEADINGS[what] if name in by_name), None)
+
+
+def _names(headings: Sequence[str]) -> tuple[str, ...]:
+    """The columns that make a name, in the order in which it is said."""
+    if (name := _heading(headings, "name")) is not None:
+        return (name,)
+    by_name = {heading.casefold(): heading for heading in headings}
+    return next((tuple(by_name[one] for one in both) for both in FIRST_AND_LAST if set(both) <= set(by_name)), ())
+
+
+def _bare_id(text: str) -> str:
+    """An id without what platforms write around it: `Participant 12345` of Moodle, `#12345` of Brightspace."""
+    found = re.fullmatch(r"(?:\D* )?(\d+)", text)
+    return found[1] if found else text.removeprefix("#")
+
+
+# -- whose each hand-in is --------------------------------------------------------------------------------------
+
+
+def enrolled(collected: Collected, roster: Roster) -> tuple[Collected, tuple[str, ...]]:
+    """The hand-ins of a class by its roster: everybody is there, under the name and id of the roster, with nothing
+    where nothing came. Second, in words, what belongs to nobody in the roster, or cannot be told apart."""
+    by_id = _index(roster.people, lambda person: [_key(person.id)])
+    by_login = _index(roster.people, lambda person: [_key(text) for text in _logins(person)])
+    by_name = _index(roster.people, lambda person: [_words(person.name)])
+    found: dict[int, list[Submission]] = defaultdict(list)
+    strangers: list[Submission] = []
+    problems: list[str] = []
+    for submission in collected.submissions:
+        shown = re.sub(r" \([^()]*\)$| \[\d+\]$", "", submission.student) if submission.id else submission.student
+        ids = by_id.get(_key(submission.id)) or by_login.get(_key(submission.id or shown), [])
+        ids = ids if len(ids) == 1 else []
+        names = by_name.get(_words(shown), [])
+        if ids and not names and not _may_be(roster.people[ids[0]].name, shown):
+            problems.append(
+                f"{submission.student} handed in under the id {submission.id}, which is that of "
+                f"{roster.people[ids[0]].name} in the roster; nobody gets it\n  fix: put the right id or name there"
+            )
+            ids = []
+        elif ids and len(names) == 1 and ids != names:
+            problems.append(
+                f"{submission.student} has the name of line {roster.people[names[0]].line} of the roster and the id "
+                f"of line {roster.people[ids[0]].line}; nobody gets it\n  fix: put the right id there"
+            )
+            ids, names = [], []
+        person = ids[0] if ids else names[0] if len(names) == 1 else None
+        if person is None:
+            strangers.append(submission)
+            why = "has a name that several in the roster have" if len(names) > 1 else "is not in the roster"
+            problems.append(f"{submission.student} handed something in and {why}; the row is marked")
+        else:
+            found[person].append(submission)
+    names_of = _shown_names(roster.people, strangers)
+    renamed: dict[str, str] = {}
+    submissions: list[Submission] = []
+    for number, person in enumerate(roster.people):
+        several = found.get(number, [Submission(person.name, ())])
+        renamed |= {one.student: names_of[number] for one in several}
+        more = tuple((heading, text) for heading, text in person.cells.items() if heading not in roster.own)
+        submissions.append(replace(_together(several, names_of[number], person), more=more))
+    for number, stranger in enumerate(strangers, len(roster.people)):
+        renamed[stranger.student] = names_of[number]
+        submissions.append(replace(stranger, student=names_of[number], notes=(*stranger.notes, "not in the roster")))
+    submissions.sort(key=lambda one: (one.student.casefold(), one.student))
+    refused = tuple(Refused(one.file, one.why, renamed.get(one.student, one.student)) for one in collected.refused)
+    return Collected(tuple(submissions), refused, collected.notes), tuple(problems)
+
+
+def _index(people: Sequence[Person], keys: Callable[[Person], Iterable[object]]) -> dict[object, list[int]]:
+    """The people by each of their keys; what two have is none."""
+    found: dict[object, list[int]] = defaultdict(list)
+    for number, person in enumerate(people):
+        for key in dict.fromkeys(keys(person)):
+            if key:
+                found[key].append(number)
+    return found
+
+
+def _logins(person: Person) -> list[str]:
+    every = [person.id, *(person.cell(login) for login in LOGINS)]
+    return [*every, *(text.partition("@")[0] for text in every if "@" in text)]
+
+
+def _key(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).strip().removeprefix("#").casefold()
+
+
+def _words(name: str) -> tuple[str, ...]:
+    """A name in whatever order and with whatever between its words: `Lee, Ann` is `Ann Lee`."""
+    return tuple(sorted(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", name).casefold())))
+
+
+def _may_be(name: str, shown: str) -> bool:
+    """Whether a platform may call somebody so: a word is the same, or all of them stand in it together, or it hides
+    who it is."""
+    letters = "".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", shown).casefold()))
+    words = _words(name)
+    long = [word for word in words if len(word) > 1 or not word.isascii()]
+    return not re.search(r"[^\W\d_]", shown) or "participant" in letters or any(word in letters for word in long)
+
+
+def _shown_names(people: Sequence[Person], strangers: Sequence[Submission]) -> list[str]:
+    """What each row is called; no two are alike."""
+    alike = Counter(readable(person.name) for person in people)
+    found: list[str] = []
+    taken = Counter[str]()
+    for number in range(len(people) + len(strangers)):
+        if number < len(people):
+            person = people[number]
+            name = readable(person.name)
+            name = f"{name} ({person.id})" if person.id and alike[name] > 1 else name
+        else:
+            name = strangers[number - len(people)].student
+        taken[name] += 1
+        found.append(name if taken[name] == 1 else f"{name} [{taken[name]}]")
+    return found
+
+
+def _together(several: Sequence[Submission], name: str, person: Person) -> Submission:
+    """What one person handed in, in one place or, as of two platforms, in several."""
+    first = next((one for one in several if one.id), several[0])
+    return replace(
+        first,
+        student=name,
+        files=tuple(file for one in several for file in one.files),
+        notes=tuple(note for one in several for note in one.notes),
+        hints={puzzle: count for one in several for puzzle, count in one.hints.items()},
+        roster_id=person.id,
+        late=any(one.late for one in several),
+    )

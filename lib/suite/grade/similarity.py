@@ -1,0 +1,184 @@
+"""Who handed in what is alike and unusual: pairs to look at, weighed by how surprising they are, and never judged.
+
+Two students are alike in a puzzle if what they handed in has the same schedule and the same normal form: code that
+differs in names, layout, comments and order of helpers alone. How much that weighs is counted in bits, among the N who
+worked on the puzzle. If n of them have the schedule, and m of these the normal form too,
+
+    a = log2((N - 1) / (n - 1))     how surprising it is that somebody else has the schedule
+    b = log2((n - 1) / (m - 1))     and, given the schedule, the code
+    bits = a + min(a, b)
+
+so that what everybody has weighs nothing, whatever its code, and a pair that shares what nobody else has weighs
+log2(N - 1). A plain function has no schedule; its code alone weighs log2((N - 1) / (m - 1)) / 2, as there are few ways
+to write ten lines. Several puzzles add up. What weighs nothing: a schedule or code of ours (the reference, to which the
+hints lead, and our other solutions), a stub, and what came to no schedule at all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from math import log2
+from typing import Final, NamedTuple
+
+from lib.errors.wording import counted
+from lib.puzzles.records import PUZZLES
+from lib.suite.course.solutions import files_of, run_of_file
+from lib.suite.grade.gradebook import Gradebook, Score
+from lib.suite.grade.traces import schedule_of
+from lib.suite.submissions.load import source_in
+
+__all__ = ["INNOCENT", "Alike", "Ours", "Shared", "Similarity", "Solutions", "similar", "solutions_of"]
+
+LEAST: Final = 1.0
+"""Bits below which nothing is listed: less than that of a coin."""
+FEW: Final = 8
+"""So many students with the same are taken two by two; more are one group."""
+INNOCENT: Final = (
+    "the puzzle leaves few ways to write it, or the given code and the hints lead there",
+    "they worked together where that is allowed, or handed in as a group",
+    "both follow the same lecture, tutorial, book, study group or assistant",
+    "one person handed in under two names, or a file was uploaded to the wrong place",
+)
+"""Why it may be as it should. A list of pairs comes with these words, and says of nobody who had it from whom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What some students have in common in one puzzle: the digests of the schedule ("" for a plain function) and of the
+    normal form, how many `have` exactly this, of how many who worked on it, and how much it weighs."""
+
+    puzzle: str
+    schedule: str
+    source: str
+    have: int
+    of: int
+    bits: float
+
+    def words(self) -> str:
+        """It in words."""
+        what = "the same code" if PUZZLES[self.puzzle].is_function else "the same schedule, from the same code"
+        who = f"{self.have} of the {counted(self.of, 'student')} who worked on it have it"
+        return f"{self.puzzle}: {what} but for names, layout and comments; {who} ({self.bits:.1f} bits)"
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Students to look at together, two or more, what each two of them share, and how much that weighs, in bits."""
+
+    students: tuple[str, ...]
+    shared: tuple[Shared, ...]
+    bits: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """Students whose code of a puzzle is that of one of our solutions, but for names, layout and comments. Anybody may
+    read those, where the course shows them: it weighs nothing."""
+
+    puzzle: str
+    solution: str
+    students: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """Who is alike, the most surprising first; and whose code is ours."""
+
+    alike: tuple[Alike, ...] = ()
+    ours: tuple[Ours, ...] = ()
+
+
+class Solutions(NamedTuple):
+    """Our solutions of a puzzle: the digests of their schedules, and the names of their files by normal form."""
+
+    schedules: frozenset[str]
+    sources: dict[str, str]
+
+
+@cache
+def solutions_of(puzzle: str) -> Solutions:
+    """Our solutions of a puzzle: the reference and the alternatives."""
+    schedules: set[str] = set()
+    sources: dict[str, str] = {}
+    for path in files_of(puzzle).values():
+        sources.setdefault(source_in(path).normalised(puzzle), path.name)
+        if not PUZZLES[puzzle].is_function:
+            schedules.add(schedule_of(run_of_file(path, puzzle)).digest)
+    return Solutions(frozenset(schedules), sources)
+
+
+def similar(book: Gradebook, solutions: Callable[[str], Solutions] = solutions_of) -> Similarity:
+    """Who in a class is alike. The same for the same gradebook, in whatever order its students are."""
+    kinds: dict[str, dict[str, Shared]] = {}
+    ours: list[Ours] = []
+    for asked in book.asked:
+        kinds[asked.puzzle], same = _kinds(asked.puzzle, book.of(asked.puzzle), solutions)
+        ours += same
+    return Similarity(tuple(_alike(kinds)), tuple(ours))
+
+
+def _kinds(
+    puzzle: str, scores: dict[str, Score], solutions: Callable[[str], Solutions]
+) -> tuple[dict[str, Shared], list[Ours]]:
+    """What each student shares with somebody, where that weighs something; and whose code is ours."""
+    worked = {name: score for name, score in sorted(scores.items()) if score.state != "unsolved" and score.source}
+    is_function = PUZZLES[puzzle].is_function
+    having: defaultdict[str, list[str]] = defaultdict(list)
+    writing: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, score in worked.items():
+        having[score.own.schedule].append(name)
+        writing[score.own.schedule, score.source].append(name)
+    known = solutions(puzzle) if worked else Solutions(frozenset(), {})
+    found: dict[str, Shared] = {}
+    same: defaultdict[str, list[str]] = defaultdict(list)
+    for (schedule, source), students in writing.items():
+        if source in known.sources:
+            same[known.sources[source]] += students
+        elif len(students) > 1 and schedule not in known.schedules and (schedule or is_function):
+            bits = _bits(len(worked), None if is_function else len(having[schedule]), len(students))
+            if bits > 0:
+                shared = Shared(puzzle, schedule, source, len(students), len(worked), bits)
+                found.update(dict.fromkeys(students, shared))
+    return found, [Ours(puzzle, solution, tuple(sorted(who))) for solution, who in sorted(same.items())]
+
+
+def _bits(worked: int, having: int | None, writing: int) -> float:
+    """How much it weighs. `having`: None for a plain function."""
+    if having is None:
+        return round(log2((worked - 1) / (writing - 1)) / 2, 6)
+    schedule = log2((worked - 1) / (having - 1))
+    return round(schedule + min(schedule, log2((having - 1) / (writing - 1))), 6)
+
+
+def _alike(kinds: dict[str, dict[str, Shared]]) -> list[Alike]:
+    """Students by what they share, the most surprising first. Pairs are made within a few students alone, so that there
+    are never more than a few times as many as students."""
+    of: defaultdict[Shared, list[str]] = defaultdict(list)
+    for found in kinds.values():
+        for name, shared in found.items():
+            of[shared].append(name)
+    groups: defaultdict[tuple[Shared, ...], set[str]] = defaultdict(set)
+    pairs = {pair for students in of.values() if len(students) <= FEW for pair in combinations(sorted(students), 2)}
+    for one, other in pairs:
+        groups[_common(kinds, (one, other))].update((one, other))
+    for students in {tuple(sorted(students)) for students in of.values() if len(students) > FEW}:
+        groups[_common(kinds, students)].update(students)
+    found = (Alike(tuple(sorted(who)), shared, _sum(shared)) for shared, who in groups.items())
+    return sorted((one for one in found if one.bits >= LEAST), key=lambda one: (-one.bits, one.students))
+
+
+def _sum(shared: Iterable[Shared]) -> float:
+    return round(sum(one.bits for one in shared), 6)
+
+
+def _common(kinds: dict[str, dict[str, Shared]], students: Iterable[str]) -> tuple[Shared, ...]:
+    """What all of some students share, in the order of the puzzles."""
+    first, *others = students
+    shared = (found.get(first) for found in kinds.values())
+    return tuple(
+        one for one in shared if one is not None and all(kinds[one.puzzle].get(other) == one for other in others)
+    )

@@ -1,0 +1,209 @@
+"""The builder: solutions/NN_name.py, written by hand, to the notebooks in puzzles/ and in solutions/.
+
+A student's notebook has the gap where the answer was, and the outputs of its demonstrations only. The solved one has
+been run, each in a kernel that is started anew. Building twice gives the same bytes: ids come from the puzzle and the
+cell's number, and nothing of the machine, the clock or the order of events is kept. All is made in memory before
+anything is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from lib.extras import install
+from lib.files import write_whole
+from lib.puzzles.records import PUZZLES, puzzle_of_file
+from lib.suite.notebooks import teaching
+from lib.suite.notebooks.demonstrations import demonstrated
+from lib.suite.notebooks.shared_cells import PAGES, expand, readme
+from lib.suite.submissions.gap import Answer, BuildError, find, student
+from lib.suite.submissions.load import Notebook
+from lib.suite.submissions.workplace import is_worked_on
+
+try:
+    import jupytext  # pyright: ignore[reportMissingTypeStubs]
+    import nbformat
+
+    from lib.suite.notebooks.kernels import execute, tidied
+except ImportError as missing:
+    raise ImportError(f'notebooks need the extra "notebook": {install("notebook")}') from missing
+
+__all__ = ["Source", "build", "misnumbered", "read_sources", "renumber", "stale", "worked_on", "write"]
+
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+JUDGE = "judge"
+"""The tag of a cell that is for whoever judges the answers of a plain function, and in no notebook."""
+KEPT_METADATA = ("cellView", "jupyter", "tags")
+
+PAGES_OF = {"README.md": readme, "TEACHING.md": teaching.page}
+"""Pages with rows that follow from the records, and what makes these anew."""
+
+_read_percent = cast(Any, jupytext).reads  # neither package has types
+_node = cast(Any, nbformat).from_dict
+_read_json = cast(Any, nbformat).reads
+_write_json = cast(Any, nbformat).writes
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One solutions/NN_name.py, read and found whole."""
+
+    path: Path
+    text: str
+    answers: tuple[Answer, ...]
+
+    @property
+    def id(self) -> str:
+        """What its cells are named after: the file's name without the number."""
+        return self.path.stem.partition("_")[2]
+
+    def solved(self) -> Notebook:
+        """The notebook with the answers, not run yet."""
+        return self._notebook(self.text)
+
+    def student(self) -> Notebook:
+        """The notebook with the gaps."""
+        return self._notebook(student(self.text, list(self.answers), self.path.name))
+
+    def _notebook(self, text: str) -> Notebook:
+        return _notebook(expand(text, self.path.stem, self.path.parents[1]), self.id)
+
+
+def read_sources(folder: Path) -> list[Source]:
+    """Every numbered .py of a solutions folder. BuildError for one that is no puzzle, or a puzzle without a gap."""
+    sources: list[Source] = []
+    for path in sorted(folder.glob("[0-9]*.py")):
+        text = path.read_text("utf-8")
+        name = path.stem.partition("_")[2]
+        answers = find(text, path.name, None if name in PAGES else name)
+        for answer in answers:
+            if answer.puzzle not in PUZZLES and name not in PAGES:
+                ids = ", ".join(PUZZLES)
+                where = f"{path.name}, line {answer.first}"
+                raise BuildError(f"{where}: no puzzle is {answer.puzzle!r}; there are {ids}")
+        if not answers and name not in PAGES:
+            raise BuildError(f"{path.name}: no `# --- your code (about N lines) ---`: students would get the answer")
+        sources.append(Source(path, text, tuple(answers)))
+    if not sources:
+        raise BuildError(f"{folder} holds no NN_name.py to build from")
+    return sources
+
+
+def build(root: Path, *, stored: bool = False) -> dict[str, str]:
+    """The text of every notebook, and of README.md and TEACHING.md where there are such, by its path below `root`.
+
+    Only these pages and the folder solutions/ are read. With `stored` nothing is run: outputs are those that the solved
+    notebooks hold, which is for others to check.
+    """
+    sources = read_sources(root / "solutions")
+    solved = {source.path.with_suffix(".ipynb"): source.solved() for source in sources}
+    ran = [_with_stored_outputs(*one) for one in solved.items()] if stored else execute(solved)
+    errors = [result for result in ran if isinstance(result, BuildError)]
+    if errors:
+        raise BuildError("\n".join(map(str, errors)))
+    run = [result for result in ran if not isinstance(result, BuildError)]
+    files: dict[str, str] = {}
+    for source, notebook in zip(sources, run, strict=True):
+        files[f"puzzles/{source.path.stem}.ipynb"] = _text(demonstrated(source.student(), notebook))
+        files[f"solutions/{source.path.stem}.ipynb"] = _text(notebook)
+    pages = {name: root / name for name in PAGES_OF}
+    return files | {name: PAGES_OF[name](path.read_text("utf-8")) for name, path in pages.items() if path.is_file()}
+
+
+def _with_stored_outputs(path: Path, solved: Notebook) -> Notebook | BuildError:
+    """A notebook with the outputs of the file at `path`, cell by cell; without any where there is no such file."""
+    try:
+        there: Any = _read_json(path.read_text("utf-8"), as_version=4)["cells"]
+    except (OSError, ValueError, LookupError, AttributeError):  # the last where it is no object, but a list
+        there = []
+    outputs = {cell.get("id"): cell.get("outputs", []) for cell in there}
+    code = [cell for cell in solved["cells"] if cell["cell_type"] == "code"]
+    for cell in code:
+        cell["outputs"] = outputs.get(cell["id"], [])
+    try:
+        return tidied(solved, path)
+    except BuildError as error:
+        return error
+
+
+def misnumbered(root: Path) -> dict[str, str]:
+    """The files of puzzles whose number is another than they are called after: their names, and what they should be."""
+    moves: dict[str, str] = {}
+    for folder in ("solutions", "puzzles"):
+        for path in sorted((root / folder).glob("[0-9]*_*")):
+            record = puzzle_of_file(path.stem)
+            if record is not None and path.stem != record.stem and path.suffix in (".py", ".ipynb"):
+                moves[f"{folder}/{path.name}"] = f"{folder}/{record.stem}{path.suffix}"
+    return moves
+
+
+def renumber(root: Path) -> dict[str, str]:
+    """Renames the files of puzzles that got another number, with whatever work is in them, and returns their names.
+
+    BuildError where both names are taken: then somebody has to say which is the right one.
+    """
+    moves = misnumbered(root)
+    for old, new in moves.items():
+        if (root / new).exists():
+            raise BuildError(f"there are {old} and {new}, for one puzzle: remove one of them")
+    for old, new in moves.items():
+        (root / old).rename(root / new)
+    return moves
+
+
+def stale(files: Mapping[str, str], root: Path) -> list[str]:
+    """The notebooks that are missing, or differ from what `build` gave."""
+    return [name for name, text in files.items() if not _holds(root / name, text)]
+
+
+def worked_on(files: Iterable[str], root: Path) -> list[str]:
+    """The students' notebooks among them that somebody has run, or in which a gap holds more than its stub."""
+    return [name for name in files if name.startswith("puzzles/") and _is_worked_on(root / name)]
+
+
+def write(files: Mapping[str, str], root: Path) -> list[str]:
+    """Writes the notebooks that changed, each of them whole or not at all, and returns their names."""
+    changed = stale(files, root)
+    for name in changed:
+        path = root / name
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, files[name])
+    return changed
+
+
+def _notebook(text: str, name: str) -> Notebook:
+    """The notebook of a py:percent source, without outputs, with the ids and the metadata that we want."""
+    read: Any = _read_percent(text, fmt="py:percent")
+    cells: list[dict[str, Any]] = []
+    for number, cell in enumerate(cell for cell in read.cells if JUDGE not in cell.metadata.get("tags", ())):
+        kept = {key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata}
+        made = {"cell_type": cell.cell_type, "id": f"{name}-{number}", "metadata": kept, "source": cell.source}
+        if cell.cell_type == "code":
+            made |= {"execution_count": None, "outputs": []}
+        cells.append(made)
+    return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _text(notebook: Notebook) -> str:
+    """The file of a notebook, as Jupyter writes it; a kernel's version is not kept."""
+    return str(_write_json(_node({**notebook, "metadata": METADATA}))).rstrip("\n") + "\n"
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
+def _is_worked_on(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    text = path.read_text("utf-8")
+    # What is built has a number where it has outputs; whoever runs it comes through cells that have none.
+    run = (cell.get("execution_count") and not cell["outputs"] for cell in json.loads(text)["cells"])
+    return is_worked_on(text, path) or any(run)

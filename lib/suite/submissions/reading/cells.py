@@ -1,0 +1,275 @@
+"""From the text of cells to statements: commands of a notebook's own are left out, what is no Python is set aside."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import PurePath
+from typing import Any
+
+from lib.suite.submissions.gap import CELL, parse
+
+__all__ = [
+    "Broken",
+    "Cell",
+    "SourceError",
+    "Statement",
+    "broken_line",
+    "code_cells",
+    "statements",
+    "tidy",
+    "without_package",
+]
+
+MOST_TEXT = 2_000_000
+"""Characters that are read: the sources of all puzzles together, with their texts, have a quarter of that."""
+MOST_CODE = 250_000
+"""Characters of lines that are no comments: those sources have 150,000."""
+MOST_CELLS = 5_000
+"""Cells: each is parsed by itself, also one in which nothing stands."""
+LONGEST = 160
+"""Characters of a line that a message shows."""
+PACKED = re.compile(r"[\s#]*[A-Za-z0-9+/=]{76,}\s*")
+"""A line of packed bytes, also one that somebody has indented, or made a comment."""
+RUN_PYTHON = frozenset({"capture", "debug", "mprun", "memit", "prun", "python", "python3", "time", "timeit"})
+"""The cell magics (`%%time`) below which Python stands."""
+COMMAND = re.compile(r"(\s*)(?:%time\b\s*(?P<timed>[^-\s].*)|[%!?].*)")
+FROM_COMMAND = re.compile(r"(\s*[^\s#'\"=!%][^#'\"=!]*=)\s*(?:!|%[a-zA-Z]).*")
+QUESTION = re.compile(r"(\s*)(?:[^\s#'\"][^#'\"]*)?\?{1,2}\s*")
+QUOTED = re.compile(r"'''|\"\"\"|'|\"")
+SCRIPTED = "run_cell_magic"
+"""What nbconvert makes of a cell that begins with a magic."""
+
+Cell = tuple[str, str]
+"""What errors call it, and its text."""
+
+
+class SourceError(ValueError):
+    """A file that is not there, is no notebook or Python, or does not define the function asked for. `state` is the one
+    of what was handed in so (see `lib.suite.submissions.states`)."""
+
+    def __init__(self, message: str, state: str = "unreadable") -> None:
+        super().__init__(message)
+        self.state = state
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement at top level, and the cell that it stands in."""
+
+    node: ast.stmt
+    cell: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A cell that is no Python, or a part of `cell`. `before` is how many statements come before it."""
+
+    text: str
+    before: int
+    error: SourceError
+    cell: str
+
+
+def code_cells(name: str, text: str) -> list[str]:
+    """The sources of the code cells of a notebook, whose file holds `text`, without a package that it brings along.
+    SourceError where it is none."""
+    try:
+        cells: list[Any] = json.loads(text)["cells"]
+        sources = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+        return [without_package(source if isinstance(source, str) else "".join(source)) for source in sources]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        shown = PurePath(name).name
+        raise SourceError(f"{shown} is not a notebook: it has no list of cells with their sources") from None
+
+
+def without_package(text: str) -> str:
+    """A text with empty lines for the package that a notebook for Colab brings along
+    (`lib.suite.notebooks.exports.package`): for lines one after the other of packed bytes, if they are more than
+    anybody writes. What a student does to the rest of that cell changes nothing about it, nor does the version that
+    made it.
+
+    Nothing can hide there: what is left out of the text is not run either.
+    """
+    if len(text) <= MOST_CODE:
+        return text
+    kept: list[str] = []
+    for packed, lines in groupby(text.split("\n"), key=lambda line: PACKED.fullmatch(line) is not None):
+        several = list(lines)
+        large = packed and sum(map(len, several)) > MOST_CODE
+        kept += [""] * len(several) if large else several
+    return "\n".join(kept)
+
+
+def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
+    """The statements of all cells, and the cells that are no Python. SourceError for more than anybody writes."""
+    found: list[Statement] = []
+    broken: list[Broken] = []
+    room, code = MOST_TEXT, MOST_CODE
+    for number, (name, text) in enumerate(cells):
+        if number == MOST_CELLS:
+            raise SourceError(f"{_file(name)}: there are more than {MOST_CELLS:,} cells, so nobody reads them")
+        room -= len(text)
+        if room >= 0:
+            code -= sum(len(line) for line in text.split("\n") if not line.lstrip().startswith("#"))
+        if room < 0 or code < 0:
+            raise SourceError(f"{_file(name)} has more than {MOST_CODE:,} characters of code, so nobody reads it")
+        for piece, part in _pieces(name, tidy(text)):
+            if isinstance(part, SourceError):
+                broken.append(Broken(piece, len(found), part, name))
+            else:
+                found += [Statement(node, name) for one in part for node in _unscripted(one)]
+    return found, broken
+
+
+def broken_line(cell: str, error: SyntaxError, line: str) -> SourceError:
+    """The error of a line that is no Python."""
+    return SourceError(f"{_file(cell)}, line {error.lineno}: {error.msg}: {line.strip()[:LONGEST]}")
+
+
+def _file(cell: str) -> str:
+    return PurePath(cell).name
+
+
+def tidy(text: str) -> str:
+    """A text with the ends of lines that Python writes."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _pieces(name: str, text: str) -> Iterator[tuple[str, list[ast.stmt] | SourceError]]:
+    """A cell as a whole; or, where it is no Python, the parts of it that `# %%` marks, each with its statements."""
+    whole = _parsed(name, text)
+    marks = [n for n, line in enumerate(text.split("\n")) if CELL.match(line)] if isinstance(whole, SourceError) else []
+    if not marks:
+        yield text, whole
+        return
+    lines = text.split("\n")
+    for first, last in zip([0, *marks], [*marks, len(lines)], strict=True):
+        part = "\n".join(lines[first:last])
+        yield part, _parsed(name, part, first)
+
+
+def _parsed(name: str, text: str, above: int = 0) -> list[ast.stmt] | SourceError:
+    """The statements of a text, or why it has none. `above` is how many lines stand above it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as that of an escape that is none: it is not ours to say
+            try:
+                tree = parse(text, name)
+            except SyntaxError:
+                tree = parse(_without_commands(text), name)
+            return (ast.increment_lineno(tree, above) if above else tree).body
+    except SyntaxError as error:
+        lines = text.split("\n")
+        number = error.lineno or 0
+        error.lineno = number + above
+        return broken_line(name, error, lines[number - 1] if 0 < number <= len(lines) else error.text or "")
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:  # nothing, half a character, a deep nest
+        kinds: dict[type[Exception], str] = {
+            RecursionError: "it is nested too deep",
+            MemoryError: "it is nested too deep",
+        }
+        why = kinds.get(type(error), f"{error}"[:LONGEST])
+        return SourceError(f"{_file(name)} cannot be read: {why}")
+
+
+def _without_commands(text: str) -> str:
+    """The Python of a notebook's cell: `%magic`, `!command` and `help?` become `pass`, and lines keep their numbers."""
+    lines = text.split("\n")
+    first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), 0)
+    if magic := re.match(r"\s*%%(\w*)", lines[first]):
+        if magic[1] not in RUN_PYTHON:
+            return ""
+        lines[first] = ""
+        first = next((n for n in range(first, len(lines)) if lines[n].strip()), first)
+    indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
+    lines = [line.removeprefix(indent) for line in lines]  # a notebook takes a cell that is indented as a whole
+    return "\n".join(_plain(lines))
+
+
+def _plain(lines: Iterable[str]) -> Iterator[str]:
+    """Lines in which commands are replaced, where a statement may begin."""
+    inside = _Inside()
+    in_command = False
+    for line in lines:
+        if in_command:
+            in_command = line.endswith("\\")
+            yield ""
+            continue
+        found = _command(line) if inside.nothing() else None
+        if found is None:
+            inside.go_on(line)
+            yield line
+        else:
+            in_command = line.endswith("\\")
+            yield found
+
+
+def _command(line: str) -> str | None:
+    """What stands for a line that is a command of the notebook's; None for any other."""
+    if found := COMMAND.fullmatch(line):
+        return found[1] + (found["timed"] or "pass")
+    if found := FROM_COMMAND.fullmatch(line):
+        return f"{found[1]} []"
+    if line.rstrip().endswith("?") and (found := QUESTION.fullmatch(line)):
+        return f"{found[1]}pass"
+    return None
+
+
+class _Inside:
+    """Whether a line begins inside of brackets or of a text, or goes on with the line before."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._quote = ""
+        self._goes_on = False
+
+    def nothing(self) -> bool:
+        return self._depth <= 0 and not self._quote and not self._goes_on
+
+    def go_on(self, line: str) -> None:
+        """Reads one line."""
+        place = 0
+        while place < len(line):
+            mark = line[place]
+            if mark == "\\":
+                place += 2
+            elif self._quote:
+                ends = line.startswith(self._quote, place)
+                place += len(self._quote) if ends else 1
+                self._quote = "" if ends else self._quote
+            elif found := QUOTED.match(line, place):
+                self._quote = found[0]
+                place = found.end()
+            elif mark == "#":
+                break
+            else:
+                self._depth += (mark in "([{") - (mark in ")]}")
+                place += 1
+        self._goes_on = line.endswith("\\")
+        if len(self._quote) == 1 and not self._goes_on:  # such a text ends with its line
+            self._quote = ""
+
+
+def _unscripted(node: ast.stmt) -> list[ast.stmt]:
+    """The statements of a cell that nbconvert wrote as get_ipython().run_cell_magic("time", "", "..."): its own."""
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return [node]
+    call = node.value
+    is_scripted = isinstance(call.func, ast.Attribute) and call.func.attr == SCRIPTED and len(call.args) == 3
+    texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    if not is_scripted or len(texts) != 3 or texts[0] not in RUN_PYTHON:
+        return [node]
+    inner = _parsed("", texts[2])
+    if isinstance(inner, SourceError):
+        return [node]
+    for one in inner:
+        for part in ast.walk(one):
+            if hasattr(part, "lineno"):
+                ast.copy_location(part, node)
+    return inner

@@ -1,0 +1,222 @@
+"""A student's own copies of the notebooks: made where they are missing, kept up to date, never written over.
+
+They lie in my_puzzles/: beside puzzles/ in a checkout of the repository, where git ignores them, else below the current
+folder. The variable PUZZLES_FOLDER names another folder. A copy in which nobody has changed a line follows the puzzle:
+to a new text, and to a new number. A copy with somebody's work in it is left as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from lib.files import write_whole
+from lib.puzzles.records import PUZZLES, puzzle_of_file
+from lib.suite.submissions.gap import untouched
+from lib.suite.submissions.locations import home, is_checkout, shown
+from lib.suite.submissions.source import SourceError, code_cells
+
+__all__ = ["FOLDER", "Workplace", "is_edition", "is_worked_on", "located", "mine", "notebook_of", "prepared", "yours"]
+
+FOLDER = "my_puzzles"
+VARIABLE = "PUZZLES_FOLDER"
+FEW = 3
+"""So many notebooks are named one by one."""
+MEMORY = ".given.json"
+"""What each copy was made from. Without it a copy that differs from today's puzzle counts as somebody's work."""
+
+
+class Given(NamedTuple):
+    """What a copy was made from: the digest of the file, and that of what stands in its cells."""
+
+    file: str
+    cells: str
+
+
+@dataclass
+class Workplace:
+    """The folder, and the names of the copies in it that were just made, brought up to date, given their new number, or
+    left as they are although their puzzle is a newer one."""
+
+    folder: Path
+    made: list[str] = field(default_factory=list[str])
+    refreshed: list[str] = field(default_factory=list[str])
+    renamed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    kept: list[str] = field(default_factory=list[str])
+
+    def news(self) -> Iterator[str]:
+        """What a student ought to know of that."""
+        if self.made:
+            what = "your copies of the notebooks" if len(self.made) > 1 else self.made[0]
+            yield f"Made {what} in {shown(self.folder)}: work there, they are yours."
+        for old, new in self.renamed:
+            yield f"Renamed {old} to {new}: the puzzle has another number now."
+        if self.refreshed:
+            which = ", ".join(self.refreshed) if len(self.refreshed) <= FEW else f"{len(self.refreshed)} notebooks"
+            yield f"Brought up to date, as you had not changed them: {which}."
+        for name in self.kept:
+            yield (
+                f"{name} has changed since you began it. Yours is left as it is; the new one is "
+                f"{shown(home() / 'puzzles' / name)}. To begin anew, rename yours: the next start makes a new copy."
+            )
+
+
+def yours(current: Path) -> Path:
+    """The folder of a student's copies, seen from the folder `current`, whether it is there or not."""
+    if told := os.environ.get(VARIABLE):
+        return Path(told)
+    if is_checkout():
+        return home() / FOLDER
+    above = (folder for folder in (current, *current.parents) if (folder / MEMORY).is_file())
+    return next(above, current / FOLDER)
+
+
+def prepared(current: Path) -> Workplace:
+    """The student's copies: those that are missing are made, and those without work in them follow their puzzle.
+
+    Raises SourceError where there is nothing to copy, and OSError where the folder cannot be written.
+    """
+    editions = _editions()
+    if not editions:
+        raise SourceError("there are no notebooks yet: make them with `puzzles build`")
+    place = Workplace(yours(current))
+    place.folder.mkdir(parents=True, exist_ok=True)
+    known = _read(place.folder / MEMORY)
+    there = _by_name(place.folder)
+    now = {_name(edition): _followed(edition, there, known.get(_name(edition)), place) for edition in editions}
+    given = {name: found for name, found in now.items() if found is not None}
+    if given != known:
+        entries = {name: found._asdict() for name, found in sorted(given.items())}
+        write_whole(place.folder / MEMORY, json.dumps(entries, indent=1) + "\n")
+    return place
+
+
+def notebook_of(puzzle: str) -> Path:
+    """The student's own notebook of a puzzle. In a checkout it is made if it is missing."""
+    folder = prepared(Path.cwd()).folder if is_checkout() else yours(Path.cwd())
+    return mine(puzzle, folder)
+
+
+def located(path: Path) -> Path:
+    """A notebook as somebody names it: that file; or, of a mere name, the copy of that name among their own."""
+    is_ours = path.parent == Path() and path.suffix == ".ipynb" and path.name in [one.name for one in _editions()]
+    if path.exists() or not is_ours:
+        return path
+    folder = prepared(Path.cwd()).folder if is_checkout() else yours(Path.cwd())
+    return folder / path.name if (folder / path.name).is_file() else path
+
+
+def is_edition(path: Path) -> bool:
+    """Whether a file is one of those that the copies are made from, and not meant to be worked in."""
+    return is_checkout() and path.resolve() in [edition.resolve() for edition in _editions()]
+
+
+def mine(puzzle: str, folder: Path) -> Path:
+    """The notebook of a puzzle in a folder, whatever number it has there; else where it would be."""
+    return _by_name(folder).get(puzzle, folder / f"{PUZZLES[puzzle].stem}.ipynb")
+
+
+def is_worked_on(text: str, path: Path) -> bool:
+    """Whether a gap of a student's notebook holds more than its stub. `path` says what it is called."""
+    code = "\n".join(code_cells(path.name, text))
+    gaps = re.findall(r'raise NotSolved\("(\w+)"\)', code)
+    return not all(untouched(code, puzzle) for puzzle in gaps) or not (gaps or puzzle_of_file(path.stem) is None)
+
+
+def _editions() -> list[Path]:
+    """The notebooks that are copied."""
+    return sorted((home() / "puzzles").glob("[0-9]*_*.ipynb"))
+
+
+# -- one copy ---------------------------------------------------------------------------------------------------
+
+
+def _followed(edition: Path, there: dict[str, Path], known: Given | None, place: Workplace) -> Given | None:
+    """Makes the copy of one notebook, or has it follow, and gives what it was made from; None where it is not known."""
+    text = edition.read_text("utf-8")
+    # An edition in which somebody has worked, as one could, is theirs too: its copy is never replaced.
+    new = None if is_worked_on(text, edition) else Given(_digest(text), _cells(edition, text))
+    copy = there.get(_name(edition))
+    if copy is None:
+        write_whole(place.folder / edition.name, text)
+        place.made.append(edition.name)
+        return new
+    if copy.name != edition.name:
+        copy.rename(place.folder / edition.name)
+        place.renamed.append((copy.name, edition.name))
+        copy = place.folder / edition.name
+    if new is None or known == new:
+        return known
+    return _refreshed(copy, text, known, new, place)
+
+
+def _refreshed(copy: Path, text: str, known: Given | None, new: Given, place: Workplace) -> Given | None:
+    """Has a copy follow a puzzle that is not, or not known to be, the one that it was made from."""
+    try:
+        old = copy.read_text("utf-8")
+        cells = _cells(copy, old)
+    except (SourceError, UnicodeDecodeError):
+        return known  # in the middle of being saved, or no notebook any more: theirs in any case
+    if old == text:
+        return new
+    if cells == new.cells and (known is None or _digest(old) != known.file):
+        return new  # the same lines, which somebody has run
+    if known is not None and cells == known.cells:
+        write_whole(copy, text)
+        place.refreshed.append(copy.name)
+        return new
+    place.kept.append(copy.name)
+    return known
+
+
+def _by_name(folder: Path) -> dict[str, Path]:
+    """The notebooks of a folder by what they are called without their number, which may be one of before.
+
+    Of two that are called alike it is the one with today's number.
+    """
+    found = {_name(path): path for path in sorted(folder.glob("[0-9]*_*.ipynb"))}
+    today = [folder / edition.name for edition in _editions()]
+    return found | {_name(path): path for path in today if path.is_file()}
+
+
+def _name(path: Path) -> str:
+    return path.stem.partition("_")[2]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _cells(path: Path, text: str) -> str:
+    """The digest of what stands in the cells of a notebook, without what came out of them."""
+    try:
+        sources = [(cell["cell_type"], _joined(cell["source"])) for cell in json.loads(text)["cells"]]
+    except (ValueError, KeyError, TypeError):
+        raise SourceError(f"{path.name} is not a notebook: it has no list of cells with their sources") from None
+    return _digest(json.dumps(sources))
+
+
+def _joined(source: Any) -> str:
+    return source if isinstance(source, str) else "".join(source)
+
+
+def _read(file: Path) -> dict[str, Given]:
+    """What is remembered; of a file that is not there or damaged nothing, and of a damaged entry nothing either."""
+    try:
+        found: Any = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    entries = cast("dict[str, Any]", found)
+    return {name: Given(**entry) for name, entry in entries.items() if _is_entry(entry)}
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and set(cast("dict[str, Any]", entry)) == set(Given._fields)

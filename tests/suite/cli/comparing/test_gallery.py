@@ -1,0 +1,108 @@
+"""`puzzles gallery`: equal schedules once, in the order of a figure, and nobody's name unless it is asked for."""
+
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lib.suite.cli.app import app
+from lib.suite.cli.comparing.entries import ALL, Entry, chosen, entries_of
+from lib.suite.cli.comparing.figures import FIGURES
+from lib.suite.cli.comparing.groups import SORTS, grouped, in_order
+from lib.suite.course.child.messages import Sent
+from lib.suite.course.solutions import files_of, run_of_file
+from lib.suite.grade.isolation import Isolation
+from lib.suite.submissions.locations import reference
+from tests.suite.cli.comparing.test_compare import Read
+
+pytest.importorskip("jinja2")
+pytestmark = pytest.mark.usefixtures("warm")
+NAMES = ("ada", "bob", "eve<b>", "mallory", "trent")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Five students: two with our answer, one with another, one who fails, and one who did nothing."""
+    monkeypatch.chdir(tmp_path)
+    ours, other = (path.read_text("utf-8") for path in list(files_of("gpipe").values())[:2])
+    stub = "from lib import NotSolved\n\n\nasync def gpipe(model):\n    raise NotSolved('gpipe')\n"
+    wrong = "async def gpipe(model):\n    model.forward(0, model.load_weights(0)[0])\n"
+    for name, text in zip(NAMES, (ours, ours, other, wrong, stub), strict=True):
+        (tmp_path / "class" / name).mkdir(parents=True)
+        (tmp_path / "class" / name / "gpipe.py").write_text(text, "utf-8")
+    return tmp_path
+
+
+def puzzles(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["gallery", *arguments])
+
+
+def titles(html: str) -> list[str]:
+    return [re.sub("&[^;]*;", "?", found) for found in re.findall("<h2>(.*?)</h2>", html)]
+
+
+def test_equal_schedules_are_shown_once_without_names(folder: Path) -> None:
+    result = puzzles("gpipe", "class", "-o", "all.html")
+    assert result.exit_code == 0, result.output
+    assert "1 solution not shown: still the stub." in result.output
+    html = (folder / "all.html").read_text("utf-8")
+    assert titles(html) == [
+        "Interleaved (ours) · 1 student",
+        "1F1B (ours)",
+        "GPipe (ours) · 2 students",
+        "1 student: rank 0: the input of forward is not an activation",
+    ]
+    for text in (result.output, html, *(path.read_text() for path in (folder / "all_pictures").iterdir())):
+        assert not any(name in text for name in NAMES)
+    assert len(list((folder / "all_pictures").iterdir())) == 4
+    for name in re.findall('src="(.*?)"', html):
+        assert (folder / name).is_file()
+
+
+def test_names_are_said_where_they_are_asked_for(folder: Path) -> None:
+    assert puzzles("gpipe", "class", "--names", "--no-pictures", "-o", "all.html").exit_code == 0
+    html = (folder / "all.html").read_text("utf-8")
+    assert "GPipe (ours) · ada, bob" in titles(html)
+    assert "eve<b>" not in html
+    assert "eve&lt;b&gt;" in html
+    page = Read(html)
+    assert page.tags.count("article") == 4
+    assert page.tags.count("img") == 0
+    assert not (folder / "all_pictures").exists()
+
+
+def test_sorted_by_any_figure_with_what_is_wrong_at_the_end() -> None:
+    entries = entries_of(chosen([f"fsdp:{ALL}"]).subjects)
+    entries.append(Entry("bad", "fsdp", entries[0].trace, error="it failed"))
+    for sort, reverse in product(SORTS, (False, True)):
+        groups = in_order(grouped(entries), sort, names=True, reverse=reverse)
+        assert [group.correct for group in groups] == [True] * (len(groups) - 1) + [False]
+        if sort in FIGURES:
+            values = [group.first.figures[sort] for group in groups[:-1] if group.first.figures]
+            assert values == sorted(values, reverse=reverse), sort
+
+
+def test_all_formats_have_the_same_bytes_every_time(folder: Path) -> None:
+    pypdf = pytest.importorskip("pypdf")
+    pytest.importorskip("vl_convert")
+    for name in ("all.svg", "all.pdf", "all.html"):
+        given = ("gpipe", "--most", "2", "--sort", "memory", "-o", name)
+        assert puzzles(*given).exit_code == 0
+        before = (folder / name).read_bytes()
+        assert puzzles(*given).exit_code == 0
+        assert (folder / name).read_bytes() == before
+    assert len(pypdf.PdfReader(folder / "all.pdf").pages) == 1 + 1 + 2
+
+
+def test_times_that_a_trace_states_are_not_believed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process of a student's sends may state any times; what is drawn and sorted by is timed anew."""
+    forged = run_of_file(reference("gpipe"), "gpipe")
+    for _, event in forged.events():
+        event.start = event.issued = 0
+    monkeypatch.setattr(Isolation, "run", lambda *_: Sent("trace", trace=forged))
+    monkeypatch.setattr("lib.suite.cli.comparing.entries.Source.untouched", lambda *_: False)
+    found = entries_of(chosen(["class"], "gpipe").subjects)
+    assert {entry.figures["time"] for entry in found if entry.figures} == {33.8}
+    assert len(found) == len(NAMES)

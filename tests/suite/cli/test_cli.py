@@ -1,0 +1,173 @@
+"""The `puzzles` command: what it prints, what it writes, and what its exit status says."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from lib import PUZZLES, Mesh, Trace
+from lib.puzzles.records import by_chapter
+from lib.suite.cli import app as cli
+from lib.suite.cli import console as terminal
+from lib.suite.submissions import locations
+from tests.suite.cli.test_exit_status import puzzles
+from tests.suite.cli.test_sessions import FILES
+
+pytestmark = pytest.mark.usefixtures("warm")
+
+STUCK = "async def basic(model):\n    await model.receive((model.rank + 1) % model.RANKS)\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with a few students' files."""
+    for name, text in {"good": FILES["good.py"], "stuck": STUCK}.items():
+        (tmp_path / f"{name}.py").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_help_names_every_command() -> None:
+    result = puzzles("--help")
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+    named = "list run goal hint reveal watch check draw review why what-if compare profile build lab demo"
+    for command in named.split():
+        assert f" {command} " in result.output
+        assert puzzles(command, "-h").exit_code == 0
+
+
+def test_list_has_every_puzzle() -> None:
+    result = puzzles("list")
+    assert result.exit_code == 0
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.output.splitlines() if "│" in line]
+    named = [row[1] for row in rows if row[0] or row[3].endswith(" solved")]
+    assert named == [
+        name for chapter, records in by_chapter() for name in (chapter.title, *(one.id for one in records))
+    ]
+    for record in PUZZLES.values():
+        for goal in record.goals:
+            assert f"{goal.memory:,}" in result.output
+    assert max(map(len, result.output.splitlines())) <= terminal.WIDTH
+
+
+def test_run_on_another_mesh_has_no_goals(folder: Path) -> None:
+    mesh = "data=2,stage=4; host_size=4; processes=2; ranks=3,2,1,0,4,5,6,7"
+    result = puzzles("run", "pipeline_fsdp", "--batches", "8", "--mesh", mesh, "--save", "run.json")
+    assert (result.exit_code, result.output.splitlines()[0]) == (0, "Correct!")
+    trace = Trace.load("run.json")
+    order = [3, 2, 1, 0, 4, 5, 6, 7]
+    assert trace.mesh == Mesh({"data": 2, "stage": 4}, ranks=order, host_size=4, processes=2)
+    assert trace.puzzle is None
+
+
+def test_a_profile_is_shown_beside_the_schedule_that_it_was_to_be(folder: Path) -> None:
+    from tests.schedules.formats.timelines.test_kineto import profile_of
+
+    files = profile_of(folder, "one_f_one_b")
+    result = puzzles("profile", *files, "--schedule", "gpipe", "-o", "both.svg")
+    assert result.exit_code == 0, result.output
+    assert "profile departs from the order of GPipe on ranks 0-3:" in result.output
+    assert "rank 3, position 1: GPipe has 3F1, profile has 3B0" in result.output
+    assert "Drew both.svg" in result.output
+    result = puzzles("profile", *files, "--schedule", "one_f_one_b")
+    assert "Every rank of profile passes its microbatches in the order of 1F1B." in result.output
+    assert puzzles("profile", *files, "--order", "run.csv").output.startswith("Wrote run.csv\n")
+    result = puzzles("profile", *files, "--schedule", "run.csv")
+    assert "Every rank of profile passes its microbatches in the order of run." in result.output
+    result = puzzles("profile", *files[1:], "--order", "run.csv")
+    assert "Wrote run.csv, which is no whole step: rank 1, position 0: 1F0" in result.output
+    for number, file in enumerate(files):
+        file.rename(folder / f"a_run_rank{number}.json")
+    renamed = sorted(folder.glob("a_run_*"))
+    assert puzzles("profile", *renamed).output.startswith("a_run: 0.27 ms")
+    text = renamed[0].read_text("utf-8").replace("0F5", f"0F{10**12}")
+    renamed[0].write_text(text, "utf-8")
+    result = puzzles("profile", *renamed, "--schedule", "gpipe")
+    assert (result.exit_code, "a_run names microbatch" in result.output) == (1, True)
+
+
+def test_comparing_figures_draws_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "drawing", None)
+    result = puzzles("compare", "good.py", "good.py")
+    assert result.exit_code == 0
+    assert "good.py and good.py do the same" in result.output
+
+
+def test_demo_draws_every_reference_and_records_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUZZLES_PROGRESS", str(folder / "progress.json"))
+    result = puzzles("demo", "-o", "pictures")
+    assert result.exit_code == 0
+    assert not (folder / "progress.json").exists()
+    drawn = sorted(path.name for path in (folder / "pictures").iterdir())
+    assert drawn == [f"{record.stem}.svg" for record in PUZZLES.values() if not record.is_function]
+    assert result.output.count("Correct!") == len(drawn)
+
+
+def test_lab_opens_the_students_own_copies_at_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[list[str], Path, dict[str, str]]] = []
+
+    def become(command: list[str], where: Path, environment: dict[str, str]) -> int:
+        called.append((command, where, environment))
+        return 3
+
+    monkeypatch.setattr(cli, "_become", become)
+    monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path / "mine"))
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    result = puzzles("lab", "--no-browser", "--port", "8899")
+    assert result.exit_code == 3, result.output
+    assert "Made your copies of the notebooks in" in result.output
+    ((command, where, environment),) = called
+    assert where == tmp_path / "mine"
+    assert command[:3] == [sys.executable, "-m", "jupyterlab"]
+    assert "--LabApp.default_url=/lab/tree/00_index.ipynb" in command
+    assert (where / "00_index.ipynb").is_file()
+    assert command[-3:] == ["--no-browser", "--port", "8899"]
+    assert shutil.which("puzzles", path=environment["PATH"].partition(os.pathsep)[0]) is not None
+    assert puzzles("lab").output == ""  # nothing new
+
+
+def test_a_run_finds_the_students_own_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path / "mine"))
+    monkeypatch.chdir(tmp_path)
+    name = f"{PUZZLES['basic'].stem}.ipynb"
+    assert "basic is not solved yet" in puzzles("run", name).output
+    mine = tmp_path / "mine" / name
+    solved = mine.read_text("utf-8").replace('raise NotSolved(\\"basic\\")', "return 1 / 0")
+    mine.write_text(solved, "utf-8")
+    assert "ZeroDivisionError" in puzzles("run", name).output
+    given = puzzles("run", f"{locations.home()}/puzzles/{name}").output
+    assert "basic is not solved yet" in given
+    assert f"yours is mine/{name}" in given
+
+
+def test_nothing_is_built_in_a_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "is_checkout", lambda: False)
+    result = puzzles("build")
+    assert result.exit_code == 1
+    assert "Notebooks are built in a checkout" in result.stderr
+
+
+def test_build_names_what_is_not_current_and_spares_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lib.suite.notebooks import build as notebooks
+
+    files = {"puzzles/01_basic.ipynb": '{"cells": []}\n'}
+    monkeypatch.setattr(notebooks, "build", lambda root: files)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(cli, "home", lambda: tmp_path)
+    result = puzzles("build", "--check")
+    assert result.exit_code == 1
+    assert "puzzles/01_basic.ipynb" in result.stderr
+    assert "puzzles build" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert puzzles("build").output == "Wrote puzzles/01_basic.ipynb\n1 notebooks are current.\n"
+    assert puzzles("build", "--check").exit_code == 0
+    mine = tmp_path / "puzzles" / "01_basic.ipynb"
+    mine.write_text('{"cells": [{"cell_type": "code", "source": "mine"}]}')
+    result = puzzles("build")
+    assert result.exit_code == 1
+    assert "Somebody has worked in these" in result.stderr
+    assert "mine" in mine.read_text()
+    assert puzzles("build", "--force").exit_code == 0
+    assert mine.read_text() == files["puzzles/01_basic.ipynb"]

@@ -1,0 +1,355 @@
+"""`puzzles watch`, for real: a process of its own, notebooks that are saved, and commands that are typed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lib import PUZZLES
+from lib.suite.cli import app as cli
+from lib.suite.cli import watch as watching
+from lib.suite.cli.watch import Watcher, watch
+from lib.suite.course.hints import Hints
+from lib.suite.course.progress import Standing, record
+from lib.suite.course.progress_file import read
+from lib.suite.course.solutions import answer
+from lib.suite.course.subject import Attempt
+from lib.suite.submissions.load import SourceError
+from lib.suite.submissions.locations import home, reference
+
+PATIENCE = 90
+"""Seconds to wait for what must come. Nothing here takes longer than one of them, unless the machine is busy."""
+
+
+@contextmanager
+def session(
+    *arguments: str, folder: Path, stdin: int = subprocess.PIPE
+) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], None]]]:
+    """A `puzzles watch` that runs, and what waits until it says a text, after what was waited for before."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from lib.suite.cli.app import app; app()", "watch", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(home()), "PUZZLES_PROGRESS": str(folder / "state" / "progress.json")},
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+    )
+    assert process.stdout is not None
+    lines, said = process.stdout, ""
+
+    def until(text: str) -> None:
+        nonlocal said
+        while text not in said:
+            line = lines.readline()
+            assert line, f"it never said {text!r}, but\n{said}"
+            said += line
+        said = said.partition(text)[2]
+
+    with process:
+        try:
+            yield process, until
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A student's folder with two notebooks and the introduction, as they are handed out."""
+    for name in ("00_introduction", "01_basic", PUZZLES["grad_accum"].stem):
+        shutil.copy(home() / "puzzles" / f"{name}.ipynb", tmp_path)
+    return tmp_path
+
+
+def solve(notebook: Path, puzzle: str, code: str | None = None) -> None:
+    """Writes code (the official answer) over the stub of a notebook, and saves it as Jupyter does: in one go."""
+    data = json.loads(notebook.read_text("utf-8"))
+    for cell in data["cells"]:
+        text = "".join(cell["source"])
+        lines = text.splitlines(keepends=True)
+        if f"def {puzzle}(" in text and any("# --- your code" in line for line in lines):
+            first = next(n for n, line in enumerate(lines) if "# --- your code" in line)
+            last = next(n for n, line in enumerate(lines) if "# --- end of your code" in line)
+            lines[first + 1 : last] = [textwrap.indent((code or answer(puzzle)) + "\n", "    ")]
+            cell["source"] = "".join(lines)
+    temporary = notebook.with_name(f".~{notebook.name}")
+    temporary.write_text(json.dumps(data), "utf-8")
+    os.replace(temporary, notebook)
+
+
+def test_a_folder_from_the_first_puzzle_to_the_next(folder: Path) -> None:
+    with session(".", folder=folder) as (process, until):
+        until("Watching 2 puzzles in .")
+        until("basic is not solved yet: 01_basic.ipynb. For a hint: type h")
+        for typed, *texts in (
+            ("h", "Hint 1, a question"),
+            ("r", "basic has not been checked yet."),
+            ("what", "'what' is no command. h: a hint"),
+            ("", "Correct!", f"basic is solved. Next: {list(PUZZLES)[1]}, "),
+            ("r", "The official answer to basic", "update_last"),
+            ("n", "grad_accum is not solved yet"),
+            ("h\nh", "Hint 2, an idea"),
+            ("q",),
+        ):
+            if not typed:
+                solve(folder / "01_basic.ipynb", "basic")
+            print(typed, file=process.stdin, flush=True)
+            for text in texts:
+                until(text)
+        assert process.wait(PATIENCE) == 0
+    found = read(folder / "state" / "progress.json")
+    assert found["basic"] == Standing(1, True, "as good as the classic", 17.0, 2_621_440.0, hints=1)
+    assert found["grad_accum"] == Standing(hints=2)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are different there")
+def test_without_a_terminal_it_just_watches(folder: Path) -> None:
+    with session("01_basic.ipynb", folder=folder, stdin=subprocess.DEVNULL) as (process, until):
+        until("basic is not solved yet")
+        solve(folder / "01_basic.ipynb", "basic")
+        until("basic is solved.")
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, "Traceback" in said) == (0, False)
+
+
+# -- once -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("warm")
+def test_once_says_by_its_status_whether_it_is_solved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    run = CliRunner()
+    result = run.invoke(cli.app, ["watch", "--once", "01_basic.ipynb"])
+    assert result.exit_code == 1
+    assert "For a hint: puzzles hint basic" in result.output
+    solve(folder / "01_basic.ipynb", "basic")
+    assert run.invoke(cli.app, ["watch", "--once", "01_basic.ipynb"]).exit_code == 0
+    result = run.invoke(cli.app, ["watch", "--once", "."])
+    assert result.exit_code == 1
+    assert result.output.startswith("basic: passes\n")
+    assert "grad_accum is not solved yet" in result.output
+    solve(folder / f"{PUZZLES['grad_accum'].stem}.ipynb", "grad_accum")
+    result = run.invoke(cli.app, ["watch", "--once", "."])
+    assert result.exit_code == 0
+    assert result.output.endswith("Every puzzle here passes.\n")
+
+
+# -- the watcher, without processes -----------------------------------------------------------------------------
+
+
+class Paper:
+    """A screen to read from."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def title(self, text: str) -> None:
+        self.lines.append(f"-- {text}")
+
+    def hints(self, hints: Hints) -> None:
+        self.lines.append(f"hints {hints.puzzle} {hints.opened}")
+
+    def reveal(self, puzzle: str) -> None:
+        self.lines.append(f"answer {puzzle}")
+
+    def taken(self) -> list[str]:
+        lines, self.lines = self.lines, []
+        return lines
+
+
+@pytest.fixture
+def states(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What comes of running a file, by its name."""
+    found: dict[str, str] = {}
+
+    def attempt(path: Path, puzzle: str, limit: float) -> Attempt:
+        return Attempt(puzzle, found.get(path.name, "unsolved"))
+
+    monkeypatch.setattr(watching, "attempt", attempt)
+    return found
+
+
+@pytest.fixture
+def paper() -> Paper:
+    return Paper()
+
+
+def test_one_file_that_passes_is_enough_for_a_puzzle(folder: Path, paper: Paper, states: dict[str, str]) -> None:
+    shutil.copy(reference("basic"), folder / "an_attempt.py")
+    states["01_basic.ipynb"] = "passed"
+    watcher = Watcher(folder, paper)
+    assert not watcher.begin()
+    assert paper.taken()[:2] == ["basic: passes", f"-- grad_accum ({PUZZLES['grad_accum'].stem}.ipynb)"]
+    assert watcher.passed == {"basic"}
+
+
+def test_next_goes_on_and_comes_round(folder: Path, paper: Paper, states: dict[str, str]) -> None:
+    watcher = Watcher(folder, paper)
+    watcher.begin()
+    paper.taken()
+    for name in (f"{PUZZLES['grad_accum'].stem}.ipynb", "01_basic.ipynb", f"{PUZZLES['grad_accum'].stem}.ipynb"):
+        assert watcher.command("n")
+        assert paper.taken()[0].endswith(f"({name})")
+    states.update({f"{PUZZLES['grad_accum'].stem}.ipynb": "passed", "01_basic.ipynb": "passed"})
+    watcher.changed([folder / f"{PUZZLES['grad_accum'].stem}.ipynb"])
+    watcher.command("n")
+    assert "-- basic (01_basic.ipynb)" in paper.taken()
+    watcher.command("n")
+    assert paper.taken() == ["Every puzzle here passes."]
+
+
+def test_what_passed_once_and_was_broken_again_is_not_passed(
+    folder: Path, paper: Paper, states: dict[str, str]
+) -> None:
+    watcher = Watcher(folder / "01_basic.ipynb", paper)
+    states["01_basic.ipynb"] = "passed"
+    assert watcher.begin()
+    assert watcher.command("r")
+    assert paper.taken()[-1] == "answer basic"
+    states["01_basic.ipynb"] = "missed"
+    assert not watcher.changed([folder / "01_basic.ipynb"])
+    assert "basic is correct, but not within its first goal yet. For a hint: type h" in paper.taken()
+    watcher.command("r")
+    assert paper.taken()[0].startswith("basic has not been checked yet.")
+
+
+def test_what_was_passed_before_is_revealed_and_skipped(
+    folder: Path, paper: Paper, states: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PUZZLES_PROGRESS", str(folder / "state" / "progress.json"))
+    record("basic", Standing(1, True, None, 1.0, 1.0))
+    watcher = Watcher(folder, paper)
+    watcher.begin()
+    watcher.command("r")
+    assert paper.taken()[-1] == "answer basic"
+    watcher.command("n")
+    watcher.command("n")
+    assert [line for line in paper.taken() if line.startswith("--")] == [
+        f"-- grad_accum ({PUZZLES['grad_accum'].stem}.ipynb)"
+    ] * 2
+
+
+def test_hints_go_on_even_when_nothing_is_recorded(folder: Path, paper: Paper, states: dict[str, str]) -> None:
+    watcher = Watcher(folder / "01_basic.ipynb", paper)
+    watcher.command("h")
+    watcher.command("r")
+    assert paper.taken() == ["There is no puzzle yet."] * 2
+    watcher.begin()
+    paper.taken()
+    for opened in (1, 2, 3, 3):
+        watcher.command(" H ")
+        assert paper.taken() == [f"hints basic {opened}"]
+    assert watcher.command("")
+    assert not watcher.command("q")
+    assert paper.taken() == []
+
+
+@pytest.mark.usefixtures("warm")
+def test_what_a_save_can_go_through(folder: Path, paper: Paper) -> None:
+    notebook = folder / "01_basic.ipynb"
+    whole = notebook.read_bytes()
+    watcher = Watcher(notebook, paper, limit=0.5)
+
+    def says(*texts: str) -> None:
+        said = "\n".join(paper.taken())
+        assert [text for text in texts if text not in said] == [], said
+
+    watcher.begin()
+    says("basic is not solved yet")
+    for part, why in ((whole[: len(whole) // 2], "is not a notebook"), (b"", "is empty")):
+        notebook.write_bytes(part)
+        watcher.changed([notebook])
+        says(f"01_basic.ipynb {why}")
+    notebook.unlink()
+    watcher.changed([notebook])
+    says("01_basic.ipynb is not there any more")
+    notebook.write_bytes(whole)
+    for code, texts in (
+        (None, ["basic is not solved yet"]),
+        ("while True: pass", ["basic did not end within 0.5 seconds", "in basic: while True: pass"]),
+        ("x = = 3", ["invalid syntax: x = = 3"]),
+        ("print('I am here')\nundefined", ["I am here", "NameError: name 'undefined' is not defined"]),
+    ):
+        if code is not None:
+            solve(notebook, "basic", code)
+        assert not watcher.changed([notebook])
+        says(*texts)
+    watcher.limit = 9
+    solve(notebook, "basic")
+    assert watcher.changed([notebook])
+    says("basic is solved.")
+
+
+def test_a_notebook_that_is_renamed_in_a_folder_and_a_folder_that_goes(
+    folder: Path, paper: Paper, states: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = folder / "01_basic.ipynb", folder / "mine.ipynb"
+
+    def changes(*_: object, **options: Any) -> Iterator[set[tuple[int, str]]]:
+        assert options["watch_filter"](1, str(new))
+        yield set()
+        os.replace(old, new)
+        yield {(3, str(old)), (1, str(new))}
+        shutil.rmtree(folder)
+        yield set()
+
+    monkeypatch.setattr("watchfiles.watch", changes)
+    monkeypatch.setattr(sys, "stdin", [])
+    with pytest.raises(SourceError, match="is not there any more, so there is nothing to watch"):
+        watch(Watcher(folder, paper))
+    said = paper.taken()
+    assert said[1] == "-- basic (01_basic.ipynb)"
+    assert "01_basic.ipynb is not there any more. It is run again when it comes back." in said
+    assert said[-2:] == ["-- basic (mine.ipynb)", f"basic is not solved yet: {new}. For a hint: type h"]
+
+
+def test_files_of_no_puzzle_are_passed_over(folder: Path, paper: Paper, states: dict[str, str]) -> None:
+    (folder / "helper.py").write_text("def help(): ...\n")
+    (folder / "broken.py").write_text("def (")
+    watcher = Watcher(folder, paper)
+    assert list(watcher.watched.by_puzzle()) == ["basic", "grad_accum"]
+    assert not watcher.changed([folder / "helper.py", folder / "broken.py", folder / "00_introduction.ipynb"])
+    (folder / "helper.py").unlink()
+    (folder / "01_basic.ipynb").unlink()
+    watcher.changed([folder / "helper.py", folder / "01_basic.ipynb"])
+    assert paper.taken() == ["01_basic.ipynb is not there any more. It is run again when it comes back."]
+    assert not watcher.watched.concerns(folder / ".~01_basic.ipynb")
+    assert not watcher.watched.concerns(folder / "notes.txt")
+
+
+def test_the_puzzle_of_a_file_can_be_said(folder: Path, paper: Paper, states: dict[str, str]) -> None:
+    both = folder / "both.py"
+    both.write_text("def basic(model): ...\n\n\nasync def ddp(model): ...\n")
+    states["both.py"] = "passed"
+    assert Watcher(both, paper).begin()
+    assert paper.taken() == ["basic: passes", "ddp: passes", "Every puzzle here passes."]
+    watcher = Watcher(both, paper)
+    states["both.py"] = "failed"
+    assert not watcher.changed([both])
+    assert [line for line in paper.taken() if line.startswith("--")] == ["-- basic (both.py)", "-- ddp (both.py)"]
+    watcher = Watcher(both, paper, "ddp")
+    watcher.begin()
+    assert paper.taken()[0] == "-- ddp (both.py)"
+
+
+def test_without_watchfiles_it_says_what_to_install(
+    folder: Path, paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    with pytest.raises(ImportError, match=r"watching needs the extra \"cli\""):
+        watch(Watcher(folder, paper))

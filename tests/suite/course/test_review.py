@@ -1,0 +1,245 @@
+"""review: what it takes, what it refuses, what it says, and that it believes nothing that it can work out."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib import LINKS, Model, NotSolved, PuzzleError, Trace, check, review, simulate
+from lib.analysis import figures
+from lib.analysis.bounds.puzzle_bounds import Bound, Limit, Part, lower_bound
+from lib.cluster.clock import ticks
+from lib.schedules.data_parallel import ddp_overlap
+from lib.schedules.steps import load
+from lib.suite.course.review import GROUPS, Review
+from lib.suite.course.solutions import alternatives
+from lib.suite.course.subject import run
+from lib.suite.submissions.load import load_function
+from tests.analysis.waiting.test_gaps import compute
+from tests.support.profiles import sample
+from tests.support.said import Said
+from tests.support.schedules import CLASSIC, Case, ddp
+
+NAMES = [case.name for case in CLASSIC]
+OTHERS = {name: load_function(alternatives(name)[which], name) for name, which in (("fsdp", 0), ("pipeline_fsdp", 1))}
+"""In place of classic solutions, which know no microbatches."""
+
+
+def reviewed(name: str, **more: Any) -> Review:
+    """The review of a solution that keeps more than it has to: that of the original."""
+    case = next(case for case in CLASSIC if case.name == name)
+    function = OTHERS.get(name, case.function)
+    found = review(simulate(function, puzzle=name, **more), puzzle=name)
+    assert found is not None
+    return found
+
+
+def of_reference(name: str) -> Review:
+    solved = run(name)
+    assert solved is not None
+    found = review(solved.trace, puzzle=name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_correct_run_beside_its_reference(name: str) -> None:
+    found, same = reviewed(name), of_reference(name)
+    assert found.verdict.correct
+    assert found.reference is not None
+    assert figures.end(found.reference) == same.verdict.time
+    assert figures.end(found.mine) == found.verdict.time
+    assert float(found.peak.elements) == found.verdict.memory
+    assert sum(holding.elements for holding in found.alive) == found.peak.elements
+    assert sum(group.ticks for group in found.groups) == sum(gap.length for gap in found.idle)
+    assert [g.ticks for g in found.groups] == sorted((g.ticks for g in found.groups), reverse=True)
+    text = found.text()
+    assert text.startswith(f"Correct!\n{'Note: ' if found.verdict.notes else 'Time '}")
+    assert text.count("\nNote: ") == len(found.verdict.notes)
+    assert sum(line.startswith("Critical path: ") for line in text.splitlines()) == 1
+    assert ("could have been deleted" in text) == (found.lean < found.peak.elements)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reference_beside_itself(name: str) -> None:
+    text = of_reference(name).text()
+    assert "Yours: as early, the same memory." in text
+    assert "could have been deleted" not in text
+
+
+async def late(model: Model) -> None:
+    load(model)
+    compute(model, 3 if model.rank == 0 else 1)
+    await model.allreduce(model.fake_grad(0, []), 0)
+
+
+test_what_is_said = Said(Path(__file__).with_name("said") / "reviews.txt").test(lambda: globals())
+
+
+def test_many_reasons_are_counted() -> None:
+    found = reviewed("pipeline_fsdp")
+    assert len(found.groups) == GROUPS + 1
+    assert "\n  and 3.2 time units for another reason\n" in found.text()
+
+
+# -- how far from the best ------------------------------------------------------------------------------------------
+
+
+def bound() -> Bound:
+    """Limits of our own, so that these tests say how limits are told, and not what they are."""
+    parts = (Part(4.0, "2 layers forward and backward"), Part(0.8, "updates"))
+    time = Limit(4.8, parts, "critical path", True, "Because.")
+    memory = Limit(1_048_576, (Part(1_048_576, "weights and optimizer states"),), "what has to be in memory", False, "")
+    sent = Limit(786_432, (Part(786_432, "all-reduce of the gradients"),), "what has to be sent", True, "")
+    premise = "Every rank takes its own batch."
+    return replace(lower_bound("ddp"), premise=premise, time=time, memory=memory, sent=sent)
+
+
+def told(found: Review, limits: Bound, excuse: str | None = None) -> list[str]:
+    return list(replace(found, bound=limits, excuse=excuse).bounds())
+
+
+def test_a_bound_that_is_reached() -> None:
+    limits = bound()
+    for optimal, said in ((True, "You have reached it: this is optimal."), (False, "You have reached it.")):
+        time = replace(limits.time, value=5.6, optimal=optimal)
+        assert told(reviewed("ddp"), replace(limits, time=time))[1].endswith(f"(critical path). {said}")
+
+
+def test_where_nothing_has_to_be_sent_nothing_is_said_of_it() -> None:
+    limits = replace(bound(), sent=Limit(0, (), "what has to be sent", True, ""))
+    assert len(told(reviewed("ddp"), limits)) == 3
+
+
+def test_the_bound_of_the_puzzle_is_asked() -> None:
+    found = reviewed("ddp")
+    assert found.bound == lower_bound("ddp")
+    assert found.excuse == lower_bound("ddp").excuse(found.mine)
+
+
+def test_an_earlier_run_with_the_same_memory() -> None:
+    models = simulate(ddp_overlap, puzzle="ddp")
+    found = review(models, puzzle="ddp")
+    assert found is not None
+    faster = replace(found, reference=reviewed("ddp").mine)
+    assert faster.beside() == (
+        "The reference: time 5.6, memory 1,835,008 elements. Yours: 0.6 time units earlier, 262,144 elements less."
+    )
+    assert found.heads()[1] == "No gaps: every rank computes from the beginning to the end."
+
+
+# -- what it takes --------------------------------------------------------------------------------------------------
+
+
+def test_no_run_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    async def stub(model: Model) -> None:
+        raise NotSolved("ddp")
+
+    models = simulate(stub, puzzle="ddp")
+    capsys.readouterr()
+    assert review(models, puzzle="ddp") is None
+    assert review([], puzzle="ddp") is None
+    assert capsys.readouterr() == ("Not solved yet: ddp.\nNo run: simulate(...) has not come to its end.\n", "")
+
+
+def test_the_run_has_the_sizes_of_the_puzzle() -> None:
+    with pytest.raises(ValueError, match="has 4 ranks, 2 layers and 4 batches; this run has 2, 3 and 2") as raised:
+        review(simulate(ddp, ranks=2, layers=3, batches=2), puzzle="ddp")
+    assert str(raised.value).endswith('Review the run of simulate(ddp, puzzle="ddp")')
+    with pytest.raises(ValueError, match="there is no puzzle 'dpd'"):
+        review(simulate(ddp, puzzle="ddp"), puzzle="dpd")
+
+
+def test_a_trace_will_do() -> None:
+    models = simulate(ddp, puzzle="ddp")
+    one, other = review(models, puzzle="ddp"), review(Trace.of(models), puzzle="ddp")
+    assert one is not None
+    assert other is not None
+    assert one.text() == other.text()
+
+
+def test_times_are_worked_out_with_the_costs_of_the_puzzle() -> None:
+    plain = reviewed("ddp").text()
+    linked = reviewed("ddp", costs=LINKS).text().splitlines()
+    told = next(n for n, line in enumerate(linked) if line.startswith("Note: this run has costs of its own"))
+    assert [*linked[:told], *linked[told + 1 :]] == plain.splitlines()
+    trace = Trace.of(simulate(ddp, puzzle="ddp"))
+    for _, event in trace.events():
+        event.issued, event.start, event.length = 3, 5, ticks(9)
+    forged = review(trace, puzzle="ddp")
+    assert forged is not None
+    assert forged.text() == plain
+
+
+# -- a run that is not correct --------------------------------------------------------------------------------------
+
+
+def test_an_incorrect_run_has_its_faults_and_gaps_but_no_reference() -> None:
+    async def unfinished(model: Model) -> None:
+        load(model)
+        compute(model, 1)
+        await model.allreduce(model.fake_grad(0, []), 0)
+
+    models = simulate(unfinished, puzzle="ddp")
+    found = review(models, puzzle="ddp")
+    assert found is not None
+    assert found.reference is None
+    assert found.bound is None
+    assert found.verdict == check(Trace.of(models), "ddp")
+    lines = found.text().splitlines()
+    assert lines[0] == "Not one correct training step."
+    assert found.verdict.faults
+    assert "The timeline of the reference is shown beside a correct run only." in lines
+    assert "  1.2 time units: ranks 0-3 each spend 0.3 time units (1 to 1.3) in all-reduce of layer 0" in lines
+    # What an unfinished run never used, a whole one may need: no value is blamed.
+    assert "could have been deleted" not in found.text()
+
+
+def test_a_run_that_failed() -> None:
+    async def deadlock(model: Model) -> None:
+        compute(model, model.rank + 1)
+        await (model.receive(0) if model.rank == 2 else model.allreduce(model.fake_grad(0, []), 0))
+
+    with pytest.raises(PuzzleError) as raised:
+        simulate(deadlock, puzzle="ddp")
+    assert isinstance(raised.value.trace, Trace)
+    found = review(raised.value.trace, puzzle="ddp")
+    assert found is not None
+    text = found.text()
+    assert "the run did not end: deadlock" in text
+    assert "Critical path to where the run stopped: time 4 = 4 forward, all on rank 3." in text
+    assert "waiting for what never happened" in text
+
+
+def test_a_run_of_nothing() -> None:
+    found = review(simulate(lambda model: None, puzzle="ddp"), puzzle="ddp")
+    assert found is not None
+    assert found.groups == ()
+    assert not found.verdict.correct
+
+
+@pytest.mark.parametrize("case", sample(CLASSIC), ids=lambda case: case.name)
+def test_the_same_run_gives_the_same_text(case: Case) -> None:
+    assert reviewed(case.name).text() == reviewed(case.name, order=lambda ranks: ranks[::-1]).text()
+
+
+def test_whether_least_time_and_least_memory_go_together() -> None:
+    said = {name: of_reference(name).both() for name in NAMES}
+    for name, words in said.items():
+        bound = lower_bound(name)
+        assert bound.together is not None
+        reached = bound.together == (bound.time.value, bound.memory.value)
+        assert (words or "").startswith("One schedule") == (reached and not len(bound.frontier) > 1), name
+        assert f"  {words}" in of_reference(name).text().splitlines()
+
+
+def test_the_lines_of_the_reference_are_for_those_who_have_passed() -> None:
+    slow = load_function(alternatives("ddp")[1], "ddp")
+    passed, missed = of_reference("ddp"), review(simulate(slow, puzzle="ddp"), puzzle="ddp")
+    assert missed is not None
+    assert missed.verdict.correct
+    assert not missed.verdict.passed
+    for found, known in ((passed, True), (missed, False)):
+        assert found.reference is not None
+        assert any(found.reference.place(event) is not None for _, event in found.reference.events()) == known

@@ -1,0 +1,23 @@
+"""One server for all that is graded in this process: each that is started costs half a second."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from lib.suite.grade.isolation import Isolation
+
+
+@pytest.fixture(scope="session")
+def isolation() -> Iterator[Isolation]:
+    """What students' functions run in. Its server does not know a variable that this process had when it started."""
+    with Isolation() as made:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SECRET_OF_OTHERS", "hush")
+            assert made.features
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def one_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is graded in this process is graded there; `monkeypatch.undo()` gives a grading one of its own."""
+    monkeypatch.setattr("lib.suite.grade.grading._isolation", lambda: request.getfixturevalue("isolation"))

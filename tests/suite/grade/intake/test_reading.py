@@ -1,0 +1,171 @@
+"""Text from bytes: any encoding and format of notebook; and everything that is none says what it is."""
+
+import base64
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.suite.grade.intake import reading
+from lib.suite.grade.intake.archives import Unreadable
+from lib.suite.grade.intake.reading import text_of
+from tests.suite.grade.intake.trees import FSDP, notebook, tar_bytes, zip_bytes
+from tests.support.said import Said
+
+
+def cells(data: bytes) -> list[str]:
+    found = json.loads(text_of("a.ipynb", data))["cells"]
+    assert all(cell.keys() == {"cell_type", "source"} and cell["cell_type"] == "code" for cell in found)
+    return [cell["source"] for cell in found]
+
+
+def of_format_3(*sources: object) -> str:
+    inner = [{"cell_type": "code", "input": source, "outputs": [], "language": "python"} for source in sources]
+    return json.dumps({"nbformat": 3, "metadata": {"cells": 1}, "worksheets": [{"metadata": {}, "cells": inner}]})
+
+
+UMLAUT = "x = 'ö'\n"
+SAME: dict[str, bytes] = {
+    "UTF-8": notebook(UMLAUT).encode(),
+    "not escaped": json.dumps(json.loads(notebook(UMLAUT)), ensure_ascii=False).encode(),
+    "with a BOM": b"\xef\xbb\xbf" + notebook(UMLAUT).encode(),
+    "UTF-16 with a BOM": json.dumps(json.loads(notebook(UMLAUT)), ensure_ascii=False).encode("utf-16"),
+    "UTF-16 without": json.dumps(json.loads(notebook(UMLAUT)), ensure_ascii=False).encode("utf-16-be"),
+    "UTF-32": json.dumps(json.loads(notebook(UMLAUT)), ensure_ascii=False).encode("utf-32"),
+    "Latin-1": json.dumps(json.loads(notebook(UMLAUT)), ensure_ascii=False).encode("latin-1"),
+    "lines": notebook("X").replace('"X"', json.dumps([UMLAUT])).encode(),
+    "CRLF": notebook(UMLAUT.replace("\n", "\r\n")).replace(", ", ",\r\n").encode(),
+    "format 3": of_format_3(UMLAUT).encode(),
+    "format 3 in lines": of_format_3([UMLAUT]).encode(),
+    "NaN in an output": notebook(UMLAUT).replace('"source"', '"outputs": [NaN, Infinity], "source"').encode(),
+    "a key twice": notebook(UMLAUT).replace('"source"', '"source": "y = 1", "source"').encode(),
+    "cells twice": notebook(UMLAUT).replace('"cells"', '"cells": [], "cells"').encode(),
+    "line ends in strings": notebook(UMLAUT).replace("\\n", "\n").encode(),
+}
+
+
+@pytest.mark.parametrize("how", SAME)
+def test_a_notebook_says_the_same_however_it_is_written(how: str) -> None:
+    assert cells(SAME[how]) == [UMLAUT]
+
+
+def test_python_in_many_encodings() -> None:
+    text = "# ö\nx = 1\n"
+    cookie = "# -*- coding: iso-8859-15 -*-\nx = '€'\n"
+    assert text_of("a.py", text.encode()) == text
+    assert text_of("a.py", text.replace("\n", "\r\n").encode("utf-8-sig")) == text
+    assert text_of("a.py", text.encode("latin-1")) == text
+    assert text_of("a.py", text.encode("utf-16")) == text
+    assert text_of("a.py", cookie.encode("iso-8859-15")) == cookie
+    assert text_of("a.py", b"# coding: rot13\nx = '\xf6'") == "# coding: rot13\nx = 'ö'"
+
+
+SAID = Said(Path(__file__).with_name("said") / "no_notebooks.txt")
+
+
+def told(name: str, data: bytes) -> str:
+    """What is said of a file that is none, in one short line."""
+    with pytest.raises(Unreadable) as caught:
+        text_of(name, data)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 250
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_what_is_none_says_what_it_is(expression: str) -> None:
+    SAID.check(expression, {**globals(), "zip_bytes": zip_bytes, "tar_bytes": tar_bytes})
+
+
+def test_lone_surrogates_are_no_text_and_are_replaced() -> None:
+    assert cells(b'{"cells": [{"cell_type": "code", "source": "x = 1 # \\ud800"}]}') == ["x = 1 # \ufffd"]
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=30) | st.just("x\n")
+values = st.recursive(
+    st.none() | st.booleans() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@st.composite
+def notebooks(draw: st.DrawFn) -> dict[str, Any]:
+    """Notebooks as Jupyter writes them, with anything at all where they may have it."""
+    outputs = st.lists(
+        st.fixed_dictionaries({"output_type": st.just("display_data"), "data": values, "metadata": values})
+    )
+    cell = st.fixed_dictionaries(
+        {
+            "cell_type": st.sampled_from(["code", "markdown", "raw"]),
+            "metadata": values,
+            "source": texts | st.lists(texts),
+        },
+        optional={"outputs": outputs, "id": texts, "execution_count": st.none() | st.integers(), "attachments": values},
+    )
+    found = draw(st.lists(cell, min_size=1, max_size=3))
+    found.append({"cell_type": "code", "source": "x = 1"})
+    return draw(st.permutations([("cells", found), ("metadata", draw(values)), ("nbformat", 4)]).map(dict))
+
+
+@settings(max_examples=30)
+@given(notebooks(), st.sampled_from([None, 1]), st.booleans())
+def test_any_notebook_gives_its_code_large_or_small(written: dict[str, Any], indent: int | None, escaped: bool) -> None:
+    text = json.dumps(written, indent=indent, ensure_ascii=escaped).encode()
+    sources = [cell["source"] for cell in written["cells"] if cell["cell_type"] == "code"]
+    expected = ["".join(source) for source in sources]
+    assert cells(text) == expected
+    small = reading.SMALL
+    try:
+        reading.SMALL = 0  # type: ignore[misc]
+        assert cells(text) == expected, "as a large one is read"
+    finally:
+        reading.SMALL = small  # type: ignore[misc]
+
+
+@settings(max_examples=40)
+@given(notebooks(), st.data())
+def test_a_notebook_that_is_cut_or_changed_is_read_or_refused(written: dict[str, Any], data: st.DataObject) -> None:
+    text = json.dumps(written).encode()
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    changed = text[:start] + data.draw(st.binary(max_size=5)) + text[end:]
+    for name in ("a.ipynb", "a.py"):
+        try:
+            assert isinstance(text_of(name, changed), str)
+        except Unreadable:
+            continue
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    for name in ("a.ipynb", "a.py"):
+        try:
+            text_of(name, data).encode()
+        except Unreadable:
+            continue
+
+
+def test_nbformat_reads_the_same() -> None:
+    made = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("a = 1\nb = 2"), nbformat.v4.new_markdown_cell("# x")]
+    )
+    assert cells(nbformat.writes(made).encode()) == ["a = 1\nb = 2"]
+    assert cells(nbformat.v3.writes_json(nbformat.convert(made, 3)).encode()) == ["a = 1\nb = 2"]
+
+
+def test_pictures_are_not_held() -> None:
+    picture = base64.b64encode(bytes(3_000_000)).decode()
+    one = {"cell_type": "code", "source": FSDP, "outputs": [{"data": {"image/png": picture}}]}
+    data = json.dumps({"cells": [one] * 4}).encode()
+    tracemalloc.start()
+    try:
+        assert cells(data) == [FSDP] * 4
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(data)
+    finally:
+        tracemalloc.stop()

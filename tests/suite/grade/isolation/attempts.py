@@ -1,0 +1,100 @@
+"""Attempts to score without a training step, or to do harm: they stand in attempts.txt."""
+
+# ruff: noqa: E501
+import inspect
+import re
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+from lib.suite.grade.isolation import AtSize
+from tests.support import functions
+from tests.support.profiles import sample
+
+HEAD = f"""
+import ctypes, gc, json, os, signal, sys, threading, time
+from lib import Model, NotSolved, PuzzleError, Trace, simulate
+
+{inspect.getsource(functions.step)}
+
+def good(model): step(model, keep=False)
+
+def fat(model): step(model, keep=True)
+
+def forge(text):
+    for fd in range(3, 256):
+        try: os.write(fd, text if isinstance(text, bytes) else text.encode())
+        except OSError: pass
+    os._exit(0)
+
+def whole(trace, **changes):
+    rest = dict(outcome="trace", text="", printed="", answers=[], places=[], lines=[[-1] * len(p["events"]) for p in trace["programs"]] if isinstance(trace, dict) else [])
+    return json.dumps(trace) + "\\n" + json.dumps({{**rest, **changes}})
+
+def data(function, puzzle="basic", **size):
+    from lib.trace.json_format import encode
+    found = encode(Trace.of(simulate(function, puzzle=puzzle, **size)))
+    found["places"] = []
+    for program in found["programs"]:
+        for event in program["events"]: event[8] = -1
+    return found
+
+def reached(): print("REACHED")
+
+def tried(what):
+    try: result = what()
+    except BaseException: return
+    if result is None or result is False or result == -1: return
+    print("REACHED", result)
+"""
+
+OTHER = AtSize(1, 3, 2)
+"""Another size of `basic`."""
+TITLE = re.compile(r"^=== (\w+): (.*?)( \[1 3 2\])?(?: \[needs (.*)\])?$", re.MULTILINE)
+
+
+class Attempt(NamedTuple):
+    """A name, and the body of `basic(model)`, or all that makes it. `needs` are the features without which nothing
+    may stop it."""
+
+    name: str
+    body: str
+    size: AtSize | None = None
+    needs: tuple[str, ...] = ()
+    modules: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        body = textwrap.dedent(self.body).strip("\n")
+        if "def basic" in body:
+            return f"{HEAD}\n{body}\n"
+        return f"{HEAD}\ndef basic(model):\n{textwrap.indent(body, '    ')}\n"
+
+
+def attempts(kind: str) -> list[Attempt]:
+    """Those of a kind."""
+    _, *parts = TITLE.split(Path(__file__).with_suffix(".txt").read_text("utf-8"))
+    found: list[Attempt] = []
+    for which, name, size, needs, text in zip(*(parts[place::5] for place in range(5)), strict=True):
+        body, *modules = text.strip("\n").split("\n--- ")
+        beside = tuple((path, content) for path, _, content in (module.partition("\n") for module in modules))
+        if which == kind:
+            found.append(Attempt(name, body, OTHER if size else None, tuple((needs or "").split()), beside))
+    return found
+
+
+PATCHED, FORGED, ENDED, ENDLESS, HUNGRY, OUTSIDE = map(
+    attempts, ("patched", "forged", "ended", "endless", "hungry", "outside")
+)
+EVERY = [
+    (f"{kind}: {one.name}", one)
+    for kind, table in (
+        ("patched", PATCHED),
+        ("forged", FORGED),
+        ("ended", ENDED),
+        ("endless", sample(ENDLESS)),
+        ("hungry", sample(HUNGRY)),
+        ("outside", OUTSIDE),
+    )
+    for one in table
+]

@@ -1,0 +1,106 @@
+"""A puzzle that is put in between two others: what a person writes, and what the builder does of itself."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lib import PUZZLES
+from lib.files import ROOT, child_environment
+from lib.suite.notebooks.build import misnumbered, renumber
+from lib.suite.submissions.gap import BuildError
+
+RECORD = """
+[between]
+title = "One in between"
+needs = ["basic"]
+teaches = "what is between one device and several batches"
+minutes = 20
+discuss = "Why?\\n\\n*Listen for:* that it is so, and who says it."
+hints = ["What is in between?", "Something that is between.", "It is nearly the code of one device."]
+ranks = 1
+layers = 2
+batches = 4
+goals = [{ name = "passes", time = 17.0, memory = 3_200_000 }]
+hidden = []
+
+"""
+BUILD = """
+from pathlib import Path
+from lib import PUZZLES
+from lib.suite.notebooks import build, kernels, verify
+
+build.execute = lambda notebooks: list(notebooks.values())  # what they put out is not asked here
+root = Path.cwd()
+print(*build.renumber(root).values(), sep=chr(10))
+print(*build.write(build.build(root), root), sep=chr(10))
+problems = [verify._record_problem(root, record) for record in PUZZLES.values()]
+assert not any(problems), problems
+assert not verify._extra(root), verify._extra(root)
+assert not build.misnumbered(root)
+"""
+
+
+SOURCE = """\
+# %% [markdown]
+# # $heading
+
+# %%
+from lib import Model
+
+# %%
+def NAME(model):
+    # --- your code (about 1 line) ---
+    model.status()
+    # --- end of your code ---
+"""
+
+
+def test_a_puzzle_put_in_between_is_a_record_and_a_source(tmp_path: Path) -> None:
+    for name in ("lib", "solutions/parts"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_notebooks"))
+    for path in (
+        *(ROOT / "solutions").glob("00_*.py"),
+        *map(ROOT.joinpath, ("pyproject.toml", "constraints.txt", "README.md")),
+    ):
+        shutil.copy(path, tmp_path / path.relative_to(ROOT))
+    for puzzle, record in PUZZLES.items():
+        (tmp_path / "solutions" / f"{record.stem}.py").write_text(SOURCE.replace("NAME", puzzle), "utf-8")
+    mine = tmp_path / "puzzles" / f"{PUZZLES['gpipe'].stem}.ipynb"
+    mine.parent.mkdir()
+    mine.write_text("{}")
+
+    records = tmp_path / "lib" / "puzzles" / f"{PUZZLES['grad_accum'].chapter}.toml"
+    records.write_text(records.read_text("utf-8").replace("[grad_accum]\n", f"{RECORD}[grad_accum]\n"), "utf-8")
+    (tmp_path / "solutions" / "00_between.py").write_text(SOURCE.replace("NAME", "between"), "utf-8")
+    environment = {**child_environment(), "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", BUILD], cwd=tmp_path, env=environment, capture_output=True, check=True)
+    number = PUZZLES["basic"].number + 1
+    assert (tmp_path / "solutions" / f"{number:02d}_between.py").is_file()
+    assert not mine.exists()
+    for puzzle in list(PUZZLES)[number - 1 :]:
+        number += 1
+        for path in (f"solutions/{number:02d}_{puzzle}.py", f"puzzles/{number:02d}_{puzzle}.ipynb"):
+            assert (tmp_path / path).is_file(), path
+        assert f"# {number}. {PUZZLES[puzzle].title}" in (tmp_path / path).read_text("utf-8")
+    page = (tmp_path / "README.md").read_text("utf-8")
+    assert f"| 02 | between | 1, 2, 4 | {RECORD.split('teaches = ')[1].splitlines()[0][1:-1]} |\n| 03 | grad" in page
+    assert "2. One in between" in (tmp_path / "puzzles" / "00_index.ipynb").read_text("utf-8")
+
+
+def test_work_in_a_notebook_moves_with_it_and_is_never_written_over(tmp_path: Path) -> None:
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "puzzles").mkdir()
+    right = PUZZLES["ddp"].stem
+    (tmp_path / "puzzles" / "99_ddp.ipynb").write_text("my work")
+    (tmp_path / "puzzles" / "98_unknown.ipynb").write_text("")
+    assert misnumbered(tmp_path) == {"puzzles/99_ddp.ipynb": f"puzzles/{right}.ipynb"}
+    assert renumber(tmp_path) == {"puzzles/99_ddp.ipynb": f"puzzles/{right}.ipynb"}
+    assert (tmp_path / "puzzles" / f"{right}.ipynb").read_text() == "my work"
+    assert renumber(tmp_path) == {}
+    (tmp_path / "puzzles" / "99_ddp.ipynb").write_text("other work")
+    with pytest.raises(BuildError, match="for one puzzle: remove one of them"):
+        renumber(tmp_path)
+    assert (tmp_path / "puzzles" / f"{right}.ipynb").read_text() == "my work"

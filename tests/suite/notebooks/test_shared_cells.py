@@ -1,0 +1,169 @@
+"""Parts: cells written once, filled in for each notebook; badges and requirements from the project's own files."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from lib import PUZZLES
+from lib.puzzles.records import Chapter, by_chapter
+from lib.suite.notebooks import shared_cells
+from lib.suite.notebooks.shared_cells import AFTER, Address, expand, pinned
+from tests.support.said import Said
+
+ROOT = Path(__file__).parents[3]
+ASKS = "# %% [markdown]\n# <!-- part: {} -->\n"
+PROJECT = '[project]\nname = "llm-training-puzzles"\nversion = "1.2.3"\n'
+STEM = PUZZLES["ddp"].stem
+STEMS = ["00_index", "00_introduction"]
+for _chapter, _puzzles in by_chapter():
+    STEMS += [puzzle.stem for puzzle in _puzzles]
+    STEMS += [f"00_{AFTER[_puzzles[0].chapter][0]}"] if _puzzles[0].chapter in AFTER else []
+
+
+def project(tmp_path: Path) -> Path:
+    """A project with two parts and nothing else."""
+    parts = tmp_path / "solutions" / "parts"
+    parts.mkdir(parents=True)
+    (parts / "who.py").write_text("# %% [markdown]\n# $title on $ranks ranks\n", "utf-8")
+    (parts / "top.py").write_text("# %% [markdown]\n# $top\n", "utf-8")
+    (tmp_path / "pyproject.toml").write_text(PROJECT, "utf-8")
+    return tmp_path
+
+
+root = pytest.fixture(project, name="root")
+
+
+def expanded(text: str, stem: str = STEM, who: str = "") -> str:
+    """A source with the parts that it asks for."""
+    with TemporaryDirectory() as folder:
+        root = project(Path(folder))
+        if who:
+            (root / "solutions" / "parts" / "who.py").write_text(who, "utf-8")
+        return expand(text, stem, root).rstrip("\n")
+
+
+def address(more: str) -> str:
+    """The badge above a notebook, and the requirement, of a project in whose file this stands."""
+    with TemporaryDirectory() as folder:
+        root = project(Path(folder))
+        (root / "pyproject.toml").write_text(PROJECT + more, "utf-8")
+        found = Address.read(root)
+        above = expand(ASKS.format("top"), STEM, root)
+        badge = found.badge(STEM)
+        assert above.strip().endswith(badge or "→")
+        return f"{badge or 'no badge'}\n{found.requirement() or 'nothing to install'}".replace(STEM, "STEM")
+
+
+test_what_a_part_becomes = Said(Path(__file__).with_name("said") / "parts.txt").test(lambda: globals())
+
+
+def test_the_links_lead_from_chapter_to_chapter_and_say_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    basic, ddp = PUZZLES["basic"], PUZZLES["ddp"]
+    two = [(Chapter("Basics", "All of it."), [basic]), (Chapter("On a mesh", "The rest."), [ddp])]
+    monkeypatch.setattr(shared_cells, "by_chapter", lambda: two)
+    index = "[Map of the puzzles](00_index.ipynb)"
+    before = "← [Introduction](00_introduction.ipynb)"
+    first = f"{before} · {index} · [On a mesh: {ddp.heading}]({ddp.stem}.ipynb) →"
+    assert expand(ASKS.format("top"), basic.stem, root) == f"# %% [markdown]\n# {first}\n"
+    second = f"← [Basics: {basic.heading}]({basic.stem}.ipynb) · {index}"
+    assert expand(ASKS.format("top"), ddp.stem, root) == f"# %% [markdown]\n# {second}\n"
+    intro = f"{index} · [{basic.heading}]({basic.stem}.ipynb) →"
+    assert expand(ASKS.format("top"), "00_introduction", root) == f"# %% [markdown]\n# {intro}\n"
+    (root / "solutions" / "parts" / "table.py").write_text("# %% [markdown]\n# $table\n", "utf-8")
+    table = expand(ASKS.format("table"), "00_index", root)
+    assert all(line.startswith("#") for line in table.splitlines())
+    assert re.findall(r"^# (### .*|All of it\.|The rest\.|\| \[\d)", table, re.MULTILINE) == [
+        *("### Basics", "All of it.", f"| [{basic.number}"),
+        *("### On a mesh", "The rest.", f"| [{ddp.number}"),
+    ]
+
+
+def test_the_table_of_the_readme_has_the_chapters() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert shared_cells.readme(text) == text
+    head = "| | puzzle | sizes | what |\n|---|---|---|---|\n| 00 | index | | a map |\n"
+    whole = f"{head}| 01 | other | 1 | x |\n\n| 1 | 2 |\n"
+    made = shared_cells.readme(whole)
+    assert shared_cells.readme(made) == made
+    assert made.count("**Basics**") == 1
+    assert made.startswith(f"{head}| | **Basics** | | |\n| 01 | basic |")
+    assert made.endswith(" |\n\n| 1 | 2 |\n")
+
+
+def set_up(root: Path, project: str) -> str:
+    """The set-up cell of a project."""
+    (root / "pyproject.toml").write_text(project, "utf-8")
+    shutil.copytree(ROOT / "solutions" / "parts", root / "solutions" / "parts", dirs_exist_ok=True)
+    shutil.copy(ROOT / "constraints.txt", root)
+    return expand(ASKS.format("setup"), "00_index", root)
+
+
+def test_a_package_that_is_nowhere_is_not_promised(root: Path) -> None:
+    unpublished = set_up(root, PROJECT)
+    assert "make lab" in unpublished
+    assert "puzzles export --colab" in unpublished
+    assert "pip" not in unpublished
+    for project in (
+        PROJECT + "[tool.puzzles]\nreleased = true\n",
+        PROJECT + '[project.urls]\nRepository = "https://a.b/c"\n',
+    ):
+        assert "llm-training-puzzles" in set_up(root, project)
+
+
+def test_without_the_puzzles_the_set_up_says_what_works(tmp_path: Path) -> None:
+    cell = tmp_path / "cell.py"
+    cell.write_text("".join(cells_of("00_index")[0]["source"]), "utf-8")
+    done = subprocess.run([sys.executable, "-I", "-S", cell], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "This notebook needs the folder that it comes from" in done.stderr
+    assert "`make lab`" in done.stderr
+
+
+def test_nothing_promises_a_package_that_is_nowhere() -> None:
+    if Address.read(ROOT).requirement() is not None:
+        return
+    files = [path for name in ("lib", "drawing", "solutions", "tests") for path in (ROOT / name).rglob("*.py")]
+    files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "puzzles").glob("*.ipynb")]
+    promise = re.compile(r"pip install\W+" + "llm-training")
+    found = {path.name for path in files if promise.search(path.read_text("utf-8"))}
+    assert found <= {"extras.py", "test_extras.py"}  # which is said to somebody who has installed the package
+
+
+def test_what_the_drawings_need_is_pinned_to_the_tested_versions() -> None:
+    tested = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    found = pinned(ROOT)
+    assert found[0].startswith("chalk-diagrams==")
+    assert set(found) <= set(tested)
+    assert not any(line.startswith(("pillow", "typing", "zipp")) for line in found)
+
+
+def cells_of(stem: str) -> list[dict[str, Any]]:
+    """The cells of a student's notebook, which `puzzles check` compares with its source."""
+    return json.loads((ROOT / "puzzles" / f"{stem}.ipynb").read_text("utf-8"))["cells"]
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_every_notebook_begins_with_the_set_up_and_links_to_its_neighbours_and_the_map(stem: str) -> None:
+    cells = cells_of(stem)
+    assert [number for number, cell in enumerate(cells) if not "".join(cell["source"]).strip()] == []
+    assert cells[0]["cell_type"] == "code"
+    assert cells[0]["source"][0].startswith("# @title Set up")
+    assert cells[0]["metadata"]["cellView"] == "form"
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    here = STEMS.index(stem)
+    others = {STEMS[0], *STEMS[max(0, here - 1) : here + 2]} - {stem}
+    assert all(f"]({other}.ipynb)" in text for other in others)
+
+
+def test_the_map_links_to_every_puzzle() -> None:
+    text = "\n".join("".join(cell["source"]) for cell in cells_of("00_index"))
+    for puzzle in PUZZLES.values():
+        assert f"[{puzzle.heading}]({puzzle.stem}.ipynb)" in text
+        assert puzzle.teaches in text

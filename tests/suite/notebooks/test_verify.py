@@ -1,0 +1,154 @@
+"""verify: one small puzzle that is in order, and each thing that can be wrong with it named."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib import PUZZLES
+from lib.puzzles.records import Goal, Hidden
+from lib.suite.notebooks import build as notebooks
+from lib.suite.notebooks import verify
+from lib.suite.notebooks.build import Source, read_sources
+from lib.suite.submissions.gap import BuildError
+from lib.suite.submissions.load import Notebook
+from tests.support.said import Said
+
+ANSWER = """\
+    for layer in reversed(range(model.LAYERS)):
+        grad_weights[layer], grad_activations[layer] = model.backward(
+            layer, activations[layer], grad_activations[layer + 1], weights[layer]
+        )
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        model.set_final_weight(layer, weights[layer])
+"""
+SOURCE = f"""\
+# %% [markdown]
+# # $heading
+
+# %%
+from lib import Model, simulate
+
+# %%
+def basic(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    activations[0] = model.get_activation(range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+    grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
+    # --- your code (about 6 lines) ---
+{ANSWER}    # --- end of your code ---
+
+
+# %%
+simulate(basic)
+"""
+EASY = Goal("passes", 17.0, 10**8)
+RECORD = replace(PUZZLES["basic"], goals=(EASY,), hidden=(Hidden(1, 3, 1),), minutes=20)
+
+Change = Callable[[str], str]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Both folders of a curriculum of one puzzle, with kernels that say what real ones would."""
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "puzzles").mkdir()
+    (tmp_path / "solutions" / "__pycache__").mkdir()  # which nobody minds
+    put(tmp_path, SOURCE)
+
+    def execute(notebooks: Mapping[Path, Notebook], *, warm: bool) -> list[Notebook | BuildError]:
+        return [{"outputs": "basic is not solved yet"} for _ in notebooks]
+
+    def build(root: Path, *, stored: bool) -> dict[str, str]:
+        return {name: (root / name).read_text() for name in ("puzzles/01_basic.ipynb", "solutions/01_basic.ipynb")}
+
+    monkeypatch.setattr(verify, "execute", execute)
+    monkeypatch.setattr(verify, "build", build)
+    monkeypatch.setattr(verify, "PUZZLES", {"basic": RECORD})
+    return tmp_path
+
+
+def put(root: Path, text: str) -> None:
+    """Writes a source and the notebooks that it gives."""
+    path = root / "solutions" / "01_basic.py"
+    path.write_text(text, "utf-8")
+    (source,) = read_sources(root / "solutions")
+    assert isinstance(source, Source)
+    (root / "puzzles" / "01_basic.ipynb").write_text(json.dumps(source.student()), "utf-8")
+    (root / "solutions" / "01_basic.ipynb").write_text(json.dumps(source.solved()), "utf-8")
+
+
+def problems(root: Path) -> list[tuple[str, str]]:
+    """What verify finds wrong: the check and what it says."""
+    return [(finding.check, finding.problem) for finding in verify.verify(root) if finding.problem]
+
+
+def test_a_puzzle_in_order(root: Path) -> None:
+    findings = verify.verify(root)
+    assert [(finding.stem, finding.check) for finding in findings] == [("01_basic", name) for name in verify.CHECKS]
+    assert problems(root) == []
+
+
+def test_a_record_without_a_source(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "build", notebooks.build)
+    (root / "solutions" / "01_basic.py").unlink()
+    found = problems(root)
+    assert found[0] == ("record", "solutions/01_basic.py is missing")
+    assert found[1][0] == "generated"
+    assert found[1][1].endswith("solutions holds no NN_name.py to build from")
+    assert found[2][0] == "reference"
+    assert found[2][1].startswith("there is no file")
+
+
+SAID = Said(Path(__file__).with_name("said") / "verify.txt")
+
+
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_what_is_wrong_is_said(root: Path, monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
+    def told() -> str:
+        return "\n".join(map(": ".join, problems(root)))
+
+    def record(**changes: Any) -> str:
+        monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, **changes)})
+        return told()
+
+    def source(old: str, new: str) -> str:
+        text = SOURCE.replace(old, new)
+        put(root, text.replace("about 6 lines", "about 1 line") if old == ANSWER else text)
+        return told()
+
+    def file(name: str, old: str = "", new: str = "") -> str:
+        text = (root / name).read_text("utf-8") if old else ""
+        (root / name).write_text(text.replace(old, new), "utf-8")
+        return told()
+
+    SAID.check(expression, {**globals(), "record": record, "source": source, "file": file})
+
+
+def test_a_notebook_that_is_not_current(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "build", lambda *_, **__: {"puzzles/01_basic.ipynb": "new"})  # pyright: ignore[reportUnknownLambdaType]
+    problem = "puzzles/01_basic.ipynb: not what solutions/01_basic.py gives; run `puzzles build`"
+    assert problems(root) == [("generated", problem)]
+
+
+def test_sources_that_cannot_be_built(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(root: Path, *, stored: bool) -> dict[str, str]:
+        raise BuildError("01_basic.py, line 3: why")
+
+    monkeypatch.setattr(verify, "build", build)
+    assert problems(root) == [("generated", "01_basic.py, line 3: why")]
+
+
+def test_an_untouched_notebook_that_fails(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def say(result: Any) -> None:
+        monkeypatch.setattr(verify, "execute", lambda notebooks, warm: [result] * len(notebooks))  # pyright: ignore
+
+    say(BuildError("01_basic.ipynb fails: NameError: name 'x' is not defined"))
+    assert problems(root) == [("unsolved", "01_basic.ipynb fails: NameError: name 'x' is not defined")]
+    say({"outputs": "Correct!"})
+    assert problems(root) == [("unsolved", "run from top to bottom it does not say that basic is not solved yet")]

@@ -1,0 +1,36 @@
+"""What a mistake in a puzzle whose answer is a plain function is told, to the letter, and the picture beside it."""
+
+from collections import Counter
+
+import pytest
+
+from drawing import picture_of
+from drawing.canvas.scene import Text
+from lib import CheckError, check_function
+from lib.cluster.holdings import Holdings
+from tests.suite.submissions.mistakes import MISTAKES, Mistake
+from tests.suite.submissions.test_map_puzzles import MAPS
+from tests.suite.submissions.test_table_puzzles import TABLES
+from tests.support.profiles import sample
+
+
+@pytest.mark.parametrize("mistake", sample(MISTAKES), ids=lambda mistake: f"{mistake.puzzle}, {mistake.name}")
+def test_a_mistake_is_told_and_shown_on_the_smallest_input(mistake: Mistake) -> None:
+    with pytest.raises(CheckError) as raised:
+        check_function(mistake.function(), puzzle=mistake.puzzle)
+    assert str(raised.value) == mistake.message
+    assert mistake.thought.endswith(".")
+    shown = raised.value.shown
+    if mistake.puzzle in MAPS:
+        assert isinstance(shown, Holdings)
+        assert shown.wrong or mistake.name == "held_by_several_devices"  # where nothing is wrong
+        words = [mark.text for mark in picture_of(shown).scene.marks if isinstance(mark, Text)]
+        assert shown.title in words or f"{shown.title[:30]}" in words[0]
+    elif shown is not None:  # there is none of an input that is to be refused
+        assert picture_of(shown).scene.marks
+
+
+def test_each_has_four_mistakes_and_more() -> None:
+    counts = Counter(mistake.puzzle for mistake in MISTAKES)
+    assert set(counts) == {*MAPS, *TABLES}
+    assert min(counts.values()) >= 4

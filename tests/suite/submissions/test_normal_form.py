@@ -1,0 +1,169 @@
+"""The normal form of a source: the same for what a copy is changed in first, and another one for other code."""
+
+import ast
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from lib.suite.submissions.locations import home
+from lib.suite.submissions.source import Source
+from tests.support.variants import VARIANTS, Variant
+
+FIRST = '''
+    from math import floor
+    SIZE = 4
+
+    def half(value, by=2):
+        """Half of it."""
+        return floor(value / by)
+
+    class Counter:
+        def __init__(self, start):
+            self.count = start
+
+        def up(self, by=1):
+            self.count += by
+            return self
+
+    async def ddp(model: "Model") -> None:
+        counter = Counter(start=0)
+
+        def inner(a, b):
+            return a - b
+
+        def other(x):
+            return [x + i for i in range(x) if i]
+
+        for layer in range(model.LAYERS):  # each
+            counter.up(by=half(layer, by=SIZE))
+            out = model.forward(layer, inner(b=layer, a=counter.count), other(layer))
+        try:
+            await model.allreduce(out, layer)
+        except ValueError as error:
+            raise error
+'''
+CHANGES = tomllib.loads(Path(__file__).with_name("normal_form.toml").read_text("utf-8"))
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    text = FIRST
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def form(*cells: str, name: str = "ddp") -> str:
+    return Source(tuple((f"{n}", textwrap.dedent(cell)) for n, cell in enumerate(cells))).normalised(name)
+
+
+@pytest.mark.parametrize("name", CHANGES["same"])
+def test_what_makes_no_difference(name: str) -> None:
+    assert form(changed(*CHANGES["same"][name])) == form(FIRST) != ""
+
+
+@pytest.mark.parametrize("name", CHANGES["other"])
+def test_what_makes_a_difference(name: str) -> None:
+    assert form(changed(*CHANGES["other"][name])) != form(FIRST)
+
+
+LOOPS = """
+async def ddp(model):
+    for layer in range(model.LAYERS):
+        model.load_weights(layer)
+    for layer in reversed(range(model.LAYERS)):
+        model.status(layer)
+    return layer
+"""
+
+
+def test_a_loop_has_a_variable_of_its_own_whatever_the_one_before_is_called() -> None:
+    first = LOOPS.replace("for layer in range", "for n in range").replace("load_weights(layer)", "load_weights(n)")
+    assert form(first) == form(LOOPS) != ""
+    assert form(LOOPS.replace("status(layer)", "status(0)")) != form(LOOPS)
+    mixed = first.replace("status(layer)", "status(n)")  # what the first loop has left
+    assert form(mixed) != form(first)
+
+
+def test_the_order_and_the_cells_of_helpers_make_no_difference() -> None:
+    tree = ast.parse(textwrap.dedent(FIRST))
+    parts = [ast.unparse(node) for node in tree.body]
+    assert form(*reversed(parts)) == form(FIRST)
+    inner = [parts[-1].index("def inner"), parts[-1].index("def other"), parts[-1].index("for layer")]
+    a, b = parts[-1][inner[0] : inner[1]], parts[-1][inner[1] : inner[2]]
+    assert form(*parts[:-1], parts[-1].replace(a + b, b + a)) == form(FIRST)
+
+
+def test_what_is_not_used_makes_no_difference() -> None:
+    assert form("import torch\nx = = 3", "def unused(): ...", FIRST, "simulate(ddp)", "SOME = 3") == form(FIRST)
+
+
+def test_a_module_counts_as_what_it_does() -> None:
+    code = "from helpers import step\nasync def ddp(model):\n    await step(model)"
+    forms = {
+        Source((("x.py", code.replace("helpers", stem)),), ((f"{stem}.py", text),)).normalised("ddp")
+        for stem, text in (
+            ("helpers", "async def step(model):\n    await model.allreduce(1, 2)"),
+            ("my_own", "x = 1\nasync def step(m):  # mine\n    await m.allreduce(1, 2)"),
+        )
+    }
+    assert len(forms) == 1
+    other = Source((("x.py", code),), (("helpers.py", "async def step(model): ..."),)).normalised("ddp")
+    assert other not in forms
+
+
+class Renamed(ast.NodeTransformer):
+    """Every name that is stored in the code gets another one."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def _new(self, name: str | None) -> str | None:
+        return f"{name[::-1]}_z" if name in self.names and name is not None else name
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self._new(node.id) or "", node.ctx)
+
+
+@pytest.mark.parametrize(
+    "variant", [one for one in VARIANTS if not one.modules], ids=lambda variant: f"{variant.puzzle}, {variant.name}"
+)
+def test_variants_with_other_names_of_variables(variant: Variant) -> None:
+    """Of functions that are not nested: arguments keep their names there."""
+    source = variant.source()
+    cells = []
+    for name, text in source.cells:
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            cells.append((name, text))
+            continue
+        stored = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+        fixed = {one.arg for one in ast.walk(tree) if isinstance(one, ast.arg)} | {variant.puzzle}
+        fixed |= {name for one in ast.walk(tree) if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names}
+        fixed |= {one.name for one in ast.walk(tree) if isinstance(one, ast.MatchAs) and one.name}
+        fixed |= {
+            one.id
+            for node in tree.body
+            if not isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)
+            for one in ast.walk(node)
+            if isinstance(one, ast.Name)
+        }
+        cells.append((name, ast.unparse(Renamed(stored - fixed).visit(tree))))
+    assert Source(tuple(cells)).normalised(variant.puzzle) == source.normalised(variant.puzzle) != ""
+
+
+def test_all_our_solutions_have_forms_of_their_own() -> None:
+    seen: dict[tuple[str, str], str] = {}
+    for path in sorted([*home().glob("solutions/*.py"), *home().glob("solutions/alternatives/*.py")]):
+        source = Source.of(str(path), path.read_text("utf-8"))
+        for puzzle in source.puzzles():
+            digest = source.normalised(puzzle)
+            assert seen.setdefault((puzzle, digest), path.name) == path.name
+    assert len(seen) > 100
+
+
+def test_what_cannot_be_read_has_none() -> None:
+    assert form("def ddp(m): return (") == form("x = 1") == form("x = 1\0") == ""
