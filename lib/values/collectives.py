@@ -19,7 +19,7 @@ from lib.values import facts
 from lib.values.dims import NAMES
 from lib.values.laws import cut, gather, reduce, total_elements
 from lib.values.placement import MOST, ONE_PIECE, Part, simplest
-from lib.values.table import Table
+from lib.values.table import table
 from lib.values.values import Elements, Value
 
 __all__ = ["CHAIN", "COLLECTIVES", "RING", "STEP", "TWICE_ROUND", "Collective", "Travel", "given", "title"]
@@ -274,7 +274,7 @@ def _nothing(*values: object) -> None:
     """Members of an exchange need not fit each other."""
 
 
-COLLECTIVES = Table(
+COLLECTIVES = table(
     (
         Collective(
             name="allreduce",

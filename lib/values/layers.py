@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from functools import lru_cache
@@ -15,14 +15,13 @@ from lib.values.kinds.linear import Linear
 from lib.values.kinds.pointwise import Add, Norm
 from lib.values.kinds.vocabulary import CrossEntropy, Embedding
 from lib.values.placement import MOST, ONE_PIECE, Dim, Place, Schema, keep
+from lib.values.table import table
 
 __all__ = ["LAYER_KINDS", "Layer", "LayerKind", "Shape", "batches_at", "by_hand", "gradient_at", "layer_from"]
 __all__ += ["weight_at"]
 
 _set = object.__setattr__
-LAYER_KINDS: Final[dict[str, type[LayerKind]]] = {
-    kind.name: kind for kind in (Linear, Attention, Norm, Add, Embedding, CrossEntropy)
-}
+LAYER_KINDS: Final[Mapping[str, type[LayerKind]]] = table((Linear, Attention, Norm, Add, Embedding, CrossEntropy))
 SIZES = ("inputs", "outputs", "rows")
 
 
