@@ -13,9 +13,6 @@ from os import environ as _environ
 from typing import TYPE_CHECKING
 
 from lib.checker import announce as _announce
-from lib.errors.facts import Fact as _Fact
-from lib.errors.facts import Words as _Words
-from lib.errors.facts import word_facts_with as _word_facts_with
 from lib.simulator import when_loaded as _when_loaded
 
 if TYPE_CHECKING:
@@ -168,14 +165,6 @@ def _give_check(model: "type[Model]") -> None:
 
 
 _when_loaded.append(_give_check)
-
-
-def _words(fact: _Fact) -> _Words:
-    """What to say of a broken rule: only a mistake needs words, so they are imported then."""
-    return import_module("lib.diagnosis.rule_words").words(fact)
-
-
-_word_facts_with(_words)
 
 
 def __getattr__(name: str) -> object:

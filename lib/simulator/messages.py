@@ -18,9 +18,8 @@ from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.simulator.engine import Engine, Signal
 from lib.trace.event import Event
-from lib.values.laws import renew
 from lib.values.rules import need
-from lib.values.values import Elements, Value, clean, definite, describe
+from lib.values.values import Elements, Value, definite, describe
 
 if TYPE_CHECKING:
     from lib.cluster.network import Network
@@ -274,7 +273,7 @@ def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
         kind = cast("type[Any]", type(part))
         if isinstance(part, Value):
             sent.append(part)
-            parcel.values.append(clean(part) if part.mark is None else renew(part))
+            parcel.values.append(part.at(part.place))
             return parcel.values[-1]
         # Only Python's own classes are asked for what is in them: one made from them may answer anything.
         if kind in (list, deque):

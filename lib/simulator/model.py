@@ -23,7 +23,7 @@ from lib.values.dims import DIMS, NAMES
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, OPERATIONS, TIMED
 from lib.values.placement import MOST
-from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, clean
+from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 if TYPE_CHECKING:
     from lib.checker.announce import check
@@ -294,12 +294,7 @@ class Model(Given):
             out: Any = row.rule(self.shape, layer, *said, *values)  # pyright: ignore[reportOptionalCall]
             for value in values:
                 mark = value.mark
-                if mark is not None and mark[0] is program:
-                    inputs += (mark[1],)
-                    continue
-                if mark is None:  # made by hand: once more, with what they are
-                    out = row.rule(self.shape, layer, *said, *map(clean, values))  # pyright: ignore[reportOptionalCall]
-                inputs += (program.id(value, source),)
+                inputs += (mark[1] if mark is not None and mark[0] is program else program.id(value, source),)
         except PuzzleError as error:
             self._blame(error)
         if not values:
@@ -362,7 +357,7 @@ class Model(Given):
             rank = self._peer(rank, "pass_to")
         try:
             if isinstance(v, Value):
-                load = first = v.at(v.place) if v.mark is not None else clean(v)
+                load = first = v.at(v.place)
                 elements = load.place.elements
                 inputs = (program.id(v, source),)
             else:
@@ -423,18 +418,14 @@ class Model(Given):
                     # Of a class of the student's own, which may say anything of its length.
                     brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
                 rules.bring(row, brought, layer, len(members.ranks))
-                values = list(cast("Sequence[Value]", brought))
-                inputs = tuple([program.id(value, source) for value in values])
-                v = [clean(value) for value in values]
+                v = list(cast("Sequence[Value]", brought))
+                inputs = tuple([program.id(value, source) for value in v])
                 first = v[0]
                 layer = first.layer if row.bucket else layer
             else:
                 rules.bring(row, v, layer, len(members.ranks))
                 mark = v.mark
                 inputs = (mark[1] if mark is not None and mark[0] is program else program.id(v, source),)
-                if mark is None:
-                    v = clean(v)
-                    rules.bring(row, v, layer, len(members.ranks))
                 first = v
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)

@@ -11,7 +11,8 @@ from lib.errors.source_lines import Place, student_frame, student_place
 from lib.simulator.engine import Halted, Signal
 from lib.simulator.messages import Parcel
 from lib.trace.event import NO_BATCHES, Event, Program, Source, place_of
-from lib.values.values import SET_MARK, Value, clean
+from lib.values import facts
+from lib.values.values import KINDS, SET_MARK, Value
 
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist
@@ -63,10 +64,11 @@ class Recorder(Program):
                 got=f"{value} of rank {mark[0].rank}, by way of a shared Python variable",
                 fix="ranks share no memory: send it with pass_to and receive, or use a collective",
             )
-        adopted, value = value, clean(value)
+        if type(value) not in KINDS.values():  # one of a class of their own would say of itself what it likes
+            raise RuleError(facts.NoKind(value))
         number = len(self.values)
         self.values.append(value)
-        self._adopted[id(adopted)] = (adopted, number)
+        self._adopted[id(value)] = (value, number)
         batches = value.place.batches
         event = self.record("foreign", value.layer, batches, (), (), source or student_place())
         event.outputs = (number,)

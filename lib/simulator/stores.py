@@ -14,8 +14,8 @@ from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import shown, with_article
 from lib.simulator.recorder import Recorder
 from lib.trace.event import STORES
-from lib.values.facts import Deleted, Missing, NotStored
-from lib.values.values import KINDS, Value, describe
+from lib.values import facts
+from lib.values.values import KINDS, Value
 
 __all__ = ["Store"]
 
@@ -155,9 +155,9 @@ class Store(dict[Any, T]):
         rank = self._program.rank
         error = AbsentKey(f"{name} is empty", expected=wanted, held=list(self), rank=rank, fix=fix)
         if gone is not None and not deleting:
-            error.fact = Deleted(self._index, key, gone[2], fix)
+            error.fact = facts.Deleted(self._index, key, gone[2], fix)
         elif missing:
-            error.fact = Missing(self._index, key)
+            error.fact = facts.Missing(self._index, key)
         return self._program.blame(error)
 
     def _refuse(self, key: Any, value: Any) -> PuzzleError:
@@ -166,9 +166,7 @@ class Store(dict[Any, T]):
             return self._program.blame(
                 forgotten_await(f"{name} was given the call itself, not its result", wanted, value)
             )
-        error = RuleError(f"{name} was given something that is not a value", expected=wanted, got=describe(value))
-        error.fact = NotStored(self._kind, value)
-        return self._program.blame(error)
+        return self._program.blame(RuleError(facts.NotStored(name, self._kind, value)))
 
 
 def _similar(key: Any, held: Iterable[Any]) -> Any:

@@ -15,11 +15,11 @@ from itertools import product
 from typing import Any
 
 from lib.errors.exceptions import RuleError
+from lib.values import facts
 from lib.values.dims import NAMES
-from lib.values.facts import NotSized, OtherBucket
-from lib.values.laws import cut, gather, reduce, renew, total_elements
+from lib.values.laws import cut, gather, reduce, total_elements
 from lib.values.placement import MOST, ONE_PIECE, Part, simplest
-from lib.values.table import Table
+from lib.values.table import table
 from lib.values.values import Elements, Value
 
 __all__ = ["CHAIN", "COLLECTIVES", "RING", "STEP", "TWICE_ROUND", "Collective", "Travel", "given", "title"]
@@ -163,7 +163,7 @@ def _cells(parts: Sequence[Part]) -> Iterable[tuple[int, ...]]:
 
 def _all_reduce(values: Sequence[Any], root: int) -> Results:
     total = reduce(*values)
-    return [renew(total) for _ in values]
+    return [total.at(total.place) for _ in values]
 
 
 def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
@@ -171,7 +171,7 @@ def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
     first = buckets[0]
     for bucket in buckets[1:]:
         if len(bucket) != len(first):
-            raise RuleError(OtherBucket(len(first), len(bucket)))
+            raise RuleError(facts.OtherBucket(len(first), len(bucket)))
     return [reduce(*values) for values in zip(*buckets, strict=True)]
 
 
@@ -181,12 +181,12 @@ def _bucket_batches(bucket: Sequence[Value]) -> Iterable[int]:
 
 def _all_reduce_bucket(values: Sequence[Sequence[Value]], root: int) -> Results:
     totals = _bucket_sum(*values)
-    return [[renew(total) for total in totals] for _ in values]
+    return [[total.at(total.place) for total in totals] for _ in values]
 
 
 def _all_gather(values: Sequence[Any], root: int) -> Results:
     whole = gather(*values)
-    return [renew(whole) for _ in values]
+    return [whole.at(whole.place) for _ in values]
 
 
 def _reduce_scatter(values: Sequence[Any], dim: int) -> Results:
@@ -195,20 +195,20 @@ def _reduce_scatter(values: Sequence[Any], dim: int) -> Results:
 
 
 def _all_to_all(values: Sequence[Sequence[Value]], root: int) -> Results:
-    return [[renew(row[i]) for row in values] for i in range(len(values))]
+    return [[row[i].at(row[i].place) for row in values] for i in range(len(values))]
 
 
 def _broadcast(values: Sequence[Any], root: int) -> Results:
     """What others bring is overwritten by what the root brings, so it has to be as large."""
     _as_large(values[root], *values)
-    return [renew(values[root]) for _ in values]
+    return [values[root].at(values[root].place) for _ in values]
 
 
 def _as_large(first: Value, *others: Value) -> None:
     elements = first.elements()
     for value in others:
         if value.elements() != elements:
-            raise RuleError(NotSized(value, first))
+            raise RuleError(facts.NotSized(value, first))
 
 
 def _first(values: Sequence[Any], root: int, size: Size) -> Elements:
@@ -251,7 +251,7 @@ def _all_but_its_own(values: Sequence[Sequence[Value]], root: int, size: Size) -
 
 
 def _shift(values: Sequence[Any], root: int) -> Results:
-    return [renew(values[i - 1]) for i in range(len(values))]
+    return [values[i - 1].at(values[i - 1].place) for i in range(len(values))]
 
 
 def _largest(values: Sequence[Any], root: int, size: Size) -> Elements:
@@ -274,7 +274,7 @@ def _nothing(*values: object) -> None:
     """Members of an exchange need not fit each other."""
 
 
-COLLECTIVES = Table(
+COLLECTIVES = table(
     (
         Collective(
             name="allreduce",

@@ -22,13 +22,13 @@ from itertools import islice, pairwise
 from math import prod
 from typing import Generic, TypeVar, cast
 
-from lib.errors.arguments import described
+from lib.errors.arguments import described, plain
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import numbered, ranges, run_words, runs, these
 from lib.values.dims import DIMS, Relation
 
 __all__ = ["MOST", "SMALL_SET", "Dim", "Elements", "Owners", "Part", "Place", "Range", "Rest", "Schema", "alike"]
-__all__ += ["held_together", "listed", "numbers_in", "simplest", "total_size", "union"]
+__all__ += ["held_together", "listed", "numbers_in", "simplest", "union"]
 
 Elements = int | Fraction
 Range = tuple[Elements, Elements]
@@ -49,7 +49,6 @@ MOST_KEPT = 2**15
 """Entries of a table before it begins anew: a table makes equal things one object, and correctness never asks it to."""
 ONE_PIECE = frozenset([0])
 NO_PIECES: frozenset[int] = frozenset()
-INTS = frozenset([int])
 _set = object.__setattr__
 
 
@@ -62,11 +61,10 @@ def keep(table: dict[K, T], key: K, item: T) -> T:
 
 
 def numbers_in(items: Iterable[int]) -> frozenset[int]:
-    """The numbers of shards or batches that somebody names, as a set. TypeError or ValueError where there are none."""
-    if type(items) is frozenset:
-        return cast("frozenset[int]", items)
+    """The shards or batches that somebody names, as a set of plain numbers. TypeError or ValueError where there is
+    none."""
     try:
-        found = frozenset(islice(items, MOST + 1))
+        found = frozenset(map(plain, islice(items, MOST + 1)))
     except TypeError:
         wanted = "shards and batches are numbers in a list, a set or a range, such as [0, 1]"
         raise TypeError(f"{wanted}; got {described(items, repr)}") from None
@@ -90,10 +88,11 @@ class _Frozen:
 class Dim(_Frozen):
     """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces."""
 
-    __slots__ = ("_left", "_pieces", "_shards", "_whole", "counted", "name", "size")
+    __slots__ = ("_left", "_pieces", "_shards", "_whole", "counted", "joins", "name", "size")
     name: str
     size: int
     counted: bool
+    joins: bool
     _whole: Part | None
     _left: int
     _pieces: dict[tuple[int, frozenset[int]], Part]
@@ -106,7 +105,9 @@ class Dim(_Frozen):
         _set(self, "_shards", {})
         _set(self, "_left", MOST_NUMBERS)
         _set(self, "_whole", None)
-        _set(self, "counted", name in DIMS and DIMS[name].counted and type(size) is int and size <= MOST)
+        kind = DIMS.get(name)
+        _set(self, "counted", kind is not None and kind.counted and size <= MOST)
+        _set(self, "joins", self.counted or (kind is not None and kind.field is None))
 
     @property
     def whole(self) -> Part:
@@ -119,12 +120,13 @@ class Dim(_Frozen):
         return found
 
     def piece(self, grid: int, pieces: frozenset[int]) -> Part:
-        """Some of `grid` equal pieces, which are numbers below that."""
+        """Some of `grid` equal pieces, which are numbers below that. All of them are the whole; but of shards, which
+        students see, all of 4 stay 4 of 4."""
         if len(pieces) == 1:
             (number,) = pieces
             return self.shard(number, grid)
         found = self._pieces.get((grid, pieces))
-        if found is None and self.counted and len(pieces) == grid == self.size:
+        if found is None and self.joins and len(pieces) == grid:
             return self.whole
         return found or keep(self._pieces, (grid, pieces), Part(self, grid, pieces))
 
@@ -135,22 +137,11 @@ class Dim(_Frozen):
         found = self._shards.get((number, grid))
         return found or keep(self._shards, (number, grid), Part(self, grid, frozenset([number])))
 
-    def named(self, grid: int, pieces: frozenset[int]) -> Part:
-        """Pieces that anybody may have named. What is no part of the dim is kept in no table, so that nobody else
-        gets it: True and 1.0 are equal to 1, and a class of a student's own to whatever it likes."""
-        known = self._pieces.get((grid, pieces)) if type(grid) is int else None
-        if known is not None and known.pieces is pieces:  # looked at before, and a set may be long
-            return known
-        real = type(grid) is int and grid >= 1 and INTS.issuperset(map(type, pieces))
-        if real and (not pieces or (min(pieces) >= 0 and max(pieces) < grid)):
-            return self.piece(grid, pieces)
-        return Part(self, grid, pieces)
-
     def like(self, part: Part) -> Part:
         """The same pieces of this dim as a part has of its own: a layer's features are a weight's columns."""
         if part.dim is self:
             return part
-        return self.whole if part.whole else self.named(_grid(part), part.pieces)
+        return self.whole if part.whole else self.piece(_grid(part), part.pieces)
 
     def part(self, *ranges: Range) -> Part:
         """Any part, as ranges in any order, which may overlap."""
@@ -196,7 +187,7 @@ class Part(_Frozen):
         """Its size in elements, exactly: an int wherever the pieces divide the dim evenly."""
         if self.grid is None and self._ranges is not None:
             return simplest(sum((Fraction(high - low) for low, high in self._ranges), Fraction(0)))
-        return _size(self.dim.size, len(self.pieces), self.grid)
+        return _size(self.dim.size, len(self.pieces), _grid(self))
 
     @property
     def ranges(self) -> tuple[Range, ...]:
@@ -306,10 +297,8 @@ def simplest(fraction: Fraction | int) -> Elements:
     return fraction.numerator if fraction.denominator == 1 else fraction
 
 
-def _size(size: int, pieces: int, grid: object) -> Elements:
-    """Elements of some pieces of a grid; 0 of one that there cannot be."""
-    if type(grid) is not int or grid < 1 or type(size) is not int:
-        return 0
+def _size(size: int, pieces: int, grid: int) -> Elements:
+    """Elements of some pieces of a grid."""
     return size * pieces // grid if size * pieces % grid == 0 else Fraction(size * pieces, grid)
 
 
@@ -399,7 +388,7 @@ class Schema(_Frozen):
         _set(self, "batch", roles.index("batch") if "batch" in roles else None)
         _set(self, "spaces", tuple(dim for _, dim in (*dims, *sums)))
         _set(self, "ndim", len(dims))
-        _set(self, "size", prod(dim.size if type(dim.size) is int else 0 for _, dim in dims))
+        _set(self, "size", prod(dim.size for _, dim in dims))
         _set(self, "_rest", None)
         _set(self, "_places", {})
         _set(self, "unions", {})
@@ -422,9 +411,9 @@ class Schema(_Frozen):
         for at, dim, relation in self.related:
             needed = relation(parts[dim].pieces)
             inside = parts[at].pieces & needed
-            found[at] = self.spaces[at].whole if inside == needed else self.spaces[at].named(_grid(parts[at]), inside)
+            found[at] = self.spaces[at].whole if inside == needed else self.spaces[at].piece(_grid(parts[at]), inside)
         if any(not part.pieces for part in found[self.ndim :]):  # there is one zero
-            found[self.ndim :] = [dim.named(_grid(dim.whole), NO_PIECES) for dim in self.spaces[self.ndim :]]
+            found[self.ndim :] = [dim.piece(_grid(dim.whole), NO_PIECES) for dim in self.spaces[self.ndim :]]
         return Place(self, parts) if tuple(found) == parts else self.place(*found)
 
     @property
@@ -477,13 +466,13 @@ class Place(_Frozen):
             if at < schema.ndim:
                 complete = False
                 pieces *= len(part.pieces)
-                grid *= part.grid if type(part.grid) is int else 0
+                grid *= _grid(part)
             else:
                 is_open = True
                 zero = zero or not part.pieces
         elements = schema.size if complete else _size(schema.size, pieces, grid)
         if schema.running and is_open:
-            elements = total_size((elements, elements * schema.running))
+            elements = simplest(elements * (1 + Fraction(schema.running)))
         _set(self, "elements", elements)
         _set(self, "complete", complete)
         _set(self, "open", is_open)
@@ -551,7 +540,7 @@ class Place(_Frozen):
         place = self
         for role, pieces, grid in rest:
             dim = place.schema.spaces[place.schema.roles.index(role)]
-            place = place.having(role, dim.like(dim.named(grid, frozenset(pieces))))
+            place = place.having(role, dim.like(dim.piece(grid, frozenset(pieces))))
         return place
 
     def same(self, other: Place) -> bool:
@@ -607,20 +596,6 @@ def alike(parts: Sequence[Part], others: Sequence[Part], but: int) -> bool:
     """Whether the parts of two places are the same, but for one."""
     pairs = enumerate(zip(parts, others, strict=True))
     return all(mine.same(theirs) for at, (mine, theirs) in pairs if at != but)
-
-
-def total_size(sizes: Iterable[Elements]) -> Elements:
-    """The sum of sizes. Sums fractions of one denominator as whole numbers: they are slow."""
-    whole, parts = 0, dict[int, int]()
-    for size in sizes:
-        if type(size) is int:
-            whole += size
-        else:
-            parts[size.denominator] = parts.get(size.denominator, 0) + size.numerator
-    if not parts:
-        return whole
-    total = whole + sum(Fraction(count, denominator) for denominator, count in parts.items())
-    return simplest(total)
 
 
 def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:

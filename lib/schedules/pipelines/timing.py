@@ -192,7 +192,7 @@ def _priced(
 BACKWARDS: Final = ("B", "I")
 EVER: Final = ("room", -1, -1)
 """What is always there."""
-RECEIVES: Final = KINDS.names(lambda kind: kind.name.startswith("RECV"))
+RECEIVES: Final = frozenset(name for name in KINDS if name.startswith("RECV"))
 
 
 class _Clock:

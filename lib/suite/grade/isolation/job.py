@@ -31,7 +31,7 @@ NEEDED: Final = (
     "lib",
     "lib.checker.table",
     "lib.diagnosis",
-    "lib.diagnosis.rule_words",
+    "lib.diagnosis.facts",
     "lib.schedules.written",
     "lib.simulator.event_loop",
     "lib.simulator.simulator",

@@ -13,6 +13,7 @@ __all__ = [
     "Function",
     "Names",
     "arguments",
+    "bound",
     "names_of",
     "own_parts",
     "own_returns",
@@ -96,7 +97,7 @@ def stored(body: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
     todo = list(body)
     while todo:
         node = todo.pop()
-        own.update(_bound(node))
+        own.update(bound(node))
         if isinstance(node, ast.Global | ast.Nonlocal):
             others.update(node.names)
         elif isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
@@ -111,7 +112,7 @@ def stored(body: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
     return own - others, others
 
 
-def _bound(node: ast.AST) -> list[str]:
+def bound(node: ast.AST) -> list[str]:
     """The names that a node binds by itself."""
     if isinstance(node, ast.Name):
         return [node.id] if not isinstance(node.ctx, ast.Load) else []
@@ -185,7 +186,7 @@ class _Reader:
 
     def _bind(self, node: ast.AST, scopes: Scopes) -> None:
         if not scopes:
-            self.names.gives.update(_bound(node))
+            self.names.gives.update(bound(node))
             self.names.star |= isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
 
     def _effects(self, node: ast.AST, scopes: Scopes, later: bool) -> None:
