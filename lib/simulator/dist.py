@@ -30,8 +30,9 @@ from lib.values.values import Value
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
     from lib.cluster.reader import Readers
+    from lib.simulator.event_loop import OwnLoop
     from lib.simulator.model import Model
-    from lib.simulator.running_loop import Driver
+    from lib.simulator.running_loop import RunningLoop
 
 __all__ = ["Dist", "Group", "PendingCollective"]
 
@@ -46,9 +47,9 @@ class Group:
 
     __slots__ = ("communicator", "issued", "open", "partial", "position", "ranks")
 
-    def __init__(self, ranks: tuple[int, ...], world: int, communicator: Group | None = None) -> None:
+    def __init__(self, ranks: tuple[int, ...], world: tuple[int, ...], communicator: Group | None = None) -> None:
         self.ranks = ranks
-        self.partial = ranks != tuple(range(world))
+        self.partial = ranks != world
         self.position = {rank: i for i, rank in enumerate(ranks)}
         self.communicator = communicator or self
         self.issued = [0] * len(ranks)
@@ -189,7 +190,9 @@ class Dist(Given):
             from lib.cluster.network import Network
 
             self._network = Network(self._prices, self.engine.choose_later)
-        self._groups: dict[tuple[int, ...], Group] = {}
+        everybody = tuple(range(total))
+        self._everybody = Group(everybody, everybody)
+        self._groups = {everybody: self._everybody}
         self._by_name: dict[tuple[int, str], Group] = {}
         messages = Messages(self.engine, self.streams, self._prices, self._network, total, self.begin)
         self.send, self.receive, self.unread = messages.send, messages.receive, messages.unread
@@ -208,7 +211,7 @@ class Dist(Given):
         return self.shape
 
     @cached_property
-    def driver(self) -> Driver:
+    def driver(self) -> RunningLoop | OwnLoop:
         """Who steps the ranks in the place of the engine: an asyncio loop of somebody's, or one of ours."""
         from lib import diagnosis  # here and not above: simulate needs neither
         from lib.simulator.running_loop import RunningLoop
@@ -257,10 +260,7 @@ class Dist(Given):
     def group(self, rank: int, name: str | Sequence[str] | Sequence[int] | None) -> Group:
         """The group of a rank: all ranks (None), a line of the mesh by axis name(s), or the ranks named."""
         if name is None:
-            found = self._by_name.get((-1, ""))
-            if found is None:
-                found = self._by_name[-1, ""] = self._intern(tuple(range(self.ranks)))
-            return found
+            return self._everybody
         if isinstance(name, str):
             axis: str = name if type(name) is str else name_of(name)
             found = self._by_name.get((rank, axis))
@@ -283,24 +283,24 @@ class Dist(Given):
         return self._intern(ranks)
 
     def _line(self, rank: int, axes: tuple[str, ...]) -> tuple[int, ...]:
-        from lib import diagnosis
-        from lib.cluster.mesh import named_twice
+        mesh = self.mesh
+        if mesh is not None and mesh.axes.keys() >= {*axes} and len({*axes}) == len(axes):
+            return mesh.group(rank, *axes)
+        from lib import diagnosis  # here and not above: a run that goes well needs none of it
 
-        if self.mesh is None:
+        if mesh is None:
             raise diagnosis.no_mesh(axes[0])
-        unknown = next((axis for axis in axes if axis not in self.mesh.axes), None)
-        if unknown is not None:
-            raise diagnosis.no_axis(unknown, rank, self.mesh)
-        if (twice := named_twice(axes)) is not None:
-            raise diagnosis.axis_twice(twice, axes)
-        return self.mesh.group(rank, *axes)
+        for axis in axes:
+            if axis not in mesh.axes:
+                raise diagnosis.no_axis(axis, rank, mesh)
+        raise diagnosis.axis_twice(next(axis for axis in axes if axes.count(axis) > 1), axes)
 
     def _intern(self, ranks: tuple[int, ...]) -> Group:
         found = self._groups.get(ranks)
         if found is None:
             members = tuple(sorted(ranks))
             communicator = None if members == ranks else self._intern(members)
-            found = self._groups[ranks] = Group(ranks, self.ranks, communicator)
+            found = self._groups[ranks] = Group(ranks, self._everybody.ranks, communicator)
         return found
 
     # -- collectives --------------------------------------------------------------------------------------------

@@ -17,18 +17,20 @@ import sys
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from math import isfinite, ulp
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from lib import diagnosis
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, is_students
 from lib.simulator.engine import TURNS, Engine, Failed, Halted, Patience, Signal
 from lib.simulator.failures import Failure, bound, is_final, moment_of
-from lib.simulator.running_loop import Timed, alone, is_ready
+from lib.simulator.running_loop import alone, is_ready
 
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist
+    from lib.trace.event import Event
 
 __all__ = ["run"]
 
@@ -51,17 +53,15 @@ _THINGS = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class _Turn:
     """A task that awaits a signal, and the event that tells when the wait is over."""
 
-    __slots__ = ("driver", "event", "future", "index", "name")
-
-    def __init__(self, driver: OwnLoop, name: int, event: Timed, index: int, future: asyncio.Future[None]) -> None:
-        self.driver = driver
-        self.name = name
-        self.event = event
-        self.index = index
-        self.future = future
+    driver: OwnLoop
+    name: int
+    event: Event
+    index: int
+    future: asyncio.Future[None]
 
     def signalled(self) -> None:
         """The signal has fired."""
@@ -81,7 +81,7 @@ class OwnLoop:
         self.due: dict[int, list[_Turn]] = {}
         """The waits of each coroutine whose signal has fired."""
 
-    def wait(self, signal: Signal, name: int, event: Timed, index: int) -> Generator[Any, None, None]:
+    def wait(self, signal: Signal, name: int, event: Event, index: int) -> Generator[Any, None, None]:
         """Waits for a signal, even where it has fired: other tasks of the coroutine come first.
 
         With several tasks, what one of them does next depends on who went on before. That must not depend on the
@@ -123,13 +123,11 @@ class OwnLoop:
         """Nothing: the loop knows its tasks."""
 
 
-class Stopped(Exception):
-    """A run that ended before its end: `rank` raised `__cause__`, or nobody can move, and `__cause__` tells why."""
+class Stop(NamedTuple):
+    """Why a run ended before its end: what a rank raised, or where it is None, why nobody can move."""
 
-    def __init__(self, rank: int | None, cause: BaseException) -> None:
-        super().__init__(rank)
-        self.rank = rank
-        self.__cause__ = cause
+    rank: int | None
+    error: BaseException
 
 
 class Elsewhere:
@@ -160,7 +158,8 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         self.set_exception_handler(lambda _, context: self.went_wrong(context))
         self.tasks: dict[int, dict[asyncio.Task[Any], None]] = {}
         self.failed: list[tuple[int | None, Any]] = []
-        self.stopped: Stopped | None = None
+        self.stopped: Stop | None = None
+        """Why the run ended before its end, if it did."""
         self.first: Failure | None = None
         self._patience = Patience(engine.progress)
         self._leaps = 0
@@ -259,11 +258,11 @@ class _Loop(asyncio.base_events.BaseEventLoop):
 
         task.add_done_callback(ended)
 
-    def unheard(self) -> Stopped | None:
+    def unheard(self) -> Stop | None:
         """The first task that failed without anybody's having awaited it."""
         for rank, task in self.failed:
             if task._log_traceback:
-                return Stopped(rank, task.exception())
+                return Stop(rank, task.exception())
         return None
 
     def went_wrong(self, context: dict[str, Any]) -> None:
@@ -275,7 +274,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
 
     def _stop(self, rank: int | None, error: BaseException) -> None:
         if self.stopped is None:
-            self.stopped = Stopped(rank, error)
+            self.stopped = Stop(rank, error)
         self.stop()
 
     def _fail(self, rank: int, error: BaseException) -> None:
@@ -287,13 +286,13 @@ class _Loop(asyncio.base_events.BaseEventLoop):
             return
         found = moment_of(failed, self.models)
         if self.first is None or found[:2] < self.first[:2]:
-            self.first, self.stopped = found, Stopped(rank, error)
+            self.first, self.stopped = found, Stop(rank, error)
             bound(found, self.models)
             self.engine.until = found.time
 
     def _deadlock(self) -> BaseException:
         if (unheard := self.unheard()) is not None:  # it explains why the others wait
-            self._stop(unheard.rank, cast(BaseException, unheard.__cause__))
+            self._stop(*unheard)
         engine = self.engine
         parked = {rank for rank, _ in engine.parked()}
         engine.elsewhere = [
@@ -406,7 +405,7 @@ def run(
             sys.set_asyncgen_hooks(*hooks)
             engine.who = None
     if stopped is not None:
-        cause = leaf(stopped.__cause__ or stopped)
+        cause = leaf(stopped.error)
         if stopped.rank is None:
             raise cause from None
         raise Failed(stopped.rank) from cause

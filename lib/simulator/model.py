@@ -297,7 +297,7 @@ class Model(Given):
                 inputs += (mark[1] if mark is not None and mark[0] is program else program.id(value, source),)
         except PuzzleError as error:
             self._blame(error)
-        if not values:
+        if not values and not self.dist.engine.driving:
             self.dist.begin(self.rank)
         made: Any = out if type(out) is tuple else (out,)  # pyright: ignore[reportUnknownVariableType]
         batches: frozenset[int] = made[0].place.batches if made else NO_BATCHES
@@ -430,7 +430,7 @@ class Model(Given):
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
             batches = first.place.batches
-            arg = (said,) if row.rooted or said else tuple([value.layer for value in v]) if row.bucket else ()
+            arg = (said,) if row.root is not None or said else tuple([value.layer for value in v]) if row.bucket else ()
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
             program.append(event)
             signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, members.ranks), event)

@@ -9,52 +9,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from lib.simulator.engine import Engine, Patience, Signal
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Driver", "RunningLoop", "alone", "is_ready"]
+    from lib.trace.event import Event
+
+__all__ = ["RunningLoop", "alone", "is_ready"]
 
 
-class Timed(Protocol):
-    """What a wait is for: `end` is when it is over, in simulated time."""
-
-    @property
-    def end(self) -> int | None: ...
-
-
-class Driver(Protocol):
-    """Who steps coroutines in the place of the engine."""
-
-    @property
-    def tasks(self) -> dict[int, asyncio.Task[Any]]:
-        """The tasks that step coroutines, by name, where they have to be watched."""
-        ...
-
-    def wait(self, signal: Signal, name: int, event: Timed, index: int) -> Generator[Any, None, None]:
-        """Waits for a signal as coroutine `name`, in the task that runs."""
-        ...
-
-    def adopt_current(self, name: int) -> None:
-        """Remembers the running task as the one that steps a coroutine."""
-        ...
-
-    def adopt(self, name: int, task: asyncio.Task[Any]) -> None:
-        """Remembers a task as the one that steps a coroutine."""
-        ...
-
-
+@dataclass(slots=True, eq=False)
 class _Future:
     """A future that a signal brings to its end."""
 
-    __slots__ = ("driver", "future")
-
-    def __init__(self, driver: RunningLoop, future: asyncio.Future[None]) -> None:
-        self.driver = driver
-        self.future = future
+    driver: RunningLoop
+    future: asyncio.Future[None]
 
     def signalled(self) -> None:
         """The signal has fired."""
@@ -93,7 +66,7 @@ class RunningLoop:
         self._spinners: list[tuple[int, asyncio.Task[Any]]] = []
         self._ticking = False
 
-    def wait(self, signal: Signal, name: int, event: Timed, index: int) -> Generator[Any, None, None]:
+    def wait(self, signal: Signal, name: int, event: Event, index: int) -> Generator[Any, None, None]:
         """Waits for a signal that has not fired yet as coroutine `name`."""
         if signal.fired:
             return
