@@ -430,7 +430,7 @@ class Model(Given):
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
             batches = first.place.batches
-            arg = (said,) if row.rooted or said else tuple([value.layer for value in v]) if row.bucket else ()
+            arg = (said,) if row.root or said else tuple([value.layer for value in v]) if row.bucket else ()
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
             program.append(event)
             signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, members.ranks), event)
