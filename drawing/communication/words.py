@@ -61,7 +61,7 @@ def idea(one: Exchange) -> str:
         return f"Each rank brings its own. They are added up, and {who} the sum, which is as large as one of them."
     if one.row.bucket:
         return f"Each rank brings a list. What has the same place in all lists is added up, and {who} the sums."
-    if one.row.rooted:
+    if one.row.root:
         return f"Rank {one.ranks[one.root]} is the root: what it brings, every rank gets."
     return "Arrows show whose value goes to whom."
 

@@ -347,7 +347,7 @@ class _Reader:
         wrong = None
         if (shared is not None) != bool(event.group) or (event.group and rank not in event.group):
             wrong = "a collective names a group that its rank belongs to"
-        elif shared is not None and shared.rooted and not (len(event.arg) == 1 and event.arg[0] < len(event.group)):
+        elif shared is not None and shared.root and not (len(event.arg) == 1 and event.arg[0] < len(event.group)):
             wrong = f"a {shared.title} names the place of its root in the group"
         elif shared is not None and not event.inputs:
             wrong = "a collective brings a value"

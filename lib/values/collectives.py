@@ -89,12 +89,7 @@ class Collective:
 
     def said(self, arg: Sequence[int]) -> int:
         """What its call says besides, in the argument of an event: the place of its root, or a dim; 0 for nothing."""
-        return arg[0] if arg and (self.rooted or self.along) else 0
-
-    @property
-    def rooted(self) -> bool:
-        """Whether one member has a part of its own."""
-        return self.root is not None
+        return arg[0] if arg and (self.root or self.along) else 0
 
     def brought(self, values: Sequence[Sequence[Value]]) -> list[Any]:
         """The values of each member, as the row takes them: one each, or a list."""
@@ -122,7 +117,7 @@ class Collective:
 
     def pairs(self, values: Sequence[Any], root: int) -> Iterator[tuple[int, int]]:
         """The members between which the law may be broken, the first in order first: few, however many members."""
-        if self.rooted and self.origins is not None:  # it is the root's value alone that the others have to fit
+        if self.root and self.origins is not None:  # it is the root's value alone that the others have to fit
             yield from ((root, other) for other in range(len(values)) if other != root)
             return
         for other in range(1, len(values)):

@@ -107,6 +107,8 @@ DIMS: Final = table(
     ),
     by="role",
 )
+# Heads are no dim of their own: some of them are some of the features, as a linear layer gives them, and attention asks
+# that none is broken (see `LayerKind.unbroken`). Experts have a row when there is a kind of layer that has experts.
 """The kinds of dims by role."""
 NAMES: Final = ("", *DIMS)
 """Their roles. A Trace names one by its number here, from 1 on, so a row is only ever added at the end."""

@@ -122,7 +122,7 @@ class Disagree(Fact):
 def _call(member: Member, beside: Member) -> str:
     row = COLLECTIVES[member.op]
     what = describe(member.value) if isinstance(member.value, Value) or row.bucket else type(member.value).__name__
-    root = f", root={member.said}" if row.rooted else f', dim="{NAMES[member.said]}"' if member.said else ""
+    root = f", root={member.said}" if row.root else f', dim="{NAMES[member.said]}"' if member.said else ""
     group = "" if member.group == beside.group else f", group={list(member.group)}"
     what = what if row.bucket or isinstance(member.value, Activation) else with_article(what)
     return f"{member.op}(layer={member.layer}{root}{group}) with {what}"
