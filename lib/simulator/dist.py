@@ -223,8 +223,8 @@ class Dist(Given):
         )
 
     def begin(self, rank: int) -> None:
-        """Notes which asyncio task steps a rank, to know when it ends. Under our own driver, or alone, nobody asks."""
-        if not self.engine.driving and self.ranks > 1:
+        """Notes which asyncio task steps a rank, to know when it ends; our own driver need not be told, nor one alone."""
+        if self.ranks > 1:
             self.driver.adopt_current(rank)
 
     def so_far(self, error: str) -> Trace | None:
@@ -358,7 +358,8 @@ class Dist(Given):
         """A rank asks the reader of its process for the data of an event. Requests are served in simulated time."""
         from lib.cluster.reader import Asked
 
-        self.begin(rank)
+        if not self.engine.driving:
+            self.begin(rank)
         signal = Signal(Asked(event.batches))
         self.engine.choose_later(event.issued, rank, lambda: self._serve(rank, signal, event, value))
         return signal

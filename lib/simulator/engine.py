@@ -43,14 +43,6 @@ class Signal:
         self.value: Any = None
         self.waiters: list[Any] = []
 
-    @classmethod
-    def happened(cls, value: Any = None) -> Signal:
-        """A signal that has fired already."""
-        signal = cls()
-        signal.fired = True
-        signal.value = value
-        return signal
-
 
 class _Task:
     """A coroutine under our own driver, and the signal that it was last parked on."""

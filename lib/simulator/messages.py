@@ -27,20 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "Message", "Messages", "Parcel", "Receive", "copy_message"]
 
 
-class Message:
-    """Something on its way. `over` is when its sender is through with it, `posted` when it found room in the
-    channel: its place in simulated time. `length` is what it takes where it has its links for itself."""
+class Message(Signal):
+    """Something on its way; as a Signal it fires when it has found room. `over` is when its sender is through with it,
+    `posted` when it found room in the channel: its place in simulated time. `length` is what it takes where it has its
+    links for itself."""
 
     kind = "pass"
-    __slots__ = ("event", "length", "load", "over", "posted", "signal")
+    __slots__ = ("event", "length", "load", "over", "posted")
 
     def __init__(self, event: Event, load: Any, over: int) -> None:
+        super().__init__(self)
         self.event = event
         self.load = load
         self.over = over
         self.posted = over
         self.length = event.length
-        self.signal: Signal | None = None
 
     def awaits(self, rank: int) -> list[int]:
         """The receiver."""
@@ -110,41 +111,40 @@ class Messages:
         return found
 
     def send(self, source: int, target: int, event: Event, load: Any, elements: Elements) -> Signal:
-        """A message starts on its way. The signal fires when it has found room: one message fits in a channel.
+        """A message starts on its way. It fires when it has found room: one message fits in a channel.
 
         Waiting for room takes no simulated time, as in the original: the send itself is over at its own end. Where
         links are shared it does.
         """
-        self.begin(source)
+        if not self.engine.driving:
+            self.begin(source)
         channel = self._channels.get((source, target)) or self._channel(source, target)
         length = self.prices.message(elements, source, target)
         if self.network is not None:
             return self._send(channel, event, load, length)
         start = self.streams.carry(channel.sends, event, length)
         message = Message(event, load, start + length)
-        if not channel.ready:
+        if channel.ready:
+            channel.waiting.append(message)
+        else:
+            message.fired = True
             self._post(channel, message)
-            return _SENT
-        message.signal = Signal(message)
-        channel.waiting.append(message)
-        return message.signal
+        return message
 
     def _send(self, channel: Channel, event: Event, load: Any, length: int) -> Signal:
         """A message starts on its way where links are shared: it has room when it is over, so that takes time."""
         event.length = length  # for as long as it has not begun
         message = Message(event, load, 0)
-        message.signal = signal = Signal(message)
         channel.waiting.append(message)
-
         over = partial(self._sent, channel, message)
         cast("Network", self.network).send(channel.source, channel.target, event, length, over)
-        return signal
+        return message
 
     def _sent(self, channel: Channel, message: Message) -> None:
         """The network has brought a message to its room."""
         message.over = message.posted = cast(int, message.event.end)
         self._post(channel, channel.waiting.popleft())
-        self.engine.fire(cast(Signal, message.signal))
+        self.engine.fire(message)
 
     def _post(self, channel: Channel, message: Message) -> None:
         """A message has found room in its channel."""
@@ -168,7 +168,8 @@ class Messages:
         Receives are answered in the order in which they were issued: one that comes after a bare receive waits until
         that has its message, as in MPI. So the order in the program says who got what.
         """
-        self.begin(rank)
+        if not self.engine.driving:
+            self.begin(rank)
         queue = self._any.get(rank)
         if source is not None:
             channel = self._channels.get((source, rank)) or self._channel(source, rank)
@@ -220,7 +221,7 @@ class Messages:
             following = channel.waiting.popleft()
             following.posted = max(following.posted, start)
             self._post(channel, following)
-            self.engine.fire(cast(Signal, following.signal))
+            self.engine.fire(following)
         return signal
 
     def _hand_over(self, channel: Channel, message: Message, event: Event, signal: Signal) -> int:
@@ -237,10 +238,6 @@ class Messages:
         start = self.streams.carry(channel.arrivals, event, message.length, message.over)
         self.engine.fire(signal, message.load)
         return start
-
-
-_SENT = Signal.happened()
-"""What every send that finds room at once returns."""
 
 
 # -- what a message brings ---------------------------------------------------------------------------------------

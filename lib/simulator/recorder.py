@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from lib.cluster.clock import MAX_TICKS
-from lib.errors.exceptions import BudgetError, ForgottenAwait, MismatchError, PuzzleError, RuleError
+from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
 from lib.errors.source_lines import Place, student_frame, student_place
 from lib.simulator.engine import Halted, Signal
 from lib.simulator.messages import Parcel
@@ -240,21 +240,9 @@ class Work(Generic[T]):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        call, where = self.issued()
-        here = student_place()
-        fix = f"await it first, on a line of its own: result = await model.{call}(...)"
-        if where is not None and here is not None and where.line != here.line:
-            from lib.errors.forgotten_await import put_await
+        from lib.errors.forgotten_await import used_before_await  # here and not above: only a mistake needs it
 
-            fix = f"{put_await(call, where)}\nor await it first, where it is used: result = await work"
-        error = ForgottenAwait(
-            "a call that was not awaited was used as a value"
-            if name == "a value"
-            else f"`.{name}` was asked of a call that was not awaited",
-            expected=f"the result of model.{call}",
-            got=f"a call of model.{call}, not awaited yet",
-            fix=fix,
-        )
+        error = used_before_await(name, *self.issued())
         if self._model is not None:
             error.at(self._model.rank)
         raise error

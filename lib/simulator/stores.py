@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import AbsentKey, PuzzleError, RuleError
-from lib.errors.forgotten_await import forgotten_await
 from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import shown, with_article
 from lib.simulator.recorder import Recorder
@@ -163,6 +162,8 @@ class Store(dict[Any, T]):
     def _refuse(self, key: Any, value: Any) -> PuzzleError:
         name, wanted = f"{self.name}[{shown(key)}]", with_article(self._kind.kind)
         if is_awaitable(value):
+            from lib.errors.forgotten_await import forgotten_await  # here and not above: only a mistake needs it
+
             return self._program.blame(
                 forgotten_await(f"{name} was given the call itself, not its result", wanted, value)
             )
