@@ -184,17 +184,17 @@ class Dist(Given):
         self.asks: frozenset[str] | None = None
         self.descriptions: Sequence[Layer] = USUAL
         """What the layers are; one stands for all where they are alike."""
-        self._prices = costs.on(mesh)
-        self._network = None
+        self.prices = costs.on(mesh)
+        self.network = None
         if costs.shared:
             from lib.cluster.network import Network
 
-            self._network = Network(self._prices, self.engine.choose_later)
+            self.network = Network(self.prices, self.engine.choose_later)
         everybody = tuple(range(total))
         self._everybody = Group(everybody, everybody)
         self._groups = {everybody: self._everybody}
         self._by_name: dict[tuple[int, str], Group] = {}
-        messages = Messages(self.engine, self.streams, self._prices, self._network, total, self.begin)
+        messages = Messages(self)
         self.send, self.receive, self.unread = messages.send, messages.receive, messages.unread
 
     def enter(self, model: Model, rank: int, *size: int, sandbox: bool) -> Shape:
@@ -223,7 +223,7 @@ class Dist(Given):
         )
 
     def begin(self, rank: int) -> None:
-        """Notes which asyncio task steps a rank, to know when it ends; our own driver need not be told, nor one alone."""
+        """Notes which asyncio task steps a rank, to know when it ends. One alone need not be watched."""
         if self.ranks > 1:
             self.driver.adopt_current(rank)
 
@@ -231,8 +231,8 @@ class Dist(Given):
         """The Trace of all ranks up to now, for the error of one of them to show."""
         if not self.models:
             return None
-        if self._network is not None:
-            self._network.note()
+        if self.network is not None:
+            self.network.note()
         trace = Trace.of(list(self.models.values()), error=error)
         if self.until is None:
             return trace
@@ -242,7 +242,7 @@ class Dist(Given):
 
     def settle(self) -> None:
         """Where all ranks that somebody runs by hand have ended, what nobody waits for comes to its end as well."""
-        if self.by_hand and self._network is not None and all(task.done() for task in self.driver.tasks.values()):
+        if self.by_hand and self.network is not None and all(task.done() for task in self.driver.tasks.values()):
             while self.engine.choose():
                 pass
 
@@ -338,10 +338,10 @@ class Dist(Given):
             error.time = max([event.issued for event in events])
             raise
         whole = row.size([m.value for m in members], members[0].said)
-        length = self._prices.communicate(row, whole, group.ranks)
-        if self._network is not None:
+        length = self.prices.communicate(row, whole, group.ranks)
+        if self.network is not None:
             over = partial(self.engine.fire, pending, results)
-            self._network.meet(communicator, communicator.ranks, events, length, over)
+            self.network.meet(communicator, communicator.ranks, events, length, over)
             return
         self.streams.meet(communicator, events, length)
         self.engine.fire(pending, results)

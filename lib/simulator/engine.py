@@ -14,9 +14,9 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-__all__ = ["Engine", "Failed", "Foreign", "Halted", "Patience", "Signal", "Spinning", "Waiter"]
+__all__ = ["Engine", "Failed", "Foreign", "Halted", "Patience", "Signal", "Spinning"]
 
 TURNS = 25_000
 """Turns that tasks may take, in all, while nobody moves and nothing is recorded."""
@@ -24,16 +24,11 @@ TURNS_EACH = 1000
 """As many more for each task that takes turns."""
 
 
-class Waiter(Protocol):
-    """What waits for a signal in the place of a coroutine that this engine does not step itself."""
-
-    def signalled(self) -> None:
-        """The signal has fired."""
-        ...
-
-
 class Signal:
-    """Something that happens once. `subject` is whatever its maker wants to be told when it never does."""
+    """Something that happens once. `subject` is whatever its maker wants to be told when it never does.
+
+    What waits for it is a coroutine that the engine steps, or something of others' that wants to be `signalled`.
+    """
 
     __slots__ = ("fired", "subject", "value", "waiters")
 

@@ -14,7 +14,7 @@ import asyncio
 import asyncio.base_events
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 from lib import diagnosis
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, is_students
-from lib.simulator.engine import TURNS, Engine, Failed, Halted, Patience, Signal
+from lib.simulator.engine import TURNS, Failed, Halted, Patience, Signal
 from lib.simulator.failures import Failure, bound, is_final, moment_of
 from lib.simulator.running_loop import alone, is_ready
 
@@ -57,7 +57,7 @@ _THINGS = {
 class _Turn:
     """A task that awaits a signal, and the event that tells when the wait is over."""
 
-    driver: OwnLoop
+    loop: OwnLoop
     name: int
     event: Event
     index: int
@@ -65,21 +65,59 @@ class _Turn:
 
     def signalled(self) -> None:
         """The signal has fired."""
-        self.driver.due.setdefault(self.name, []).append(self)
+        self.loop.due.setdefault(self.name, []).append(self)
 
     def order(self) -> tuple[int, int]:
         """Its place among the waiters of one coroutine: who is over first goes on first."""
         return self.event.end or 0, self.index
 
 
-class OwnLoop:
-    """A loop of ours, in which nobody goes on before nobody can."""
+class Stop(NamedTuple):
+    """Why a run ended before its end: what a rank raised, or where it is None, why nobody can move."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    rank: int | None
+    error: BaseException
+
+
+class Elsewhere:
+    """What a rank waits for that is not ours: for a deadlock to be told, as `dist` has it."""
+
+    kind = "elsewhere"
+
+    def __init__(self, thing: str, where: Place | None) -> None:
+        self.thing = thing
+        self.where = where
+
+    def awaits(self, rank: int) -> list[int]:
+        """Nobody knows which rank would do it."""
+        return []
+
+
+class OwnLoop(asyncio.base_events.BaseEventLoop):
+    """A loop of ours, in which nobody goes on before nobody can: BaseEventLoop's queue and timers, on a clock of its
+    own. It selects from itself, as there is nothing else to select from."""
+
+    def __init__(self, dist: Dist) -> None:
+        super().__init__()
+        self.models = dist.models
+        self.engine = engine = dist.engine
         self.tasks: dict[int, asyncio.Task[Any]] = {}
+        """Nobody's, to watch: this loop knows when a task ends."""
         self.due: dict[int, list[_Turn]] = {}
-        """The waits of each coroutine whose signal has fired."""
+        """The waits of each rank whose signal has fired."""
+        self.now = 0.0
+        self._selector = self
+        self.set_exception_handler(lambda _, context: self.went_wrong(context))
+        self.under_way: dict[int, dict[asyncio.Task[Any], None]] = {}
+        """The tasks of each rank that have not ended."""
+        self.failed: list[tuple[int | None, Any]] = []
+        self.stopped: Stop | None = None
+        """Why the run ended before its end, if it did."""
+        self.first: Failure | None = None
+        self._patience = Patience(engine.progress)
+        self._leaps = 0
+
+    # -- who waits for signals ------------------------------------------------------------------------------------
 
     def wait(self, signal: Signal, name: int, event: Event, index: int) -> Generator[Any, None, None]:
         """Waits for a signal, even where it has fired: other tasks of the coroutine come first.
@@ -87,10 +125,8 @@ class OwnLoop:
         With several tasks, what one of them does next depends on who went on before. That must not depend on the
         order of the ranks, so nobody goes on before nobody can: then all signals are known that fire without it.
         """
-        import asyncio
-
         engine = self.engine
-        turn = _Turn(self, name, event, index, asyncio.get_running_loop().create_future())
+        turn = _Turn(self, name, event, index, self.create_future())
         if signal.fired:
             turn.signalled()
         else:
@@ -119,51 +155,6 @@ class OwnLoop:
     def adopt_current(self, name: int) -> None:
         """Nothing: the loop knows its tasks."""
 
-    def adopt(self, name: int, task: asyncio.Task[Any]) -> None:
-        """Nothing: the loop knows its tasks."""
-
-
-class Stop(NamedTuple):
-    """Why a run ended before its end: what a rank raised, or where it is None, why nobody can move."""
-
-    rank: int | None
-    error: BaseException
-
-
-class Elsewhere:
-    """What a rank waits for that is not ours: for a deadlock to be told, as `matching` has it."""
-
-    kind = "elsewhere"
-
-    def __init__(self, thing: str, where: Place | None) -> None:
-        self.thing = thing
-        self.where = where
-
-    def awaits(self, rank: int) -> list[int]:
-        """Nobody knows which rank would do it."""
-        return []
-
-
-class _Loop(asyncio.base_events.BaseEventLoop):
-    """The loop: BaseEventLoop's queue and timers, on a clock of its own. It selects from itself, as there is nothing
-    else to select from."""
-
-    def __init__(self, driver: OwnLoop, models: Mapping[int, Any]) -> None:
-        super().__init__()
-        self.driver = driver
-        self.models = models
-        self.engine = engine = driver.engine
-        self.now = 0.0
-        self._selector = self
-        self.set_exception_handler(lambda _, context: self.went_wrong(context))
-        self.tasks: dict[int, dict[asyncio.Task[Any], None]] = {}
-        self.failed: list[tuple[int | None, Any]] = []
-        self.stopped: Stop | None = None
-        """Why the run ended before its end, if it did."""
-        self.first: Failure | None = None
-        self._patience = Patience(engine.progress)
-        self._leaps = 0
-
     # -- what BaseEventLoop asks of a loop ----------------------------------------------------------------------
 
     def time(self) -> float:
@@ -181,7 +172,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         try:
             if timeout == 0:
                 self._turn(max(1, len(cast(Any, self)._ready)))
-            elif self.driver.wake() or self.engine.choose():
+            elif self.wake() or self.engine.choose():
                 return []
             elif timeout is not None and isfinite(self._next()):
                 self._turn(1, TIMER)
@@ -210,13 +201,13 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         engine, timer = self.engine, weight == TIMER
         if not self._patience.exhausted(engine.moves, ready, ready * weight) or self.is_over():
             return
-        if self.driver.wake() or engine.choose():
+        if self.wake() or engine.choose():
             return
         if not timer and cast(Any, self)._scheduled and self._leaps < MOST_LEAPS:
             self._leaps += 1  # somebody asks again and again for what another one does after a sleep
             self._advance()
             return
-        every = [(rank, task) for rank, tasks in sorted(self.tasks.items()) for task in tasks]
+        every = [(rank, task) for rank, tasks in sorted(self.under_way.items()) for task in tasks]
         asking = [item for item in every if (_sleeps(item[1]) if timer else is_ready(item[1]))]
         rank, task = (asking or every)[0]
         raise diagnosis.asleep(rank, diagnosis.waiting_at(task.get_coro()), TURNS)
@@ -227,25 +218,25 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         """A task of the rank whose task makes it."""
         task = super().create_task(coro, **kwargs)
         rank = RANK.get(-1)
-        self.tasks.setdefault(rank, {})[task] = None
+        self.under_way.setdefault(rank, {})[task] = None
         task.add_done_callback(lambda task: self._ended(rank, task))
         return task
 
     def _ended(self, rank: int, task: asyncio.Task[Any]) -> None:
-        mine = self.tasks[rank]
+        mine = self.under_way[rank]
         del mine[task]
         # Whether somebody has asked for its error, or will, shows when the run is over.
         if not task.cancelled() and cast(Any, task)._exception is not None:
             self.failed.append((rank, task))
         if not mine:
-            del self.tasks[rank]
+            del self.under_way[rank]
             self.engine.over(rank)
             if self.is_over():
                 self.stop()
 
     def is_over(self) -> bool:
         """Whether all tasks of all ranks have ended."""
-        return not self.tasks
+        return not self.under_way
 
     def began(self, rank: int, task: asyncio.Task[Any]) -> None:
         """Ends the run when the task that runs the function of a rank has failed."""
@@ -296,7 +287,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         engine = self.engine
         parked = {rank for rank, _ in engine.parked()}
         engine.elsewhere = [
-            (rank, Signal(_elsewhere(tasks))) for rank, tasks in sorted(self.tasks.items()) if rank not in parked
+            (rank, Signal(_elsewhere(tasks))) for rank, tasks in sorted(self.under_way.items()) if rank not in parked
         ]
         make = engine.on_stuck()
         assert make is not None, "here nobody can move by himself"
@@ -306,13 +297,13 @@ class _Loop(asyncio.base_events.BaseEventLoop):
 
     def leave(self) -> None:
         """Ends whatever has not ended, without a word: what went wrong first is what counts."""
-        for task in [task for tasks in list(self.tasks.values()) for task in tasks]:
+        for task in [task for tasks in list(self.under_way.values()) for task in tasks]:
             cast(Any, task)._log_destroy_pending = False
             with suppress(Exception, Halted):
                 cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
         for _, task in self.failed:
             _close_unstarted(task.exception())  # and now that it was asked for, asyncio does not print it
-        self.tasks.clear()
+        self.under_way.clear()
         self.close()
 
     # -- what cannot be simulated -------------------------------------------------------------------------------
@@ -384,9 +375,8 @@ def run(
     moment.
     """
     engine = dist.engine
-    driver = dist.driver = OwnLoop(engine)
     with alone():
-        loop = _Loop(driver, dist.models)
+        loop = dist.driver = OwnLoop(dist)
         engine.who = lambda: RANK.get(None)
         hooks = sys.get_asyncgen_hooks()
         try:

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lib.cluster.clock import Streams
-from lib.cluster.costs import Costs
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
-from lib.simulator.engine import Engine, Signal
+from lib.simulator.engine import Signal
 from lib.trace.event import Event
 from lib.values.rules import need
 from lib.values.values import Elements, Value, definite, describe
 
 if TYPE_CHECKING:
     from lib.cluster.network import Network
+    from lib.simulator.dist import Dist
 
 __all__ = ["Channel", "Message", "Messages", "Parcel", "Receive", "copy_message"]
 
@@ -84,21 +83,9 @@ class Channel:
 class Messages:
     """The channels of a world. Where its links are shared the network says when a message is over."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        streams: Streams,
-        prices: Costs,
-        network: Network | None,
-        ranks: int,
-        begin: Callable[[int], None],
-    ) -> None:
-        self.engine = engine
-        self.streams = streams
-        self.prices = prices
-        self.network = network
-        self.ranks = ranks
-        self.begin = begin
+    def __init__(self, dist: Dist) -> None:
+        self.engine, self.streams, self.begin = dist.engine, dist.streams, dist.begin
+        self.prices, self.network, self.ranks = dist.prices, dist.network, dist.ranks
         self._channels: dict[tuple[int, int], Channel] = {}
         self._incoming: dict[int, dict[int, Channel]] = {}
         self._any: dict[int, deque[Receive]] = {}

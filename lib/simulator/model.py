@@ -139,7 +139,7 @@ class Model(Given):
             final_weights={},
             **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
         )
-        self._costs = dist.costs.on(dist.mesh)
+        self._costs = dist.prices
 
     # -- where am I, what do I hold -----------------------------------------------------------------------------
 

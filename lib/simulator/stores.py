@@ -112,14 +112,8 @@ class Store(dict[Any, T]):
         return self[key]
 
     def update(self, other: Any = (), /, **more: T) -> None:
-        pairs = (
-            cast("Mapping[Any, T]", other).items()
-            if isinstance(other, Mapping)
-            else cast("Iterable[tuple[Any, T]]", other)
-        )
-        for key, value in pairs:
-            self[key] = value
-        for key, value in more.items():
+        pairs: Any = cast("Mapping[Any, T]", other).items() if isinstance(other, Mapping) else other
+        for key, value in (*pairs, *more.items()):
             self[key] = value
 
     def __ior__(self, other: Any) -> Store[T]:  # type: ignore[override]
