@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import Protocol
 
 from lib.errors.wording import exact, plural
 
-__all__ = ["MAX_TICKS", "TICKS", "Streams", "Timed", "as_written", "in_units", "ticks", "units"]
+__all__ = ["MAX_TICKS", "TICKS", "Streams", "as_written", "in_units", "ticks", "units"]
 
 TICKS = 10**9
 MAX_TICKS = 2**60
@@ -40,14 +39,6 @@ def in_units(time: int) -> str:
     return f"{figure} {plural('time unit', float(figure))}"
 
 
-class Timed(Protocol):
-    """What takes part in a communication: an event. It is asked for when it is `issued`."""
-
-    issued: int
-    start: int | None
-    length: int
-
-
 class Streams:
     """When communication streams are free. The ranks of a process group have one stream, in whatever order they
     are named, and so has each ordered pair of ranks.
@@ -60,27 +51,21 @@ class Streams:
     def __init__(self) -> None:
         self._free: dict[Hashable, int] = {}
 
-    def meet(self, stream: Hashable, members: Sequence[Timed], length: int) -> None:
-        """A collective takes its stream, when its last member has issued it."""
-        start = max([one.issued for one in members])
+    def meet(self, stream: Hashable, issued: Sequence[int], length: int) -> int:
+        """A collective takes its stream, when its last member has issued it; returns the start."""
+        start = max(issued)
         free = self._free.get(stream, 0)
         if free > start:
             start = free
         self._free[stream] = start + length
-        for one in members:
-            one.start = start
-            one.length = length
+        return start
 
-    def carry(self, stream: Hashable, one: Timed, length: int, sent: int = 0) -> int:
+    def carry(self, stream: Hashable, issued: int, length: int, sent: int = 0) -> int:
         """One end of a message takes its stream, when it has been issued: a receive, when it has been `sent` besides.
         Returns the start."""
-        start = one.issued
-        if sent > start:
-            start = sent
+        start = issued if issued > sent else sent
         free = self._free.get(stream, 0)
         if free > start:
             start = free
         self._free[stream] = start + length
-        one.start = start
-        one.length = length
         return start

@@ -19,8 +19,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Protocol
 
-from lib.cluster.clock import Timed
-
 __all__ = ["Network", "Shares", "paces"]
 
 BEFORE = -1
@@ -28,6 +26,14 @@ BEFORE = -1
 Share = Fraction | int
 Shares = Mapping[Hashable, Share]
 """The links that a flow passes, and what it needs of each: more than 0, at most 1."""
+
+
+class Timed(Protocol):
+    """What takes part in a communication: an event. It is asked for when it is `issued`."""
+
+    issued: int
+    start: int | None
+    length: int
 
 
 class Routes(Protocol):

@@ -343,7 +343,10 @@ class Dist(Given):
             over = partial(self.engine.fire, pending, results)
             self.network.meet(communicator, communicator.ranks, events, length, over)
             return
-        self.streams.meet(communicator, events, length)
+        start = self.streams.meet(communicator, [event.issued for event in events], length)
+        for event in events:
+            event.start = start
+            event.length = length
         self.engine.fire(pending, results)
 
     # -- reading ------------------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ def cut(trace: Trace, until: int) -> Trace:
 
 
 def _cut(program: Program, until: int) -> Program:
-    found = Program(program.rank)
+    events: list[Event] = []
     pending: set[int] = set()
     clock, blocked = 0, False
     for number, event in enumerate(program.events):
@@ -170,14 +170,13 @@ def _cut(program: Program, until: int) -> Program:
             event = _not_begun(event)
         elif event.blocking or event.op not in COMMUNICATION:
             clock = max(clock, event.end or 0)
-        found.events.append(event)
-    count = len(found.events)
+        events.append(event)
+    count = len(events)
     last = count - 1 if blocked or clock > until else count  # what comes after an operation that goes on is not yet
-    found.moves = [move for move in program.moves if move[0] <= last]
-    ids = [value for event in found.events for value in (*event.inputs, *event.outputs)]
-    ids += [value for _, _, value, _ in found.moves]
-    found.values = program.values[: max(ids, default=-1) + 1]
-    return found
+    moves = [move for move in program.moves if move[0] <= last]
+    ids = [value for event in events for value in (*event.inputs, *event.outputs)]
+    ids += [value for _, _, value, _ in moves]
+    return Program(program.rank, events, program.values[: max(ids, default=-1) + 1], moves)
 
 
 def _not_begun(event: Event) -> Event:

@@ -106,10 +106,10 @@ class Messages:
         if not self.engine.driving:
             self.begin(source)
         channel = self._channels.get((source, target)) or self._channel(source, target)
-        length = self.prices.message(elements, source, target)
+        event.length = length = self.prices.message(elements, source, target)
         if self.network is not None:
-            return self._send(channel, event, load, length)
-        start = self.streams.carry(channel.sends, event, length)
+            return self._send(channel, event, load)
+        event.start = start = self.streams.carry(channel.sends, event.issued, length)
         message = Message(event, load, start + length)
         if channel.ready:
             channel.waiting.append(message)
@@ -118,13 +118,12 @@ class Messages:
             self._post(channel, message)
         return message
 
-    def _send(self, channel: Channel, event: Event, load: Any, length: int) -> Signal:
+    def _send(self, channel: Channel, event: Event, load: Any) -> Signal:
         """A message starts on its way where links are shared: it has room when it is over, so that takes time."""
-        event.length = length  # for as long as it has not begun
         message = Message(event, load, 0)
         channel.waiting.append(message)
         over = partial(self._sent, channel, message)
-        cast("Network", self.network).send(channel.source, channel.target, event, length, over)
+        cast("Network", self.network).send(channel.source, channel.target, event, event.length, over)
         return message
 
     def _sent(self, channel: Channel, message: Message) -> None:
@@ -222,7 +221,8 @@ class Messages:
             over = partial(self.engine.fire, signal, message.load)
             self.network.receive(channel.source, channel.target, event, message.length, message.over, over)
             return message.over
-        start = self.streams.carry(channel.arrivals, event, message.length, message.over)
+        event.length = message.length
+        event.start = start = self.streams.carry(channel.arrivals, event.issued, message.length, message.over)
         self.engine.fire(signal, message.load)
         return start
 

@@ -10,7 +10,7 @@ from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleE
 from lib.errors.source_lines import Place, student_frame, student_place
 from lib.simulator.engine import Halted, Signal
 from lib.simulator.messages import Parcel
-from lib.trace.event import NO_BATCHES, Event, Program, Source, place_of
+from lib.trace.event import NO_BATCHES, Event, Move, Program, Source, place_of
 from lib.values import facts
 from lib.values.values import KINDS, SET_MARK, Value
 
@@ -40,9 +40,12 @@ class Recorder(Program):
     """
 
     __slots__ = ("_adopted", "budget", "clock", "until", "world")
+    events: list[Event]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
+    values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]
+    moves: list[Move]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:
-        super().__init__(rank)
+        super().__init__(rank, [], [], [])
         self.world = world
         self.budget = budget
         self.clock = 0

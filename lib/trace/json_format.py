@@ -138,12 +138,10 @@ def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
     """The same run, whose events are at these lines of source, a list for each rank. Values and moves are shared."""
     programs: list[Program] = []
     for program, own in zip(run.programs, places, strict=True):
-        copy = Program(program.rank)
-        copy.values, copy.moves = program.values, program.moves
-        copy.events = [event.copy() for event in program.events]
-        for event, place in zip(copy.events, own, strict=True):
+        events = [event.copy() for event in program.events]
+        for event, place in zip(events, own, strict=True):
             event.source = place
-        programs.append(copy)
+        programs.append(Program(program.rank, events, program.values, program.moves))
     return replace(run, programs=programs)
 
 

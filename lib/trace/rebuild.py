@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
-from lib.trace.order import Do, Issue, Meet, Pass, Read, member, walk
+from lib.trace.order import member, order
 from lib.trace.trace import Trace
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, given
@@ -55,8 +55,8 @@ class Rebuilt(NamedTuple):
 class _Rebuild:
     def __init__(self, run: Trace) -> None:
         self.shape = Shape(run.layers, run.batches, run.descriptions, run.padding)
-        self.programs = [_empty(program) for program in run.programs]
-        self.run = replace(run, programs=self.programs)
+        self.values: list[list[Value | None]] = [[None] * len(program.values) for program in run.programs]
+        self.run = replace(run, programs=[*map(_empty, run.programs, self.values)])
         self.recorded = run.programs
         self.flaws: dict[tuple[int, int], Flaw] = {}
         self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
@@ -68,7 +68,7 @@ class _Rebuild:
         self.results: dict[tuple[int, int], tuple[list[Value], list[Flaw | None]]] = {}
 
     def value(self, rank: int, number: int) -> Value:
-        found = self.programs[rank].values[number]
+        found = self.values[rank][number]
         if found is None:
             raise TraceError(f"rank {rank} uses value {number} before it exists")
         return found
@@ -121,7 +121,7 @@ class _Rebuild:
         if len(values) != len(event.outputs):
             raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(event.outputs)}")
         for number, value, flaw in zip(event.outputs, values, flaws, strict=True):
-            self.programs[rank].values[number] = value
+            self.values[rank][number] = value
             if flaw is not None:
                 self.flaws[rank, number] = flaw
 
@@ -182,11 +182,12 @@ class _Rebuild:
                 flaw = next((flaws[origin] for origin in origins if flaws[origin] is not None), None)
             self.results[rank, id(event)] = (made, [flaw] * len(made))
 
-    def message(self, step: Pass) -> None:
-        values = self.inputs(step.source, step.sent)
-        step.received.layer, step.received.batches = step.sent.layer, step.sent.batches
-        flaws = [self.flaws.get((step.source, number)) for number in step.sent.inputs]
-        self.results[step.target, id(step.received)] = (values, flaws)
+    def message(self, sent: Event, target: int, received: Event) -> None:
+        source = cast(int, received.peer)
+        values = self.inputs(source, sent)
+        received.layer, received.batches = sent.layer, sent.batches
+        flaws = [self.flaws.get((source, number)) for number in sent.inputs]
+        self.results[target, id(received)] = (values, flaws)
 
     def read(self, rank: int, event: Event) -> None:
         row = OPERATIONS[event.op]
@@ -194,7 +195,7 @@ class _Rebuild:
         event.layer, event.batches = made[0].layer, made[0].place.batches
         self.results[rank, id(event)] = (made, [None] * len(made))
 
-    def done(self, rank: int, event: Event) -> None:
+    def done(self, rank: int, event: Event, wait: Event | None = None) -> None:
         if event.op != "pass_to":
             found = self.results.pop((rank, id(event)), None)
             if found is None:
@@ -202,8 +203,6 @@ class _Rebuild:
             self.give(rank, event, *found)
             if event.op in READS:
                 self.load(rank, event)
-
-    def waited(self, event: Event, wait: Event | None) -> None:
         if wait is not None:
             wait.layer, wait.batches = event.layer, NO_BATCHES
 
@@ -236,12 +235,9 @@ def _for_nothing(rank: int, event: Event) -> Flaw:
     )
 
 
-def _empty(program: Program) -> Program:
+def _empty(program: Program, values: list[Value | None]) -> Program:
     """The same operations and moves, with all values still to be made."""
-    copy = Program(program.rank)
-    copy.events, copy.moves = [event.copy() for event in program.events], program.moves
-    copy.values = [None] * len(program.values)
-    return copy
+    return Program(program.rank, tuple([event.copy() for event in program.events]), values, program.moves)
 
 
 def _layer(layer: int | None) -> int:
@@ -254,28 +250,27 @@ def rebuild(run: Trace) -> Rebuilt:
     """Makes all values anew. PuzzleError (with rank and source line) where a rule is broken, TraceError where the
     Trace is not a program at all. A run that failed is rebuilt as far as it went."""
     state = _Rebuild(run)
+    events, _, steps, stuck, _ = order(state.run)
     now: tuple[int, Event] | None = None
     try:
-        for step in walk(state.run):
-            if isinstance(step, Do):
-                now = (step.rank, step.event)
-                state.do(step.rank, step.event)
-            elif isinstance(step, Issue):
-                now = (step.rank, step.event)
-                state.issue(step.rank, step.event)
-            elif isinstance(step, Meet):
-                now = step.members[0]
-                state.meet(step.members)
-            elif isinstance(step, Pass):
-                now = (step.target, step.received)
-                state.message(step)
-            elif isinstance(step, Read):
-                now = (step.rank, step.event)
-                state.read(step.rank, step.event)
+        for kind, rank, number, others in steps:
+            event = events[number]
+            now = rank, event
+            if kind == "do":
+                state.do(rank, event)
+            elif kind == "issue":
+                state.issue(rank, event)
+            elif kind == "meet":
+                now = event.group[0], event
+                state.meet([(member, events[n]) for member, n in zip(event.group, others, strict=True)])
+            elif kind == "pass":
+                state.message(events[others[0]], rank, event)
+            elif kind == "read":
+                state.read(rank, event)
             else:
-                now = (step.rank, step.event)
-                state.done(step.rank, step.event)
-                state.waited(step.event, step.wait)
+                state.done(rank, event, *[events[n] for n in others])
+        if stuck is not None:
+            raise stuck
     except PuzzleError as error:
         assert now is not None, "a rule is broken by an event"
         error.rank = now[0] if error.rank is None else error.rank
@@ -284,4 +279,6 @@ def rebuild(run: Trace) -> Rebuilt:
     except TraceError:
         if run.error is None:
             raise
+    for program, values in zip(state.run.programs, state.values, strict=True):
+        program.values = tuple(values)  # now they are made
     return Rebuilt(state.run, state.flaws, state.finals)

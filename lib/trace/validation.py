@@ -15,7 +15,7 @@ from lib.cluster.costs import costs_from
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import TraceError
 from lib.errors.source_lines import Place
-from lib.trace.event import Event, Program
+from lib.trace.event import Event, Move, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import NAMES, REST
@@ -226,14 +226,15 @@ class _Reader:
         if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) != {"values", "events", "moves"}:
             raise TraceError(f"{where}: expected values, events and moves")
         data = cast("dict[str, Any]", item)
-        program = Program(rank)
-        values = self.list(f"{where}.values", data["values"])
-        program.values = [
+        values = [
             None if value is None and not self.whole else self.value(f"{where}.values[{i}]", value)
-            for i, value in enumerate(values)
+            for i, value in enumerate(self.list(f"{where}.values", data["values"]))
         ]
+        events: list[Event] = []
+        moves: list[Move] = []
+        program = Program(rank, events, values, moves)
         for i, event in enumerate(self.list(f"{where}.events", data["events"])):
-            program.events.append(self.event(f"{where}.events[{i}]", event, program, rank))
+            events.append(self.event(f"{where}.events[{i}]", event, program, rank))
         self.single_assignment(where, program)
         self.awaited_once(where, program)
         count = len(program.events)
@@ -249,8 +250,8 @@ class _Reader:
             held[where_held] = held.get(where_held, 0) + change
             if held[where_held] < 0:
                 raise TraceError(f"{at}: value {value} leaves a store that it is not in")
-            program.moves.append((before, *where_held, change))
-        return program
+            moves.append((before, *where_held, change))
+        return Program.of(program)
 
     def id(self, where: str, item: Any, program: Program) -> int:
         return self.number(where, item, 0, len(program.values) - 1)
