@@ -185,6 +185,9 @@ function writeHead() {
     ...KINDS.map(({ name, colour, edge }) => make("li", {}, swatch(colour, edge, colour, edge), name)),
   );
   byId("kinds").append(make("li", {}, make("span", { class: "swatch dashed" }), "outside the stores"));
+  if (VALUES.some((value) => value.partial)) {
+    byId("kinds").append(make("li", {}, make("span", { class: "swatch pale" }), "a part of a sum"));
+  }
 }
 
 let app = null;

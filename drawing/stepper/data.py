@@ -91,6 +91,7 @@ def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Table
         "puzzle": trace.puzzle,
         "size": size(trace),
         "layers": trace.layers,
+        "weighted": [int(kind.takes == "weight") for kind in trace.shape.kinds],
         "end": moment(over),
         "last": moment(max(over, *(event.issued for _, event in trace.events()), 0)),
         "edge": moment(timeline.end),
@@ -159,7 +160,7 @@ def _value(value: Value, tables: Tables) -> int:
         written = batches_in(part) if part.summed and part.total_batches > 1 else None
         if part.column == "between" and part.total_columns > 1:
             written = ""  # its cells are rows of batches, too small for numbers
-        return [kind, *where, written, _size(value.elements()), str(value)]
+        return [kind, *where, written, bool(part.partial), _size(value.elements()), str(value)]
 
     return tables.values.add((type(value), value), row)
 

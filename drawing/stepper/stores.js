@@ -50,7 +50,7 @@ class Card {
     const outside = this.held.filter((span) => OUTSIDE(span.place)).length;
     this.count.textContent = plural(this.held.length, "value") + (outside ? `, ${outside} outside the stores` : "");
     this.network.replaceChildren(
-      drawNetwork(this.run.layers, this.held, `What rank ${this.rank.number} holds: ${this.inShort()}`),
+      drawNetwork(this.run, this.held, `What rank ${this.rank.number} holds: ${this.inShort()}`),
     );
     this.write();
   }
@@ -108,7 +108,7 @@ class Card {
 }
 
 /** The network, layers from bottom to top: weight, optimizer state and gradient of each; activations between layers. */
-function drawNetwork(layers, held, label) {
+function drawNetwork({ layers, weighted }, held, label) {
   const [slot, gap, between] = [46, 3, 10];
   const left = 15 + 5 * String(layers - 1).length;
   const high = Math.min(24, 190 / layers);
@@ -134,6 +134,7 @@ function drawNetwork(layers, held, label) {
     const last = column === "layer" ? layers - 1 : layers;
     // Of a deep network one box stands for the slots of all layers.
     for (let number = 0; number <= last; number++) {
+      if (column === "layer" && high >= 3 && !weighted[number]) continue;
       const [x, y] = place[column](high < 3 ? last : number, row);
       svg.append(make("rect", { x, y, width: slot, height: high < 3 ? (last + 1) * pitch : high, class: "slot" }));
       if (high < 3) break;
@@ -164,7 +165,8 @@ function drawNetwork(layers, held, label) {
 
 /**
  * A value in its slot: shards and features go down, columns of weights and batches of activations across. A gradient is
- * as large as its weight however many batches are summed in it: they are written on it. Dashed where no store holds it.
+ * as large as its weight however many batches are summed in it: they are written on it. Dashed where no store holds it, pale
+ * where it is a part of a sum.
  */
 function drawValue(svg, value, outside, x, y, width, height) {
   const { colour, ink, edge } = KINDS[value.kind];
@@ -174,7 +176,7 @@ function drawValue(svg, value, outside, x, y, width, height) {
   const ranges = (runs, total) =>
     runs.flatMap((_, i) => (i % 2 ? [] : [[clamp(runs[i], 0, total), clamp(runs[i + 1] + 1, 0, total)]]));
   const style = {
-    class: outside ? "value outside" : tall < 4 ? "value thin" : "value",
+    class: `value${outside ? " outside" : tall < 4 ? " thin" : ""}${value.partial ? " partial" : ""}`,
     style: `fill:${colour};stroke:${edge}`,
   };
   const empty = value.summed !== null && !value.batches.length;
@@ -189,6 +191,7 @@ function drawValue(svg, value, outside, x, y, width, height) {
       svg.append(make("rect", { ...box, ...style }));
       const text = { class: "cell", style: `fill:${outside ? "var(--ink)" : ink}` };
       if (value.summed !== null && box.height >= 7) {
+        if (box.width < 5 * value.summed.length) continue;
         svg.append(make("text", { x: box.x + box.width / 2, y: box.y + box.height / 2 + 2.8, ...text }, value.summed));
       } else if (columns > 1 && wide >= 7 && box.height >= 7) {
         for (let batch = first; batch < last; batch++) {

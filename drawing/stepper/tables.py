@@ -16,15 +16,16 @@ FIELDS: Final = {
     "span": ["value", "place", "start", "stop", "born"],
     "value": [
         *("kind", "column", "place", "row", "batches", "totalBatches", "shards", "total", "summed"),
-        *("elements", "words"),
+        *("partial", "elements", "words"),
     ],
     "message": ["source", "send", "target", "receive", "words"],
     "style": ["fill", "border", "ink", "stripe", "nightFill", "nightBorder", "nightInk"],
 }
-"""The parts of rows, in order. Of an event, `mode` is 0 for what runs on the rank's own clock, 1 for communication that
-it awaits at once and 2 for communication beside computation; `sampled` says that memory is sampled at its start, and
-`about` is the number of the event that a wait waits for. Of a value, `summed` says what is written on a gradient of
-several batches, which are added up in it and take no room. -1 is none in numbers of tables, null elsewhere."""
+"""The parts of rows, in order. Of an event, `mode` is 0 for what runs on the rank's own clock, 1 for communication
+that it awaits at once and 2 for communication beside computation; `sampled` says that memory is sampled at its start,
+and `about` is the number of the event that a wait waits for. Of a value, `summed` says what is written on a gradient
+of several batches, which are added up in it and take no room; `partial` says that it is a part of a sum that is not
+done. -1 is none in numbers of tables, null elsewhere."""
 
 
 class Table:

@@ -83,7 +83,8 @@ def place(code: CodeType, line: int, last: int | None = None) -> Place:
     path = code.co_filename
     cell = "ipykernel" in path or path.startswith("<ipython-input")
     name = "notebook cell" if cell else os.path.basename(path)
-    lines = [linecache.getline(path, n) for n in range(line, max(line, last or line) + 1)]
+    known = path != "<string>"  # that of any `exec`, under which Python 3.13 keeps the text of `python -c`
+    lines = [linecache.getline(path, n) if known else "" for n in range(line, max(line, last or line) + 1)]
     if lines[0].rstrip().endswith(":") and _open(lines[:1]) <= 0:  # the head of a loop, whose body is no part of it
         del lines[1:]
     while lines[-1] and len(lines) < MOST_LINES and _open(lines) > 0:  # it may end before its brackets do

@@ -10,6 +10,7 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,9 +66,10 @@ def trust(notebooks: Iterable[Path]) -> None:
 
     try:
         notary = cast(Any, NotebookNotary)()
-        for path in notebooks:
-            original = home() / "puzzles" / path.name
-            if original.is_file() and original.read_bytes() == path.read_bytes():
-                notary.sign(cast(Any, nbformat).read(path, as_version=4))
+        with closing(notary.store):
+            for path in notebooks:
+                original = home() / "puzzles" / path.name
+                if original.is_file() and original.read_bytes() == path.read_bytes():
+                    notary.sign(cast(Any, nbformat).read(path, as_version=4))
     except OSError as error:
         print(f"Note: the pictures in the notebooks appear when you run them, as Jupyter's signatures fail: {error}")

@@ -8,11 +8,13 @@ from drawing.canvas.palette import LOOKS, PASSES
 from drawing.stepper.data import encode, shown_ranks
 from drawing.stepper.theme import legend, style
 from drawing.timeline.boxes import Box, boxes
+from lib import simulate
 from lib.analysis import figures
 from lib.cluster.clock import units
-from lib.trace.trace import Event
+from lib.trace.trace import Event, Trace
 from lib.values.operations import TIMED
 from tests.drawing.stepper.runs import TRACES
+from tests.support.inside import PROGRAMS
 
 
 def rows(data: dict[str, Any], kind: str, found: list[Any]) -> list[dict[str, Any]]:
@@ -84,3 +86,15 @@ def test_every_family_of_boxes_has_its_looks_by_day_and_by_night(family: str) ->
     looks = style(Box(0, 0, family, 0, 1), event, 2)
     assert all(colour.startswith("#") or colour in ("none", "") for colour in looks)
     assert len(legend(2, {(family, False)})) == 2 + (family in LOOKS)
+
+
+def test_parts_of_sums_and_layers_without_a_weight_are_known() -> None:
+    program = PROGRAMS["ring"]
+    models = simulate(program.make(""), ranks=program.ranks, batches=program.batches, layers=list(program.layers))
+    data = encode([("", Trace.of(models))])
+    assert data["runs"][0]["weighted"] == [int(layer.kind != "attention") for layer in program.layers]
+    partial = {row["words"]: row["partial"] for row in rows(data, "value", data["values"])}
+    assert any(partial.values())
+    for words, is_partial in partial.items():
+        # A weight has no rows: those of its gradient are the ones that are summed in it.
+        assert is_partial == ("of a sum" in words or ("weight gradient" in words and "rows" in words)), words

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -71,4 +72,5 @@ def test_only_what_is_as_we_made_it_is_signed(tmp_path: Path, monkeypatch: pytes
     paths[1].write_text(paths[1].read_text("utf-8").replace("LLM", "other").replace("model", "other"), "utf-8")
     lab.trust([*paths, tmp_path / "theirs.ipynb"])
     notary = NotebookNotary()
-    assert [notary.check_signature(read(path, as_version=4)) for path in paths] == [True, False]
+    with closing(notary.store):
+        assert [notary.check_signature(read(path, as_version=4)) for path in paths] == [True, False]
