@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from functools import singledispatch
 from typing import Any, cast
 
-from lib.diagnosis import facts
+import lib.diagnosis.facts as facts
 from lib.diagnosis.collectives import (
     cut_otherwise,
     meeting,

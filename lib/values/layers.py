@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import FrozenInstanceError
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -45,6 +45,7 @@ def layer_from(data: object) -> Layer:
     return Layer(**fields, of=tuple(cast("list[int]", of)))
 
 
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Shape:
     """The size of the training step: layers of the model, batches of the step, and what the layers are.
 
@@ -54,9 +55,6 @@ class Shape:
     It has the tables of the step's places: values of one run share them, and they go when the run goes.
     """
 
-    __slots__ = (
-        *("_whole", "activations", "batches", "descriptions", "gradients", "items", "kinds", "layers", "padding"),
-    )
     layers: int
     batches: int
     padding: int
@@ -186,9 +184,6 @@ class Shape:
             return len(batches) == self.items
         found = self._whole.get(batches)
         return keep(self._whole, batches, batches.issuperset(range(self.batches))) if found is None else found
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}: the size of a step never changes")
 
     def __repr__(self) -> str:
         return f"Shape(layers={self.layers}, batches={self.batches})"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import FrozenInstanceError
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, pairwise
 from math import prod
@@ -73,22 +73,16 @@ def numbers_in(items: Iterable[int]) -> frozenset[int]:
     return found
 
 
-class _Frozen:
-    """Something whose fields are set once, when it is made."""
-
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}: places never change, operations make new ones")
-
-    def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"cannot delete field {name!r}: places never change")
+def _give(thing: object, **fields: object) -> None:
+    """Sets the fields of something frozen, when it is made."""
+    for name, item in fields.items():
+        _set(thing, name, item)
 
 
-class Dim(_Frozen):
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class Dim:
     """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces."""
 
-    __slots__ = ("_left", "_pieces", "_shards", "_whole", "counted", "joins", "name", "size")
     name: str
     size: int
     counted: bool
@@ -99,15 +93,11 @@ class Dim(_Frozen):
     _shards: dict[tuple[int, int], Part]
 
     def __init__(self, name: str, size: int) -> None:
-        _set(self, "name", name)
-        _set(self, "size", size)
-        _set(self, "_pieces", {})
-        _set(self, "_shards", {})
-        _set(self, "_left", MOST_NUMBERS)
-        _set(self, "_whole", None)
         kind = DIMS.get(name)
-        _set(self, "counted", kind is not None and kind.counted and size <= MOST)
-        _set(self, "joins", self.counted or (kind is not None and kind.field is None))
+        counted = kind is not None and kind.counted and size <= MOST
+        joins = counted or (kind is not None and kind.field is None)
+        _give(self, name=name, size=size, counted=counted, joins=joins)
+        _give(self, _whole=None, _left=MOST_NUMBERS, _pieces={}, _shards={})
 
     @property
     def whole(self) -> Part:
@@ -163,10 +153,10 @@ class Dim(_Frozen):
         return self is other or (self.name == other.name and self.size == other.size)
 
 
-class Part(_Frozen):
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class Part:
     """A part of a dim: some `pieces` of a `grid` of equal ones, or (grid None) any ranges."""
 
-    __slots__ = ("_ranges", "dim", "grid", "pieces", "whole")
     dim: Dim
     grid: int | None
     pieces: frozenset[int]
@@ -176,11 +166,8 @@ class Part(_Frozen):
     def __init__(
         self, dim: Dim, grid: int | None, pieces: frozenset[int], ranges: tuple[Range, ...] | None = None
     ) -> None:
-        _set(self, "dim", dim)
-        _set(self, "grid", grid)
-        _set(self, "pieces", pieces)
-        _set(self, "whole", len(pieces) == grid if ranges is None else ranges == ((0, dim.size),))
-        _set(self, "_ranges", ranges)
+        whole = len(pieces) == grid if ranges is None else ranges == ((0, dim.size),)
+        _give(self, dim=dim, grid=grid, pieces=pieces, whole=whole, _ranges=ranges)
 
     @property
     def size(self) -> Elements:
@@ -348,7 +335,8 @@ def listed(found: Sequence[tuple[int, int]]) -> str:
 # -- places -----------------------------------------------------------------------------------------------------
 
 
-class Schema(_Frozen):
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class Schema:
     """A kind of tensor: its dims, and the dims over which it may be a partial sum, each as (role, dim).
 
     `related` says which elements of a sum those of a dim need, as (sum, dim, relation): a sum that has all that its
@@ -357,8 +345,6 @@ class Schema(_Frozen):
     gradient of a weight the batches, which are no sum that anything waits for. `unions`: what the laws made of places.
     """
 
-    __slots__ = ("_places", "_rest", "adds", "batch", "ndim", "related", "roles", "running", "size", "spaces", "split")
-    __slots__ += ("unions",)
     roles: tuple[str, ...]
     spaces: tuple[Dim, ...]
     ndim: int
@@ -379,19 +365,13 @@ class Schema(_Frozen):
         related: Iterable[tuple[str, str, Relation]] = (),
         running: Fraction | int = 0,
     ) -> None:
-        roles = tuple(role for role, _ in (*dims, *sums))
-        _set(self, "roles", roles)
-        _set(self, "split", None if roles[0] == "batch" else 0)
-        _set(self, "related", tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related))
-        _set(self, "running", running)
-        _set(self, "adds", bool(sums) and (self.split is not None or bool(self.related)))
-        _set(self, "batch", roles.index("batch") if "batch" in roles else None)
-        _set(self, "spaces", tuple(dim for _, dim in (*dims, *sums)))
-        _set(self, "ndim", len(dims))
-        _set(self, "size", prod(dim.size for _, dim in dims))
-        _set(self, "_rest", None)
-        _set(self, "_places", {})
-        _set(self, "unions", {})
+        roles, spaces = zip(*dims, *sums, strict=True)
+        split, batch = None if roles[0] == "batch" else 0, roles.index("batch") if "batch" in roles else None
+        relations = tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related)
+        adds = bool(sums) and (split is not None or bool(relations))
+        _give(self, roles=roles, spaces=spaces, ndim=len(dims), size=prod(dim.size for _, dim in dims))
+        _give(self, split=split, batch=batch, related=relations, running=running, adds=adds)
+        _give(self, unions={}, _rest=None, _places={})
 
     def place(self, *parts: Part) -> Place:
         """The place with these parts, of the dims and then of the sums."""
@@ -433,7 +413,8 @@ class Schema(_Frozen):
         return self.place(first, *(self._rest or self.rest))
 
 
-class Place(_Frozen):
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class Place:
     """Which part of a tensor a value is, and which part of a sum is in it.
 
     A dim whose part is not whole is *split*; a sum whose part is not whole is *open*. `complete`: all dims are whole;
@@ -443,7 +424,6 @@ class Place(_Frozen):
     one, and has no batches.
     """
 
-    __slots__ = ("batches", "complete", "elements", "open", "parts", "plain", "schema", "zero")
     schema: Schema
     parts: tuple[Part, ...]
     elements: Elements
@@ -454,8 +434,6 @@ class Place(_Frozen):
     batches: frozenset[int]
 
     def __init__(self, schema: Schema, parts: tuple[Part, ...]) -> None:
-        _set(self, "schema", schema)
-        _set(self, "parts", parts)
         pieces = grid = 1
         complete = plain = True
         is_open = zero = False
@@ -473,12 +451,9 @@ class Place(_Frozen):
         elements = schema.size if complete else _size(schema.size, pieces, grid)
         if schema.running and is_open:
             elements = simplest(elements * (1 + Fraction(schema.running)))
-        _set(self, "elements", elements)
-        _set(self, "complete", complete)
-        _set(self, "open", is_open)
-        _set(self, "zero", zero)
-        _set(self, "plain", plain)
-        _set(self, "batches", NO_PIECES if schema.batch is None else parts[schema.batch].pieces)
+        batches = NO_PIECES if schema.batch is None else parts[schema.batch].pieces
+        _give(self, schema=schema, parts=parts, elements=elements, batches=batches)
+        _give(self, complete=complete, plain=plain, open=is_open, zero=zero)
 
     @property
     def sharded(self) -> bool:
