@@ -46,11 +46,10 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
     plan = plan_of(run)
     lengths = plan.lengths(costs.on(run.mesh), scale)
     times = plan.times(costs, lengths, scale)
-    programs = [_Timed(program, times, first) for program, first in zip(run.programs, plan.first, strict=False)]
+    parts = zip(run.programs, plan.first, plan.first[1:], strict=False)
+    programs = [_Timed(program, plan.events[a:b], times.part(a, b)) for program, a, b in parts]
     copied = replace(run, programs=programs, costs=costs)
-    copied.answers[plan_of] = plan
-    if scale is not None:
-        copied.answers[alone] = _alone(copied, lengths)  # nothing else knows the scale
+    copied.answers.update({plan_of: plan, _lengths: lengths})  # nothing else knows the scale
     return copied
 
 
@@ -58,19 +57,18 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
 def alone(run: Trace) -> dict[tuple[int, int], int]:
     """What each communication that took place takes where it has all links for itself, by its rank and number. Empty
     where links are not shared, and nothing can take longer. Of a run that was timed with a scale it is so scaled."""
-    return _alone(run, plan_of(run).lengths(run.costs.on(run.mesh))) if run.costs.shared else {}
-
-
-def _alone(run: Trace, lengths: list[int]) -> dict[tuple[int, int], int]:
     if not run.costs.shared:
         return {}
-    first = plan_of(run).first
-    found = {(rank, number): lengths[first[rank] + number] for members in meetings(run) for rank, number in members}
+    first, lengths = plan_of(run).first, _lengths(run)
+    ends = [one for members in meetings(run) for one in members]
     for source, sent, target, received in messages(run):
-        found[source, sent] = lengths[first[source] + sent]
-        if received is not None:
-            found[target, received] = lengths[first[target] + received]
-    return found
+        ends += [(source, sent)] if received is None else [(source, sent), (target, received)]
+    return {(rank, number): lengths[first[rank] + number] for rank, number in ends}
+
+
+@kept
+def _lengths(run: Trace) -> list[int]:
+    return plan_of(run).lengths(run.costs.on(run.mesh))
 
 
 class Times(NamedTuple):
@@ -80,26 +78,27 @@ class Times(NamedTuple):
     start: list[int | None]
     length: list[int]
 
+    def part(self, first: int, after: int) -> Times:
+        """Those of some events that follow each other."""
+        return Times(self.issued[first:after], self.start[first:after], self.length[first:after])
+
 
 class _Timed(Program):
     """A program with other times. Its events are made when somebody asks for them."""
 
-    def __init__(self, program: Program, times: Times, first: int) -> None:
+    def __init__(self, program: Program, events: Sequence[Event], times: Times) -> None:
         self.rank, self.values, self.moves = program.rank, program.values, program.moves
-        self._program = program
-        self._part, self._times = slice(first, first + len(program.events)), times
+        self._events, self._times = events, times
 
     @cached_property
     def events(self) -> Sequence[Event]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        issued, start, length = self._times
-        times = zip(issued[self._part], start[self._part], length[self._part], strict=True)
-        return tuple([event.at(*time) for event, time in zip(self._program.events, times, strict=True)])
+        times = self._times
+        return tuple(map(Event.at, self._events, times.issued, times.start, times.length))
 
     @property
     def end(self) -> int:
-        _, start, length = self._times
-        spans = zip(start[self._part], length[self._part], strict=True)
-        return max((begin + length for begin, length in spans if begin is not None), default=0)
+        spans = zip(self._times.start, self._times.length, strict=True)
+        return max((start + length for start, length in spans if start is not None), default=0)
 
 
 @kept

@@ -111,7 +111,8 @@ class Value:
         return hash(fields_of(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return value_of, (type(self), None, *fields_of(self))
+        fields = fields_of(self)
+        return (value_of, (type(self), None, *fields)) if self.place.rest else (type(self), fields)
 
     def __repr__(self) -> str:
         """As in a list of values that is printed: the words of `describe` between angle brackets."""
