@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from drawing.communication.exchange import Exchange, Seat
 from drawing.communication.tiles import caption
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact, numbered, plural, these
 from lib.trace.trace import Trace
 from lib.values.collectives import RING, TWICE_ROUND

@@ -11,7 +11,7 @@ from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import operation
 from lib.analysis.memory import guests
 from lib.checker.forgotten import SHOWN, STORE, Where, maker_of, more, places, remark
-from lib.cluster.clock import in_units, units
+from lib.cluster.costs import in_units, units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import ORDER, Place

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from lib.cluster.clock import ticks
-from lib.cluster.costs import Costs
+from lib.cluster.costs import Costs, ticks
 
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh

@@ -11,8 +11,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from lib.cluster.clock import Streams
-from lib.cluster.costs import UNIT, Costs
+from lib.cluster.costs import UNIT, Costs, Streams
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import MismatchError, PuzzleError
 from lib.simulator.engine import TURNS, Engine, Signal
@@ -191,8 +190,8 @@ class Dist(Given):
 
             self.network = Network(self.prices, self.engine.choose_later)
         everybody = tuple(range(total))
-        self._everybody = Group(everybody, everybody)
-        self._groups = {everybody: self._everybody}
+        self.everybody = Group(everybody, everybody)
+        self._groups = {everybody: self.everybody}
         self._by_name: dict[tuple[int, str], Group] = {}
         messages = Messages(self)
         self.send, self.receive, self.unread = messages.send, messages.receive, messages.unread
@@ -260,7 +259,7 @@ class Dist(Given):
     def group(self, rank: int, name: str | Sequence[str] | Sequence[int] | None) -> Group:
         """The group of a rank: all ranks (None), a line of the mesh by axis name(s), or the ranks named."""
         if name is None:
-            return self._everybody
+            return self.everybody
         if isinstance(name, str):
             axis: str = name if type(name) is str else name_of(name)
             found = self._by_name.get((rank, axis))
@@ -300,7 +299,7 @@ class Dist(Given):
         if found is None:
             members = tuple(sorted(ranks))
             communicator = None if members == ranks else self._intern(members)
-            found = self._groups[ranks] = Group(ranks, self._everybody.ranks, communicator)
+            found = self._groups[ranks] = Group(ranks, self.everybody.ranks, communicator)
         return found
 
     # -- collectives --------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.arguments import Given, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
 from lib.simulator import when_loaded
@@ -405,7 +405,7 @@ class Model(Given):
         row = COLLECTIVES[op]
         said = 0
         try:
-            members = dist.group(self.rank, group)
+            members = dist.everybody if group is None else dist.group(self.rank, group)
             if row.root is not None:
                 said = self._place(row, root, members.ranks)
             elif root is not None:

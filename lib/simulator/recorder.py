@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
-from lib.cluster.clock import MAX_TICKS
+from lib.cluster.costs import MAX_TICKS
 from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
 from lib.errors.source_lines import Place, student_frame, student_place
 from lib.simulator.engine import Halted, Signal

@@ -14,8 +14,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from lib.cluster.clock import MAX_TICKS, TICKS
-from lib.cluster.costs import UNIT, Costs
+from lib.cluster.costs import MAX_TICKS, TICKS, UNIT, Costs
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
 from lib.simulator.dist import Dist
 from lib.simulator.engine import Halted

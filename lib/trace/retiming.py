@@ -12,8 +12,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar, cast
 
-from lib.cluster.clock import Streams
-from lib.cluster.costs import Costs
+from lib.cluster.costs import Costs, Streams
 from lib.cluster.reader import Readers
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program

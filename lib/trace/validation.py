@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from lib.cluster.clock import MAX_TICKS
-from lib.cluster.costs import costs_from
+from lib.cluster.costs import MAX_TICKS, costs_from
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import TraceError
 from lib.errors.source_lines import Place

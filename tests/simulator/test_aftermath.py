@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib import Model, PuzzleError, Trace, simulate
-from lib.cluster.clock import TICKS
+from lib.cluster.costs import TICKS
 from lib.errors.exceptions import BudgetError, MismatchError, RankFailed
 from lib.trace.json_format import encode
 from lib.values.operations import COMMUNICATION, TIMED

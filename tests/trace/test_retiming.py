@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lib import UNIT, Costs, Links, Mesh, Model, Trace, TraceError, retime, simulate
 from lib.analysis import figures
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.schedules.data_parallel import fully_sharded
 from lib.trace import json_format as serial
 from tests.support.changes import changed

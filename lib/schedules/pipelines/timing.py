@@ -14,7 +14,7 @@ from itertools import islice
 from math import lcm
 from typing import Final, NamedTuple
 
-from lib.cluster.clock import as_written
+from lib.cluster.costs import as_written
 from lib.errors.exceptions import PuzzleError
 from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, Action, Messages, Order, parts_of, places
 from lib.schedules.pipelines.legality import require_legal
