@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from lib.cluster.costs import UNIT, Costs, Streams
 from lib.errors.arguments import Given, name_of, plain, written
@@ -68,13 +68,13 @@ class PendingCollective(Signal):
         super().__init__(self)
         self.group = group
         self.number = number
-        self.members: list[Member | None] = [None] * len(group.ranks)
-        self.events: list[Event | None] = [None] * len(group.ranks)
+        self.members: list[Any] = [None] * len(group.ranks)
+        self.events: list[Any] = [None] * len(group.ranks)
         self.count = 0
 
     def member(self, rank: int) -> Member:
         """What a rank that has joined called."""
-        return cast(Member, self.members[self.group.communicator.position[rank]])
+        return self.members[self.group.communicator.position[rank]]
 
     def awaits(self, rank: int) -> list[int]:
         """The ranks that have not joined."""
@@ -324,8 +324,8 @@ class Dist(Given):
         return pending, group.position[member.rank]
 
     def _meet(self, pending: PendingCollective) -> None:
-        members = cast("list[Member]", pending.members)
-        events = cast("list[Event]", pending.events)
+        members: list[Member] = pending.members  # nobody is missing now
+        events: list[Event] = pending.events
         group, communicator = pending.group, pending.group.communicator
         if group.ranks != communicator.ranks and all(member.group == group.ranks for member in members):
             members = [members[communicator.position[rank]] for rank in group.ranks]
