@@ -65,7 +65,7 @@ class PendingCollective(Signal):
     __slots__ = ("count", "events", "group", "members", "number")
 
     def __init__(self, group: Group, number: int) -> None:
-        super().__init__(self)
+        super().__init__()
         self.group = group
         self.number = number
         self.members: list[Any] = [None] * len(group.ranks)

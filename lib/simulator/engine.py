@@ -25,18 +25,23 @@ TURNS_EACH = 1000
 
 
 class Signal:
-    """Something that happens once. `subject` is whatever its maker wants to be told when it never does.
+    """Something that happens once. `subject` is what is told when it never does: itself, or what it was made for.
 
     What waits for it is a coroutine that the engine steps, or something of others' that wants to be `signalled`.
     """
 
-    __slots__ = ("fired", "subject", "value", "waiters")
+    __slots__ = ("_made_for", "fired", "value", "waiters")
 
-    def __init__(self, subject: Any = None) -> None:
-        self.subject = subject
+    def __init__(self, made_for: Any = None) -> None:
+        self._made_for = made_for
         self.fired = False
         self.value: Any = None
         self.waiters: list[Any] = []
+
+    @property
+    def subject(self) -> Any:
+        """What to tell of it. Nothing refers to itself, so that it goes when it is over: a run collects no garbage."""
+        return self if self._made_for is None else self._made_for
 
 
 class _Task:

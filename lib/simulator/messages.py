@@ -35,7 +35,7 @@ class Message(Signal):
     __slots__ = ("event", "length", "load", "over", "posted")
 
     def __init__(self, event: Event, load: Any, over: int) -> None:
-        super().__init__(self)
+        super().__init__()
         self.event = event
         self.load = load
         self.over = over
@@ -54,7 +54,7 @@ class Receive(Signal):
     __slots__ = ("event", "others", "rank", "source")
 
     def __init__(self, event: Event, rank: int, source: int | None, others: Sequence[int] = ()) -> None:
-        super().__init__(self)
+        super().__init__()
         self.event = event
         self.rank = rank
         self.source = source
