@@ -26,25 +26,30 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "Message", "Messages", "Parcel", "Receive", "copy_message"]
 
 
-class Message(Signal):
-    """Something on its way; as a Signal it fires when it has found room. `over` is when its sender is through with it,
-    `posted` when it found room in the channel: its place in simulated time. `length` is what it takes where it has its
-    links for itself."""
+class Message:
+    """Something on its way. `over` is when its sender is through with it, `posted` when it found room in the channel:
+    its place in simulated time. `length` is what it takes where it has its links for itself. Most find room at once;
+    what others wait for is `room`."""
 
     kind = "pass"
-    __slots__ = ("event", "length", "load", "over", "posted")
+    __slots__ = ("event", "length", "load", "over", "posted", "room")
 
     def __init__(self, event: Event, load: Any, over: int) -> None:
-        super().__init__()
         self.event = event
         self.load = load
         self.over = over
         self.posted = over
         self.length = event.length
+        self.room: Signal = _ROOM
 
     def awaits(self, rank: int) -> list[int]:
         """The receiver."""
         return [cast(int, self.event.peer)]
+
+
+_ROOM = Signal()
+"""What every send that finds room at once returns."""
+_ROOM.fired = True
 
 
 class Receive(Signal):
@@ -98,7 +103,7 @@ class Messages:
         return found
 
     def send(self, source: int, target: int, event: Event, load: Any, elements: Elements) -> Signal:
-        """A message starts on its way. It fires when it has found room: one message fits in a channel.
+        """A message starts on its way. The signal fires when it has found room: one message fits in a channel.
 
         Waiting for room takes no simulated time, as in the original: the send itself is over at its own end. Where
         links are shared it does.
@@ -112,25 +117,26 @@ class Messages:
         event.start = start = self.streams.carry(channel.sends, event.issued, length)
         message = Message(event, load, start + length)
         if channel.ready:
+            message.room = Signal(message)
             channel.waiting.append(message)
         else:
-            message.fired = True
             self._post(channel, message)
-        return message
+        return message.room
 
     def _send(self, channel: Channel, event: Event, load: Any) -> Signal:
         """A message starts on its way where links are shared: it has room when it is over, so that takes time."""
         message = Message(event, load, 0)
+        message.room = Signal(message)
         channel.waiting.append(message)
         over = partial(self._sent, channel, message)
         cast("Network", self.network).send(channel.source, channel.target, event, event.length, over)
-        return message
+        return message.room
 
     def _sent(self, channel: Channel, message: Message) -> None:
         """The network has brought a message to its room."""
         message.over = message.posted = cast(int, message.event.end)
         self._post(channel, channel.waiting.popleft())
-        self.engine.fire(message)
+        self.engine.fire(message.room)
 
     def _post(self, channel: Channel, message: Message) -> None:
         """A message has found room in its channel."""
@@ -207,7 +213,7 @@ class Messages:
             following = channel.waiting.popleft()
             following.posted = max(following.posted, start)
             self._post(channel, following)
-            self.engine.fire(following)
+            self.engine.fire(following.room)
         return signal
 
     def _hand_over(self, channel: Channel, message: Message, event: Event, signal: Signal) -> int:
