@@ -55,7 +55,12 @@ class Value:
 
     def at(self: V, place: Place) -> V:
         """The same in another place, without a home."""
-        return made(type(self), self.layer, self.layers, place)
+        value = _new(type(self))
+        _set_layer(value, self.layer)
+        _set_layers(value, self.layers)
+        _set_place(value, place)
+        SET_MARK(value, None)
+        return value
 
     def elements(self) -> Elements:
         """Size in elements, exactly: an int wherever the shards divide the weight evenly."""
