@@ -9,7 +9,7 @@ a layer, an activation and its gradient LENGTH x HIDDEN elements a batch, where 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import FrozenInstanceError
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar, cast
@@ -357,7 +357,8 @@ def definite(phrase: str) -> str:
 
 def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragma: no mutate block
     """Applies a law to values and tells the rank that they live on. Called by methods that a student calls."""
-    home = next((mark[0] for value in values if (mark := getattr(value, "mark", None)) is not None), None)
+    homes: Iterator[Home] = (mark[0] for value in values if (mark := getattr(value, "mark", None)) is not None)
+    home = next(homes, None)
     try:
         result = law(*values, *said)
     except PuzzleError as error:
