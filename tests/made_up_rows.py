@@ -43,7 +43,7 @@ def operations(known: Mapping[str, Any]) -> Iterable[Any]:
 
 def collectives(known: Mapping[str, Any]) -> Iterable[Any]:
     from lib.values.collectives import CHAIN, STEP, Collective
-    from lib.values.laws import reduce
+    from lib.values.laws import reduce, total_elements
 
     yield Collective(
         name="reduce_to",
@@ -54,7 +54,7 @@ def collectives(known: Mapping[str, Any]) -> Iterable[Any]:
         law=reduce,
         apart=lambda value: value.batches,
         root=("that gets the sum", "that gets the sum"),
-        whole=lambda values, root, size: size(values[:1]),
+        size=lambda values, root=0, size=total_elements: size(values[:1]),
         travel=CHAIN,
     )
     yield Collective(
@@ -65,7 +65,7 @@ def collectives(known: Mapping[str, Any]) -> Iterable[Any]:
         results=lambda values, root: [values[i - 1].at(values[i - 1].place) for i in range(len(values))],
         law=lambda *values: None,
         origins=lambda member, members, root: ((member - 1) % members,),
-        whole=lambda values, root, size: max(size([value]) for value in values),
+        size=lambda values, root=0, size=total_elements: max(size([value]) for value in values),
         travel=STEP,
         sends=lambda values, root, size: [size([value]) if len(values) > 1 else 0 for value in values],
     )

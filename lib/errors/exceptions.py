@@ -102,17 +102,14 @@ class PuzzleError(AssertionError):
         fix: str | None = None,
         rank: int | None = None,
         where: Sequence[tuple[int | None, Place]] = (),
-        fact: Fact | None = None,
         idea: str | None = None,
     ) -> None:
         super().__init__(what)
-        self.fact = fact
+        self.fact = what if isinstance(what, Fact) else None
         self.idea = idea
         self.advised = False
         """Whether the programs of the ranks have been searched for the likely reason already."""
-        if isinstance(what, Fact):
-            self.fact = what
-        else:
+        if not isinstance(what, Fact):
             self.what, self.expected, self.got, self.fix = what, expected, got, fix
         self.rank = rank
         self.where = list(where)

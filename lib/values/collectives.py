@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
 from lib.errors.exceptions import RuleError
 from lib.values import facts
@@ -27,6 +27,12 @@ __all__ = ["CHAIN", "COLLECTIVES", "RING", "STEP", "TWICE_ROUND", "Collective", 
 Results = list[Any]
 Size = Callable[[Sequence[Value]], Elements]
 """How large some values are together: in elements, or in whatever a replay makes of them."""
+
+
+class Whole(Protocol):
+    """The size of a whole tensor, of what all members bring and the place of the root."""
+
+    def __call__(self, values: Sequence[Any], root: int = 0, size: Size = total_elements, /) -> Elements: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class Collective:
     the rank is that has the part of its own, in two ways, where there is one: "the rank ..." and "the rank, by its own
     number, ...". `origins` are the members whose values are in what member i of n gets, None for all.
 
-    `whole` gives S, the size of the whole tensor, on which the time depends; `travel` is how it moves, and `sends` what
+    `size` gives S, the size of the whole tensor, on which the time depends; `travel` is how it moves, and `sends` what
     each member sends, where that is not the same for all. An `in_place` collective writes over its input, so that its
     output needs no memory of its own.
     """
@@ -82,7 +88,7 @@ class Collective:
     root: tuple[str, str] | None = None
     along: bool = False
     origins: Callable[[int, int, int], Iterable[int]] | None = None
-    whole: Callable[[Sequence[Any], int, Size], Elements]
+    size: Whole
     travel: Travel = RING
     sends: Callable[[Sequence[Any], int, Size], list[Elements]] | None = None
     in_place: bool = False
@@ -95,17 +101,13 @@ class Collective:
         """The values of each member, as the row takes them: one each, or a list."""
         return [mine if self.many else mine[0] for mine in values]
 
-    def size(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
-        """S, the size of the whole tensor, of what all members bring: what the time depends on."""
-        return self.whole(values, root, size)
-
     def sent(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> list[Elements]:
         """What each member sends, of what all members bring: in a ring all the same, on the average."""
         if self.sends is not None:
             return self.sends(values, root, size)
         members = len(values)
         rounds = self.travel.rounds
-        return [rounds * Fraction(members - 1, members) * self.whole(values, root, size)] * members
+        return [rounds * Fraction(members - 1, members) * self.size(values, root, size)] * members
 
     def busiest(self, whole: Elements, members: int) -> Elements:
         """What the busiest link carries, of a whole of that size."""
@@ -206,19 +208,19 @@ def _as_large(first: Value, *others: Value) -> None:
             raise RuleError(facts.NotSized(value, first))
 
 
-def _first(values: Sequence[Any], root: int, size: Size) -> Elements:
+def _first(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return size(values[:1])
 
 
-def _first_bucket(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
+def _first_bucket(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
     return size(values[0])
 
 
-def _sum(values: Sequence[Any], root: int, size: Size) -> Elements:
+def _sum(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return size(values)
 
 
-def _rows(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
+def _rows(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
     """The even exchange that takes as long: the busiest member sends or receives (n - 1)/n of it."""
     members = len(values)
     if members == 1:
@@ -231,7 +233,7 @@ def _rows(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
     return simplest(Fraction(members, members - 1) * most)
 
 
-def _root(values: Sequence[Any], root: int, size: Size) -> Elements:
+def _root(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return size(values[root : root + 1])
 
 
@@ -249,7 +251,7 @@ def _shift(values: Sequence[Any], root: int) -> Results:
     return [values[i - 1].at(values[i - 1].place) for i in range(len(values))]
 
 
-def _largest(values: Sequence[Any], root: int, size: Size) -> Elements:
+def _largest(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return max(size([value]) for value in values)
 
 
@@ -279,7 +281,7 @@ COLLECTIVES = table(
             results=_all_reduce,
             law=reduce,
             apart=_summed,
-            whole=_first,
+            size=_first,
             travel=TWICE_ROUND,
             in_place=True,
         ),
@@ -293,7 +295,7 @@ COLLECTIVES = table(
             apart=_bucket_batches,
             many=True,
             bucket=True,
-            whole=_first_bucket,
+            size=_first_bucket,
             travel=TWICE_ROUND,
             in_place=True,
         ),
@@ -305,7 +307,7 @@ COLLECTIVES = table(
             results=_all_gather,
             law=gather,
             apart=_split,
-            whole=_sum,
+            size=_sum,
             sends=_all_but_the_next,
         ),
         Collective(
@@ -317,7 +319,7 @@ COLLECTIVES = table(
             along=True,
             law=reduce,
             apart=_summed,
-            whole=_first,
+            size=_first,
         ),
         Collective(
             name="alltoall",
@@ -327,7 +329,7 @@ COLLECTIVES = table(
             results=_all_to_all,
             law=_nothing,
             many=True,
-            whole=_rows,
+            size=_rows,
             sends=_all_but_its_own,
         ),
         Collective(
@@ -339,7 +341,7 @@ COLLECTIVES = table(
             law=_as_large,
             root=("whose value everybody gets", "that has what all others get"),
             origins=_only_the_root,
-            whole=_root,
+            size=_root,
             travel=CHAIN,
             in_place=True,
         ),
@@ -351,7 +353,7 @@ COLLECTIVES = table(
             results=_shift,
             law=_nothing,
             origins=_only_the_one_before,
-            whole=_largest,
+            size=_largest,
             travel=STEP,
             sends=_its_own,
         ),

@@ -81,10 +81,11 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
     """The union along one dim or sum, all else equal; or a grid along several of those that are said."""
     first, place, schema = values[0], values[0].place, values[0].place.schema
     at = place.along(values[-1].place, sums=verb == "sum")
-    parts, dims, mine = place.parts, place.dims, place.parts[at]
+    parts, mine, ndim = place.parts, place.parts[at], schema.ndim
     for other in values[1:] if verb == "sum" else ():
-        if other.place.dims != dims and not alike(dims, other.place.dims, schema.ndim):
-            _refuse("sum", first, other, schema.ndim)
+        theirs = other.place.parts
+        if theirs[:ndim] != parts[:ndim] and not alike(parts[:ndim], theirs[:ndim], ndim):
+            _refuse("sum", first, other, ndim)
     grid = None if mine.dim.counted else mine.grid
     head, tail = parts[:at], parts[at + 1 :]
     for other in values[1:]:
@@ -92,19 +93,20 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
         other_grid = grid is not None and theirs[at].grid != grid
         if not other_grid and ((theirs[at + 1 :] == tail and theirs[:at] == head) or alike(parts, theirs, at)):
             continue
-        some = values if verb != "sum" else [value for value in values if not value.place.zero]
-        if len(some) < len(values):  # zero adds nothing
-            return reduce(*some).place if some else place
+        adding = values if verb != "sum" else [value for value in values if not value.place.zero]
+        if len(adding) < len(values):  # zero adds nothing
+            return reduce(*adding).place if adding else place
         found = _grid_of(verb, values)
         if found is not None:
             return found
         _refuse(verb, first, other, None if other_grid else at)
         raise RuleError(facts.Different(verb, FIELDS.get(schema.roles[at], schema.roles[at]), first, other))
-    theirs = [value.place.parts[at].pieces for value in values]
-    pieces = NO_PIECES.union(*theirs)
-    if len(pieces) != sum(map(len, theirs)):
+    some = [value.place.parts[at].pieces for value in values]
+    pieces = NO_PIECES.union(*some)
+    if len(pieces) != sum(map(len, some)):
         _refuse_twice(verb, values, at)
-    mine.dim.may_make(len(pieces) - SMALL_SET * len(values))
+    if len(pieces) > SMALL_SET * len(values):
+        mine.dim.may_make(len(pieces) - SMALL_SET * len(values))
     return schema.place(*head, mine.dim.piece(cast(int, mine.grid), pieces), *tail)
 
 

@@ -105,7 +105,7 @@ class Dim:
         found = self._whole
         if found is None:
             grid = self.size if self.counted else 1
-            found = Part(self, grid, frozenset(range(grid)))
+            found = Part(self, grid, frozenset(range(grid)), True)
             _set(self, "_whole", found)
         return found
 
@@ -117,15 +117,15 @@ class Dim:
             return self.shard(number, grid)
         found = self._pieces.get((grid, pieces))
         if found is None and self.joins and len(pieces) == grid:
-            return self.whole
-        return found or keep(self._pieces, (grid, pieces), Part(self, grid, pieces))
+            return self._whole or self.whole
+        return found or keep(self._pieces, (grid, pieces), Part(self, grid, pieces, len(pieces) == grid))
 
     def shard(self, number: int, grid: int) -> Part:
         """One of `grid` equal pieces: what `piece` gives, without a set to look it up by."""
         if grid == 1:
-            return self.whole
+            return self._whole or self.whole
         found = self._shards.get((number, grid))
-        return found or keep(self._shards, (number, grid), Part(self, grid, frozenset([number])))
+        return found or keep(self._shards, (number, grid), Part(self, grid, frozenset([number]), False))
 
     def like(self, part: Part) -> Part:
         """The same pieces of this dim as a part has of its own: a layer's features are a weight's columns."""
@@ -135,7 +135,8 @@ class Dim:
 
     def part(self, *ranges: Range) -> Part:
         """Any part, as ranges in any order, which may overlap."""
-        return Part(self, None, NO_PIECES, _joined(ranges))
+        joined = _joined(ranges)
+        return Part(self, None, NO_PIECES, joined == ((0, self.size),), joined)
 
     def may_make(self, numbers: int) -> None:
         """Refuses a set of so many numbers where too many were made. After a refusal it begins anew, for the next
@@ -153,7 +154,7 @@ class Dim:
         return self is other or (self.name == other.name and self.size == other.size)
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Part:
     """A part of a dim: some `pieces` of a `grid` of equal ones, or (grid None) any ranges."""
 
@@ -161,13 +162,7 @@ class Part:
     grid: int | None
     pieces: frozenset[int]
     whole: bool
-    _ranges: tuple[Range, ...] | None
-
-    def __init__(
-        self, dim: Dim, grid: int | None, pieces: frozenset[int], ranges: tuple[Range, ...] | None = None
-    ) -> None:
-        whole = len(pieces) == grid if ranges is None else ranges == ((0, dim.size),)
-        _give(self, dim=dim, grid=grid, pieces=pieces, whole=whole, _ranges=ranges)
+    _ranges: tuple[Range, ...] | None = None
 
     @property
     def size(self) -> Elements:
@@ -316,7 +311,8 @@ def union(parts: Iterable[Part]) -> Part:
         if grid is None or len(group) == 1:
             found += [one for part in group for one in part.ranges]
         else:
-            found += Part(dim, grid, NO_PIECES.union(*[part.pieces for part in group])).ranges
+            together = NO_PIECES.union(*[part.pieces for part in group])
+            found += Part(dim, grid, together, len(together) == grid).ranges
     return dim.part(*found)
 
 
@@ -451,9 +447,15 @@ class Place:
         elements = schema.size if complete else _size(schema.size, pieces, grid)
         if schema.running and is_open:
             elements = simplest(elements * (1 + Fraction(schema.running)))
-        batches = NO_PIECES if schema.batch is None else parts[schema.batch].pieces
-        _give(self, schema=schema, parts=parts, elements=elements, batches=batches)
-        _give(self, complete=complete, plain=plain, open=is_open, zero=zero)
+        # A step has many places, and each is made once: by what writes slots the fastest.
+        _set(self, "schema", schema)
+        _set(self, "parts", parts)
+        _set(self, "elements", elements)
+        _set(self, "batches", NO_PIECES if schema.batch is None else parts[schema.batch].pieces)
+        _set(self, "complete", complete)
+        _set(self, "plain", plain)
+        _set(self, "open", is_open)
+        _set(self, "zero", zero)
 
     @property
     def sharded(self) -> bool:

@@ -9,7 +9,7 @@ a layer, an activation and its gradient LENGTH x HIDDEN elements a batch, where 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import FrozenInstanceError
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar, cast
@@ -55,7 +55,12 @@ class Value:
 
     def at(self: V, place: Place) -> V:
         """The same in another place, without a home."""
-        return made(type(self), self.layer, self.layers, place)
+        value = _new(type(self))
+        _set_layer(value, self.layer)
+        _set_layers(value, self.layers)
+        _set_place(value, place)
+        SET_MARK(value, None)
+        return value
 
     def elements(self) -> Elements:
         """Size in elements, exactly: an int wherever the shards divide the weight evenly."""
@@ -352,7 +357,8 @@ def definite(phrase: str) -> str:
 
 def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragma: no mutate block
     """Applies a law to values and tells the rank that they live on. Called by methods that a student calls."""
-    home = next((mark[0] for value in values if (mark := getattr(value, "mark", None)) is not None), None)
+    homes: Iterator[Home] = (mark[0] for value in values if (mark := getattr(value, "mark", None)) is not None)
+    home = next(homes, None)
     try:
         result = law(*values, *said)
     except PuzzleError as error:
