@@ -16,13 +16,13 @@ from lib.cluster.reader import process_of
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace, kept
-from lib.values.collectives import COLLECTIVES, Collective
+from lib.values.collectives import COLLECTIVES, Collective, given
 from lib.values.operations import COMMUNICATION, READS
-from lib.values.rules import Member, bring
+from lib.values.rules import Member, bring, collective
 from lib.values.values import Value
 
 __all__ = ["Communicators", "Joined", "Order", "Passage", "Step", "Walk", "awaited_at_once", "brought_to"]
-__all__ += ["collectives", "meetings", "member", "messages", "order", "requests", "unreceived"]
+__all__ += ["collectives", "meetings", "messages", "order", "outcome", "requests", "unreceived"]
 
 
 class Communicators:
@@ -145,12 +145,15 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
     return row, row.brought(values), row.said(event.arg)
 
 
-def member(rank: int, event: Event, values: list[Value], members: int) -> Member:
-    """One member's part in a collective of so many, or the RuleError of what it may not bring."""
-    row = COLLECTIVES[event.op]
-    value: Any = values if row.many else next(iter(values), None)
-    bring(row, value, event.layer, members)
-    return Member(rank, event.op, event.layer, value, row.said(event.arg), event.group)
+def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]]) -> list[list[Value]]:
+    """What each member of a collective gets for the values that they bring. PuzzleError where they break a rule."""
+    brought: list[Member] = []
+    for (rank, event), mine in zip(members, values, strict=True):
+        row = COLLECTIVES[event.op]
+        value: Any = mine if row.many else next(iter(mine), None)
+        bring(row, value, event.layer, len(members))
+        brought.append(Member(rank, event.op, event.layer, value, row.said(event.arg), event.group))
+    return [given(result) for result in collective(COLLECTIVES[brought[0].op], brought)]
 
 
 # -- step by step -------------------------------------------------------------------------------------------------

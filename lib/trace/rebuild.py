@@ -6,15 +6,16 @@ not honest in its history (a `Flaw`), if anything was. Whether a flaw matters de
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
-from lib.trace.order import member, order
+from lib.trace.order import order, outcome
 from lib.trace.trace import Trace
-from lib.values import rules
-from lib.values.collectives import COLLECTIVES, given
+from lib.values.collectives import COLLECTIVES
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS, READS, Operation
 from lib.values.placement import Owners
@@ -38,10 +39,6 @@ class Flaw(NamedTuple):
 
 
 _Load = tuple[int, Event]
-
-
-def _order(load: _Load) -> int:
-    return load[0]
 
 
 class Rebuilt(NamedTuple):
@@ -95,7 +92,7 @@ class _Rebuild:
 
     def reloaded(self, rank: int, value: Value, one: _Load, other: _Load) -> Flaw:
         """Two loads of one thing are used: the second one, in the order of the program, is too many."""
-        (_, first), (_, second) = sorted((one, other), key=_order)
+        (_, first), (_, second) = sorted((one, other), key=itemgetter(0))
         place = place_of(first)
         before = "" if place is None else f" (the first time in line {place.line})"
         data = isinstance(value, Activation)
@@ -136,8 +133,9 @@ class _Rebuild:
         if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
             made = self.recorded[rank].values_of(event.outputs)
         else:
-            layer = event.layer if row.about != "call" else _layer(event.layer)
-            made = row.make(self.shape, layer, event.batches, event.arg, values)
+            if event.layer is None and row.about == "call":
+                raise TraceError("an operation that needs a layer has none")
+            made = row.make(self.shape, event.layer, event.batches, event.arg, values)
         if row.hands_in:
             weight = cast(Weight, values[0])
             self.finals[rank, weight.layer] = (event, weight, flaw)
@@ -165,24 +163,22 @@ class _Rebuild:
         elif COLLECTIVES[event.op].bucket:
             event.layer, event.arg = sent[0].layer, tuple([value.layer for value in sent])
 
-    def meet(self, members: list[tuple[int, Event]]) -> None:
-        brought: list[rules.Member] = []
+    def meet(self, group: int, event: Event, *calls: Event) -> None:
+        row, members = COLLECTIVES[event.op], [*zip(event.group, calls, strict=True)]
+        brought: list[list[Value]] = []
         flaws: list[Flaw | None] = []
-        for rank, event in members:
-            brought.append(member(rank, event, self.inputs(rank, event), len(members)))
-            flaws.append(self.flaw(rank, event))
-        row = COLLECTIVES[brought[0].op]
-        results = rules.collective(row, brought)
-        root = brought[0].said
+        for rank, call in members:
+            brought.append(self.inputs(rank, call))
+            flaws.append(self.flaw(rank, call))
         first = next((flaw for flaw in flaws if flaw is not None), None)
-        for place, ((rank, event), result) in enumerate(zip(members, results, strict=True)):
-            made, flaw = given(result), first
+        for place, ((rank, call), made) in enumerate(zip(members, outcome(members, brought), strict=True)):
+            flaw = first
             if first is not None and row.origins is not None:
-                origins = row.origins(place, len(members), root)
+                origins = row.origins(place, len(members), row.said(event.arg))
                 flaw = next((flaws[origin] for origin in origins if flaws[origin] is not None), None)
-            self.results[rank, id(event)] = (made, [flaw] * len(made))
+            self.results[rank, id(call)] = (made, [flaw] * len(made))
 
-    def message(self, sent: Event, target: int, received: Event) -> None:
+    def message(self, target: int, received: Event, sent: Event) -> None:
         source = cast(int, received.peer)
         values = self.inputs(source, sent)
         received.layer, received.batches = sent.layer, sent.batches
@@ -240,35 +236,19 @@ def _empty(program: Program, values: list[Value | None]) -> Program:
     return Program(program.rank, tuple([event.copy() for event in program.events]), values, program.moves)
 
 
-def _layer(layer: int | None) -> int:
-    if layer is None:
-        raise TraceError("an operation that needs a layer has none")
-    return layer
-
-
 def rebuild(run: Trace) -> Rebuilt:
     """Makes all values anew. PuzzleError (with rank and source line) where a rule is broken, TraceError where the
     Trace is not a program at all. A run that failed is rebuilt as far as it went."""
     state = _Rebuild(run)
     events, _, steps, stuck, _ = order(state.run)
     now: tuple[int, Event] | None = None
+    does: dict[str, Callable[..., None]] = {"do": state.do, "issue": state.issue, "meet": state.meet}
+    does |= {"pass": state.message, "read": state.read, "done": state.done}
     try:
         for kind, rank, number, others in steps:
             event = events[number]
-            now = rank, event
-            if kind == "do":
-                state.do(rank, event)
-            elif kind == "issue":
-                state.issue(rank, event)
-            elif kind == "meet":
-                now = event.group[0], event
-                state.meet([(member, events[n]) for member, n in zip(event.group, others, strict=True)])
-            elif kind == "pass":
-                state.message(events[others[0]], rank, event)
-            elif kind == "read":
-                state.read(rank, event)
-            else:
-                state.done(rank, event, *[events[n] for n in others])
+            now = event.group[0] if kind == "meet" else rank, event
+            does[kind](rank, event, *[events[n] for n in others])
         if stuck is not None:
             raise stuck
     except PuzzleError as error:

@@ -119,44 +119,55 @@ class Plan:
         self.events, self.first = self.order.events, self.order.first
         self.things: dict[tuple[Any, ...], int] = {FREE: 0}
         self.thing = [-1] * len(self.events)
+        self.paid: list[tuple[int, tuple[int, ...]]] = []
+        """What has a price: who pays, and the events that take as long."""
         self._weigh()
 
     def _weigh(self) -> None:
-        events, things, thing = self.events, self.things, self.thing
-        shape, values_of = self.run.shape, [program.values_of for program in self.run.programs]
+        events, shape, values_of = self.events, self.run.shape, [program.values_of for program in self.run.programs]
         for kind, rank, number, others in self.order.steps:
             event = events[number]
             op = event.op
             if kind == "do":
                 row = OPERATIONS[op]
                 if row.cost is None:
-                    key = FREE
+                    self.thing[number] = 0
                 else:
                     work = row.work(shape, event.layer, len(event.batches), values_of[rank](event.inputs))
-                    key = "do", op, work, rank, event.layer
-                thing[number] = things.setdefault(key, len(things))
+                    self._pay(rank, (number,), ("do", op, work, rank, event.layer))
             elif kind == "pass":
-                thing[number] = thing[others[0]]
+                self.thing[number] = self.thing[others[0]]
+                self.paid.append((rank, (number,)))
             elif kind == "issue" and op == "pass_to":
                 values = values_of[rank](event.inputs)
                 if len(values) == len(event.inputs):
-                    key = "pass", op, total_elements(values), rank, event.peer
-                    thing[number] = things.setdefault(key, len(things))
+                    self._pay(rank, (number,), ("pass", op, total_elements(values), rank, event.peer))
             elif kind == "meet":
                 row = COLLECTIVES[op]
                 values = [values_of[r](events[n].inputs) for r, n in zip(event.group, others, strict=True)]
                 if all(len(mine) == len(events[n].inputs) for mine, n in zip(values, others, strict=True)):
-                    key = "meet", op, row.size(row.brought(values), row.said(event.arg)), event.group, None
-                    same = things.setdefault(key, len(things))
-                    for n in others:
-                        thing[n] = same
+                    whole = row.size(row.brought(values), row.said(event.arg))
+                    self._pay(event.group[0], others, ("meet", op, whole, event.group, None))
+
+    def _pay(self, rank: int, numbers: tuple[int, ...], thing: tuple[Any, ...]) -> None:
+        """Notes what some events are that take the same."""
+        known = self.things.setdefault(thing, len(self.things))
+        for number in numbers:
+            self.thing[number] = known
+        self.paid.append((rank, numbers))
 
     def lengths(self, prices: Costs, scale: Scale | None = None) -> list[int]:
         """What each event takes that has a price, with all links for itself; -1 for the others."""
         price = [*self._prices(prices), -1]
         lengths = [price[thing] for thing in self.thing]
-        if scale is not None:
-            self._scale(lengths, scale)
+        if scale is None:
+            return lengths
+        for rank, numbers in self.paid:
+            first = numbers[0]
+            if lengths[first] > 0 and (factor := scale(rank, self.events[first])) != 1:
+                scaled = round(lengths[first] * factor)
+                for number in numbers:
+                    lengths[number] = scaled
         return lengths
 
     def _prices(self, prices: Costs) -> Iterator[int]:
@@ -167,16 +178,6 @@ class Plan:
                 yield prices.communicate(COLLECTIVES[op], size, who)
             else:
                 yield prices.message(size, who, whom) if what == "pass" else 0
-
-    def _scale(self, lengths: list[int], scale: Scale) -> None:
-        for kind, rank, number, others in self.order.steps:
-            event = self.events[number]
-            if lengths[number] > 0 and (kind in ("do", "pass") or (kind == "issue" and event.op == "pass_to")):
-                lengths[number] = round(lengths[number] * scale(rank, event))
-            elif lengths[number] > 0 and kind == "meet":
-                scaled = round(lengths[number] * scale(event.group[0], event))
-                for n in others:
-                    lengths[n] = scaled
 
     def times(self, costs: Costs, lengths: list[int], scale: Scale | None = None) -> Times:
         """The times of all events, which take so long where they have all links for themselves."""

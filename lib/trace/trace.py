@@ -92,16 +92,6 @@ def _hint(thing: object) -> str:
     return ""
 
 
-class _World(Protocol):
-    costs: Costs
-    mesh: Mesh | None
-    ranks: int
-    sandbox: bool
-
-    @property
-    def shape(self) -> Shape: ...
-
-
 class ModelLike(Protocol):
     """What a Trace wants to know of a Model."""
 
@@ -110,7 +100,7 @@ class ModelLike(Protocol):
     @property
     def program(self) -> Program: ...
     @property
-    def dist(self) -> _World: ...
+    def dist(self) -> Any: ...
 
 
 def kept(work_out: Callable[[Trace], D]) -> Callable[[Trace], D]:
@@ -164,19 +154,9 @@ class Trace:
         if len(programs) != len(models) or any(model.dist is not world for model in models):
             raise ValueError("the Models of one run have one Dist and different ranks; these do not")
         every = [Program.of(programs.get(rank) or Program(rank)) for rank in range(world.ranks)]
-        shape, described = world.shape, world.shape.descriptions
-        return cls(
-            shape.layers,
-            shape.batches,
-            every,
-            world.costs,
-            world.mesh,
-            world.sandbox,
-            getattr(world, "puzzle", None),
-            error,
-            descriptions=described,
-            padding=shape.padding,
-        )
+        shape, puzzle = world.shape, getattr(world, "puzzle", None)
+        size = {"descriptions": shape.descriptions, "padding": shape.padding}
+        return cls(shape.layers, shape.batches, every, world.costs, world.mesh, world.sandbox, puzzle, error, **size)
 
     @property
     def ranks(self) -> int:
