@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from lib.analysis.event_words import operation, spoken
 from lib.errors.wording import ranges
 from lib.trace.order import Joined, collectives, messages
-from lib.trace.trace import Event, Trace
+from lib.trace.trace import Event, Trace, kept
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.laws import total_elements
 from lib.values.operations import MESSAGES
@@ -76,9 +76,10 @@ class Exchange(NamedTuple):
         return " and ".join(found[:3]) + (", …" if len(found) > 3 else "")
 
 
+@kept
 def exchanges(run: Trace) -> list[Exchange]:
     """All collectives and messages of a run, first those that happened, in the order of their starts."""
-    return run.once(exchanges, lambda: sorted(_exchanges(run), key=_moment))
+    return sorted(_exchanges(run), key=_moment)
 
 
 def _moment(one: Exchange) -> tuple[bool, int, tuple[int, ...]]:

@@ -78,8 +78,7 @@ def _place(panel: Panel, rows: Rows, at: At) -> tuple[float, float] | None:
     top = rows.tops.get(at.rank)
     if top is None:
         return None
-    lanes = panel.trace.once(_place, lambda: {(b.rank, b.number): b.lane for b in panel.timeline.boxes if b.lane})
-    lane = lanes.get(at[:2], 0)
+    lane = panel.timeline.lane_of.get(at[:2], 0)
     return (top + rows.height + 1 + (lane - 1) * (rows.thin + 1), rows.thin) if lane else (top, rows.height)
 
 

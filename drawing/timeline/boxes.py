@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from lib.analysis.figures import makespan
@@ -48,7 +49,7 @@ class Message(NamedTuple):
     received: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Timeline:
     """All boxes of a Trace, rank by rank. `end` is the right edge in ticks, `lanes` counts the lanes of each rank, in
     the order of `ranks`."""
@@ -58,6 +59,11 @@ class Timeline:
     lanes: list[int]
     end: int
     ranks: Sequence[int]
+
+    @cached_property
+    def lane_of(self) -> dict[tuple[int, int], int]:
+        """The lane of each event that is not on the first one, by its rank and number."""
+        return {(box.rank, box.number): box.lane for box in self.boxes if box.lane}
 
 
 def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:

@@ -18,7 +18,7 @@ from lib.cluster.mesh import Mesh
 from lib.errors.wording import ranges
 from lib.trace.event import Event, Program
 from lib.trace.order import messages
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, kept
 from lib.values.operations import OPERATIONS, READS
 
 __all__ = ["Fold", "Shown", "fold", "shown_rows"]
@@ -65,9 +65,10 @@ def shown_rows(trace: Trace, folded: bool = True, most: int | None = None) -> Sh
     return Shown(rows, sorted(set(idle)), sum(len(row.ranks) for row in busy[len(rows) :]))
 
 
+@kept
 def fold(trace: Trace) -> list[Fold]:
-    """All ranks of a run, those that are alike together, in the order of their first ranks. Worked out once."""
-    return trace.once(fold, lambda: [Fold(ranks, _own(trace, ranks)) for ranks in _alike(trace)])
+    """All ranks of a run, those that are alike together, in the order of their first ranks."""
+    return [Fold(ranks, _own(trace, ranks)) for ranks in _alike(trace)]
 
 
 def _alike(trace: Trace) -> list[tuple[int, ...]]:

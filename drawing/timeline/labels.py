@@ -9,12 +9,12 @@ from typing import Final, NamedTuple, Protocol
 from drawing.timeline.boxes import Box, failed_rank, padded
 from lib.analysis.dependencies import slowed
 from lib.analysis.event_words import event_words, layers_of, ranges, spoken
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.wording import exact, numbered
 from lib.puzzles.records import Size
 from lib.trace.event import Event
 from lib.trace.order import collectives
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS, READS
 
@@ -88,6 +88,12 @@ class Waiting(NamedTuple):
     who: str
 
 
+@kept
+def _calls(trace: Trace) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """The calls of the collective that an event is part of, by its rank and number."""
+    return {call: joined.calls for joined in collectives(trace) for call in joined.calls}
+
+
 def waiting(trace: Trace, rank: int, number: int) -> Waiting:
     """What a rank waits for in one of its events."""
     event = trace.programs[rank].events[number]
@@ -98,7 +104,7 @@ def waiting(trace: Trace, rank: int, number: int) -> Waiting:
     if event.op not in COLLECTIVES:
         return Waiting(f"a message from {_peer(trace, rank, event.peer)}", "")
     what = f"{spoken(event.op)} of layer {event.layer}"
-    calls = trace.once(waiting, lambda: {call: joined.calls for joined in collectives(trace) for call in joined.calls})
+    calls = _calls(trace)
     missing = set(event.group).difference(joined for joined, _ in calls[rank, number])
     if missing:
         return Waiting(what, f"{numbered('rank', missing)} {'is' if len(missing) == 1 else 'are'} missing")

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from lib.analysis.event_words import operation
 from lib.analysis.figures import makespan
-from lib.cluster.clock import in_units
+from lib.cluster.costs import in_units
 from lib.cluster.reader import Readers
 from lib.trace.event import Event, Program
 from lib.trace.order import awaited_at_once, collectives, messages, requests
 from lib.trace.retiming import alone
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES
 
@@ -49,9 +49,10 @@ class Span(NamedTuple):
     number: int | None
 
 
+@kept
 def causes_of(run: Trace) -> Causes:
-    """What depends on what in a run: worked out once, and kept with the Trace."""
-    return run.once(Causes, lambda: Causes(run))
+    """What depends on what in a run."""
+    return Causes(run)
 
 
 class Causes:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.trace.lifetimes import Lifetimes, held_at, own_lifetimes
 from lib.trace.order import brought_to, meetings
-from lib.trace.trace import Event, Program, Trace
+from lib.trace.trace import Event, Program, Trace, kept
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, TIMED
 from lib.values.values import Elements, Value
@@ -82,9 +82,10 @@ class Bubbles(NamedTuple):
     span: float
 
 
+@kept
 def makespan(trace: Trace) -> int:
-    """When the last operation is over, in ticks. Worked out once: pictures ask for it in every row."""
-    return trace.once(makespan, lambda: max((event.end or 0 for _, event in trace.events()), default=0))
+    """When the last operation is over, in ticks."""
+    return max((program.end for program in trace.programs), default=0)
 
 
 def end(trace: Trace) -> float:
@@ -158,12 +159,9 @@ def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
     return tuple(found)
 
 
+@kept
 def peak(trace: Trace) -> Peak:
     """The highest peak of any rank, and when it is; of equals the lowest rank and the first moment."""
-    return trace.once(peak, lambda: _peak(trace))
-
-
-def _peak(trace: Trace) -> Peak:
     best: tuple[Elements, int, Sample] | None = None
     for program, lives in zip(trace.programs, trace.lifetimes(), strict=True):
         for sample in _curve(program, lives):
@@ -208,9 +206,10 @@ def bubbles(trace: Trace) -> Bubbles:
     return Bubbles(1 - busy / (total * ranks) if total else 0.0, 1 - busy / (longest * ranks) if longest else 0.0)
 
 
+@kept
 def traffic(trace: Trace) -> list[tuple[Fraction, int]]:
     """For each rank the elements it sends, and how often it sends: once a message, and round a ring in a collective."""
-    return trace.once(traffic, lambda: [_total(mine) for mine in sends(trace)])
+    return [_total(mine) for mine in sends(trace)]
 
 
 def _total(mine: dict[str, tuple[Fraction, int]]) -> tuple[Fraction, int]:
@@ -222,12 +221,9 @@ def most_sent(trace: Trace) -> float:
     return max((float(elements) for elements, _ in traffic(trace)), default=0.0)
 
 
+@kept
 def sends(trace: Trace) -> list[dict[str, tuple[Fraction, int]]]:
     """The same by operation."""
-    return trace.once(sends, lambda: _sends(trace))
-
-
-def _sends(trace: Trace) -> list[dict[str, tuple[Fraction, int]]]:
     found: list[dict[str, tuple[Fraction, int]]] = [{} for _ in range(trace.ranks)]
 
     def add(rank: int, op: str, elements: Elements, count: int) -> None:

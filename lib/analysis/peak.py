@@ -113,18 +113,14 @@ def lean(trace: Trace) -> Elements:
 
     What was updated stays as long as it did. Never more than the peak of the Trace.
     """
-    return peak(replace(trace, programs=[_without_stores(program) for program in trace.programs])).elements
+    return peak(replace(trace, programs=[*map(_without_stores, trace.programs)])).elements
 
 
 def _without_stores(program: Program) -> Program:
     """The same program with nothing in its stores but what was updated."""
-    copy = Program(program.rank)
-    copy.events, copy.values = program.events, program.values
-    for move in program.moves:
-        value = program.values[move[2]]
-        if value is not None and _is_result(value):
-            copy.moves.append(move)
-    return copy
+    stored = [(move, program.values[move[2]]) for move in program.moves]
+    moves = [move for move, value in stored if value is not None and _is_result(value)]
+    return Program(program.rank, program.events, program.values, moves)
 
 
 class Row(NamedTuple):

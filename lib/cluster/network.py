@@ -29,8 +29,9 @@ Shares = Mapping[Hashable, Share]
 
 
 class Timed(Protocol):
-    """What has the time of a flow: an event of each rank that takes part in it."""
+    """What takes part in a communication: an event. It is asked for when it is `issued`."""
 
+    issued: int
     start: int | None
     length: int
 
@@ -141,39 +142,34 @@ class Network:
     def meet(
         self,
         stream: Hashable,
-        members: Sequence[int],
-        ready: int,
+        ranks: Sequence[int],
+        members: Sequence[Timed],
         length: int,
-        timed: Sequence[Timed],
         then: Callable[[], object],
     ) -> None:
-        """A collective. It begins as soon as it is ready and those before it on its stream are over. `then` is
-        called when it is over."""
+        """A collective. It begins when its last member has issued it, and those before it on its stream are over.
+        `then` is called when it is over."""
         if stream not in self._streams:
-            self._streams[stream] = self._routes.passes(members), deque()
-        self._queue(stream, ready, length, timed, then)
+            self._streams[stream] = self._routes.passes(ranks), deque()
+        self._queue(stream, max([one.issued for one in members]), length, members, then)
         self._promise()
 
-    def send(
-        self, source: int, target: int, issued: int, length: int, timed: Timed, then: Callable[[], object]
-    ) -> None:
+    def send(self, source: int, target: int, one: Timed, length: int, then: Callable[[], object]) -> None:
         """A message goes out. It is over when it is through and has room: the one before has begun to be received."""
         stream = source, target, "send"
         if stream not in self._streams:
             self._streams[stream] = self._routes.passes_out(source, target), deque()
         room = self._rooms.setdefault((source, target), _Room())
-        self._queue(stream, issued, length, [timed], then).room = room, room.sent
+        self._queue(stream, one.issued, length, [one], then).room = room, room.sent
         room.sent += 1
         self._promise()
 
-    def receive(
-        self, source: int, target: int, ready: int, length: int, timed: Timed, then: Callable[[], object]
-    ) -> None:
-        """A message comes in, and leaves its room when it begins to."""
+    def receive(self, source: int, target: int, one: Timed, length: int, sent: int, then: Callable[[], object]) -> None:
+        """A message that was `sent` comes in, and leaves its room when it begins to."""
         stream = source, target, "receive"
         if stream not in self._streams:
             self._streams[stream] = self._routes.passes_in(source, target), deque()
-        flow = self._queue(stream, ready, length, [timed], then)
+        flow = self._queue(stream, max(one.issued, sent), length, [one], then)
         self._receives[flow] = self._rooms.setdefault((source, target), _Room())
         self._promise()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from lib.cluster.clock import TICKS
+from lib.cluster.costs import TICKS
 from lib.replay.plan.plan import Plan, RankPlan
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
@@ -122,11 +122,9 @@ def _aligned(reports: Sequence[Report], number: int, shared: bool) -> tuple[list
 
 def _program(plan: Plan, rank: int, starts: list[list[int]], ends: list[list[int]], unit: float) -> Program:
     rank_plan = plan.rank_plans[rank]
-    made = Program(rank)
-    made.values, made.moves = rank_plan.program.values, rank_plan.program.moves
-    made.events = [event.copy() for event in rank_plan.program.events]
+    events: list[Event] = []
     scale = TICKS / unit
-    for index, event in enumerate(made.events):
+    for index, event in enumerate(rank_plan.program.events):
         called, end = starts[rank][index], ends[rank][index]
         begun = called
         if event.op in COLLECTIVES and (collective := rank_plan.collectives.get(index)) is not None:
@@ -134,10 +132,9 @@ def _program(plan: Plan, rank: int, starts: list[list[int]], ends: list[list[int
         elif event.op == "receive" and (message := rank_plan.messages.get(index)) is not None:
             begun = max(called, starts[message.source][message.sent])
         begun = min(begun, end)
-        event.issued = round(called * scale)
-        event.start = round(begun * scale)
-        event.length = max(0, round(end * scale) - event.start)
-    return made
+        start = round(begun * scale)
+        events.append(event.at(round(called * scale), start, max(0, round(end * scale) - start)))
+    return Program(rank, events, rank_plan.program.values, rank_plan.program.moves)
 
 
 def _spreads(plan: Plan, runs: Sequence[Sequence[Program]], seconds: float) -> list[Spread]:

@@ -28,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-from lib.cluster.clock import MAX_TICKS, TICKS
+from lib.cluster.costs import MAX_TICKS, TICKS
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place
 from lib.errors.wording import runs
@@ -38,7 +38,7 @@ from lib.trace.trace import Trace
 from lib.trace.validation import FORMAT, VERSION, decode
 from lib.values.kinds.kind import USUAL
 from lib.values.placement import Rest
-from lib.values.values import Value, fields_of
+from lib.values.values import fields_of
 
 __all__ = ["PLACE", "SetTexts", "encode", "once", "parse", "plain", "read", "set_text", "with_places", "write"]
 
@@ -99,30 +99,15 @@ def _encode_program(
 ) -> dict[str, Any]:
     events: list[list[Any]] = []
     for e in program.events:
-        place = run.place(e)
-        events.append(
-            [
-                e.op,
-                e.layer,
-                texts(e.batches),
-                [*e.inputs],
-                [*e.outputs],
-                e.issued,
-                e.start,
-                e.length,
-                -1 if place is None else places.setdefault(place, len(places)),
-                [*e.arg],
-                groups.setdefault(e.group, len(groups)) if e.group else -1,
-                e.peer,
-                e.blocking,
-            ]
-        )
-    values = [None if value is None else _encode_value(value, texts) for value in program.values]
+        place, group = run.place(e), groups.setdefault(e.group, len(groups)) if e.group else -1
+        what = [e.op, e.layer, texts(e.batches), [*e.inputs], [*e.outputs], e.issued, e.start, e.length]
+        where = -1 if place is None else places.setdefault(place, len(places))
+        events.append([*what, where, [*e.arg], group, e.peer, e.blocking])
+    values = [
+        None if value is None else [value.kind, *[_encode_field(field, texts) for field in fields_of(value)]]
+        for value in program.values
+    ]
     return {"values": values, "events": events, "moves": [list(move) for move in program.moves]}
-
-
-def _encode_value(value: Value, texts: SetTexts) -> list[Any]:
-    return [value.kind, *[_encode_field(field, texts) for field in fields_of(value)]]
 
 
 def _encode_field(item: Any, texts: SetTexts) -> Any:
@@ -138,12 +123,10 @@ def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
     """The same run, whose events are at these lines of source, a list for each rank. Values and moves are shared."""
     programs: list[Program] = []
     for program, own in zip(run.programs, places, strict=True):
-        copy = Program(program.rank)
-        copy.values, copy.moves = program.values, program.moves
-        copy.events = [event.copy() for event in program.events]
-        for event, place in zip(copy.events, own, strict=True):
+        events = [event.copy() for event in program.events]
+        for event, place in zip(events, own, strict=True):
             event.source = place
-        programs.append(copy)
+        programs.append(Program(program.rank, events, program.values, program.moves))
     return replace(run, programs=programs)
 
 

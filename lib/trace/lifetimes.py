@@ -18,17 +18,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 
 from lib.errors.exceptions import PuzzleError
 from lib.trace.event import Event, Program
-from lib.trace.order import Passage, meetings, member, messages
+from lib.trace.order import Passage, meetings, messages, outcome
 from lib.trace.trace import Trace
-from lib.values import rules
-from lib.values.collectives import COLLECTIVES, given
-from lib.values.laws import renew
+from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, READS, UPDATES
 from lib.values.values import OptState, Value
 
@@ -149,20 +148,20 @@ def _rest(program: Program, lives: Lifetimes) -> None:
 def in_flight(run: Trace, passage: Passage) -> int:
     """The last event of its sender at whose start a message is the sender's: the last that begins before the receive is
     issued. That of the send itself, where the receive was there before; past the end, where nobody receives it."""
-    events = run.programs[passage.source].events
-    if passage.received is None:
-        return len(events)
-    issued = run.programs[passage.target].events[passage.received].issued
-    return max(passage.sent, bisect_left(events, issued, key=attrgetter("issued")) - 1)
+    return _before(run, passage, bisect_left, len(run.programs[passage.source].events))
 
 
 def given_up(run: Trace, passage: Passage) -> int:
     """The last event of its sender that is issued when a message is still the sender's, or at the very moment at which
     it is no more: from the next one on, what was sent is gone for certain."""
+    return _before(run, passage, bisect_right, FOREVER)
+
+
+def _before(run: Trace, passage: Passage, bisect: Callable[..., int], never: int) -> int:
     if passage.received is None:
-        return FOREVER
+        return never
     issued = run.programs[passage.target].events[passage.received].issued
-    return max(passage.sent, bisect_right(run.programs[passage.source].events, issued, key=attrgetter("issued")) - 1)
+    return max(passage.sent, bisect(run.programs[passage.source].events, issued, key=attrgetter("issued")) - 1)
 
 
 def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
@@ -231,12 +230,14 @@ def _landed(
         if passage.received is not None and passage.received in dropped[passage.target]:
             program = run.programs[passage.source]
             for value in program.values_of(program.events[passage.sent].inputs):
-                found[passage.target].append((passage.received, renew(value)))
+                found[passage.target].append((passage.received, value.at(value.place)))
     for rank, numbers in dropped.items():
         for number in sorted(numbers):
             event = run.programs[rank].events[number]
-            if event.op in READS:
-                found[rank].extend((number, value) for value in _data(run, event))
+            with suppress(PuzzleError):  # what breaks a rule is for the check to say
+                if event.op in READS:
+                    made = OPERATIONS[event.op].make(run.shape, event.layer, event.batches, event.arg, ())
+                    found[rank].extend((number, value) for value in made)
     for members in meetings(run):
         if any(number in dropped[rank] for rank, number in members):
             for (rank, number), result in zip(members, _outcome(run, members), strict=False):
@@ -257,25 +258,10 @@ def never_awaited(program: Program) -> Iterator[int]:
 
 def _outcome(run: Trace, members: Sequence[tuple[int, int]]) -> list[list[Value]]:
     """What each member of a collective gets. Nothing where it breaks a rule, which is for the check to say."""
-    brought: list[rules.Member] = []
-    try:
-        for rank, number in members:
-            program = run.programs[rank]
-            event = program.events[number]
-            brought.append(member(rank, event, program.values_of(event.inputs), len(members)))
-        row = COLLECTIVES[brought[0].op]
-        results = rules.collective(row, brought)
-    except PuzzleError:
-        return []
-    return [given(result) for result in results]
-
-
-def _data(run: Trace, event: Event) -> list[Value]:
-    """What a read that nobody waits for brings. Nothing where it breaks a rule, which is for the check to say."""
-    try:
-        return OPERATIONS[event.op].make(run.shape, event.layer, event.batches, event.arg, ())
-    except PuzzleError:
-        return []
+    calls = [(rank, run.programs[rank].events[number]) for rank, number in members]
+    with suppress(PuzzleError):
+        return outcome(calls, [run.programs[rank].values_of(event.inputs) for rank, event in calls])
+    return []
 
 
 def _extended(lives: Lifetimes, landed: Sequence[tuple[int, Value]], over: int) -> Lifetimes:

@@ -1,29 +1,28 @@
 """Who meets whom in a run: collectives by their number in their group, messages in order for each pair of ranks.
 
 The one place that matches what the programs of several ranks do together, as it stands in them: no time is asked. By
-the same rules `walk` goes through a run in an order in which everything that an operation needs has happened before:
-each rank's program is followed until a communication that is awaited has not taken place yet. Whoever re-times,
-rebuilds or replays a Trace takes these steps.
+the same rules `order` goes through a run in steps, each after all that it needs: each rank's program is followed until
+a communication that is awaited has not taken place yet. Whoever re-times or rebuilds a Trace takes these steps.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
 
 from lib.cluster.reader import process_of
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
-from lib.trace.trace import Trace
-from lib.values.collectives import COLLECTIVES, Collective
+from lib.trace.trace import Trace, kept
+from lib.values.collectives import COLLECTIVES, Collective, given
 from lib.values.operations import COMMUNICATION, READS
-from lib.values.rules import Member, bring
+from lib.values.rules import Member, bring, collective
 from lib.values.values import Value
 
-__all__ = ["Communicators", "Do", "Done", "Issue", "Joined", "Meet", "Pass", "Passage", "Read", "Step", "Walk"]
-__all__ += ["awaited_at_once", "brought_to", "collectives", "meetings", "member", "messages", "requests", "unreceived"]
-__all__ += ["walk"]
+__all__ = ["Communicators", "Joined", "Order", "Passage", "Step", "Walk", "awaited_at_once", "brought_to"]
+__all__ += ["collectives", "meetings", "messages", "order", "outcome", "requests", "unreceived"]
 
 
 class Communicators:
@@ -64,12 +63,9 @@ class Passage(NamedTuple):
     received: int | None
 
 
+@kept
 def messages(run: Trace) -> list[Passage]:
-    """All messages of a run, in the order of their senders' programs. Matched once, and kept with the Trace."""
-    return run.once(messages, lambda: _messages(run))
-
-
-def _messages(run: Trace) -> list[Passage]:
+    """All messages of a run, in the order of their senders' programs."""
     received: dict[tuple[int, int], list[int]] = defaultdict(list)
     for program in run.programs:
         for number, event in enumerate(program.events):
@@ -97,12 +93,9 @@ class Joined(NamedTuple):
     calls: list[tuple[int, int]]
 
 
+@kept
 def collectives(run: Trace) -> list[Joined]:
-    """Who calls which collective with whom; those of one group in their order. Matched once, kept with the Trace."""
-    return run.once(collectives, lambda: _collectives(run))
-
-
-def _collectives(run: Trace) -> list[Joined]:
+    """Who calls which collective with whom; those of one group in their order."""
     communicator = Communicators()
     joined: dict[tuple[int, int], Joined] = {}
     for program in run.programs:
@@ -118,27 +111,23 @@ def _collectives(run: Trace) -> list[Joined]:
     return list(joined.values())
 
 
+@kept
 def meetings(run: Trace) -> list[list[tuple[int, int]]]:
     """The collectives that took place: for each the rank and the event of its members, in the order of the group."""
-    return run.once(meetings, lambda: list(_meetings(run)))
-
-
-def _meetings(run: Trace) -> Iterator[list[tuple[int, int]]]:
+    found: list[list[tuple[int, int]]] = []
     for _, calls in collectives(run):
         rank, number = calls[0]
         event = run.programs[rank].events[number]
         if len(calls) == len(event.group) and event.start is not None:
             numbers = dict(calls)
-            yield [(rank, numbers[rank]) for rank in event.group]
+            found.append([(rank, numbers[rank]) for rank in event.group])
+    return found
 
 
+@kept
 def requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
     """What the reader of each process was asked for: rank and event of each read, in the order in which they were
     served. Those of a run that failed, to which it did not come, are left out."""
-    return run.once(requests, lambda: _requests(run))
-
-
-def _requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
     found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for program in run.programs:
         for number, event in enumerate(program.events):
@@ -156,62 +145,32 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
     return row, row.brought(values), row.said(event.arg)
 
 
-def member(rank: int, event: Event, values: list[Value], members: int) -> Member:
-    """One member's part in a collective of so many, or the RuleError of what it may not bring."""
-    row = COLLECTIVES[event.op]
-    value: Any = values if row.many else next(iter(values), None)
-    bring(row, value, event.layer, members)
-    return Member(rank, event.op, event.layer, value, row.said(event.arg), event.group)
+def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]]) -> list[list[Value]]:
+    """What each member of a collective gets for the values that they bring. PuzzleError where they break a rule."""
+    brought: list[Member] = []
+    for (rank, event), mine in zip(members, values, strict=True):
+        row = COLLECTIVES[event.op]
+        value: Any = mine if row.many else next(iter(mine), None)
+        bring(row, value, event.layer, len(members))
+        brought.append(Member(rank, event.op, event.layer, value, row.said(event.arg), event.group))
+    return [given(result) for result in collective(COLLECTIVES[brought[0].op], brought)]
 
 
 # -- step by step -------------------------------------------------------------------------------------------------
 
+Kind = Literal["do", "issue", "meet", "pass", "read", "done"]
+Step = tuple[Kind, int, int, tuple[int, ...]]
+"""What happens, on which rank, the number of its event, and those of others that have to do with it:
 
-class Do(NamedTuple):
-    """A rank does something by itself."""
+    do, issue    a rank does something by itself, or issues a communication
+    meet         all members have issued a collective: it takes place. All their events, in the order of the group;
+                 for the rank stands the number of the group
+    pass         a message meets its receive, which is the event; the other one is the send
+    read         the reader of a rank's process comes to what the rank has asked for
+    done         a rank has waited for a communication. The other is the wait, if it was not awaited at once
 
-    rank: int
-    event: Event
-
-
-class Issue(NamedTuple):
-    """A rank issues a communication."""
-
-    rank: int
-    event: Event
-
-
-class Meet(NamedTuple):
-    """All members of a group have issued a collective: it takes place. In the order of the group."""
-
-    members: list[tuple[int, Event]]
-
-
-class Pass(NamedTuple):
-    """A message that was sent meets its receive."""
-
-    source: int
-    sent: Event
-    target: int
-    received: Event
-
-
-class Read(NamedTuple):
-    """The reader of a rank's process comes to what the rank has asked for."""
-
-    rank: int
-    event: Event
-
-
-class Done(NamedTuple):
-    """A rank has waited for a communication. `wait` is the wait event, None where it was awaited at once."""
-
-    rank: int
-    event: Event
-    wait: Event | None
-
-
-Step = Do | Issue | Meet | Pass | Read | Done
+Events have numbers through all programs, one rank after the other.
+"""
 
 
 class Walk:
@@ -219,24 +178,23 @@ class Walk:
 
     def __init__(self, run: Trace) -> None:
         self.run = run
-        self.at = [0] * run.ranks
-        self.issued_at = [-1] * run.ranks
-        self.complete: list[set[int]] = [set() for _ in run.programs]
+        self.events = [event for program in run.programs for event in program.events]
+        self.first = [0, *accumulate(len(program.events) for program in run.programs)]
+        """The number of each rank's first event, and how many there are in all."""
+        self.at = self.first[:-1]
+        self.issued = [number - 1 for number in self.at]
+        self.complete = bytearray(len(self.events))
         self.ready = deque(range(run.ranks))
         self.communicator = Communicators()
-        self.numbers: dict[tuple[int, int], int] = defaultdict(int)
-        self.open: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-        self.sent: dict[tuple[int, int], deque[tuple[int, int]]] = defaultdict(deque)
-        self.wanted: dict[tuple[int, int], deque[tuple[int, int]]] = defaultdict(deque)
+        self.count: dict[tuple[int, int], int] = defaultdict(int)
+        self.open: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        self.sent: dict[tuple[int, int], deque[int]] = defaultdict(deque)
+        self.wanted: dict[tuple[int, int], deque[int]] = defaultdict(deque)
         self.queues: dict[int, deque[tuple[int, int]]] | None = None
-        self.asked: set[tuple[int, int]] = set()
 
-    def event(self, where: tuple[int, int]) -> Event:
-        return self.run.programs[where[0]].events[where[1]]
-
-    def finish(self, where: tuple[int, int]) -> None:
-        rank, index = where
-        self.complete[rank].add(index)
+    def finish(self, rank: int, number: int) -> None:
+        """A communication is over for a rank."""
+        self.complete[number] = True
         self.ready.append(rank)
 
     def steps(self) -> Iterator[Step]:
@@ -245,119 +203,135 @@ class Walk:
             if self.ready:
                 yield from self.advance(self.ready.popleft())
 
-    def whole(self) -> Iterator[Step]:
-        """The steps. Afterwards TraceError if some rank could not reach the end of its program."""
-        yield from self.steps()
-        stuck = [rank for rank, program in enumerate(self.run.programs) if self.at[rank] < len(program.events)]
-        if stuck:
-            rank = stuck[0]
-            event = self.run.programs[rank].events[self.at[rank]]
-            raise TraceError(
-                f"rank {rank} cannot get past its event {self.at[rank]} ({event.op}): nobody answers it"
-                + (f"; ranks {stuck} are stuck" if 1 < len(stuck) <= 16 else "")
-            )
+    def stuck(self) -> TraceError | None:
+        """Who could not reach the end of their programs, now that there are no more steps."""
+        stuck = [rank for rank, at in enumerate(self.at) if at < self.first[rank + 1]]
+        if not stuck:
+            return None
+        rank = stuck[0]
+        return TraceError(
+            f"rank {rank} cannot get past its event {self.at[rank] - self.first[rank]} "
+            f"({self.events[self.at[rank]].op}): nobody answers it"
+            + (f"; ranks {stuck} are stuck" if 1 < len(stuck) <= 16 else "")
+        )
 
     def later(self) -> bool:
         """Where no rank can go on: whether something happens all the same."""
         return False
 
-    def meet(self, members: list[tuple[int, int]]) -> None:
-        """A collective takes place, in the order of the group."""
-        for one in members:
-            self.finish(one)
+    def meet(self, members: dict[int, int]) -> None:
+        """A collective takes place: the events of its members by their ranks, in the order of the group."""
+        for rank, number in members.items():
+            self.finish(rank, number)
 
-    def hand_over(self, sent: tuple[int, int], received: tuple[int, int]) -> None:
+    def hand_over(self, source: int, sent: int, target: int, received: int) -> None:
         """A message and its receive are both there."""
-        self.finish(sent)
-        self.finish(received)
+        self.finish(source, sent)
+        self.finish(target, received)
 
     def advance(self, rank: int) -> Iterator[Step]:
-        events = self.run.programs[rank].events
-        while (index := self.at[rank]) < len(events):
-            event = events[index]
+        """Follows a rank until a communication that it waits for has not taken place."""
+        events, first, complete = self.events, self.first[rank], self.complete
+        number, over = self.at[rank], self.first[rank + 1]
+        while number < over:
+            event = events[number]
             if event.op in COMMUNICATION:
-                if self.issued_at[rank] < index:
-                    self.issued_at[rank] = index
-                    yield Issue(rank, event)
-                    yield from self.issue((rank, index), event)
+                if self.issued[rank] < number:
+                    self.issued[rank] = number
+                    yield "issue", rank, number, ()
+                    yield from self.issue(rank, number, event)
                 if event.blocking:
-                    if index not in self.complete[rank]:
-                        return
-                    yield Done(rank, event, None)
+                    if not complete[number]:
+                        break
+                    yield "done", rank, number, ()
             elif event.op == "wait":
-                target = event.arg[0]
-                if target not in self.complete[rank]:
-                    return
-                yield Done(rank, events[target], event)
+                target = first + event.arg[0]
+                if not complete[target]:
+                    break
+                yield "done", rank, target, (number,)
             else:
-                yield Do(rank, event)
-            self.at[rank] = index + 1
+                yield "do", rank, number, ()
+            number += 1
+        self.at[rank] = number
 
-    def issue(self, where: tuple[int, int], event: Event) -> Iterator[Step]:
-        rank = where[0]
+    def issue(self, rank: int, number: int, event: Event) -> Iterator[Step]:
+        """What a call brings about."""
         if event.op in COLLECTIVES:
-            communicator = self.communicator(event.group)
-            number = self.numbers[rank, communicator]
-            self.numbers[rank, communicator] = number + 1
-            joined = self.open[communicator, number]
-            joined.append(where)
+            group = self.communicator(event.group)
+            place = self.count[rank, group]
+            self.count[rank, group] = place + 1
+            joined = self.open[group, place]
+            joined[rank] = number
             if len(joined) == len(event.group):
-                del self.open[communicator, number]
-                if self.run.error is not None and self.differ(joined):
+                del self.open[group, place]
+                if self.run.error is not None and self.differ(joined.values()):
                     return  # that is where the run failed: it never took place
-                numbers = dict(joined)
-                members = [(r, numbers[r]) for r in event.group]
-                yield Meet([(one[0], self.event(one)) for one in members])
+                members = {member: joined[member] for member in event.group}
+                numbers = tuple(members.values())
+                yield "meet", group, numbers[0], numbers
                 self.meet(members)
         elif event.op in READS:
-            self.asked.add(where)
             yield from self.serve(rank)
         elif event.op == "pass_to" and event.peer is not None:
-            self.sent[rank, event.peer].append(where)
+            self.sent[rank, event.peer].append(number)
             yield from self.match(rank, event.peer)
             self.find_room(rank, event.peer)
         elif event.peer is not None:
-            self.wanted[event.peer, rank].append(where)
+            self.wanted[event.peer, rank].append(number)
             yield from self.match(event.peer, rank)
 
     def serve(self, rank: int) -> Iterator[Step]:
         """A reader serves requests in the order that the Trace says, as soon as they are made."""
         if self.queues is None:
-            self.queues = {process: deque(queue) for process, queue in _requests(self.run).items()}
+            self.queues = {process: deque(queue) for process, queue in requests(self.run).items()}
         queue = self.queues.get(process_of(self.run.mesh, rank))
-        while queue and queue[0] in self.asked:
-            where = queue.popleft()
-            yield Read(where[0], self.event(where))
-            self.finish(where)
+        while queue and self.first[queue[0][0]] + queue[0][1] <= self.issued[queue[0][0]]:
+            reader, place = queue.popleft()
+            number = self.first[reader] + place
+            yield "read", reader, number, ()
+            self.finish(reader, number)
 
-    def differ(self, joined: list[tuple[int, int]]) -> bool:
+    def differ(self, joined: Iterable[int]) -> bool:
         """Whether those who joined did not all call the same collective."""
-        return len({(event.op, event.layer, event.arg, event.group) for event in map(self.event, joined)}) > 1
+        events = [self.events[number] for number in joined]
+        return len({(event.op, event.layer, event.arg, event.group) for event in events}) > 1
 
     def match(self, source: int, target: int) -> Iterator[Step]:
+        """A message goes to its receive, if both are there."""
         sent, wanted = self.sent[source, target], self.wanted[source, target]
         if sent and wanted:
-            from_, to = sent.popleft(), wanted.popleft()
-            yield Pass(source, self.event(from_), target, self.event(to))
-            self.hand_over(from_, to)
+            first, second = sent.popleft(), wanted.popleft()
+            yield "pass", target, second, (first,)
+            self.hand_over(source, first, target, second)
             self.find_room(source, target)
 
     def find_room(self, source: int, target: int) -> None:
         """There is room for one message that is not received yet: the first of those sent has it."""
         sent = self.sent[source, target]
-        if sent and sent[0][1] not in self.complete[source]:
-            self.finish(sent[0])
+        if sent and not self.complete[sent[0]]:
+            self.finish(source, sent[0])
 
 
-def walk(run: Trace) -> Iterator[Step]:
-    """The steps of a run. Afterwards TraceError if some rank could not reach the end of its program."""
-    yield from Walk(run).whole()
+class Order(NamedTuple):
+    """All events of a run, the number of each rank's first one, and the steps; who could not reach the end of their
+    programs; and the messages that nobody received: who sent each, and its number."""
+
+    events: list[Event]
+    first: list[int]
+    steps: list[Step]
+    stuck: TraceError | None
+    unreceived: list[tuple[int, int]]
+
+
+@kept
+def order(run: Trace) -> Order:
+    """An order in which everything that a step needs comes before it. The same whatever anything takes."""
+    walk = Walk(run)
+    steps = [*walk.steps()]
+    left = sorted((source, sent) for (source, _), queue in walk.sent.items() for sent in queue)
+    return Order(walk.events, walk.first, steps, walk.stuck(), left)
 
 
 def unreceived(run: Trace) -> list[tuple[int, Event]]:
     """The messages that nobody received, with the rank that sent each."""
-    state = Walk(run)
-    for _ in state.steps():
-        pass
-    left = [where for queue in state.sent.values() for where in queue]
-    return [(rank, state.event((rank, index))) for rank, index in sorted(left)]
+    return [(rank, order(run).events[number]) for rank, number in order(run).unreceived]

@@ -6,15 +6,16 @@ not honest in its history (a `Flaw`), if anything was. Whether a flaw matters de
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
-from lib.trace.order import Do, Issue, Meet, Pass, Read, member, walk
+from lib.trace.order import order, outcome
 from lib.trace.trace import Trace
-from lib.values import rules
-from lib.values.collectives import COLLECTIVES, given
+from lib.values.collectives import COLLECTIVES
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS, READS, Operation
 from lib.values.placement import Owners
@@ -40,10 +41,6 @@ class Flaw(NamedTuple):
 _Load = tuple[int, Event]
 
 
-def _order(load: _Load) -> int:
-    return load[0]
-
-
 class Rebuilt(NamedTuple):
     """A run with its values made anew, the flaw of each value by (rank, id), and the final weights by (rank, layer)."""
 
@@ -55,8 +52,8 @@ class Rebuilt(NamedTuple):
 class _Rebuild:
     def __init__(self, run: Trace) -> None:
         self.shape = Shape(run.layers, run.batches, run.descriptions, run.padding)
-        self.programs = [_empty(program) for program in run.programs]
-        self.run = replace(run, programs=self.programs)
+        self.values: list[list[Value | None]] = [[None] * len(program.values) for program in run.programs]
+        self.run = replace(run, programs=[*map(_empty, run.programs, self.values)])
         self.recorded = run.programs
         self.flaws: dict[tuple[int, int], Flaw] = {}
         self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
@@ -68,7 +65,7 @@ class _Rebuild:
         self.results: dict[tuple[int, int], tuple[list[Value], list[Flaw | None]]] = {}
 
     def value(self, rank: int, number: int) -> Value:
-        found = self.programs[rank].values[number]
+        found = self.values[rank][number]
         if found is None:
             raise TraceError(f"rank {rank} uses value {number} before it exists")
         return found
@@ -95,7 +92,7 @@ class _Rebuild:
 
     def reloaded(self, rank: int, value: Value, one: _Load, other: _Load) -> Flaw:
         """Two loads of one thing are used: the second one, in the order of the program, is too many."""
-        (_, first), (_, second) = sorted((one, other), key=_order)
+        (_, first), (_, second) = sorted((one, other), key=itemgetter(0))
         place = place_of(first)
         before = "" if place is None else f" (the first time in line {place.line})"
         data = isinstance(value, Activation)
@@ -121,7 +118,7 @@ class _Rebuild:
         if len(values) != len(event.outputs):
             raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(event.outputs)}")
         for number, value, flaw in zip(event.outputs, values, flaws, strict=True):
-            self.programs[rank].values[number] = value
+            self.values[rank][number] = value
             if flaw is not None:
                 self.flaws[rank, number] = flaw
 
@@ -136,8 +133,9 @@ class _Rebuild:
         if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
             made = self.recorded[rank].values_of(event.outputs)
         else:
-            layer = event.layer if row.about != "call" else _layer(event.layer)
-            made = row.make(self.shape, layer, event.batches, event.arg, values)
+            if event.layer is None and row.about == "call":
+                raise TraceError("an operation that needs a layer has none")
+            made = row.make(self.shape, event.layer, event.batches, event.arg, values)
         if row.hands_in:
             weight = cast(Weight, values[0])
             self.finals[rank, weight.layer] = (event, weight, flaw)
@@ -165,28 +163,27 @@ class _Rebuild:
         elif COLLECTIVES[event.op].bucket:
             event.layer, event.arg = sent[0].layer, tuple([value.layer for value in sent])
 
-    def meet(self, members: list[tuple[int, Event]]) -> None:
-        brought: list[rules.Member] = []
+    def meet(self, group: int, event: Event, *calls: Event) -> None:
+        row, members = COLLECTIVES[event.op], [*zip(event.group, calls, strict=True)]
+        brought: list[list[Value]] = []
         flaws: list[Flaw | None] = []
-        for rank, event in members:
-            brought.append(member(rank, event, self.inputs(rank, event), len(members)))
-            flaws.append(self.flaw(rank, event))
-        row = COLLECTIVES[brought[0].op]
-        results = rules.collective(row, brought)
-        root = brought[0].said
+        for rank, call in members:
+            brought.append(self.inputs(rank, call))
+            flaws.append(self.flaw(rank, call))
         first = next((flaw for flaw in flaws if flaw is not None), None)
-        for place, ((rank, event), result) in enumerate(zip(members, results, strict=True)):
-            made, flaw = given(result), first
+        for place, ((rank, call), made) in enumerate(zip(members, outcome(members, brought), strict=True)):
+            flaw = first
             if first is not None and row.origins is not None:
-                origins = row.origins(place, len(members), root)
+                origins = row.origins(place, len(members), row.said(event.arg))
                 flaw = next((flaws[origin] for origin in origins if flaws[origin] is not None), None)
-            self.results[rank, id(event)] = (made, [flaw] * len(made))
+            self.results[rank, id(call)] = (made, [flaw] * len(made))
 
-    def message(self, step: Pass) -> None:
-        values = self.inputs(step.source, step.sent)
-        step.received.layer, step.received.batches = step.sent.layer, step.sent.batches
-        flaws = [self.flaws.get((step.source, number)) for number in step.sent.inputs]
-        self.results[step.target, id(step.received)] = (values, flaws)
+    def message(self, target: int, received: Event, sent: Event) -> None:
+        source = cast(int, received.peer)
+        values = self.inputs(source, sent)
+        received.layer, received.batches = sent.layer, sent.batches
+        flaws = [self.flaws.get((source, number)) for number in sent.inputs]
+        self.results[target, id(received)] = (values, flaws)
 
     def read(self, rank: int, event: Event) -> None:
         row = OPERATIONS[event.op]
@@ -194,7 +191,7 @@ class _Rebuild:
         event.layer, event.batches = made[0].layer, made[0].place.batches
         self.results[rank, id(event)] = (made, [None] * len(made))
 
-    def done(self, rank: int, event: Event) -> None:
+    def done(self, rank: int, event: Event, wait: Event | None = None) -> None:
         if event.op != "pass_to":
             found = self.results.pop((rank, id(event)), None)
             if found is None:
@@ -202,8 +199,6 @@ class _Rebuild:
             self.give(rank, event, *found)
             if event.op in READS:
                 self.load(rank, event)
-
-    def waited(self, event: Event, wait: Event | None) -> None:
         if wait is not None:
             wait.layer, wait.batches = event.layer, NO_BATCHES
 
@@ -236,46 +231,26 @@ def _for_nothing(rank: int, event: Event) -> Flaw:
     )
 
 
-def _empty(program: Program) -> Program:
+def _empty(program: Program, values: list[Value | None]) -> Program:
     """The same operations and moves, with all values still to be made."""
-    copy = Program(program.rank)
-    copy.events, copy.moves = [event.copy() for event in program.events], program.moves
-    copy.values = [None] * len(program.values)
-    return copy
-
-
-def _layer(layer: int | None) -> int:
-    if layer is None:
-        raise TraceError("an operation that needs a layer has none")
-    return layer
+    return Program(program.rank, tuple([event.copy() for event in program.events]), values, program.moves)
 
 
 def rebuild(run: Trace) -> Rebuilt:
     """Makes all values anew. PuzzleError (with rank and source line) where a rule is broken, TraceError where the
     Trace is not a program at all. A run that failed is rebuilt as far as it went."""
     state = _Rebuild(run)
+    events, _, steps, stuck, _ = order(state.run)
     now: tuple[int, Event] | None = None
+    does: dict[str, Callable[..., None]] = {"do": state.do, "issue": state.issue, "meet": state.meet}
+    does |= {"pass": state.message, "read": state.read, "done": state.done}
     try:
-        for step in walk(state.run):
-            if isinstance(step, Do):
-                now = (step.rank, step.event)
-                state.do(step.rank, step.event)
-            elif isinstance(step, Issue):
-                now = (step.rank, step.event)
-                state.issue(step.rank, step.event)
-            elif isinstance(step, Meet):
-                now = step.members[0]
-                state.meet(step.members)
-            elif isinstance(step, Pass):
-                now = (step.target, step.received)
-                state.message(step)
-            elif isinstance(step, Read):
-                now = (step.rank, step.event)
-                state.read(step.rank, step.event)
-            else:
-                now = (step.rank, step.event)
-                state.done(step.rank, step.event)
-                state.waited(step.event, step.wait)
+        for kind, rank, number, others in steps:
+            event = events[number]
+            now = event.group[0] if kind == "meet" else rank, event
+            does[kind](rank, event, *[events[n] for n in others])
+        if stuck is not None:
+            raise stuck
     except PuzzleError as error:
         assert now is not None, "a rule is broken by an event"
         error.rank = now[0] if error.rank is None else error.rank
@@ -284,4 +259,6 @@ def rebuild(run: Trace) -> Rebuilt:
     except TraceError:
         if run.error is None:
             raise
+    for program, values in zip(state.run.programs, state.values, strict=True):
+        program.values = tuple(values)  # now they are made
     return Rebuilt(state.run, state.flaws, state.finals)

@@ -1,37 +1,37 @@
-"""retime: the same schedule under other costs. Order, values and partners stay; only the times are worked out anew."""
+"""retime: the same schedule under other costs. Order, values and partners stay; only the times are worked out anew.
+
+A `Plan` of a run has what does not depend on its costs: the order of its steps, and how much is to be computed or sent
+in each. It is made once, so that the same run under many costs is quick. Events are made when somebody asks for them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeVar, cast
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeVar, cast
 
-from lib.cluster.clock import Streams
-from lib.cluster.costs import Costs
-from lib.cluster.network import Network
+from lib.cluster.costs import Costs, Streams
 from lib.cluster.reader import Readers
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
-from lib.trace.order import Communicators, Do, Done, Issue, Meet, Pass, Read, Step, Walk, meetings, messages
-from lib.trace.trace import Trace
+from lib.trace.order import Step, Walk, meetings, messages, order
+from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
 from lib.values.operations import OPERATIONS
-from lib.values.values import Value
 
 __all__ = ["Scale", "alone", "retime"]
 
 R = TypeVar("R", bound=Trace)
+FREE = "free", "", 0, 0, 0
+"""What an operation without a price is."""
 Scale = Callable[[int, Event], Fraction | int]
 """How long an event of a rank takes, compared with what the costs say. Of a collective its first member is asked."""
 
 
-def _as_it_is(rank: int, event: Event) -> int:
-    return 1
-
-
-def retime(run: R, costs: Costs, scale: Scale = _as_it_is) -> R:
+def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
     """A copy of a run with the times that `costs` gives, each of them scaled. A run that failed is timed as far as it
     went.
 
@@ -42,197 +42,277 @@ def retime(run: R, costs: Costs, scale: Scale = _as_it_is) -> R:
         raise TypeError(f"retime takes a Trace, such as models[0].trace, and costs; got {type(run).__name__}")
     if not isinstance(costs, Costs):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"costs= takes costs, such as Costs(p2p=0.1) or LINKS; got {costs!r}")
-    copied = replace(run, programs=[_copy(program) for program in run.programs], costs=costs)
-    prices, clocks = costs.on(run.mesh), [0] * run.ranks
-    streams, communicator, readers = Streams(), Communicators(), Readers(costs, run.mesh)
-    lengths = _Lengths(copied, prices, scale)
-    walk = _Shared(copied, lengths) if prices.shared else Walk(copied)
-    try:
-        for step in walk.whole():
-            if isinstance(step, Do):
-                _local(lengths, clocks, step)
-            elif isinstance(step, Issue):
-                step.event.issued = clocks[step.rank]
-                if step.event.op == "pass_to" and not prices.shared:
-                    _send(lengths, streams, step)
-            elif isinstance(step, Done):
-                _done(clocks, step)
-            elif isinstance(step, Read):
-                found = readers.read(step.rank, step.event.batches, step.event.issued, scale(step.rank, step.event))
-                step.event.start, step.event.length = found.start, found.length
-            elif prices.shared:
-                continue  # that is for the network to time
-            elif isinstance(step, Meet):
-                _meet(lengths, streams, communicator, step)
-            else:
-                _receive(lengths, streams, step)
-    except TraceError:
-        if run.error is None:
-            raise
-    if scale is not _as_it_is:
-        copied.once(alone, lambda: _alone(copied, lengths))  # nothing else knows the scale
+    plan = plan_of(run)
+    lengths = plan.lengths(costs.on(run.mesh), scale)
+    times = plan.times(costs, lengths, scale)
+    parts = zip(run.programs, plan.first, plan.first[1:], strict=False)
+    programs = [_Timed(program, plan.events[a:b], times.part(a, b)) for program, a, b in parts]
+    copied = replace(run, programs=programs, costs=costs)
+    copied.answers.update({plan_of: plan, _lengths: lengths})  # nothing else knows the scale
     return copied
 
 
-def _copy(program: Program) -> Program:
-    copy = Program(program.rank)
-    copy.events = [event.copy() for event in program.events]
-    for event in copy.events:
-        event.start = None
-    copy.values = program.values
-    copy.moves = program.moves
-    return copy
-
-
-class _Lengths:
-    """How long everything in a run takes, with all links for itself."""
-
-    def __init__(self, run: Trace, prices: Costs, scale: Scale = _as_it_is) -> None:
-        self.run = run
-        self.shape = run.shape
-        self.prices = prices
-        self._scale = scale
-
-    def _scaled(self, length: int, rank: int, event: Event) -> int:
-        return length if self._scale is _as_it_is else round(length * self._scale(rank, event))
-
-    def local(self, rank: int, event: Event) -> int:
-        """What a rank does by itself."""
-        row = OPERATIONS[event.op]
-        if row.cost is None:
-            return 0
-        values = self.run.programs[rank].values_of(event.inputs)
-        work = row.work(self.shape, event.layer, len(event.batches), values)
-        return self._scaled(self.prices.compute(row, rank, event.layer, work), rank, event)
-
-    def _values(self, rank: int, event: Event) -> list[Value]:
-        found = self.run.programs[rank].values_of(event.inputs)
-        if len(found) < len(event.inputs):  # in a run that failed before it was made
-            raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
-        return found
-
-    def message(self, rank: int, event: Event, end: tuple[int, Event] | None = None) -> int:
-        """What a message takes that is sent here, at its sender's end or at another one."""
-        length = self.prices.message(total_elements(self._values(rank, event)), rank, cast(int, event.peer))
-        return self._scaled(length, *(end or (rank, event)))
-
-    def collective(self, members: Sequence[tuple[int, Event]]) -> int:
-        """What a collective takes."""
-        rank, first = members[0]
-        row = COLLECTIVES[first.op]
-        brought = row.brought([self._values(rank, event) for rank, event in members])
-        length = self.prices.communicate(row, row.size(brought, row.said(first.arg)), first.group)
-        return self._scaled(length, rank, first)
-
-
-def _local(lengths: _Lengths, clocks: list[int], step: Do) -> None:
-    event = step.event
-    event.issued = event.start = clocks[step.rank]
-    event.length = lengths.local(step.rank, event)
-    clocks[step.rank] += event.length
-
-
-def _send(lengths: _Lengths, streams: Streams, step: Issue) -> None:
-    event = step.event
-    event.length = lengths.message(step.rank, event)
-    event.start = streams.start((step.rank, event.peer, "send"), event.issued, event.length)
-
-
-def _receive(lengths: _Lengths, streams: Streams, step: Pass) -> None:
-    event = step.received
-    event.length = lengths.message(step.source, step.sent, (step.target, event))
-    stream = (step.source, step.target, "receive")
-    event.start = streams.start(stream, max(event.issued, cast(int, step.sent.end)), event.length)
-
-
-def _meet(lengths: _Lengths, streams: Streams, communicator: Communicators, step: Meet) -> None:
-    length = lengths.collective(step.members)
-    stream = communicator(step.members[0][1].group)
-    start = streams.start(stream, max(event.issued for _, event in step.members), length)
-    for _, event in step.members:
-        event.start, event.length = start, length
-
-
-def _done(clocks: list[int], step: Done) -> None:
-    now = clocks[step.rank]
-    after = max(now, cast(int, step.event.end))
-    if step.wait is not None:
-        step.wait.issued = step.wait.start = now
-        step.wait.length = after - now
-    clocks[step.rank] = after
-
-
+@kept
 def alone(run: Trace) -> dict[tuple[int, int], int]:
     """What each communication that took place takes where it has all links for itself, by its rank and number. Empty
     where links are not shared, and nothing can take longer. Of a run that was timed with a scale it is so scaled."""
-    return run.once(alone, lambda: _alone(run, _Lengths(run, run.costs.on(run.mesh))))
+    if not run.costs.shared:
+        return {}
+    first, lengths = plan_of(run).first, _lengths(run)
+    ends = [one for members in meetings(run) for one in members]
+    for source, sent, target, received in messages(run):
+        ends += [(source, sent)] if received is None else [(source, sent), (target, received)]
+    return {(rank, number): lengths[first[rank] + number] for rank, number in ends}
 
 
-def _alone(run: Trace, lengths: _Lengths) -> dict[tuple[int, int], int]:
-    found: dict[tuple[int, int], int] = {}
-    for members in meetings(run) if run.costs.shared else ():
-        length = lengths.collective([(rank, run.programs[rank].events[number]) for rank, number in members])
-        found.update(dict.fromkeys(members, length))
-    for source, sent, target, received in messages(run) if run.costs.shared else ():
-        first = run.programs[source].events[sent]
-        found[source, sent] = lengths.message(source, first)
-        if received is not None:
-            second = target, run.programs[target].events[received]
-            found[target, received] = lengths.message(source, first, second)
-    return found
+@kept
+def _lengths(run: Trace) -> list[int]:
+    return plan_of(run).lengths(run.costs.on(run.mesh))
+
+
+class Times(NamedTuple):
+    """When each event of a run is issued, when it starts, and how long it takes."""
+
+    issued: list[int]
+    start: list[int | None]
+    length: list[int]
+
+    def part(self, first: int, after: int) -> Times:
+        """Those of some events that follow each other."""
+        return Times(self.issued[first:after], self.start[first:after], self.length[first:after])
+
+
+class _Timed(Program):
+    """A program with other times. Its events are made when somebody asks for them."""
+
+    def __init__(self, program: Program, events: Sequence[Event], times: Times) -> None:
+        self.rank, self.values, self.moves = program.rank, program.values, program.moves
+        self._events, self._times = events, times
+
+    @cached_property
+    def events(self) -> Sequence[Event]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        times = self._times
+        return tuple(map(Event.at, self._events, times.issued, times.start, times.length))
+
+    @property
+    def end(self) -> int:
+        spans = zip(self._times.start, self._times.length, strict=True)
+        return max((start + length for start, length in spans if start is not None), default=0)
+
+
+@kept
+def plan_of(run: Trace) -> Plan:
+    """What the times of a run follow from, under whatever costs. Kept with it, and with its copies of other times."""
+    return Plan(run)
+
+
+class Plan:
+    """The steps of a run, and what is to be paid for in each event.
+
+    Most runs do the same again and again: few different things have a price, and `thing` says which of them an event
+    is. -1: none that is known, as it did not take place, or a value of it was never made.
+    """
+
+    def __init__(self, run: Trace) -> None:
+        self.run = run
+        self.order = order(run)
+        self.events, self.first = self.order.events, self.order.first
+        self.things: dict[tuple[Any, ...], int] = {FREE: 0}
+        self.thing = [-1] * len(self.events)
+        self.paid: list[tuple[int, tuple[int, ...]]] = []
+        """What has a price: who pays, and the events that take as long."""
+        self._weigh()
+
+    def _weigh(self) -> None:
+        events, shape, values_of = self.events, self.run.shape, [program.values_of for program in self.run.programs]
+        for kind, rank, number, others in self.order.steps:
+            event = events[number]
+            op = event.op
+            if kind == "do":
+                row = OPERATIONS[op]
+                if row.cost is None:
+                    self.thing[number] = 0
+                else:
+                    work = row.work(shape, event.layer, len(event.batches), values_of[rank](event.inputs))
+                    self._pay(rank, (number,), ("do", op, work, rank, event.layer))
+            elif kind == "pass":
+                self.thing[number] = self.thing[others[0]]
+                self.paid.append((rank, (number,)))
+            elif kind == "issue" and op == "pass_to":
+                values = values_of[rank](event.inputs)
+                if len(values) == len(event.inputs):
+                    self._pay(rank, (number,), ("pass", op, total_elements(values), rank, event.peer))
+            elif kind == "meet":
+                row = COLLECTIVES[op]
+                values = [values_of[r](events[n].inputs) for r, n in zip(event.group, others, strict=True)]
+                if all(len(mine) == len(events[n].inputs) for mine, n in zip(values, others, strict=True)):
+                    whole = row.size(row.brought(values), row.said(event.arg))
+                    self._pay(event.group[0], others, ("meet", op, whole, event.group, None))
+
+    def _pay(self, rank: int, numbers: tuple[int, ...], thing: tuple[Any, ...]) -> None:
+        """Notes what some events are that take the same."""
+        known = self.things.setdefault(thing, len(self.things))
+        for number in numbers:
+            self.thing[number] = known
+        self.paid.append((rank, numbers))
+
+    def lengths(self, prices: Costs, scale: Scale | None = None) -> list[int]:
+        """What each event takes that has a price, with all links for itself; -1 for the others."""
+        price = [*self._prices(prices), -1]
+        lengths = [price[thing] for thing in self.thing]
+        if scale is None:
+            return lengths
+        for rank, numbers in self.paid:
+            first = numbers[0]
+            if lengths[first] > 0 and (factor := scale(rank, self.events[first])) != 1:
+                scaled = round(lengths[first] * factor)
+                for number in numbers:
+                    lengths[number] = scaled
+        return lengths
+
+    def _prices(self, prices: Costs) -> Iterator[int]:
+        for what, op, size, who, whom in self.things:
+            if what == "do":
+                yield prices.compute(OPERATIONS[op], who, whom, size)
+            elif what == "meet":
+                yield prices.communicate(COLLECTIVES[op], size, who)
+            else:
+                yield prices.message(size, who, whom) if what == "pass" else 0
+
+    def times(self, costs: Costs, lengths: list[int], scale: Scale | None = None) -> Times:
+        """The times of all events, which take so long where they have all links for themselves."""
+        run, events, prices = self.run, self.events, costs.on(self.run.mesh)
+        issued, length = [event.issued for event in events], [event.length for event in events]
+        start: list[int | None] = [None] * len(events)
+        times, clocks = Times(issued, start, length), [0] * run.ranks
+        streams, readers = Streams(), Readers(costs, run.mesh)
+        shared = _Shared(run, prices, lengths, times) if costs.shared else None
+        try:
+            for kind, rank, number, others in self.order.steps if shared is None else shared.steps():
+                if kind == "do":
+                    issued[number] = start[number] = now = clocks[rank]
+                    length[number] = took = lengths[number]
+                    clocks[rank] = now + took
+                elif kind == "issue":
+                    issued[number] = clocks[rank]
+                    if shared is None and events[number].op == "pass_to":
+                        length[number] = took = _known(lengths[number], rank, events[number])
+                        start[number] = streams.carry((rank, events[number].peer, "send"), clocks[rank], took)
+                elif kind == "done":
+                    now, end = clocks[rank], cast(int, start[number]) + length[number]
+                    if end > now:
+                        clocks[rank] = end
+                    if others:
+                        wait = others[0]
+                        issued[wait] = start[wait] = now
+                        length[wait] = clocks[rank] - now
+                elif kind == "read":
+                    event = events[number]
+                    read = readers.read(rank, event.batches, issued[number], 1 if scale is None else scale(rank, event))
+                    start[number], length[number] = read.start, read.length
+                elif shared is not None:
+                    continue  # that is for the network to time
+                elif kind == "pass":
+                    sent = others[0]
+                    length[number] = took = lengths[number]
+                    end = cast(int, start[sent]) + length[sent]
+                    start[number] = streams.carry((events[number].peer, rank, "receive"), issued[number], took, end)
+                else:
+                    took = _known(lengths[number], events[number].group[0], events[number])
+                    begin = streams.meet(rank, [issued[n] for n in others], took)
+                    for n in others:
+                        start[n], length[n] = begin, took
+            stuck = self.order.stuck if shared is None else shared.stuck()
+            if stuck is not None:
+                raise stuck
+        except TraceError:
+            if run.error is None:
+                raise
+        if shared is not None:
+            shared.note()
+        return times
+
+
+def _known(length: int, rank: int, event: Event) -> int:
+    """What a communication takes. TraceError where a value was never made that it sends, as in a run that failed."""
+    if length < 0:
+        raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
+    return length
+
+
+@dataclass(slots=True)
+class _Moment:
+    """The time of a communication on shared links."""
+
+    issued: int
+    start: int | None = None
+    length: int = 0
 
 
 class _Shared(Walk):
     """Communications as a network of shared links has them: they take place when their time has come."""
 
-    def __init__(self, run: Trace, lengths: _Lengths) -> None:
+    def __init__(self, run: Trace, prices: Costs, lengths: list[int], times: Times) -> None:
+        from lib.cluster.network import Network  # here and not above: most costs share no links
+
         super().__init__(run)
         self.lengths = lengths
-        self.network = Network(lengths.prices)
-        self.receives: dict[tuple[int, int], tuple[int, int]] = {}
-        """The receive of each message that is not over yet, by its send."""
-        self.over: set[tuple[int, int]] = set()
+        self.times = times
+        self.network = Network(prices)
+        self.moments: dict[int, _Moment] = {}
+        self.receives: dict[int, tuple[int, int]] = {}
+        """The receive of each message that is not over yet, with its rank, by its send."""
+
+    def moment(self, number: int) -> _Moment:
+        found = self.moments[number] = _Moment(self.times.issued[number])
+        return found
+
+    def note(self, *numbers: int) -> None:
+        """Writes down when communications began, and what they take."""
+        for number in numbers or self.moments:
+            moment = self.moments[number]
+            if moment.start is not None:
+                self.times.start[number], self.times.length[number] = moment.start, moment.length
 
     def later(self) -> bool:
         return self.network.step()
 
-    def meet(self, members: list[tuple[int, int]]) -> None:
-        events = [self.event(one) for one in members]
-        length = self.lengths.collective([(rank, self.event((rank, i))) for rank, i in members])
-        group, ready = events[0].group, max(event.issued for event in events)
-        self.network.meet(self.communicator(group), group, ready, length, events, lambda: self.all_over(members))
+    def meet(self, members: dict[int, int]) -> None:
+        ranks, numbers = [*members], [*members.values()]
+        moments = [self.moment(number) for number in numbers]
+        stream = self.communicator(self.events[numbers[0]].group)
+        length = _known(self.lengths[numbers[0]], ranks[0], self.events[numbers[0]])
+        self.network.meet(stream, ranks, moments, length, lambda: self.over(members))
 
-    def all_over(self, members: list[tuple[int, int]]) -> None:
-        """A collective is over."""
-        for one in members:
-            self.finish(one)
+    def over(self, members: dict[int, int]) -> None:
+        """A communication is over for these ranks."""
+        self.note(*members.values())
+        for rank, number in members.items():
+            self.finish(rank, number)
 
-    def issue(self, where: tuple[int, int], event: Event) -> Iterator[Step]:
+    def issue(self, rank: int, number: int, event: Event) -> Iterator[Step]:
         if event.op == "pass_to" and event.peer is not None:
-            ends = where[0], event.peer
-            length = self.lengths.message(where[0], event)
-            self.network.send(*ends, event.issued, length, event, lambda: self.sent_off(where))
-        yield from super().issue(where, event)
+            length, then = _known(self.lengths[number], rank, event), partial(self.sent_off, rank, number)
+            self.network.send(rank, event.peer, self.moment(number), length, then)
+        yield from super().issue(rank, number, event)
 
-    def sent_off(self, sent: tuple[int, int]) -> None:
+    def sent_off(self, source: int, sent: int) -> None:
         """A message is over for its sender."""
-        self.over.add(sent)
-        self.finish(sent)
+        self.over({source: sent})
         if sent in self.receives:
-            self.take(sent)
+            self.take(source, sent)
 
-    def hand_over(self, sent: tuple[int, int], received: tuple[int, int]) -> None:
-        self.receives[sent] = received
-        if sent in self.over:
-            self.take(sent)
+    def hand_over(self, source: int, sent: int, target: int, received: int) -> None:
+        self.receives[sent] = target, received
+        if self.complete[sent]:
+            self.take(source, sent)
 
-    def take(self, sent: tuple[int, int]) -> None:
+    def take(self, source: int, sent: int) -> None:
         """A message is there, and somebody wants it."""
-        where = self.receives[sent]
-        event, ends = self.event(where), (sent[0], where[0])
-        length = self.lengths.message(sent[0], self.event(sent), (where[0], event))
-        ready = max(event.issued, cast(int, self.event(sent).end))
-        self.network.receive(*ends, ready, length, event, lambda: self.finish(where))
+        target, received = self.receives[sent]
+        moment, end = self.moments[sent], self.moment(received)
+        over = cast(int, moment.start) + moment.length
+        self.network.receive(source, target, end, self.lengths[received], over, lambda: self.over({target: received}))
 
     def find_room(self, source: int, target: int) -> None:
         """The network says when there is room."""

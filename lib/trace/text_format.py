@@ -65,7 +65,7 @@ def _shows_batches(op: str) -> bool:
 
 def to_text(run: Trace) -> str:
     """The text of a run: a heading, its costs, its mesh if it has one, and a line a rank."""
-    head = replace(run, programs=[], puzzle=None)
+    head = replace(run, programs=(), puzzle=None)
     data = encode(head)
     sandbox = " sandbox" if run.sandbox else ""
     lines = [f"llm-training-puzzles 1 layers={run.layers} batches={run.batches} ranks={run.ranks}{sandbox}"]
@@ -133,7 +133,7 @@ def from_text(source: str) -> Trace:
     if head is None:
         raise TraceError("a schedule begins with a line like: llm-training-puzzles 1 layers=2 batches=4 ranks=4")
     layers, batches, ranks = (int(head[i]) for i in (1, 2, 3))
-    data = encode(Trace(max(layers, 1), max(batches, 1), []))
+    data = encode(Trace(max(layers, 1), max(batches, 1), ()))
     data["sandbox"] = head[4] is not None
     rest = lines[1:]
     while rest and (name := rest[0].split(" ", 1)[0]) in HEADERS:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lib.cluster.costs import UNIT, Costs
-from lib.cluster.mesh import Mesh
 from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place
 from lib.trace.event import STORES, Event, Move, Program, place_of
@@ -18,6 +18,7 @@ from lib.values.layers import Layer, Shape
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lib.cluster.mesh import Mesh
     from lib.trace.lifetimes import Lifetimes
     from lib.trace.rebuild import Rebuilt
 
@@ -91,16 +92,6 @@ def _hint(thing: object) -> str:
     return ""
 
 
-class _World(Protocol):
-    costs: Costs
-    mesh: Mesh | None
-    ranks: int
-    sandbox: bool
-
-    @property
-    def shape(self) -> Shape: ...
-
-
 class ModelLike(Protocol):
     """What a Trace wants to know of a Model."""
 
@@ -109,12 +100,25 @@ class ModelLike(Protocol):
     @property
     def program(self) -> Program: ...
     @property
-    def dist(self) -> _World: ...
+    def dist(self) -> Any: ...
 
 
-@dataclass
+def kept(work_out: Callable[[Trace], D]) -> Callable[[Trace], D]:
+    """A function whose answer is worked out once for each Trace, and kept with it. Nobody changes it then."""
+
+    @wraps(work_out)
+    def answer(run: Trace) -> D:
+        if answer not in run.answers:
+            run.answers[answer] = work_out(run)
+        return run.answers[answer]
+
+    return answer
+
+
+@dataclass(frozen=True)
 class Trace:
-    """One run: its size, its costs, and a program for each rank. `error` is the message of a run that failed.
+    """One run: its size, its costs, and a program for each rank. `error` is the message of a run that failed. It does
+    not change: what follows from it is worked out once (see `kept`).
 
     `descriptions` say what the layers are; one stands for all where they are alike. `padding` is how many batches
     after the last one are none of the step's (see `Shape`).
@@ -130,8 +134,8 @@ class Trace:
     error: str | None = None
     descriptions: tuple[Layer, ...] = field(default=USUAL, kw_only=True)
     padding: int = field(default=0, kw_only=True)
-    _derived: dict[object, Any] = field(default_factory=dict[object, Any], init=False, repr=False, compare=False)
-    _size: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]], init=False, repr=False, compare=False)
+    answers: dict[object, Any] = field(default_factory=dict[object, Any], init=False, repr=False, compare=False)
+    """By the functions that `kept` made."""
 
     @classmethod
     def of(cls, models: Sequence[ModelLike], error: str | None = None) -> Trace:
@@ -149,30 +153,20 @@ class Trace:
         programs = {model.rank: model.program for model in models}
         if len(programs) != len(models) or any(model.dist is not world for model in models):
             raise ValueError("the Models of one run have one Dist and different ranks; these do not")
-        every = [programs.get(rank) or Program(rank) for rank in range(world.ranks)]
-        shape, described = world.shape, world.shape.descriptions
-        return cls(
-            shape.layers,
-            shape.batches,
-            every,
-            world.costs,
-            world.mesh,
-            world.sandbox,
-            getattr(world, "puzzle", None),
-            error,
-            descriptions=described,
-            padding=shape.padding,
-        )
+        every = [Program.of(programs.get(rank) or Program(rank)) for rank in range(world.ranks)]
+        shape, puzzle = world.shape, getattr(world, "puzzle", None)
+        size = {"descriptions": shape.descriptions, "padding": shape.padding}
+        return cls(shape.layers, shape.batches, every, world.costs, world.mesh, world.sandbox, puzzle, error, **size)
 
     @property
     def ranks(self) -> int:
         """The world size."""
         return len(self.programs)
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
-        """The size of the training step, with tables of places that are kept with this Trace."""
-        return self.once(Shape, lambda: Shape(self.layers, self.batches, self.descriptions, self.padding))
+        """The size of the training step, with tables of places."""
+        return Shape(self.layers, self.batches, self.descriptions, self.padding)
 
     def events(self) -> Iterator[tuple[int, Event]]:
         """Every event with its rank, rank by rank in program order."""
@@ -185,45 +179,43 @@ class Trace:
         source = event.source
         if source is None or isinstance(source, Place):
             return source
-        if source not in self._derived:
-            self._derived[source] = place_of(event)
-        return self._derived[source]
+        if source not in self._places:
+            self._places[source] = place_of(event)
+        return self._places[source]
 
+    @cached_property
+    def _places(self) -> dict[object, Place | None]:
+        return {}
+
+    @kept
     def lifetimes(self) -> list[Lifetimes]:
         """How long the values of each rank live (see `lib.trace.lifetimes`)."""
         from lib.trace.lifetimes import lifetimes
 
-        return self.once(lifetimes, lambda: lifetimes(self))
+        return lifetimes(self)
 
+    @kept
     def rebuilt(self) -> Rebuilt:
         """The run worked out anew from its operations (see `lib.trace.rebuild`). PuzzleError or TraceError where that
         cannot be. A check does not ask here: it rebuilds for itself, and believes nothing that is kept."""
         from lib.trace.rebuild import rebuild
 
-        return self.once(rebuild, lambda: rebuild(self))
+        return rebuild(self)
 
     def normalised(self, costs: Costs | None = None) -> Trace:
         """This Trace with every value and every time worked out anew, at its own costs or at others: what a verdict
         speaks of. PuzzleError or TraceError where that cannot be."""
-        costs = self.costs if costs is None else costs
-        key = "normalised", costs
-        return self.once(key, lambda: self._anew(key))
-
-    def _anew(self, key: tuple[str, Costs]) -> Trace:
         from lib.trace.retiming import retime
 
-        run = retime(self.rebuilt().run, key[1])
-        return run.once(key, lambda: run)  # of itself it is that already
+        costs = self.costs if costs is None else costs
+        if costs not in self._timed:
+            run = self._timed[costs] = retime(self.rebuilt().run, costs)
+            run._timed[costs] = run  # of itself it is that already
+        return self._timed[costs]
 
-    def once(self, key: object, work_out: Callable[[], D]) -> D:
-        """What follows from this Trace: worked out once, and anew if the run went on since. Nobody changes it then."""
-        size = [(len(program.events), len(program.moves)) for program in self.programs]
-        if self._size != size:
-            self._size = size
-            self._derived.clear()
-        if key not in self._derived:
-            self._derived[key] = work_out()
-        return self._derived[key]
+    @cached_property
+    def _timed(self) -> dict[Costs, Trace]:
+        return {}
 
     def save(self, path: str | Path) -> None:
         """Writes the Trace as JSON, all of it or nothing."""

@@ -7,15 +7,14 @@ of a Trace stumbles over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from lib.cluster.clock import MAX_TICKS
-from lib.cluster.costs import costs_from
+from lib.cluster.costs import MAX_TICKS, costs_from
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import TraceError
 from lib.errors.source_lines import Place
-from lib.trace.event import Event, Program
+from lib.trace.event import Event, Move, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import NAMES, REST
@@ -29,20 +28,8 @@ __all__ = ["FIELDS", "FORMAT", "VERSION", "decode"]
 
 FORMAT = "llm-training-puzzles trace"
 VERSION = 1
-FIELDS = (
-    "format",
-    "version",
-    "layers",
-    "batches",
-    "sandbox",
-    "puzzle",
-    "error",
-    "costs",
-    "mesh",
-    "places",
-    "groups",
-    "programs",
-)
+FIELDS = {"format", "version", "layers", "batches", "sandbox", "puzzle", "error"}
+CONTENTS = {"costs", "mesh", "places", "groups", "programs"}
 PADDING = "padding"
 """How many batches after the last one are padding. A file without it has none."""
 DESCRIPTIONS = "layer_descriptions"
@@ -103,8 +90,8 @@ def decode(data: Any, *, whole: bool = True) -> Trace:
     top = cast("dict[str, Any]", data)
     if top.get("version") != VERSION:
         raise TraceError(f"this Trace has version {top.get('version')!r}, and this library reads version {VERSION}")
-    if set(top) - {DESCRIPTIONS, PADDING} != set(FIELDS):
-        raise TraceError(f"a Trace has exactly the fields {sorted(FIELDS)}; got {sorted(map(str, top))}")
+    if set(top) - {DESCRIPTIONS, PADDING} != FIELDS | CONTENTS:
+        raise TraceError(f"a Trace has exactly the fields {sorted(FIELDS | CONTENTS)}; got {sorted(map(str, top))}")
     return _Reader(top, whole).run()
 
 
@@ -183,10 +170,9 @@ class _Reader:
 
     def run(self) -> Trace:
         top = self.top
-        costs, mesh = top["costs"], top["mesh"]
         try:
-            found = costs_from(cast("dict[str, Any]", costs) if isinstance(costs, dict) else {})
-            arranged = None if mesh is None else self.mesh(mesh)
+            costs = costs_from(cast("dict[str, Any]", top["costs"]) if isinstance(top["costs"], dict) else {})
+            mesh = None if top["mesh"] is None else self.mesh(top["mesh"])
         except TraceError:
             raise
         except (ValueError, TypeError) as error:
@@ -196,8 +182,8 @@ class _Reader:
             self.layers,
             self.batches,
             programs,
-            found,
-            arranged,
+            costs,
+            mesh,
             self.truth("sandbox", top["sandbox"]),
             self.maybe(self.text, "puzzle", top["puzzle"]),
             self.maybe(self.text, "error", top["error"]),
@@ -226,31 +212,30 @@ class _Reader:
         if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) != {"values", "events", "moves"}:
             raise TraceError(f"{where}: expected values, events and moves")
         data = cast("dict[str, Any]", item)
-        program = Program(rank)
-        values = self.list(f"{where}.values", data["values"])
-        program.values = [
+        values = [
             None if value is None and not self.whole else self.value(f"{where}.values[{i}]", value)
-            for i, value in enumerate(values)
+            for i, value in enumerate(self.list(f"{where}.values", data["values"]))
         ]
+        events: list[Event] = []
+        moves: list[Move] = []
+        program = Program(rank, events, values, moves)
         for i, event in enumerate(self.list(f"{where}.events", data["events"])):
-            program.events.append(self.event(f"{where}.events[{i}]", event, program, rank))
-        self.single_assignment(where, program)
-        self.awaited_once(where, program)
-        count = len(program.events)
+            events.append(self.event(f"{where}.events[{i}]", event, program, rank))
+        self.assigned_and_awaited_once(where, events)
         before = 0
         held: dict[tuple[int, int], int] = {}
         for i, move in enumerate(self.list(f"{where}.moves", data["moves"])):
             at = f"{where}.moves[{i}]"
             position, store, value, change = self.list(at, move, 4)
-            before = self.number(at, position, before, count)
+            before = self.number(at, position, before, len(events))
             if change not in (1, -1) or type(change) is not int:
                 raise TraceError(f"{at}: a value enters (1) or leaves (-1); got {str(change)[:40]}")
             where_held = (self.number(at, store, 0, 4), self.id(at, value, program))
             held[where_held] = held.get(where_held, 0) + change
             if held[where_held] < 0:
                 raise TraceError(f"{at}: value {value} leaves a store that it is not in")
-            program.moves.append((before, *where_held, change))
-        return program
+            moves.append((before, *where_held, change))
+        return Program.of(program)
 
     def id(self, where: str, item: Any, program: Program) -> int:
         return self.number(where, item, 0, len(program.values) - 1)
@@ -347,7 +332,7 @@ class _Reader:
         wrong = None
         if (shared is not None) != bool(event.group) or (event.group and rank not in event.group):
             wrong = "a collective names a group that its rank belongs to"
-        elif shared is not None and shared.rooted and not (len(event.arg) == 1 and event.arg[0] < len(event.group)):
+        elif shared is not None and shared.root and not (len(event.arg) == 1 and event.arg[0] < len(event.group)):
             wrong = f"a {shared.title} names the place of its root in the group"
         elif shared is not None and not event.inputs:
             wrong = "a collective brings a value"
@@ -386,19 +371,17 @@ class _Reader:
         if wrong is not None:
             raise TraceError(f"{where}: {wrong}")
 
-    def single_assignment(self, where: str, program: Program) -> None:
-        made = [number for event in program.events for number in event.outputs]
+    def assigned_and_awaited_once(self, where: str, events: Sequence[Event]) -> None:
+        """An await brings the outputs: a second one finds nothing left to bring, and without one there are none."""
+        made = [number for event in events for number in event.outputs]
         if len(set(made)) != len(made):
             raise TraceError(f"{where}: a value is made twice")
-
-    def awaited_once(self, where: str, program: Program) -> None:
-        """An await brings the outputs: a second one finds nothing left to bring, and without one there are none."""
         awaited: set[int] = set()
-        for i, event in enumerate(program.events):
+        for i, event in enumerate(events):
             if event.op == "wait":
                 if event.arg[0] in awaited:
                     raise TraceError(f"{where}.events[{i}]: a second wait for event {event.arg[0]}")
                 awaited.add(event.arg[0])
-        for i, event in enumerate(program.events):
+        for i, event in enumerate(events):
             if event.op in COMMUNICATION and event.outputs and not event.blocking and i not in awaited:
                 raise TraceError(f"{where}.events[{i}]: {event.op} has results, and nobody waits for it")

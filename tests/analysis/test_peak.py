@@ -26,12 +26,10 @@ def frugal(trace: Trace) -> Trace:
     """
 
     def without(program: Program) -> Program:
-        copy = Program(program.rank)
-        copy.events, copy.values = program.events, program.values
-        copy.moves = [
+        moves = [
             move for move in program.moves if isinstance(v := program.values[move[2]], OptState | Weight) and v.step > 0
         ]
-        return copy
+        return Program(program.rank, program.events, program.values, moves)
 
     return replace(trace, programs=[without(program) for program in trace.programs])
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -241,15 +242,13 @@ def test_of_a_run_that_failed_nobody_knows_what_would_have_been_received() -> No
 
     trace = Trace.of(simulate(posts, ranks=2, layers=1, batches=1))
     assert [note.splitlines()[0] for note in check(trace).notes] == ["rank 1 never received what rank 0 passed to it"]
-    trace.error = "rank 1: no"
-    assert check(trace).notes == ()
+    assert check(replace(trace, error="rank 1: no")).notes == ()
 
 
 def test_that_a_run_did_not_end_is_the_first_of_its_faults() -> None:
     trace = Trace.of(simulate(basic, layers=1, batches=1))
     trace.programs[0].events[2].layer = 7
-    trace.error = "rank 0: one\n  fix: two"
-    first, second = check(trace).faults
+    first, second = check(replace(trace, error="rank 0: one\n  fix: two")).faults
     assert first == "the run did not end: rank 0: one\n    fix: two"
     assert second.startswith("rank 0: there is no layer 7\n    expected: a layer from 0 to 0\n")
     assert "    where:    steps.py, line " in second

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Links, Mesh, Model, Trace, retime, simulate
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.cluster.network import Network, Shares, paces
 from lib.schedules.data_parallel import fully_sharded
 from lib.trace import json_format as serial
@@ -49,6 +49,7 @@ def test_paces_do_not_depend_on_the_order(flows: list[Shares], random: Random) -
 
 @dataclass
 class Noted:
+    issued: int
     start: int | None = None
     length: int = 0
 
@@ -58,8 +59,11 @@ class Job:
     stream: int
     ready: int
     length: int
-    noted: Noted = field(default_factory=Noted)
+    noted: Noted = field(init=False)
     end: int | None = None
+
+    def __post_init__(self) -> None:
+        self.noted = Noted(self.ready)
 
 
 class Roads:
@@ -86,7 +90,7 @@ def carried(links: Mapping[int, Shares], jobs: list[Job], order: Sequence[int] |
         def then(job: Job = job) -> None:
             job.end = network.now
 
-        network.meet(job.stream, [job.stream], job.ready, job.length, [job.noted], then)
+        network.meet(job.stream, [job.stream], [job.noted], job.length, then)
     while network.step():
         pass
     return network

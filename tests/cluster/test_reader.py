@@ -1,5 +1,6 @@
 """Readers: each process reads an example once, in the order of simulated time, and every device copies its own."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from lib.analysis.feeding.examples import examples_read, on_device, words
 from lib.analysis.feeding.rows import rows_of
 from lib.analysis.figures import samples
 from lib.analysis.waiting.gaps import gaps
-from lib.cluster.clock import ticks, units
+from lib.cluster.costs import ticks, units
 from lib.cluster.reader import Readers, Reading
 from lib.schedules.steps import backward, forward, load, loss, mine, step
 from lib.trace.retiming import retime
@@ -132,9 +133,7 @@ def test_data_for_nothing_is_refused_where_reading_has_its_price() -> None:
     assert check(free).correct
     assert examples_read(free[0].trace) == {0: 1, 1: 1}
     # A Trace that says that reading costs something, and takes its data for nothing:
-    trace = free[0].trace
-    trace.costs = COSTS
-    verdict = check(trace)
+    verdict = check(replace(free[0].trace, costs=COSTS))
     assert not verdict.correct
     assert "its data was taken with get_activation, for nothing" in verdict.faults[0]
 

@@ -13,10 +13,11 @@ from drawing.timeline.levels import levels
 from drawing.timeline.paint import place_label
 from lib import Model, Trace, simulate
 from lib.analysis import figures
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 from tests.drawing.runs import RUNS, trace
+from tests.support.changes import changed
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -76,7 +77,7 @@ def test_memory_changes_when_an_operation_is_issued_and_shows_the_highest_of_equ
 
 def test_operations_of_the_future_are_boxes_too_and_a_rank_without_a_program_is_empty() -> None:
     run = trace(lambda model: None, ranks=1, layers=1, batches=1)
-    run.programs[0].events.append(Event("recompute", 0, frozenset([0]), (), (), 0, 0, 10**9, None))
+    run = changed(run, 0, events=[Event("recompute", 0, frozenset([0]), (), (), 0, 0, 10**9, None)])
     assert [(box.look, box.end) for box in boxes(run).boxes] == [("other", 10**9)]
     models = simulate(lambda model: model.load_weights(0), ranks=3)
     assert boxes(Trace.of(models[:1])).boxes == []

@@ -81,13 +81,11 @@ def on_line_one(trace: Trace) -> Trace:
     """The same run with every operation on line 1 of one file, so that no edit of its file changes its picture."""
     copies: list[Program] = []
     for program in trace.programs:
-        copy = Program(program.rank)
-        copy.values, copy.moves = program.values, program.moves
-        copy.events = [event.copy() for event in program.events]
-        for event in copy.events:
+        events = [event.copy() for event in program.events]
+        for event in events:
             place = trace.place(event)
             event.source = place and place._replace(file="schedule.py", line=1)
-        copies.append(copy)
+        copies.append(Program(program.rank, events, program.values, program.moves))
     return replace(trace, programs=copies)
 
 

@@ -1,6 +1,7 @@
 """Marks as SVG: valid, escaped, short, and the same every time."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from drawing import Picture, draw, picture_of
 from drawing.canvas.axes import nice
 from drawing.canvas.scene import Poly, Rect, Scene, Text, escape, fit, num, text_width
 from lib.errors.source_lines import Place
-from lib.trace.event import Event
+from lib.trace.event import Event, Program
 from lib.values.operations import TIMED
 from tests.drawing.marks import apart, on_paper, written
 from tests.drawing.runs import RUNS, chatter, pictures, quietly, trace
@@ -57,8 +58,8 @@ def test_source_lines_and_names_cannot_break_out() -> None:
     run = trace(lambda model: None, ranks=1, layers=1, batches=1)
     evil = '</title><script>alert(1)</script>&"\x00\ud800'
     place = Place(evil, 3, "f", evil)
-    run.programs[0].events.append(Event("forward", 0, frozenset([0]), (), (), 0, 0, 10**9, place))
-    run.error = evil
+    events = [Event("forward", 0, frozenset([0]), (), (), 0, 0, 10**9, place)]
+    run = replace(run, programs=[Program(0, events)], error=evil)
     svg = picture_of(run).svg()
     assert "<script" not in svg
     ET.fromstring(svg)

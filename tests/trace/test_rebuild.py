@@ -1,5 +1,6 @@
 """rebuild: what a Trace says of its values is not believed, and one that is no program says where it is none."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,14 +9,14 @@ from lib import Activation, Model, RuleError, Trace, TraceError, Weight, check, 
 from lib.trace.event import Event
 from lib.trace.rebuild import rebuild
 from lib.values import placement
+from tests.support.changes import changed
 from tests.support.schedules import EVERYTHING, Case, basic
 
 
 def of_basic() -> Trace:
     """A small run, whose program has room for values that nobody makes."""
     trace = Trace.of(simulate(basic, layers=1, batches=1))
-    trace.programs[0].values.extend([None] * 9)
-    return trace
+    return changed(trace, 0, values=(*trace.programs[0].values, *[None] * 9))
 
 
 def event(trace: Trace, op: str) -> Event:
@@ -50,19 +51,17 @@ def test_nobody_waits_twice() -> None:
         await work
 
     trace = Trace.of(simulate(later, ranks=1, layers=1, batches=1))
-    program = trace.programs[0]
-    program.events.append(program.events[-1].copy())
+    trace = changed(trace, 0, events=(*trace.programs[0].events, trace.programs[0].events[-1].copy()))
     with pytest.raises(TraceError) as raised:
         rebuild(trace)
     assert str(raised.value) == "rank 0 waits twice for one allreduce"
 
 
 def test_what_a_run_that_failed_did_not_do_is_not_made() -> None:
-    trace = uses_the_future()
-    trace.error = "it failed"
-    made: list[Any] = rebuild(trace).run.programs[0].values
+    trace = replace(uses_the_future(), error="it failed")
+    made = tuple(rebuild(trace).run.programs[0].values)
     assert made[:3] == trace.programs[0].values[:3]
-    assert made[3:] == [None] * len(made[3:])
+    assert made[3:] == (None,) * len(made[3:])
 
 
 @pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
@@ -108,8 +107,8 @@ def test_values_follow_from_the_operations(case: Case) -> None:
     trace = Trace.of(case.run(simulate))
     made = [list(program.values) for program in trace.programs]
     for program in trace.programs:
-        program.values[:] = [None] * len(program.values)
-    assert [program.values for program in rebuild(trace).run.programs] == made
+        trace = changed(trace, program.rank, values=[None] * len(program.values))
+    assert [list(program.values) for program in rebuild(trace).run.programs] == made
 
 
 def test_the_load_that_is_first_in_the_program_is_the_first_one() -> None:

@@ -51,7 +51,7 @@ def test_values_made_by_hand_come_back() -> None:
     again = Trace.parse(trace.text())
     assert same(again, trace)
     assert again.sandbox
-    assert again.programs[0].values == [Weight(1, 2, 1, [0, 2], 3)]
+    assert list(again.programs[0].values) == [Weight(1, 2, 1, [0, 2], 3)]
 
 
 def test_what_it_looks_like() -> None:

@@ -1,9 +1,10 @@
-"""walk: every step after all that it needs, as far as a run goes."""
+"""order: every step after all that it needs, as far as a run goes."""
 
 import pytest
 
-from lib import Model, Trace, TraceError, simulate
-from lib.trace.order import Done, Meet, Pass, walk
+from lib import Model, Trace, simulate
+from lib.trace.order import order
+from tests.support.changes import changed
 
 
 def test_a_message_that_waits_for_room_has_it_when_the_one_before_it_was_received() -> None:
@@ -13,9 +14,9 @@ def test_a_message_that_waits_for_room_has_it_when_the_one_before_it_was_receive
         for number in range(3):
             await (model.receive(0) if model.rank else model.pass_to(1, number))
 
-    steps = list(walk(Trace.of(simulate(three, ranks=2))))
-    sends = [place for place, step in enumerate(steps) if isinstance(step, Done) and step.event.op == "pass_to"]
-    passes = [place for place, step in enumerate(steps) if isinstance(step, Pass)]
+    events, _, steps, *_ = order(Trace.of(simulate(three, ranks=2)))
+    sends = [place for place, (kind, _, n, _) in enumerate(steps) if kind == "done" and events[n].op == "pass_to"]
+    passes = [place for place, step in enumerate(steps) if step[0] == "pass"]
     assert passes[0] < sends[1]
     assert passes[1] < sends[2]
 
@@ -31,8 +32,8 @@ def test_a_sender_goes_on_when_there_is_room_and_not_only_when_it_was_heard() ->
             await model.allreduce(model.fake_grad(0, []), 0)
             await model.receive(0)
 
-    steps = list(walk(Trace.of(simulate(between, ranks=2, layers=1, batches=1))))
-    assert [type(step) for step in steps if isinstance(step, Meet | Pass)] == [Pass, Meet, Pass]
+    steps = order(Trace.of(simulate(between, ranks=2, layers=1, batches=1))).steps
+    assert [kind for kind, *_ in steps if kind in ("meet", "pass")] == ["pass", "meet", "pass"]
 
 
 def test_what_took_place_before_a_run_failed_takes_place() -> None:
@@ -44,8 +45,8 @@ def test_what_took_place_before_a_run_failed_takes_place() -> None:
     with pytest.raises(AssertionError) as raised:
         simulate(fails, ranks=2, layers=2)
     trace = raised.value.trace  # type: ignore[attr-defined]
-    met = [step.members[0][1].layer for step in walk(trace) if isinstance(step, Meet)]
-    assert met == [0, 1]
+    events, _, steps, *_ = order(trace)
+    assert [events[number].layer for kind, _, number, _ in steps if kind == "meet"] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -62,9 +63,7 @@ def test_who_is_stuck_is_named_where_they_are_few(ranks: int, words: str) -> Non
                 await model.receive(source)
 
     trace = Trace.of(simulate(waits, ranks=ranks + 1, layers=1, batches=1))
-    trace.programs[ranks].events.clear()
+    trace = changed(trace, ranks, events=())
     for program in trace.programs[:ranks]:
         program.events[1].peer = None
-    with pytest.raises(TraceError) as raised:
-        list(walk(trace))
-    assert str(raised.value) == f"rank 0 cannot get past its event 1 (pass_to): nobody answers it{words}"
+    assert str(order(trace).stuck) == f"rank 0 cannot get past its event 1 (pass_to): nobody answers it{words}"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lib import Activation, ActivationGrad, OptState, Trace, Weight
-from lib.trace.order import Do, Done, Meet, Pass, walk
+from lib.trace.order import order
 from lib.trace.rebuild import rebuild
 from lib.values.collectives import COLLECTIVES, given
 from lib.values.kinds.kind import LayerKind
@@ -365,17 +365,19 @@ def play(run: Trace, seed: int = 0) -> int:
     """Plays a run. AssertionError where a value that is done is not what it says; else how many were compared."""
     state = _Play(rebuild(run).run, seed)
     on_the_way: dict[tuple[int, int], list[Array]] = {}
-    for step in walk(state.run):
-        if isinstance(step, Do):
-            state.do(step.rank, step.event)
-        elif isinstance(step, Meet):
-            for (rank, event), arrays in zip(step.members, state.meet(step.members), strict=True):
-                on_the_way[rank, id(event)] = arrays
-        elif isinstance(step, Pass):
-            sent = [state.arrays[step.source][number] for number in step.sent.inputs]
-            on_the_way[step.target, id(step.received)] = sent
-        elif isinstance(step, Done) and step.event.op != "pass_to":
-            arrays = on_the_way.pop((step.rank, id(step.event)))
-            for number, array in zip(step.event.outputs, arrays, strict=True):
-                state.put(step.rank, number, array)
+    events, _, steps, *_ = order(state.run)
+    for kind, rank, number, others in steps:
+        event = events[number]
+        if kind == "do":
+            state.do(rank, event)
+        elif kind == "meet":
+            members = [(member, events[n]) for member, n in zip(event.group, others, strict=True)]
+            for (member, one), arrays in zip(members, state.meet(members), strict=True):
+                on_the_way[member, id(one)] = arrays
+        elif kind == "pass":
+            assert event.peer is not None
+            on_the_way[rank, id(event)] = [state.arrays[event.peer][n] for n in events[others[0]].inputs]
+        elif kind == "done" and event.op != "pass_to":
+            for n, array in zip(event.outputs, on_the_way.pop((rank, id(event))), strict=True):
+                state.put(rank, n, array)
     return state.compared

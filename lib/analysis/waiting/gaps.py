@@ -6,13 +6,13 @@ of the whole run, exactly. Every gap has a kind; KINDS has them, and what is sai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, Span, causes_of
 from lib.analysis.event_words import operation, operations
-from lib.cluster.clock import in_units, units
+from lib.cluster.costs import in_units, units
 from lib.errors.wording import exact, numbered
 from lib.trace.event import Event
 from lib.trace.trace import Trace
@@ -263,7 +263,7 @@ def _waits(causes: Causes, rank: int, span: Span, first: int | None) -> Iterator
         yield Gap(rank, now, span.end, "communication", here, None, here)
 
 
-def _first_input(events: list[Event]) -> int | None:
+def _first_input(events: Sequence[Event]) -> int | None:
     """The number of the first message that a rank receives, where it computes nothing before."""
     for number, event in enumerate(events):
         if event.op == "receive":

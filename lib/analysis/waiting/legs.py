@@ -9,9 +9,9 @@ from typing import Final
 from lib.analysis.dependencies import At, Causes, slowed
 from lib.analysis.event_words import layers_of, operation, operations, spoken
 from lib.analysis.waiting.chain import Step
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.wording import exact, numbered, these
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, LOCAL, MESSAGES, OPERATIONS, READS
 from lib.values.values import Value, definite, describe
@@ -157,7 +157,7 @@ def _how(run: Trace, step: Step, late: At | None) -> str:
 
 def _uses(run: Trace, late: At, early: At) -> bool:
     """Whether an operation uses what an earlier one of its rank made, as it is or added up, put together or cut."""
-    events, makers = run.programs[late.rank].events, run.once(_makers, lambda: _makers(run))[late.rank]
+    events, makers = run.programs[late.rank].events, _makers(run)[late.rank]
     waiting, seen = [late.number], set[int]()
     while waiting:
         for value in events[waiting.pop()].inputs:
@@ -170,6 +170,7 @@ def _uses(run: Trace, late: At, early: At) -> bool:
     return False
 
 
+@kept
 def _makers(run: Trace) -> list[dict[int, int]]:
     """For each rank the event that made each value, by their numbers."""
     return [

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
+from typing import cast
 
 from lib.analysis.dependencies import causes_of
 from lib.analysis.figures import makespan
-from lib.cluster.clock import ticks
+from lib.cluster.costs import ticks
 from lib.cluster.reader import Readers, process_of
 from lib.trace.event import Event
-from lib.trace.order import Communicators, Do, Done, Issue, Meet, Pass, Read, Walk, messages, requests
+from lib.trace.order import Communicators, messages, order, requests
 from lib.trace.retiming import alone
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, kept
 
 __all__ = ["slack"]
 
 
+@kept
 def slack(run: Trace) -> list[list[int | None]]:
     """For each event of each rank, in ticks how much later it may be over. None for what never began, and for a wait,
     which takes what is left."""
-    return run.once(slack, lambda: _Slack(run).found())
+    return _Slack(run).found()
 
 
 class _Slack:
@@ -67,22 +69,24 @@ class _Slack:
 
     def found(self) -> list[list[int | None]]:
         """The slack of all events: what `slack` gives."""
-        for step in reversed(list(Walk(self.run).steps())):
-            if isinstance(step, Do):
-                self.over[id(step.event)] = self.clocks[step.rank]
-                self.clocks[step.rank] -= step.event.length
-            elif isinstance(step, Done):
-                self._before(self.over, id(step.event), self.clocks[step.rank])
-            elif isinstance(step, Issue):
-                if step.event.op == "pass_to":
-                    self._send(step.rank, step.event)
-                self.clocks[step.rank] = min(self.clocks[step.rank], self.issued[id(step.event)])
-            elif isinstance(step, Meet):
-                self._meet([event for _, event in step.members])
-            elif isinstance(step, Pass):
-                self._receive(step)
+        events, _, steps, *_ = order(self.run)
+        for kind, rank, number, others in reversed(steps):
+            event = events[number]
+            if kind == "do":
+                self.over[id(event)] = self.clocks[rank]
+                self.clocks[rank] -= event.length
+            elif kind == "done":
+                self._before(self.over, id(event), self.clocks[rank])
+            elif kind == "issue":
+                if event.op == "pass_to":
+                    self._send(rank, event)
+                self.clocks[rank] = min(self.clocks[rank], self.issued[id(event)])
+            elif kind == "meet":
+                self._meet([events[n] for n in others])
+            elif kind == "pass":
+                self._receive(events[others[0]], rank, event)
             else:
-                self._read(step)
+                self._read(rank, event)
         return [[self._left(event) for event in program.events] for program in self.run.programs]
 
     def _left(self, event: Event) -> int | None:
@@ -111,24 +115,25 @@ class _Slack:
         if id(event) not in self.issued:
             self.issued[id(event)] = self._begin((source, event.peer, "send"), event)
 
-    def _receive(self, step: Pass) -> None:
-        pair = step.source, step.target
+    def _receive(self, sent: Event, target: int, received: Event) -> None:
+        source = cast(int, received.peer)
+        pair = source, target
         later = self.later.get(pair)
         if later is not None:
-            self._send(step.source, later)
-        start = self._begin((*pair, "receive"), step.received)
+            self._send(source, later)
+        start = self._begin((*pair, "receive"), received)
         if later is not None and self.run.costs.shared:  # which has room when this one begins to be received
             self.next[(*pair, "receive")] = start = min(start, self.over[id(later)])
-            self.over[id(step.received)] = start + step.received.length
-        self.issued[id(step.received)] = start
-        self._before(self.over, id(step.sent), start)
-        self.later[pair] = step.sent
+            self.over[id(received)] = start + received.length
+        self.issued[id(received)] = start
+        self._before(self.over, id(sent), start)
+        self.later[pair] = sent
 
-    def _read(self, step: Read) -> None:
-        event, process = step.event, ("reader", process_of(self.run.mesh, step.rank))
+    def _read(self, rank: int, event: Event) -> None:
+        process = "reader", process_of(self.run.mesh, rank)
         one, copied = ticks(self.run.costs.read), len(event.batches) * ticks(self.run.costs.to_device)
-        self._before(self.over, id(event), self.next["copy", step.rank])
-        start = self.next["copy", step.rank] = self.over[id(event)] - copied
+        self._before(self.over, id(event), self.next["copy", rank])
+        start = self.next["copy", rank] = self.over[id(event)] - copied
         for batch in event.batches:
             self._before(self.there, (process, batch), start)
         fresh = self.fresh[id(event)]

@@ -11,6 +11,7 @@ from lib.schedules.formats.trace import pipeline_of
 from lib.schedules.pipelines.action import Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.lowering import compute_only
+from lib.trace.trace import Trace, kept
 from lib.values.kinds.kind import USUAL
 
 __all__ = ["PIPELINES", "LibraryResults", "PipelinePlan", "layers_of", "library_results", "lines_of"]
@@ -53,15 +54,16 @@ def pipeline_plan(plan: Plan, name: str) -> PipelinePlan:
         row, each = SCHEDULES[PIPELINES[name]], plan.trace.layers // ranks
         stages = tuple(range(rank * each, (rank + 1) * each) for rank in range(ranks))
         return PipelinePlan(row.make(ranks, batches), stages, tuple((batch,) for batch in range(batches)), row.torch)
-    return plan.trace.once(pipeline_plan, lambda: _own_pipeline(plan))
+    return _own_pipeline(plan.trace)
 
 
-def _own_pipeline(plan: Plan) -> PipelinePlan:
+@kept
+def _own_pipeline(trace: Trace) -> PipelinePlan:
     try:
-        order, layers, microbatches = pipeline_of(plan.trace)
+        order, layers, microbatches = pipeline_of(trace)
     except ValueError as error:
         raise ReplayError(f"{TORCH} cannot train beside this Trace: {error}") from None
-    if len(order) != plan.ranks:
+    if len(order) != trace.ranks:
         raise ReplayError(f"{TORCH} is one pipeline, and this Trace has several beside each other")
     if len(set(map(len, microbatches))) > 1:
         raise ReplayError(f"{TORCH} needs microbatches of one size: torch fixes the shape of what stages pass on")

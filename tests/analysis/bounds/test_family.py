@@ -1,6 +1,7 @@
 """What a run is told when a bound does not speak of it. Every run here is correct, unless it says so."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,8 +210,7 @@ def test_runs_that_are_not_correct() -> None:
         model.forward(0, model.get_activation([0]), weight)
 
     assert excuse(_trace(lazy, Family(1, 1, 2)), Family(1, 1, 2)) == "it leaves out batches"
-    trace = _trace(computing, ONE)
-    trace.error = "deadlock"
+    trace = replace(_trace(computing, ONE), error="deadlock")
     assert excuse(trace, ONE) == "it did not end"
 
 

@@ -61,21 +61,17 @@ TRACES: dict[str, Trace] = {
 
 def hostile() -> Trace:
     """A Trace in which every text is hostile."""
-    program = Program(0)
-    program.values.append(Weight(0, 1, 0))
     place = Place(HOSTILE, 1, HOSTILE, HOSTILE)
     nothing: frozenset[int] = frozenset()
-    program.events.append(Event("load_weights", 0, nothing, (), (0,), 0, 0, 0, place))
-    program.events.append(Event(HOSTILE, 0, nothing, (0,), (), 0, 0, 10**9, place))
-    return Trace(1, 1, [program], puzzle=HOSTILE, error=HOSTILE)
+    load = Event("load_weights", 0, nothing, (), (0,), 0, 0, 0, place)
+    events = [load, Event(HOSTILE, 0, nothing, (0,), (), 0, 0, 10**9, place)]
+    return Trace(1, 1, [Program(0, events, [Weight(0, 1, 0)])], puzzle=HOSTILE, error=HOSTILE)
 
 
 def still() -> Trace:
     """A Trace in which no time passes, and a rank does nothing at all."""
-    program = Program(0)
-    program.values.append(Weight(0, 1, 0))
-    program.events.append(Event("load_weights", 0, frozenset(), (), (0,), 0, 0, 0, None))
-    return Trace(1, 1, [program, Program(1)])
+    load = Event("load_weights", 0, frozenset(), (), (0,), 0, 0, 0, None)
+    return Trace(1, 1, [Program(0, [load], [Weight(0, 1, 0)]), Program(1)])
 
 
 @cache

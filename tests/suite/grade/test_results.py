@@ -88,8 +88,7 @@ def test_every_form_is_a_file(tmp_path: Path) -> None:
 def test_a_schedule_is_the_same_whoever_wrote_it(tmp_path: Path) -> None:
     trace = reference_run("ddp")
     schedule = schedule_of(trace)
-    other = reference_run("ddp")
-    other.puzzle = None
+    other = replace(reference_run("ddp"), puzzle=None)
     assert schedule_of(other) == schedule
     stopped = [schedule_of(replace(trace, error=message)) for message in ("one", "another")]
     assert stopped[0] == stopped[1] != schedule

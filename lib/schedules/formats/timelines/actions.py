@@ -11,7 +11,7 @@ from typing import NamedTuple
 from lib.schedules.formats.trace import PASSES, pipeline_of
 from lib.schedules.pipelines.action import Action, parse
 from lib.trace.event import Event, Program
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, kept
 from lib.values.operations import MESSAGES, OPERATIONS
 from lib.values.values import Activation, ActivationGrad
 
@@ -41,14 +41,11 @@ class Done(NamedTuple):
     last: int
 
 
+@kept
 def actions_of(trace: Trace) -> tuple[tuple[Done, ...], ...] | None:
     """What each rank did, as actions: its passes, and messages that bring one activation or the gradient of one. None
     where the run is no pipeline (see `order_of`), or an action of it is broken off. Where several pipelines lie beside
     each other their stages and microbatches have the same numbers."""
-    return trace.once(actions_of, lambda: _actions_of(trace))
-
-
-def _actions_of(trace: Trace) -> tuple[tuple[Done, ...], ...] | None:
     try:
         pipeline = pipeline_of(trace)
     except ValueError:
