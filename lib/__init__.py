@@ -12,10 +12,8 @@ from importlib import import_module
 from os import environ as _environ
 from typing import TYPE_CHECKING
 
-from lib.checker.listeners import listen as _listen
-from lib.errors.facts import Fact as _Fact
-from lib.errors.facts import Words as _Words
-from lib.errors.facts import word_facts_with as _word_facts_with
+from lib.checker import announce as _announce
+from lib.simulator import when_loaded as _when_loaded
 
 if TYPE_CHECKING:
     from lib.analysis.waiting.critical_path import critical_path
@@ -44,8 +42,8 @@ if TYPE_CHECKING:
     from lib.schedules.written import schedule, stages
     from lib.simulator.dist import Dist
     from lib.simulator.model import Model
+    from lib.simulator.recorder import Work
     from lib.simulator.simulator import Unsolved, simulate
-    from lib.simulator.work import Work
     from lib.suite.course.exercises import expect
     from lib.suite.course.hints import hint
     from lib.suite.course.predictions import predict
@@ -135,8 +133,8 @@ _HOMES = {
     "lib.schedules.written": "schedule stages",
     "lib.simulator.dist": "Dist",
     "lib.simulator.model": "Model",
+    "lib.simulator.recorder": "Work",
     "lib.simulator.simulator": "Unsolved simulate",
-    "lib.simulator.work": "Work",
     "lib.suite.submissions.function_check": "check_function",
     "lib.trace.retiming": "retime",
     "lib.trace.trace": "Event Trace",
@@ -154,19 +152,19 @@ def _record(verdict: "Verdict | FunctionVerdict", trace: "Trace | None") -> None
         import_module("lib.suite.course.progress").checked(verdict, trace)
 
 
-_listen(_record)
-if _environ.get("PUZZLES_GRADING"):  # see `lib.checker.graded`, which nobody else need load
-    from lib.checker.graded import watch as _watch
+_announce.listen(_record)
+if _environ.get("PUZZLES_GRADING"):  # see `lib.errors.graded`, which nobody else need load
+    from lib.errors.graded import watch as _watch
 
     _watch()
 
 
-def _words(fact: _Fact) -> _Words:
-    """What to say of a broken rule: only a mistake needs words, so they are imported then."""
-    return import_module("lib.diagnosis.rule_words").words(fact)
+def _give_check(model: "type[Model]") -> None:
+    """Makes `Model.check` what `lib.checker` says: a run needs no check, so the simulator stands below it."""
+    model.check = staticmethod(_announce.check)
 
 
-_word_facts_with(_words)
+_when_loaded.append(_give_check)
 
 
 def __getattr__(name: str) -> object:

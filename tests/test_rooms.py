@@ -1,17 +1,27 @@
-"""The house: how large a room may be, and that the core can be read in the order in which CONTRIBUTING has it."""
+"""The house: how large a room may be, and what a run is: the modules that CONTRIBUTING lists, the steps of a call."""
 
 import ast
 import io
 import re
+import sys
 import tokenize
 import tomllib
+from collections.abc import Generator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
+from lib import Model, Work, simulate
+from lib.simulator.engine import Engine
+from tests.support.drivers import python
+
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 2600
+MOST_LINES = 7000
+"""Lines of code that a run and its check load, and that CONTRIBUTING lists to be read."""
+MOST_FUNCTIONS, MOST_PLACES = 28, 10
+"""Functions that an all-reduce goes through, and the modules that they are in."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 ROOMS = sorted(path.parent for top in ("lib", "drawing") for path in (ROOT / top).rglob("__init__.py"))
 CORE = re.findall(r"^\d+\. `(lib/.*?\.py)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE)
@@ -48,7 +58,6 @@ def imported(path: Path) -> set[str]:
 
 
 def test_the_core_is_read_in_the_order_of_its_imports() -> None:
-    assert len(CORE) > 10
     for number, name in enumerate(CORE):
         later = imported(ROOT / name).intersection(CORE[number:])
         assert later == set(), f"{name} needs {later}"
@@ -66,5 +75,70 @@ def lines_of_code(path: Path) -> int:
     return len(code - strings)
 
 
-def test_the_core_is_read_in_an_hour() -> None:
+RUN = """
+import sys
+from lib import Model, simulate
+
+async def data_parallel(model):
+    model.weights[0], model.opt_states[0] = model.load_weights(0)
+    model.activations[0] = model.get_activation([model.rank])
+    model.activations[1] = model.forward(0, model.activations[0], model.weights[0])
+    model.grad_activations[1] = model.loss(model.activations.pop(1))
+    inp, grad = model.activations.pop(0), model.grad_activations.pop(1)
+    model.grad_weights[0], _ = model.backward(0, inp, grad, model.weights[0])
+    model.grad_weights[0] = await model.allreduce(model.grad_weights.pop(0), 0)
+    weight, state = model.weights.pop(0), model.opt_states.pop(0)
+    model.weights[0], model.opt_states[0] = model.update(0, model.grad_weights.pop(0), weight, state)
+    model.set_final_weight(0, model.weights[0])
+    if model.rank == 0:
+        await model.pass_to(1, "done")
+    elif model.rank == 1:
+        await model.receive(0)
+
+Model.check(simulate(data_parallel, ranks=4, layers=1, batches=4))
+loaded = [module for name, module in sys.modules.items() if name.partition(".")[0] in ("lib", "drawing")]
+print("\\n".join(module.__file__ for module in loaded))
+"""
+
+
+def test_the_core_is_what_a_run_and_its_check_load_and_nothing_less() -> None:
+    said = python(RUN).splitlines()
+    assert said[0] == "Correct!"
+    loaded = [Path(line) for line in said if line.endswith(".py")]
+    with_code = {path.relative_to(ROOT).as_posix() for path in loaded if lines_of_code(path)}
+    assert with_code == set(CORE)
+    assert len(CORE) == len(set(CORE))
     assert sum(lines_of_code(ROOT / name) for name in CORE) <= MOST_LINES
+
+
+class _Turn:
+    """What a rank awaits to let the others go on."""
+
+    def __await__(self) -> Generator[None]:
+        yield
+
+
+def test_an_all_reduce_goes_through_few_functions() -> None:
+    """Those that are called from the call of all ranks to their results, and what steps the ranks meanwhile."""
+    codes = {Engine._step.__code__}
+    ours = str(ROOT / "lib")
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        above: FrameType | None = frame
+        while above is not None and above.f_code not in (Model.allreduce.__code__, Work.__await__.__code__):
+            above = above.f_back
+        if event == "call" and above is not None and frame.f_code.co_filename.startswith(ours):
+            codes.add(frame.f_code)
+
+    async def reduce(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, [model.rank]), 0)  # what is worked out once is not counted
+        grad = model.fake_grad(0, [model.rank])
+        await _Turn()  # all have theirs: from here on they do nothing else
+        sys.setprofile(note)
+        await model.allreduce(grad, 0)
+        sys.setprofile(None)
+
+    simulate(reduce, ranks=2, layers=1, batches=2)
+    functions = sorted(f"{Path(code.co_filename).stem}.{code.co_qualname}" for code in codes if code.co_name[0] != "<")
+    assert len(functions) <= MOST_FUNCTIONS, functions
+    assert len({name.partition(".")[0] for name in functions}) <= MOST_PLACES, functions

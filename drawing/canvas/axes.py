@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from drawing.canvas.palette import GRID, INK, SOFT
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, moved, text_width
-from lib.cluster.clock import ticks
+from lib.cluster.costs import ticks
 from lib.errors.wording import exact
 
 __all__ = ["Axis", "compact", "few", "legend", "named_every", "nice", "swatch"]

@@ -156,7 +156,7 @@ class _Picture:
         seat = each.seats[column.place]
         alarm = seat.called is None or not seat.fits
         if not side:
-            root = each.row is not None and each.row.rooted and each.root == column.place
+            root = each.row is not None and each.row.root is not None and each.root == column.place
             name = f"rank {seat.rank}" + (" (root)" if root else "")
             name = name if text_width(name, TEXT) < self.column else str(seat.rank)
             scene.add(Text(x, y - 11, name, TEXT, ALARM if alarm else INK, "middle", bold=True))

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from drawing.communication.exchange import Exchange, Seat
 from drawing.communication.tiles import caption
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact, numbered, plural, these
 from lib.trace.trace import Trace
 from lib.values.collectives import RING, TWICE_ROUND
@@ -61,7 +61,7 @@ def idea(one: Exchange) -> str:
         return f"Each rank brings its own. They are added up, and {who} the sum, which is as large as one of them."
     if one.row.bucket:
         return f"Each rank brings a list. What has the same place in all lists is added up, and {who} the sums."
-    if one.row.rooted:
+    if one.row.root:
         return f"Rank {one.ranks[one.root]} is the root: what it brings, every rank gets."
     return "Arrows show whose value goes to whom."
 

@@ -21,7 +21,7 @@ from drawing.timeline.paint import ARROWS, SHOWN, Rows, arrow, operations, place
 from drawing.timeline.panel import LEFT, RIGHT, WIDTH
 from lib.analysis.recordings.recording import COMPUTE, Recording, Span, departures
 from lib.analysis.recordings.words import figures, told
-from lib.cluster.clock import TICKS, units
+from lib.cluster.costs import TICKS, units
 from lib.errors.wording import exact
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS

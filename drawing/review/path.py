@@ -17,7 +17,7 @@ from drawing.timeline.paint import Rows
 from drawing.timeline.panel import LEFT, RIGHT, WIDTH, Panel, panels
 from lib.analysis.waiting.critical_path import PARTS, Path, Tight
 from lib.analysis.waiting.slack import slack
-from lib.cluster.clock import ticks, units
+from lib.cluster.costs import ticks, units
 from lib.errors.wording import exact, numbered
 from lib.values.operations import COMPUTE
 

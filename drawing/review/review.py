@@ -15,7 +15,7 @@ from drawing.review.peak import at_the_peak
 from drawing.timeline.panel import LEFT, RIGHT, WIDTH, Panel, panels
 from lib.analysis.difference import difference
 from lib.analysis.shares import time_shares
-from lib.cluster.clock import ticks
+from lib.cluster.costs import ticks
 from lib.errors.wording import counted
 from lib.suite.course.review import Review
 

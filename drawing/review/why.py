@@ -10,7 +10,7 @@ from drawing.canvas.scene import Scene, Text, fit
 from drawing.review.chain import mark_chain, mark_gap, mark_operation, write_chain
 from drawing.timeline.panel import LEFT, WIDTH, panels
 from lib.analysis.waiting.why import Why
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.wording import exact
 
 __all__ = ["MANY", "TITLE", "picture_of_why"]

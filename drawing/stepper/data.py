@@ -21,7 +21,7 @@ from lib.analysis.difference import difference, figures_of, said
 from lib.analysis.event_words import event_words, ranges, spoken
 from lib.analysis.figures import makespan
 from lib.analysis.memory import PLACES, whereabouts
-from lib.cluster.clock import TICKS
+from lib.cluster.costs import TICKS
 from lib.errors.wording import counted, runs
 from lib.trace.order import awaited_at_once, messages
 from lib.trace.trace import STORES, Program, Trace

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from drawing.timeline.boxes import Box, failed_rank, padded
 from lib.analysis.dependencies import slowed
 from lib.analysis.event_words import event_words, layers_of, ranges, spoken
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.wording import exact, numbered
 from lib.puzzles.records import Size
 from lib.trace.event import Event

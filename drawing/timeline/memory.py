@@ -13,7 +13,7 @@ from drawing.timeline.folding import Fold
 from drawing.timeline.levels import GATHERED, SERIES, Level, Plateau, levels, longest
 from drawing.timeline.names import names, write_names
 from lib.analysis.figures import peak
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.wording import amount, exact, numbered
 from lib.puzzles.records import PUZZLES
 from lib.trace.trace import Trace

@@ -17,7 +17,7 @@ from drawing.timeline.paint import SHOWN
 from drawing.timeline.panel import LEFT, WIDTH, panels
 from lib.analysis.difference import ending, highest_peak
 from lib.analysis.figures import peak, printed, printed_peak
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.wording import exact
 from lib.trace import trace as traces
 from lib.trace.trace import Trace

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lib.analysis.event_words import operation
 from lib.analysis.figures import makespan
-from lib.cluster.clock import in_units
+from lib.cluster.costs import in_units
 from lib.cluster.reader import Readers
 from lib.trace.event import Event, Program
 from lib.trace.order import awaited_at_once, collectives, messages, requests

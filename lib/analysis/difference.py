@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lib.analysis.event_words import event_words
 from lib.analysis.figures import bubbles, end, most_sent, peak, samples
 from lib.analysis.shares import counts
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact
 from lib.puzzles.records import Size
 from lib.trace.event import Event, Program

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.trace.lifetimes import Lifetimes, held_at, own_lifetimes
 from lib.trace.order import brought_to, meetings
 from lib.trace.trace import Event, Program, Trace, kept

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from lib.analysis.feeding.examples import feeds
 from lib.analysis.figures import makespan, peak, sends
 from lib.analysis.waiting.critical_path import Path, critical_path
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES

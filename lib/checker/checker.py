@@ -11,24 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lib.analysis import figures
-from lib.analysis.figures import most_sent
-from lib.checker import notes
 from lib.checker.final_weights import finals
+from lib.checker.forgotten import Forgotten, fed
 from lib.checker.readiness import unready
 from lib.checker.verdict import Verdict
-from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, message_of
-from lib.puzzles.records import Goal, Puzzle, Size, schedule_record
 from lib.trace.event import Program
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of
 from lib.values.kinds.kind import USUAL
 
+if TYPE_CHECKING:
+    from lib.cluster.mesh import Mesh
+    from lib.puzzles.records import Goal, Puzzle
+
+# What is to be said beside the verdict (`notes`) and what puzzles ask for (`records`) are loaded where they are needed.
 __all__ = ["check"]
 
 
@@ -50,7 +52,7 @@ def check(
 
     models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
     _need_numbers(time, memory)
-    record = puzzle if puzzle is None or isinstance(puzzle, Puzzle) else schedule_record(puzzle)
+    record = None if puzzle is None else _record_of(puzzle)
     sandbox = record is None and not isinstance(models, Trace) and _is_sandbox(models)
     if record is not None:
         trace = _plain(trace, record)
@@ -65,23 +67,28 @@ def check(
     top = figures.peak(timed)
     end, used = figures.end(timed), float(top.elements)
     goals = _of(record) if record is not None else _own(time, memory)
-    hidden = [(program.rank, alive) for program in timed.programs for alive in figures.hidden(program)]
-    remarks = [*judged.notes, *notes.fed(timed), *notes.forgotten(timed, hidden, judged=len(goals) > 1 and not faults)]
+    forgotten = Forgotten.of(timed)
+    remarks = [*judged.notes, *fed(timed), *forgotten.remarks(timed, judged=len(goals) > 1 and not faults)]
     if record is None:
         remarks.extend(judged.stale)
     elif trace.costs != record.costs:
+        from lib.checker import notes
+
         remarks.append(notes.other_costs(figures.end(trace), end))
     if not faults:
         remarks.extend(_over(timed, top, end, goals))
     # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
-    counted = 1 if hidden and record is not None else len(goals)
+    counted = 1 if forgotten.hidden and record is not None else len(goals)
     limited = any(goal.sent is not None for goal in goals)
-    sent = 0.0 if record is None or (faults and not limited) else most_sent(timed)
+    sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
     over = next((number for number, goal in enumerate(goals) if sent > _most(goal)), len(goals))
-    if over < len(goals):
-        within = not faults and all(goal.allows(end, used) for goal in goals[:over])
-        remarks.extend([notes.over_sent(timed, sent, goals[over], alone=over > 0)] if within else [])
+    if over < len(goals) and not faults and all(goal.allows(end, used) for goal in goals[:over]):
+        from lib.checker import notes
+
+        remarks.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
     if record is not None and not faults:
+        from lib.checker import notes
+
         reasons = [notes.left_out(timed, judged.flawed), notes.posted(timed, record.messages)]
         if missed := [reason for reason in reasons if reason is not None]:
             counted = 0
@@ -101,6 +108,12 @@ def check(
         puzzle=None if record is None else record.id,
         sent=sent,
     )
+
+
+def _record_of(puzzle: str | Puzzle) -> Puzzle:
+    from lib.puzzles import records
+
+    return puzzle if isinstance(puzzle, records.Puzzle) else records.schedule_record(puzzle)
 
 
 def _need_numbers(time: object, memory: object) -> None:
@@ -163,6 +176,8 @@ def _plain(trace: Trace, record: Puzzle | None) -> Trace:
 def _own(time: float | None, memory: float | None) -> tuple[Goal, ...]:
     if time is None and memory is None:
         return ()
+    from lib.puzzles.records import Goal
+
     return (Goal("your goal", float("inf") if time is None else time, float("inf") if memory is None else memory),)
 
 
@@ -182,6 +197,8 @@ def _text(error: PuzzleError | TraceError) -> str:
 
 
 def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
+    from lib.puzzles.records import Size
+
     found: list[str] = []
     for name, mine, wanted in zip(Size._fields, Size.of(trace), record.size, strict=True):
         if mine != wanted:
@@ -240,6 +257,8 @@ def _over(timed: Trace, top: figures.Peak, end: float, goals: Sequence[Goal]) ->
     missed = next((goal for goal in goals if not goal.allows(end, float(top.elements))), None)
     if missed is None:
         return
+    from lib.checker import notes
+
     if end > missed.time:
         yield notes.over_time(timed, end, missed.name, missed.time)
     if top.elements > missed.memory:

@@ -1,35 +1,31 @@
-"""What a verdict remarks beside its figures: where memory and time go, and what was forgotten without being wrong."""
+"""Why a correct run is not within a goal, or no goal counts for it: where memory and time go."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import operation
-from lib.analysis.feeding import examples
 from lib.analysis.memory import guests
-from lib.cluster.clock import in_units, units
+from lib.checker.forgotten import SHOWN, STORE, Where, maker_of, more, places, remark
+from lib.cluster.costs import in_units, units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import ORDER, Place
-from lib.errors.wording import amount, counted, plural, these, with_article
+from lib.errors.wording import amount, counted, plural, these
 from lib.puzzles.records import Goal
-from lib.trace.event import STORES, Event, Program, place_of
-from lib.trace.lifetimes import held_at, never_awaited
-from lib.trace.order import unreceived
+from lib.trace.event import Event, Program, place_of
+from lib.trace.lifetimes import held_at
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
-from lib.values.values import KINDS, Elements, OptState, Value
+from lib.values.values import Elements, OptState, Value
 
-__all__ = ["fed", "forgotten", "left_out", "other_costs", "over_memory", "over_sent", "over_time"]
+__all__ = ["left_out", "other_costs", "over_memory", "over_sent", "over_time"]
 
-SHOWN = 5
-"""Lines of one sort that a remark shows; of more the first ones."""
-STORE = dict(zip(KINDS.values(), STORES, strict=True))
 LESS = {
     "weight": "gather a weight just before its use, delete it right after, and gather it again for backward",
     "optimizer state": "load only the shard of the optimizer state that this rank updates",
@@ -66,69 +62,10 @@ OPEN = (
 )
 """How to hold less in a schedule of which only the order was said."""
 
-Where = list[tuple[int | None, Place]]
-
-
-def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judged: bool = False) -> Iterator[str]:
-    """Hidden values, messages that nobody received, communication that nobody awaited: no faults, but no good.
-
-    `hidden` are the values outside the stores, each with its rank. `judged`: there are several goals, of which only
-    the first counts for a run that has any.
-    """
-    if hidden:
-        yield _remark(
-            "values kept outside the five stores take memory too"
-            + (", and only the first goal counts for such a run" if judged else ""),
-            got=_counted([alive.value for _, alive in hidden]),
-            where=_places([(rank, alive.born) for rank, alive in hidden]),
-            fix="keep them in a store, where you see them and can delete them",
-        )
-    if (strange := list(_misplaced(trace))) and trace.error is None:
-        rank, store, value, event = strange[0]
-        yield _remark(
-            f"rank {rank} keeps {with_article(value.kind)} in the store {STORES[store]}" + _more(strange, "value"),
-            where=_places([(rank, event) for rank, _, _, event in strange]),
-            fix=f"it works, and counts the same; but {STORE[type(value)]} is where you will look for it",
-        )
-    if trace.error is not None:
-        return
-    lost = unreceived(trace)
-    if lost:
-        rank, event = lost[0]
-        yield _remark(
-            f"rank {event.peer} never received what rank {rank} passed to it" + _more(lost, "message"),
-            where=_places(lost),
-            fix=f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it",
-        )
-    left = [(p.rank, p.events[number]) for p in trace.programs for number in never_awaited(p)]
-    if left:
-        rank, event = left[0]
-        yield _remark(
-            f"rank {rank} did not await its {event.op}" + _more(left, "call"),
-            got="a communication that never ends: what it sends stays in memory to the end of the run",
-            where=_places(left),
-            fix=f"put `await` in front of it: await model.{event.op}(...)",
-        )
-
-
-def fed(trace: Trace) -> Iterator[str]:
-    """How much was read and copied, where there is a reader that does it."""
-    if trace.error is None and any(event.op in READS for _, event in trace.events()):
-        yield f"{examples.words(trace)}."
-
-
-def _misplaced(trace: Trace) -> Iterator[tuple[int, int, Value, Event | None]]:
-    """The values that were in the store of another kind: the rank, the store, the value, and what made it."""
-    for program in trace.programs:
-        for number, store in sorted({(number, store) for _, store, number, change in program.moves if change > 0}):
-            value = program.values[number]
-            if value is not None and STORE[type(value)] != STORES[store]:
-                yield program.rank, store, value, _maker(program, number)
-
 
 def other_costs(mine: float, judged: float) -> str:
     """That a run was simulated with other costs than those of the puzzle, by which it is judged."""
-    return _remark(
+    return remark(
         f"this run has costs of its own, with which it ends at {mine:.10g}; a goal means the puzzle's costs, "
         f"with which it ends at {judged:.10g}",
         fix="to see the puzzle's times in pictures, too, leave out costs= in simulate(...)",
@@ -143,12 +80,12 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     rank, event = next((found for found in moving if found[1].op == "allreduce"), (states or moving)[0])
     allow = f'"{goal.name}" allows' if alone else "the goals allow"
     what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
-    where = _places([(rank, event)])
+    where = places([(rank, event)])
     if event.op != "allreduce":
         fix = "gather each weight as rarely as the memory allows, and send nothing twice"
         if states:
             fix = "the optimizer state of a shard stays on the rank that updates the shard: nobody else needs it"
-        return _remark(what, where=where, fix=fix)
+        return remark(what, where=where, fix=fix)
     whole = "an all-reduce brings every rank the whole sum, and a rank that updates one shard needs only that shard:\n"
     error = PuzzleError(
         what,
@@ -163,10 +100,6 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
 def _brings_state(trace: Trace, rank: int, event: Event) -> bool:
     values = trace.programs[rank].values
     return any(isinstance(values[number], OptState) for number in event.inputs)
-
-
-def _more(found: Sequence[object], noun: str) -> str:
-    return "" if len(found) == 1 else f", and {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
 
 
 # -- memory -------------------------------------------------------------------------------------------------------
@@ -203,10 +136,10 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     if not left:
         return None
     layers, batches = ({key[place] for key in left} for place in range(2))
-    return _remark(
+    return remark(
         "correct, but the goals are for whole backwards",
         got=f"weight halves without their input halves: {these('layer', layers)}, {these('batch', batches)}",
-        where=_places([calls[left[0]]]),
+        where=places([calls[left[0]]]),
         fix="call backward_input for the first layer, too: with an embedding below it that gradient would be needed",
     )
 
@@ -218,10 +151,10 @@ def posted(trace: Trace, messages: str | None) -> str | None:
     loose = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and not event.blocking]
     if not loose:
         return None
-    return _remark(
+    return remark(
         "correct, but in this puzzle messages are awaited, and its goals are for that",
-        got=f"{operation(loose[0][1])} that is not awaited where it is called" + _more(loose, "call"),
-        where=_places(loose),
+        got=f"{operation(loose[0][1])} that is not awaited where it is called" + more(loose, "call"),
+        where=places(loose),
         fix="write await in front of each pass_to and receive; what may travel meanwhile is for other puzzles",
     )
 
@@ -236,12 +169,12 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     unused = _unused(trace, top)
     where: Where = [] if (here := place_of(now)) is None else [(None, here)]
     if here is not None and here.file == ORDER:
-        return _remark(what, got="\n".join([f"{when}; there are", *_by_kind(top)]), where=where, fix=OPEN)
+        return remark(what, got="\n".join([f"{when}; there are", *_by_kind(top)]), where=where, fix=OPEN)
     if unused:
         size = float(sum(item.value.elements() for item in unused))
         lines = [f"{item.value}{_after(item.last)}" for item in unused[:SHOWN]]
         rest = [f"and {len(unused) - SHOWN} more"] if len(unused) > SHOWN else []
-        return _remark(
+        return remark(
             what,
             got="\n".join(
                 [f"{when};", f"{amount(size)} elements of it are values that are not used again:", *lines, *rest]
@@ -250,7 +183,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
             fix=_let_go([type(item.value) for item in unused]),
         )
     if (spare := _spare(program, top)) is not None:
-        return _remark(
+        return remark(
             what,
             got=f"{when};\nof the {spare.value} only a shard is used from here on{_after(spare.last)}",
             where=where,
@@ -261,7 +194,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     if loose:
         size = float(sum(alive.value.elements() for alive in loose))
         lines = [f"{alive.value}{_made(alive.born)}" for alive in loose[:SHOWN]]
-        return _remark(
+        return remark(
             what,
             got="\n".join([f"{when};", f"{amount(size)} elements of it are in no store, but still in use:", *lines]),
             where=where,
@@ -270,7 +203,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     loaded = sum(alive.value.elements() for alive in top.alive if _loaded(alive.born))
     alone = len(trace.programs) == 1
     fix = LOAD_LESS if loaded > limit and not alone else _fewer(program, top, alone)
-    return _remark(what, got="\n".join([f"{when}; there are", *_by_kind(top)]), where=where, fix=fix)
+    return remark(what, got="\n".join([f"{when}; there are", *_by_kind(top)]), where=where, fix=fix)
 
 
 def _by_kind(top: figures.Peak) -> list[str]:
@@ -318,7 +251,7 @@ def _unused(trace: Trace, top: figures.Peak) -> list[_Unused]:
     for number, value in enumerate(program.values):
         trained = value is not None and value.updates > 0  # a result, which is there to stay
         if value is not None and not trained and held[number] > 0 and last[number] < top.index:
-            used = program.events[last[number]] if last[number] >= 0 else _maker(program, number)
+            used = program.events[last[number]] if last[number] >= 0 else maker_of(program, number)
             found.append(_Unused(value, used))
     return sorted(found, key=lambda item: -item.value.elements())
 
@@ -348,10 +281,6 @@ def _spare(program: Program, top: figures.Peak) -> _Unused | None:
     return None
 
 
-def _maker(program: Program, number: int) -> Event | None:
-    return next((event for event in program.events if number in event.outputs), None)
-
-
 def _after(event: Event | None) -> str:
     """ ", last used by forward in line 12"."""
     place = place_of(event)
@@ -361,11 +290,6 @@ def _after(event: Event | None) -> str:
 def _made(event: Event | None) -> str:
     place = place_of(event)
     return "" if event is None or place is None else f", from {event.op} {place.within}"
-
-
-def _counted(values: Sequence[Value]) -> str:
-    kinds = Counter(value.kind for value in values)
-    return ", ".join(counted(kinds[kind], kind) for kind in kinds)
 
 
 # -- time ---------------------------------------------------------------------------------------------------------
@@ -386,20 +310,20 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     again = {key: found for key, found in done.items() if len(found) > 1}
     if again and (vain := _in_vain(trace)):
         event = vain[0][1]
-        return _remark(
+        return remark(
             what,
-            got=f"nothing uses what {operation(event)} gives" + _more(vain, "computation").replace(", and", "; and"),
-            where=_places(vain[:1]),
+            got=f"nothing uses what {operation(event)} gives" + more(vain, "computation").replace(", and", "; and"),
+            where=places(vain[:1]),
             fix="leave out what nobody needs",
         )
     if again:
         (op, layer, batch, _), found = next(iter(again.items()))
         ranks = sorted({rank for rank, _ in found})
-        return _remark(
+        return remark(
             what,
             got=f"{op} of layer {layer} for batch {batch} was computed {len(found)} times, on {these('rank', ranks)}"
-            + _more([*again], "computation").replace(", and", "; and"),
-            where=_places(found),
+            + more([*again], "computation").replace(", and", "; and"),
+            where=places(found),
             fix="give each rank work that no other rank does: batches of its own, or layers of its own"
             if len(ranks) > 1
             else "keep what it gave, instead of computing it again, or do it again for fewer layers",
@@ -408,12 +332,12 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     longest = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))
     if (bare := _not_hidden(trace)) is not None and bare.ticks > sum(waits[longest].values()):
         said = any(place.file == ORDER for _, place in bare.where)
-        return _remark(what, got=bare.words(), where=bare.where, fix=ISSUE_EARLIER if said else START_EARLIER)
+        return remark(what, got=bare.words(), where=bare.where, fix=ISSUE_EARLIER if said else START_EARLIER)
     if not sum(waits[longest].values()):
-        return _remark(what, got="no rank ever waits", fix="let the ranks compute less, or share the work more evenly")
+        return remark(what, got="no rank ever waits", fix="let the ranks compute less, or share the work more evenly")
     spot, most = max(waits[longest].items(), key=lambda item: item[1])
     total = sum(waits[longest].values())
-    return _remark(
+    return remark(
         what,
         got=f"rank {longest} waits {in_units(total)} in all, {units(most):g} of them here",
         where=[] if spot is None else [(longest, spot)],
@@ -472,7 +396,7 @@ def _not_hidden(trace: Trace) -> _Bare | None:
     for program in trace.programs:
         bare = [event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length]
         ticks = sum(event.length for event in bare)
-        found.append(_Bare(program.rank, len(bare), ticks, _places([(program.rank, event) for event in bare])))
+        found.append(_Bare(program.rank, len(bare), ticks, places([(program.rank, event) for event in bare])))
     return max((one for one in found if one.times), key=lambda one: (one.ticks, -one.rank), default=None)
 
 
@@ -508,17 +432,3 @@ def _waits(program: Program) -> dict[Place | None, int]:
         elif event.op in COMMUNICATION and event.blocking and event.start is not None:
             found[place_of(event)] += event.start - event.issued
     return found
-
-
-# -- words --------------------------------------------------------------------------------------------------------
-
-
-def _places(events: Sequence[tuple[int, Event | None]]) -> Where:
-    """The lines of events with their ranks: a few different ones."""
-    found = [(rank, place) for rank, event in events if (place := place_of(event)) is not None]
-    few = list(dict.fromkeys(place for _, place in found))[:SHOWN]
-    return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
-
-
-def _remark(what: str, *, fix: str, got: str | None = None, where: Sequence[tuple[int | None, Place]] = ()) -> str:
-    return str(PuzzleError(what, got=got, fix=fix, where=where))

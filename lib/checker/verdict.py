@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lib.errors.wording import amount, counted
-from lib.puzzles.records import Goal
+
+if TYPE_CHECKING:
+    from lib.puzzles.records import Goal
 
 __all__ = ["FunctionVerdict", "Verdict"]
 

@@ -1,4 +1,8 @@
-"""How long operations take: the classic unit costs, and links with a bandwidth.
+"""How long operations take, in exact ticks: the classic unit costs, and links with a bandwidth.
+
+Simulated time is whole billionths of a time unit. Floats would make 0.3 + 0.3 + 0.3 differ from 0.9, and equal moments
+unequal. A tick is small enough that every cost anybody states is a whole number of ticks, so sums are exact and
+comparisons mean what they say.
 
 UNIT has the constants of the classic puzzles. `Links` prices communication by the elements that move: a link inside a
 host moves one batch of activations (131 072 elements) in 0.2, so that the ring all-gather of one weight over 4 ranks
@@ -16,17 +20,95 @@ from copy import copy
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from lib.cluster.clock import as_written, ticks
-from lib.cluster.mesh import Mesh
-from lib.cluster.network import Shares
+from lib.errors.wording import exact, plural
 from lib.values.collectives import Collective
 from lib.values.kinds.kind import PRICED
 from lib.values.operations import Operation
 from lib.values.values import Elements
 
-__all__ = ["LINKS", "UNIT", "Costs", "Links", "Uneven", "costs_from"]
+if TYPE_CHECKING:
+    from lib.cluster.mesh import Mesh
+    from lib.cluster.network import Shares
+
+__all__ = [
+    "LINKS",
+    "MAX_TICKS",
+    "TICKS",
+    "UNIT",
+    "Costs",
+    "Links",
+    "Streams",
+    "Uneven",
+    "as_written",
+    "costs_from",
+    "in_units",
+    "ticks",
+    "units",
+]
+
+# -- time ---------------------------------------------------------------------------------------------------------
+
+TICKS = 10**9
+MAX_TICKS = 2**60
+"""The latest time, and the longest length, that a Trace may have."""
+
+
+def ticks(time: float | Fraction) -> int:
+    """A time in units as a whole number of ticks."""
+    return round(time * TICKS)
+
+
+def as_written(number: float | Fraction) -> Fraction:
+    """The decimal that was written, not the binary float nearest to it."""
+    return Fraction(str(number))
+
+
+def units(time: int) -> float:
+    """A time in ticks as time units: 19900000000 -> 19.9."""
+    return time / TICKS
+
+
+def in_units(time: int) -> str:
+    """A time in ticks in words: "1 time unit", "1.4 time units"."""
+    figure = exact(units(time))
+    return f"{figure} {plural('time unit', float(figure))}"
+
+
+class Streams:
+    """When communication streams are free. The ranks of a process group have one stream, in whatever order they
+    are named, and so has each ordered pair of ranks.
+
+    A rank computes on its own clock; what it communicates runs beside that on these streams, one operation after the
+    other in each, as early as it can. The only copy of this timing (of that on shared links see `network`): the
+    simulator and `retime` both ask here.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[Hashable, int] = {}
+
+    def meet(self, stream: Hashable, issued: Sequence[int], length: int) -> int:
+        """A collective takes its stream, when its last member has issued it; returns the start."""
+        start = max(issued)
+        free = self._free.get(stream, 0)
+        if free > start:
+            start = free
+        self._free[stream] = start + length
+        return start
+
+    def carry(self, stream: Hashable, issued: int, length: int, sent: int = 0) -> int:
+        """One end of a message takes its stream, when it has been issued: a receive, when it has been `sent` besides.
+        Returns the start."""
+        start = issued if issued > sent else sent
+        free = self._free.get(stream, 0)
+        if free > start:
+            start = free
+        self._free[stream] = start + length
+        return start
+
+
+# -- costs --------------------------------------------------------------------------------------------------------
 
 MOST_TIME = 10**9
 """What no cost comes up to: the times of a Trace are whole billionths of a time unit, below 2^60."""

@@ -19,9 +19,9 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from lib.errors.arguments import Given, name_of, plain
-from lib.errors.wording import counted, listed, these
+from lib.errors.wording import counted, listed, message_of, these
 
-__all__ = ["Mesh", "mesh_from"]
+__all__ = ["Mesh", "mesh_from", "plain_mesh"]
 
 MOST_RANKS = 10**7
 ANOTHER = "make another mesh: simulate(..., mesh=Mesh(...))"
@@ -322,3 +322,19 @@ def _listed(given: Any, ranks: int) -> list[tuple[int, ...]]:
             f"{these('device', missing)} {'has' if len(missing) == 1 else 'have'} no process: each belongs to one"
         )
     return owned
+
+
+def plain_mesh(mesh: Any) -> Mesh:
+    """What somebody gave as a mesh, as one of ours: by its axes, ranks, hosts and processes, whatever its class says.
+    ValueError where it is none."""
+    if not isinstance(mesh, Mesh):
+        raise ValueError(f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got {mesh!r}')
+    if type(mesh) is Mesh:
+        return mesh
+    try:
+        return mesh_from(Mesh.to_json(mesh))
+    except Exception as error:  # what its class does may be anything
+        raise ValueError(
+            f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got one of the class {type(mesh).__name__}, of which '
+            f"none can be made: {message_of(error)}"
+        ) from None

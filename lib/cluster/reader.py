@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from lib.cluster.clock import ticks
-from lib.cluster.costs import Costs
-from lib.cluster.mesh import Mesh
+from lib.cluster.costs import Costs, ticks
+
+if TYPE_CHECKING:
+    from lib.cluster.mesh import Mesh
 
 __all__ = ["Asked", "Readers", "Reading", "process_of"]
 

@@ -1,62 +1,20 @@
-"""Why something went wrong, in words: the likely cause and the likely fix.
+"""Why something went wrong, in words: the likely cause and the likely fix, as in `diagnosis.not_callable(...)`.
 
-    from lib import diagnosis
-    raise diagnosis.not_callable(...)
-
-Nothing here is needed by a run that goes well, so each part is imported when it is first asked for.
+Nothing here is needed by a run that goes well, so it is imported when the first of it is asked for.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lib.diagnosis.deadlock import on_failed, on_spinning, on_stuck, rank_failed
-    from lib.diagnosis.groups import axis_twice, no_axis, no_mesh, no_peer, not_a_group
-    from lib.diagnosis.likely_cause import advise
-    from lib.diagnosis.python_errors import (
-        asleep,
-        interrupted,
-        never_awaited,
-        not_callable,
-        not_here,
-        not_ours,
-        not_the_latest,
-        waiting_at,
-    )
+    from lib.diagnosis.deadlock import *  # noqa: F403
+    from lib.diagnosis.groups import *  # noqa: F403
+    from lib.diagnosis.likely_cause import *  # noqa: F403
+    from lib.diagnosis.python_errors import *  # noqa: F403
+else:
 
-__all__ = [
-    "advise",
-    "asleep",
-    "axis_twice",
-    "interrupted",
-    "never_awaited",
-    "no_axis",
-    "no_mesh",
-    "no_peer",
-    "not_a_group",
-    "not_callable",
-    "not_here",
-    "not_ours",
-    "not_the_latest",
-    "on_failed",
-    "on_spinning",
-    "on_stuck",
-    "rank_failed",
-    "waiting_at",
-]
-
-_HOMES = {
-    "lib.diagnosis.deadlock": "on_failed on_spinning on_stuck rank_failed",
-    "lib.diagnosis.groups": "axis_twice no_axis no_mesh no_peer not_a_group",
-    "lib.diagnosis.likely_cause": "advise",
-    "lib.diagnosis.python_errors": "asleep interrupted never_awaited not_callable not_here not_ours not_the_latest "
-    "waiting_at",
-}
-_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    def __getattr__(name: str) -> Any:
+        for home in ("likely_cause", "python_errors", "groups", "deadlock"):
+            if name in (module := import_module(f"lib.diagnosis.{home}")).__all__:
+                return getattr(module, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOME[name]), name)
-    return found

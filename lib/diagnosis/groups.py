@@ -7,11 +7,11 @@ from typing import Any
 
 from lib.cluster.mesh import Mesh
 from lib.diagnosis.collectives import ALONG_LAYERS
+from lib.diagnosis.facts import NotALayer
 from lib.diagnosis.running import Advice, Line, Running, line
 from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import listed
-from lib.values.facts import NotALayer
 from lib.values.operations import BY_INPUT
 from lib.values.values import describe
 

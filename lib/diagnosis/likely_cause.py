@@ -11,6 +11,7 @@ from collections.abc import Sequence, Set
 from functools import singledispatch
 from typing import Any, cast
 
+import lib.diagnosis.facts as facts
 from lib.diagnosis.collectives import (
     cut_otherwise,
     meeting,
@@ -24,16 +25,15 @@ from lib.diagnosis.collectives import (
     sum_axis,
     twice,
 )
+from lib.diagnosis.facts.laws import CUT_ALIKE
+from lib.diagnosis.facts.operations import LOAD_ALIKE
 from lib.diagnosis.provenance import alike, home, in_turn, is_held, line_of, maker, sent_in
-from lib.diagnosis.rule_words import CUT_ALIKE, LOAD_ALIKE
 from lib.diagnosis.running import Advice, Line, Running, line
-from lib.errors.exceptions import PuzzleError
-from lib.errors.facts import Fact
+from lib.errors.exceptions import Fact, PuzzleError
 from lib.errors.forgotten_await import put_await
 from lib.errors.source_lines import student_place
 from lib.errors.wording import plural, shown, these, with_article
 from lib.trace.event import STORES, Event, place_of
-from lib.values import facts
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import DIMS
 from lib.values.laws import reduce

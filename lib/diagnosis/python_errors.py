@@ -18,7 +18,8 @@ from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import KINDS, describe
 
-__all__ = ["asleep", "failed", "interrupted", "never_awaited", "not_callable", "not_here", "not_ours", "waiting_at"]
+__all__ = ["asleep", "failed", "interrupted", "never_awaited", "not_callable", "not_here", "not_ours", "not_the_latest"]
+__all__ += ["waiting_at"]
 
 
 def failed(rank: int | None, error: BaseException) -> RankFailed:

@@ -12,7 +12,6 @@ from operator import index
 from typing import Any, ClassVar, cast
 
 from lib.errors.exceptions import PuzzleError, RuleError
-from lib.errors.source_lines import student_place
 
 __all__ = ["Given", "described", "is_awaitable", "name_of", "plain", "written"]
 
@@ -71,14 +70,8 @@ class Given:
 
     def _fixed(self, name: str, done: str) -> PuzzleError:
         what, instead = self.given[name]
-        error = RuleError(
-            f"{type(self).__name__.lower()}.{name} cannot be {done}: it is {what}",
-            expected="a name that is only read",
-            fix=instead,
-        )
-        if (where := student_place()) is not None:
-            error.where.append((None, where))
-        return error
+        said = f"{type(self).__name__.lower()}.{name} cannot be {done}: it is {what}"
+        return RuleError(said, expected="a name that is only read", fix=instead).here()
 
 
 def described(thing: object, describe: Callable[[object], str]) -> str:

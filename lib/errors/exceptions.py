@@ -24,10 +24,10 @@ negative number of ranks, a mesh of the wrong size) is a plain ValueError.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 from lib.errors import fixes
-from lib.errors.facts import Fact, Words, words_of
 from lib.errors.source_lines import Place, neighbours, raised_at, student_place
 from lib.errors.wording import shown, these
 
@@ -36,6 +36,7 @@ __all__ = [
     "BudgetError",
     "CheckError",
     "DeadlockError",
+    "Fact",
     "ForgottenAwait",
     "MismatchError",
     "NoTraceFile",
@@ -45,10 +46,36 @@ __all__ = [
     "RankFailed",
     "RuleError",
     "TraceError",
+    "Words",
 ]
 
+E = TypeVar("E", bound="PuzzleError")
 MOST_KEYS = 12
 """Keys of a store that a message lists."""
+
+
+class Words(NamedTuple):
+    """A message in its four parts."""
+
+    what: str
+    expected: str | None = None
+    got: str | None = None
+    fix: str | None = None
+
+
+@dataclass_transform(frozen_default=True)
+class Fact:
+    """What is wrong, as data, and how to say it: a subclass for each broken rule, with the values it is about.
+
+    An error is raised with a fact, and asks it for words when somebody reads the error.
+    """
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+    def words(self) -> Words:
+        """The message; of what a store says itself there is none."""
+        raise NotImplementedError(f"{type(self).__name__} is told by the error that has it")
 
 
 class PuzzleError(AssertionError):
@@ -75,17 +102,14 @@ class PuzzleError(AssertionError):
         fix: str | None = None,
         rank: int | None = None,
         where: Sequence[tuple[int | None, Place]] = (),
-        fact: Fact | None = None,
         idea: str | None = None,
     ) -> None:
         super().__init__(what)
-        self.fact = fact
+        self.fact = what if isinstance(what, Fact) else None
         self.idea = idea
         self.advised = False
         """Whether the programs of the ranks have been searched for the likely reason already."""
-        if isinstance(what, Fact):
-            self.fact = what
-        else:
+        if not isinstance(what, Fact):
             self.what, self.expected, self.got, self.fix = what, expected, got, fix
         self.rank = rank
         self.where = list(where)
@@ -104,7 +128,7 @@ class PuzzleError(AssertionError):
         """The words of a fact are made when the first of them is asked for: raising one is cheap."""
         if name not in Words._fields or self.fact is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        for field, text in words_of(self.fact)._asdict().items():
+        for field, text in self.fact.words()._asdict().items():
             self.__dict__.setdefault(field, text)  # what somebody has said already, such as a better fix, stands
         return self.__dict__[name]
 
@@ -112,10 +136,14 @@ class PuzzleError(AssertionError):
         """Copied and pickled as it is: its kind may be made from something else than what it says."""
         return _as_it_was, (type(self), self.args, self.__dict__)
 
-    def at(self, rank: int) -> PuzzleError:
+    def at(self: E, rank: int) -> E:
         """Says which rank it was and which line of the student's code, unless that is known already."""
         if self.rank is None:
             self.rank = rank
+        return self.here()
+
+    def here(self: E) -> E:
+        """Says which line of the student's code it was, unless that is known already."""
         if not self.where and (found := student_place()) is not None:
             self.where.append((None, found))
         return self

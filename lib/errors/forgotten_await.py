@@ -7,9 +7,9 @@ from types import CodeType
 from typing import Any, cast
 
 from lib.errors.exceptions import ForgottenAwait
-from lib.errors.source_lines import Place, resolve, student_frame
+from lib.errors.source_lines import Place, resolve, student_frame, student_place
 
-__all__ = ["forgotten_await", "put_await"]
+__all__ = ["forgotten_await", "put_await", "used_before_await"]
 
 CO_COROUTINE = 0x80
 """The flag of the code of an async function: inspect.CO_COROUTINE, without the price of importing inspect."""
@@ -36,6 +36,22 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
     if frame is not None and frame.f_code.co_name[:1] != "<" and not frame.f_code.co_flags & CO_COROUTINE:
         fix += f"\nand `async` before the function: async def {frame.f_code.co_name}(...)"
     return ForgottenAwait(what, expected=expected, got=got, fix=fix)
+
+
+def used_before_await(name: str, call: str, where: Place | None) -> ForgottenAwait:
+    """The error of the Work of a call that was used as its result: asked for an attribute, or as a value."""
+    here = student_place()
+    fix = f"await it first, on a line of its own: result = await model.{call}(...)"
+    if where is not None and here is not None and where.line != here.line:
+        fix = f"{put_await(call, where)}\nor await it first, where it is used: result = await work"
+    return ForgottenAwait(
+        "a call that was not awaited was used as a value"
+        if name == "a value"
+        else f"`.{name}` was asked of a call that was not awaited",
+        expected=f"the result of model.{call}",
+        got=f"a call of model.{call}, not awaited yet",
+        fix=fix,
+    )
 
 
 def put_await(call: str, where: Place | None) -> str:

@@ -122,7 +122,7 @@ def student_place(above: int = 1) -> Place | None:
 def student_frame(frame: FrameType | None = None) -> FrameType | None:
     """The innermost frame that is the student's (see `is_students`), on this stack or on that of a frame."""
     frame = frame or sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and not is_students(frame.f_code):
+    while frame is not None and not _is_students(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from lib.cluster.clock import TICKS
+from lib.cluster.costs import TICKS
 from lib.replay.plan.plan import Plan, RankPlan
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace

@@ -17,7 +17,7 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from lib.cluster.clock import as_written
+from lib.cluster.costs import as_written
 from lib.errors.exceptions import PuzzleError
 from lib.files import ready, write_whole
 from lib.processes import shared_out

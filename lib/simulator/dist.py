@@ -1,41 +1,104 @@
-"""Dist: where ranks meet. Collectives are matched by sequence number in their group, messages by both their ranks."""
+"""Where ranks meet: Dist, a world of ranks. Collectives are matched by their number in a group, messages by both ranks.
+
+What waits here says of itself what it is (`kind`), and for whom it waits (`awaits`), so that a deadlock can be told.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from lib import diagnosis
-from lib.cluster.clock import Streams
-from lib.cluster.costs import UNIT, Costs
-from lib.cluster.mesh import Mesh, mesh_from, named_twice
-from lib.cluster.network import Network
-from lib.cluster.reader import Asked, Readers
+from lib.cluster.costs import UNIT, Costs, Streams
 from lib.errors.arguments import Given, name_of, plain, written
-from lib.errors.exceptions import PuzzleError
-from lib.errors.wording import message_of
-from lib.simulator.asyncio_support.drivers import Driver, RunningLoop
+from lib.errors.exceptions import MismatchError, PuzzleError
 from lib.simulator.engine import TURNS, Engine, Signal
-from lib.simulator.failures.cut import cut
-from lib.simulator.matching import Communicator, Group, PendingCollective
+from lib.simulator.messages import Messages
 from lib.simulator.recorder import BUDGET
-from lib.simulator.traffic.messages import Messages
-from lib.trace.event import Event
+from lib.trace.event import Event, located
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.kinds.kind import USUAL, Layer
 from lib.values.layers import Shape
 from lib.values.placement import MOST
-from lib.values.rules import Member, collective
+from lib.values.rules import Member, agree, collective
 from lib.values.values import Value
 
 if TYPE_CHECKING:
+    from lib.cluster.mesh import Mesh
+    from lib.cluster.reader import Readers
+    from lib.simulator.event_loop import OwnLoop
     from lib.simulator.model import Model
+    from lib.simulator.running_loop import RunningLoop
 
-__all__ = ["Dist"]
+__all__ = ["Dist", "Group", "PendingCollective"]
+
+
+class Group:
+    """An ordered process group: member i is `ranks[i]`.
+
+    Groups of the same ranks are one `communicator`, in whatever order they name them: the same links carry what they
+    send, so it is one stream, and one sequence of collectives. That is the group which has them in ascending order; it
+    keeps how many collectives each has issued, and those that are open.
+    """
+
+    __slots__ = ("communicator", "issued", "open", "partial", "position", "ranks")
+
+    def __init__(self, ranks: tuple[int, ...], world: tuple[int, ...], communicator: Group | None = None) -> None:
+        self.ranks = ranks
+        self.partial = ranks != world
+        self.position = {rank: i for i, rank in enumerate(ranks)}
+        self.communicator = communicator or self
+        self.issued = [0] * len(ranks)
+        self.open: dict[int, PendingCollective] = {}
+
+
+class PendingCollective(Signal):
+    """A collective of a group that not all members have joined yet. Members are in ascending order of their ranks, so
+    that nothing depends on who comes first; `group` is that of the first, and whether all name the same is found out
+    when all are there. As a Signal it brings the results, in the order of the group.
+    """
+
+    kind = "collective"
+    __slots__ = ("count", "events", "group", "members", "number")
+
+    def __init__(self, group: Group, number: int) -> None:
+        super().__init__()
+        self.group = group
+        self.number = number
+        self.members: list[Any] = [None] * len(group.ranks)
+        self.events: list[Any] = [None] * len(group.ranks)
+        self.count = 0
+
+    def member(self, rank: int) -> Member:
+        """What a rank that has joined called."""
+        return self.members[self.group.communicator.position[rank]]
+
+    def awaits(self, rank: int) -> list[int]:
+        """The ranks that have not joined."""
+        return [r for r, m in zip(self.group.communicator.ranks, self.members, strict=True) if m is None]
+
+    def disagreement(self) -> PuzzleError | None:
+        """What is wrong between those who have joined, if anything is."""
+        try:
+            agree(self.members)
+        except MismatchError as error:
+            self.locate(error)
+            return error
+        return None
+
+    def locate(self, error: PuzzleError) -> None:
+        """Adds the source lines of the two members that an error is about, or of the one, and the likely reason."""
+        from lib import diagnosis  # here and not above: a run that goes well needs none of it
+
+        diagnosis.advise(error)
+        for member, event in zip(self.members, self.events, strict=True):
+            if member is not None and event is not None and member.rank in getattr(error, "ranks", ()):
+                located(error, member.rank, event.source)
+            elif member is not None and event is not None and member.rank == error.rank:
+                located(error, None, event.source)
 
 
 class Dist(Given):
@@ -91,10 +154,10 @@ class Dist(Given):
             raise ValueError(
                 f"the budget is how many events a rank may record, at least 1; got budget={written(budget)}"
             )
-        if mesh is not None and not isinstance(mesh, Mesh):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got {mesh!r}')
-        if mesh is not None and type(mesh) is not Mesh:
-            mesh = _plain(mesh)
+        if mesh is not None:
+            from lib.cluster.mesh import plain_mesh  # here and not above: most worlds have none
+
+            mesh = plain_mesh(mesh)
         if not isinstance(costs, Costs):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"costs= takes costs, such as Costs(p2p=0.1) or LINKS; got {costs!r}")
         if costs is UNIT:
@@ -110,7 +173,6 @@ class Dist(Given):
             engine=Engine(self._on_stuck, self._progress),
             streams=Streams(),
         )
-        self.driver: Driver = RunningLoop(self.engine, self._on_failed, self._on_spinning)
         self.failure: PuzzleError | None = None
         self.by_hand = True
         """Whether somebody made this world and its Models themselves, as the original's notebook does."""
@@ -121,13 +183,17 @@ class Dist(Given):
         self.asks: frozenset[str] | None = None
         self.descriptions: Sequence[Layer] = USUAL
         """What the layers are; one stands for all where they are alike."""
-        self._prices = costs.on(mesh)
-        self._network = Network(self._prices, self.engine.choose_later) if costs.shared else None
-        self._readers = Readers(costs, mesh)
-        self._groups: dict[tuple[int, ...], Group] = {}
-        self._communicators: dict[tuple[int, ...], Communicator] = {}
+        self.prices = costs.on(mesh)
+        self.network = None
+        if costs.shared:
+            from lib.cluster.network import Network
+
+            self.network = Network(self.prices, self.engine.choose_later)
+        everybody = tuple(range(total))
+        self.everybody = Group(everybody, everybody)
+        self._groups = {everybody: self.everybody}
         self._by_name: dict[tuple[int, str], Group] = {}
-        messages = Messages(self.engine, self.streams, self._prices, self._network, total, self.begin)
+        messages = Messages(self)
         self.send, self.receive, self.unread = messages.send, messages.receive, messages.unread
 
     def enter(self, model: Model, rank: int, *size: int, sandbox: bool) -> Shape:
@@ -143,35 +209,46 @@ class Dist(Given):
         self.models[rank] = model
         return self.shape
 
+    @cached_property
+    def driver(self) -> RunningLoop | OwnLoop:
+        """Who steps the ranks in the place of the engine: an asyncio loop of somebody's, or one of ours."""
+        from lib import diagnosis  # here and not above: simulate needs neither
+        from lib.simulator.running_loop import RunningLoop
+
+        return RunningLoop(
+            self.engine,
+            lambda rank, error: diagnosis.on_failed(self, rank, error),
+            lambda rank, task: diagnosis.on_spinning(self, rank, task, TURNS),
+        )
+
     def begin(self, rank: int) -> None:
-        """Notes which asyncio task steps a rank, to know when it ends. Under our own driver, or alone, nobody asks."""
-        if not self.engine.driving and self.ranks > 1:
+        """Notes which asyncio task steps a rank, to know when it ends. One alone need not be watched."""
+        if self.ranks > 1:
             self.driver.adopt_current(rank)
 
     def so_far(self, error: str) -> Trace | None:
         """The Trace of all ranks up to now, for the error of one of them to show."""
         if not self.models:
             return None
-        if self._network is not None:
-            self._network.note()
+        if self.network is not None:
+            self.network.note()
         trace = Trace.of(list(self.models.values()), error=error)
-        return trace if self.until is None else cut(trace, self.until[0])
+        if self.until is None:
+            return trace
+        from lib.simulator.failures import cut
+
+        return cut(trace, self.until[0])
 
     def settle(self) -> None:
         """Where all ranks that somebody runs by hand have ended, what nobody waits for comes to its end as well."""
-        if self.by_hand and self._network is not None and all(task.done() for task in self.driver.tasks.values()):
+        if self.by_hand and self.network is not None and all(task.done() for task in self.driver.tasks.values()):
             while self.engine.choose():
                 pass
 
-    # What goes wrong is told by `stuck`, imported when it does: `import lib` should be quick.
     def _on_stuck(self) -> Callable[[], PuzzleError] | None:
+        from lib import diagnosis
+
         return diagnosis.on_stuck(self)
-
-    def _on_failed(self, rank: int, error: BaseException) -> None:
-        diagnosis.on_failed(self, rank, error)
-
-    def _on_spinning(self, rank: int, task: Any) -> PuzzleError | None:
-        return diagnosis.on_spinning(self, rank, task, TURNS)
 
     def _progress(self) -> int:
         """A number that grows with whatever a rank records."""
@@ -182,10 +259,7 @@ class Dist(Given):
     def group(self, rank: int, name: str | Sequence[str] | Sequence[int] | None) -> Group:
         """The group of a rank: all ranks (None), a line of the mesh by axis name(s), or the ranks named."""
         if name is None:
-            found = self._by_name.get((-1, ""))
-            if found is None:
-                found = self._by_name[-1, ""] = self._intern(tuple(range(self.ranks)))
-            return found
+            return self.everybody
         if isinstance(name, str):
             axis: str = name if type(name) is str else name_of(name)
             found = self._by_name.get((rank, axis))
@@ -202,34 +276,38 @@ class Dist(Given):
         ranks = tuple(map(plain, items))
         allowed = len(ranks) <= self.ranks and all(type(item) is int and 0 <= item < self.ranks for item in ranks)
         if not allowed or rank not in ranks or len(set(ranks)) != len(ranks):
+            from lib import diagnosis
+
             raise diagnosis.not_a_group(rank, ranks, self.ranks, self.mesh)
         return self._intern(ranks)
 
     def _line(self, rank: int, axes: tuple[str, ...]) -> tuple[int, ...]:
-        if self.mesh is None:
+        mesh = self.mesh
+        if mesh is not None and mesh.axes.keys() >= {*axes} and len({*axes}) == len(axes):
+            return mesh.group(rank, *axes)
+        from lib import diagnosis  # here and not above: a run that goes well needs none of it
+
+        if mesh is None:
             raise diagnosis.no_mesh(axes[0])
-        unknown = next((axis for axis in axes if axis not in self.mesh.axes), None)
-        if unknown is not None:
-            raise diagnosis.no_axis(unknown, rank, self.mesh)
-        if (twice := named_twice(axes)) is not None:
-            raise diagnosis.axis_twice(twice, axes)
-        return self.mesh.group(rank, *axes)
+        for axis in axes:
+            if axis not in mesh.axes:
+                raise diagnosis.no_axis(axis, rank, mesh)
+        raise diagnosis.axis_twice(next(axis for axis in axes if axes.count(axis) > 1), axes)
 
     def _intern(self, ranks: tuple[int, ...]) -> Group:
         found = self._groups.get(ranks)
         if found is None:
             members = tuple(sorted(ranks))
-            communicator = self._communicators.get(members)
-            if communicator is None:
-                communicator = self._communicators[members] = Communicator(members)
-            found = self._groups[ranks] = Group(ranks, self.ranks, communicator)
+            communicator = None if members == ranks else self._intern(members)
+            found = self._groups[ranks] = Group(ranks, self.everybody.ranks, communicator)
         return found
 
     # -- collectives --------------------------------------------------------------------------------------------
 
     def join(self, group: Group, member: Member, event: Event) -> tuple[Signal, int]:
         """A member issues its next collective in a group. The last one to come starts it."""
-        self.begin(member.rank)
+        if not self.engine.driving:
+            self.begin(member.rank)
         communicator = group.communicator
         position = communicator.position[member.rank]
         number = communicator.issued[position]
@@ -243,11 +321,11 @@ class Dist(Given):
         if pending.count == len(group.ranks):
             del communicator.open[number]
             self._meet(pending)
-        return pending.signal, group.position[member.rank]
+        return pending, group.position[member.rank]
 
     def _meet(self, pending: PendingCollective) -> None:
-        members = cast("list[Member]", pending.members)
-        events = cast("list[Event]", pending.events)
+        members: list[Member] = pending.members  # nobody is missing now
+        events: list[Event] = pending.events
         group, communicator = pending.group, pending.group.communicator
         if group.ranks != communicator.ranks and all(member.group == group.ranks for member in members):
             members = [members[communicator.position[rank]] for rank in group.ranks]
@@ -259,22 +337,31 @@ class Dist(Given):
             error.time = max([event.issued for event in events])
             raise
         whole = row.size([m.value for m in members], members[0].said)
-        length = self._prices.communicate(row, whole, group.ranks)
-        if self._network is not None:
-            over = partial(self.engine.fire, pending.signal, results)
-            self._network.meet(communicator, communicator.ranks, events, length, over)
+        length = self.prices.communicate(row, whole, group.ranks)
+        if self.network is not None:
+            over = partial(self.engine.fire, pending, results)
+            self.network.meet(communicator, communicator.ranks, events, length, over)
             return
         start = self.streams.meet(communicator, [event.issued for event in events], length)
         for event in events:
             event.start = start
             event.length = length
-        self.engine.fire(pending.signal, results)
+        self.engine.fire(pending, results)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _readers(self) -> Readers:
+        from lib.cluster.reader import Readers  # here and not above: few runs read
+
+        return Readers(self.costs, self.mesh)
+
     def read(self, rank: int, event: Event, value: Value) -> Signal:
         """A rank asks the reader of its process for the data of an event. Requests are served in simulated time."""
-        self.begin(rank)
+        from lib.cluster.reader import Asked
+
+        if not self.engine.driving:
+            self.begin(rank)
         signal = Signal(Asked(event.batches))
         self.engine.choose_later(event.issued, rank, lambda: self._serve(rank, signal, event, value))
         return signal
@@ -283,15 +370,3 @@ class Dist(Given):
         found = self._readers.read(rank, event.batches, event.issued)
         event.arg, event.start, event.length = (found.number,), found.start, found.length
         self.engine.fire(signal, value)
-
-
-def _plain(mesh: Mesh) -> Mesh:
-    """A mesh of a class of somebody's own as one of ours: by its axes, ranks, hosts and processes, whatever it says of
-    itself."""
-    try:
-        return mesh_from(Mesh.to_json(mesh))
-    except Exception as error:  # what its class does may be anything
-        raise ValueError(
-            f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got one of the class {type(mesh).__name__}, of which '
-            f"none can be made: {message_of(error)}"
-        ) from None

@@ -6,7 +6,7 @@ to each other goes through signals only, so the order changes nothing. When none
 earliest first: a choice is an action whose outcome depends on what everybody else did before that moment. When there
 is no choice left either and somebody still waits, that is a deadlock: `parked()` says who waits for what.
 
-`run` steps the coroutines. Where an asyncio loop does, each as a task, see `asyncio_support.drivers`.
+`run` steps the coroutines. Where an asyncio loop does, each as a task, see `running_loop`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-__all__ = ["Engine", "Failed", "Foreign", "Halted", "Patience", "Signal", "Spinning", "Waiter"]
+__all__ = ["Engine", "Failed", "Foreign", "Halted", "Patience", "Signal", "Spinning"]
 
 TURNS = 25_000
 """Turns that tasks may take, in all, while nobody moves and nothing is recorded."""
@@ -24,32 +24,24 @@ TURNS_EACH = 1000
 """As many more for each task that takes turns."""
 
 
-class Waiter(Protocol):
-    """What waits for a signal in the place of a coroutine that this engine does not step itself."""
-
-    def signalled(self) -> None:
-        """The signal has fired."""
-        ...
-
-
 class Signal:
-    """Something that happens once. `subject` is whatever its maker wants to be told when it never does."""
+    """Something that happens once. `subject` is what is told when it never does: itself, or what it was made for.
 
-    __slots__ = ("fired", "subject", "value", "waiters")
+    What waits for it is a coroutine that the engine steps, or something of others' that wants to be `signalled`.
+    """
 
-    def __init__(self, subject: Any = None) -> None:
-        self.subject = subject
+    __slots__ = ("_made_for", "fired", "value", "waiters")
+
+    def __init__(self, made_for: Any = None) -> None:
+        self._made_for = made_for
         self.fired = False
         self.value: Any = None
         self.waiters: list[Any] = []
 
-    @classmethod
-    def happened(cls, value: Any = None) -> Signal:
-        """A signal that has fired already."""
-        signal = cls()
-        signal.fired = True
-        signal.value = value
-        return signal
+    @property
+    def subject(self) -> Any:
+        """What to tell of it. Nothing refers to itself, so that it goes when it is over: a run collects no garbage."""
+        return self if self._made_for is None else self._made_for
 
 
 class _Task:
@@ -166,14 +158,6 @@ class Engine:
                     waiter.signalled()
             signal.waiters = []
 
-    def park(self, signal: Signal) -> Signal:
-        """Parks the running coroutine on a signal, under our own driver. What it returns is to be yielded."""
-        task = self._current
-        assert task is not None, "a coroutine parks while it runs"
-        task.signal = signal
-        signal.waiters.append(task)
-        return signal
-
     def parked(self) -> list[tuple[int, Signal]]:
         """Who waits for which signal, by name."""
         own = [(task.name, task.signal) for task in self._own if task.signal is not None and not task.signal.fired]
@@ -217,25 +201,18 @@ class Engine:
         self._own = [_Task(name, coroutine) for name, coroutine in enumerate(coroutines)]
         self._ready = deque(self._own)
         self.driving = True
-        while True:
-            while self._ready:
-                if order is not None and len(self._ready) > 1:
-                    by_name = {task.name: task for task in self._ready}
-                    self._ready = deque(by_name[name] for name in order(sorted(by_name)))
-                self._step(self._ready.popleft())
-            if self.choose():
-                continue
-            if not self.parked():
-                return
+        self.go_on(order)
+        if self.parked():
             make = self.on_stuck()
             assert make is not None, "under our own driver a coroutine is ready, parked or finished"
             raise make()
 
-    def run_on(self, until: int) -> None:
-        """Goes on after a failure with those who still can, and with choices up to a moment. Raises Failed when another
-        coroutine does, and may be called again."""
-        self.until = until
+    def go_on(self, order: Callable[[list[int]], Sequence[int]] | None = None) -> None:
+        """Goes on until nobody can move. After a Failed it may be called again, for those who still can."""
         while self._ready or self.choose():
+            if order is not None and len(self._ready) > 1:
+                by_name = {task.name: task for task in self._ready}
+                self._ready = deque(by_name[name] for name in order(sorted(by_name)))
             if self._ready:
                 self._step(self._ready.popleft())
 
@@ -253,6 +230,8 @@ class Engine:
                 if self._patience.exhausted(self.moves, len(self._ready)) and not self.choose():
                     raise Spinning(min(task.name for task in self._ready))
             elif isinstance(yielded, Signal):
+                task.signal = yielded
+                yielded.waiters.append(task)
                 self.moves += 1
             else:
                 raise Foreign(task.name, yielded)

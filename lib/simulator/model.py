@@ -7,31 +7,27 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
-from lib import diagnosis
-from lib.checker import graded
-from lib.checker.listeners import tell
-from lib.cluster.clock import units
-from lib.cluster.mesh import Mesh
+from lib.cluster.costs import units
 from lib.errors.arguments import Given, plain, written
-from lib.errors.exceptions import CheckError, PuzzleError, RuleError
+from lib.errors.exceptions import PuzzleError, RuleError
+from lib.simulator import when_loaded
 from lib.simulator.dist import Dist
-from lib.simulator.matching import Group
-from lib.simulator.recorder import Recorder
+from lib.simulator.messages import copy_message
+from lib.simulator.recorder import Recorder, Work
 from lib.simulator.stores import Store
-from lib.simulator.traffic.parcel import copy_message
-from lib.simulator.work import Work
 from lib.trace.event import NO_BATCHES, STORES, Event
-from lib.trace.trace import Trace, absent, trace_of
+from lib.trace.trace import Trace
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, OPERATIONS, TIMED
 from lib.values.placement import MOST
-from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, clean
+from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 if TYPE_CHECKING:
-    from lib.checker.verdict import Verdict
+    from lib.checker.announce import check
+    from lib.cluster.mesh import Mesh
 
 __all__ = ["LogEvent", "Model"]
 
@@ -143,7 +139,7 @@ class Model(Given):
             final_weights={},
             **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
         )
-        self._costs = dist.costs.on(dist.mesh)
+        self._costs = dist.prices
 
     # -- where am I, what do I hold -----------------------------------------------------------------------------
 
@@ -171,7 +167,10 @@ class Model(Given):
 
     def group(self, name: str | Sequence[str] | Sequence[int] | None = None) -> tuple[int, ...]:
         """The ranks of this rank's group along a mesh axis (None: all), in the order of the group."""
-        return self._members(name).ranks
+        try:
+            return self.dist.group(self.rank, name).ranks
+        except PuzzleError as error:
+            self._blame(error)
 
     def storage(
         self,
@@ -295,15 +294,10 @@ class Model(Given):
             out: Any = row.rule(self.shape, layer, *said, *values)  # pyright: ignore[reportOptionalCall]
             for value in values:
                 mark = value.mark
-                if mark is not None and mark[0] is program:
-                    inputs += (mark[1],)
-                    continue
-                if mark is None:  # made by hand: once more, with what they are
-                    out = row.rule(self.shape, layer, *said, *map(clean, values))  # pyright: ignore[reportOptionalCall]
-                inputs += (program.id(value, source),)
+                inputs += (mark[1] if mark is not None and mark[0] is program else program.id(value, source),)
         except PuzzleError as error:
             self._blame(error)
-        if not values:
+        if not values and not self.dist.engine.driving:
             self.dist.begin(self.rank)
         made: Any = out if type(out) is tuple else (out,)  # pyright: ignore[reportUnknownVariableType]
         batches: frozenset[int] = made[0].place.batches if made else NO_BATCHES
@@ -363,7 +357,7 @@ class Model(Given):
             rank = self._peer(rank, "pass_to")
         try:
             if isinstance(v, Value):
-                load = first = v.at(v.place) if v.mark is not None else clean(v)
+                load = first = v.at(v.place)
                 elements = load.place.elements
                 inputs = (program.id(v, source),)
             else:
@@ -408,14 +402,14 @@ class Model(Given):
         frame = _frame(2)
         program, dist = self.program, self.dist
         source = (frame.f_code, frame.f_lasti)
-        members = self._members(group)
         row = COLLECTIVES[op]
         said = 0
-        if row.root is not None:
-            said = self._place(row, root, members.ranks)
-        elif root is not None:
-            said = self._dim(root)
         try:
+            members = dist.everybody if group is None else dist.group(self.rank, group)
+            if row.root is not None:
+                said = self._place(row, root, members.ranks)
+            elif root is not None:
+                said = self._dim(root)
             if type(layer) is not int:
                 layer = plain(layer)
             if row.many:
@@ -424,22 +418,19 @@ class Model(Given):
                     # Of a class of the student's own, which may say anything of its length.
                     brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
                 rules.bring(row, brought, layer, len(members.ranks))
-                values = list(cast("Sequence[Value]", brought))
-                inputs = tuple([program.id(value, source) for value in values])
-                v = [clean(value) for value in values]
+                v = list(cast("Sequence[Value]", brought))
+                inputs = tuple([program.id(value, source) for value in v])
                 first = v[0]
                 layer = first.layer if row.bucket else layer
             else:
                 rules.bring(row, v, layer, len(members.ranks))
-                inputs = (program.id(v, source),)
-                if v.mark is None:
-                    v = clean(v)
-                    rules.bring(row, v, layer, len(members.ranks))
+                mark = v.mark
+                inputs = (mark[1] if mark is not None and mark[0] is program else program.id(v, source),)
                 first = v
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
             batches = first.place.batches
-            arg = (said,) if row.rooted or said else tuple([value.layer for value in v]) if row.bucket else ()
+            arg = (said,) if row.root is not None or said else tuple([value.layer for value in v]) if row.bucket else ()
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
             program.append(event)
             signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, members.ranks), event)
@@ -454,39 +445,8 @@ class Model(Given):
         """The Trace of the whole run so far: of all ranks of this rank's world."""
         return Trace.of(list(self.dist.models.values()))
 
-    @staticmethod
-    def check(
-        models: Sequence[Model] | Model,
-        *,
-        puzzle: str | None = None,
-        time: float | None = None,
-        memory: float | None = None,
-    ) -> Verdict | None:
-        """Prints whether the run is one correct training step, and how it does against a puzzle's goals or your own.
-
-        Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
-        a puzzle that is not solved yet is no error, nor is a run that is not within the goal, unless that is graded.
-        """
-        from lib.checker.checker import check  # here and not above: who simulates need not check
-
-        if (why := absent(models)) is not None:
-            graded.say_absent(models, why)
-            return None
-        trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
-        verdict = check(models, puzzle, time=time, memory=memory)
-        tell(verdict, trace)
-        if not verdict.correct:
-            error = CheckError("this is not one correct training step", got="\n            ".join(verdict.faults))
-            error.trace = trace
-            raise error
-        graded.say(verdict.text(), passed=verdict.passed)
-        return verdict
-
-    def _members(self, group: Any) -> Group:
-        try:
-            return self.dist.group(self.rank, group)
-        except PuzzleError as error:
-            self._blame(error)
+    if TYPE_CHECKING:  # attached by `lib/__init__`, where the public names are
+        check = staticmethod(check)
 
     def _place(self, row: Collective, root: Any, members: tuple[int, ...]) -> int:
         """The place of the root in the group."""
@@ -494,27 +454,32 @@ class Model(Given):
         if type(root) is int and root in members:
             return members.index(root)
         what = (row.root or ("", ""))[1]
-        error = RuleError(
+        raise RuleError(
             f"rank {written(root)} cannot be the root of this {row.title}: it is not in the group",
             expected=f"the root is one of ranks {list(members)}",
             got=f"root={written(root)}",
             fix=f"the root is the rank, by its own number, {what}",
         )
-        self._blame(error)
 
     def _dim(self, dim: Any) -> int:
         """The number of a dim of a tensor."""
         if isinstance(dim, str) and dim in DIMS:
             return NAMES.index(dim)
         tensor = [role for role, kind in DIMS.items() if not kind.partial]
-        self._blame(RuleError(f"there is no dim {written(dim)}", expected=f"a dim of a tensor: {', '.join(tensor)}"))
+        raise RuleError(f"there is no dim {written(dim)}", expected=f"a dim of a tensor: {', '.join(tensor)}")
 
     def _peer(self, rank: Any, call: str) -> int:
         """Another rank as a plain int. A bool is none: who writes True has compared where a rank belongs."""
         found = rank if isinstance(rank, bool) else plain(rank)
         if type(found) is int and 0 <= found < self.RANKS and found != self.rank:
             return found
+        from lib import diagnosis  # here and not above: a run that goes well needs none of it
+
         self._blame(diagnosis.no_peer(self.program, found, call))
 
     def _blame(self, error: PuzzleError) -> NoReturn:
         raise self.program.blame(error)
+
+
+for _hear in when_loaded:
+    _hear(Model)

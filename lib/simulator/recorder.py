@@ -1,18 +1,24 @@
-"""Recorder: what one running rank writes down. Its program is data that anybody may read; this is who appends to it."""
+"""What one running rank writes down: its operations as it does them, and its communication as it is awaited (Work)."""
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
-from lib import diagnosis
-from lib.diagnosis.running import World
-from lib.errors import fixes
+from lib.cluster.costs import MAX_TICKS
 from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
-from lib.errors.source_lines import student_frame, student_place
-from lib.trace.event import Event, Move, Program, Source
-from lib.values.values import SET_MARK, Value, clean
+from lib.errors.source_lines import Place, student_frame, student_place
+from lib.simulator.engine import Halted, Signal
+from lib.simulator.messages import Parcel
+from lib.trace.event import NO_BATCHES, Event, Move, Program, Source, place_of
+from lib.values import facts
+from lib.values.values import KINDS, SET_MARK, Value
 
-__all__ = ["BUDGET", "PUZZLE_BUDGET", "Recorder"]
+if TYPE_CHECKING:
+    from lib.simulator.dist import Dist
+    from lib.simulator.model import Model
+
+__all__ = ["BUDGET", "PUZZLE_BUDGET", "Recorder", "Work"]
 
 BUDGET: Final = 250_000
 """Events that a rank may record, unless its world says otherwise."""
@@ -23,25 +29,27 @@ ENDLESS: Final = (
     "(for a really large run raise the limit: simulate(..., budget=...))"
 )
 E = TypeVar("E", bound=PuzzleError)
+T = TypeVar("T")
 
 
 class Recorder(Program):
-    """The program of a rank while it runs, with its clock.
+    """The program of a rank while it runs, with its clock. It may begin nothing after `until`.
 
     `world` is what all ranks of one run share: a value whose home is another rank's record of the same world is on
     that rank, and cannot be used here.
     """
 
-    __slots__ = ("_adopted", "budget", "clock", "world")
+    __slots__ = ("_adopted", "budget", "clock", "until", "world")
     events: list[Event]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]
     moves: list[Move]  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(self, rank: int, world: World, budget: int = BUDGET) -> None:
+    def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:
         super().__init__(rank, [], [], [])
         self.world = world
         self.budget = budget
         self.clock = 0
+        self.until = 2 * MAX_TICKS
         self._adopted: dict[int, tuple[Value, int]] = {}
 
     def id(self, value: Value, source: Source = None) -> int:
@@ -59,10 +67,11 @@ class Recorder(Program):
                 got=f"{value} of rank {mark[0].rank}, by way of a shared Python variable",
                 fix="ranks share no memory: send it with pass_to and receive, or use a collective",
             )
-        adopted, value = value, clean(value)
+        if type(value) not in KINDS.values():  # one of a class of their own would say of itself what it likes
+            raise RuleError(facts.NoKind(value))
         number = len(self.values)
         self.values.append(value)
-        self._adopted[id(adopted)] = (adopted, number)
+        self._adopted[id(value)] = (value, number)
         batches = value.place.batches
         event = self.record("foreign", value.layer, batches, (), (), source or student_place())
         event.outputs = (number,)
@@ -97,6 +106,8 @@ class Recorder(Program):
             outputs += (number,)
         event = Event(op, layer, batches, inputs, outputs, now, now, length, source, arg)
         events = self.events
+        if now > self.until and op != "wait":  # to wait is what it had begun before
+            raise Halted
         if len(events) >= self.budget:
             self._too_many_events()
         events.append(event)
@@ -105,6 +116,8 @@ class Recorder(Program):
 
     def append(self, event: Event) -> None:
         """Appends a communication, which has a time of its own."""
+        if self.clock > self.until:
+            raise Halted
         if len(self.events) >= self.budget:
             self._too_many_events()
         self.events.append(event)
@@ -143,6 +156,11 @@ class Recorder(Program):
 
     def blame(self, error: E) -> E:
         """Says on which rank and line it happened, and adds the Trace up to there."""
+        if self.world.until is not None and (self.clock, self.rank) > self.world.until:
+            return error  # another one came before it, and counts
+        from lib import diagnosis  # here and not above: a run that goes well needs none of it
+        from lib.errors import fixes
+
         # A mismatch is between two ranks, and names both; that this one came last is no fault of its own.
         if not isinstance(error, MismatchError):
             error.at(self.rank)
@@ -154,3 +172,92 @@ class Recorder(Program):
             error.trace = self.world.so_far(str(error))
         fixes.keep(error)
         return error
+
+
+class Work(Generic[T]):
+    """A communication under way. Calling issued it; `await` waits for it and brings its result.
+
+    Awaiting again brings the same result again. Everything else that one might do with the result fails with a
+    reminder of the missing `await`.
+    """
+
+    __slots__ = ("_event", "_index", "_model", "_moves", "_place", "_result", "_signal")
+
+    def __init__(self, model: Model, event: Event, signal: Signal, place: int | None = None) -> None:
+        try:
+            program = model.program
+        except AttributeError:
+            raise ValueError(
+                f"a Work is what an operation of a Model gives; nobody else makes one; got {model!r}"
+            ) from None
+        self._model: Model | None = model
+        self._event = event
+        self._signal = signal
+        self._place = place  # in the group, for a collective: its signal brings one result for each member
+        self._index = len(program.events)
+        self._moves = len(program.moves)
+        self._result: Any = None
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Waits until it has happened: the one place that yields to whoever drives the coroutines."""
+        model = self._model
+        if model is not None:
+            signal = self._signal
+            engine = model.dist.engine
+            if not engine.driving:
+                yield from model.dist.driver.wait(signal, model.rank, self._event, self._index)
+            elif not signal.fired:
+                yield signal
+            if self._model is not None:  # else somebody else awaited it while this one waited
+                self._model = None
+                value, place = signal.value, self._place
+                self._result = self._finish(model.program, value if place is None else value[place])
+        return self._result
+
+    def _finish(self, program: Recorder, result: Any) -> Any:
+        event = self._event
+        if result is None:
+            pass
+        elif isinstance(result, Value):
+            event.outputs = (program.new(result),)
+        elif isinstance(result, Parcel):
+            event.outputs = tuple(map(program.new, result.values))
+            result = result.thing
+        else:
+            event.outputs = tuple(map(program.new, result))
+        start: Any = event.start  # it has happened, so it has one
+        end = start + event.length
+        if len(program.events) == self._index and len(program.moves) == self._moves:
+            event.blocking = True
+        else:
+            wait = program.record("wait", event.layer, NO_BATCHES, (), (), event.source, arg=(self._index - 1,))
+            wait.length = max(0, end - program.clock)
+        if end > program.clock:
+            program.clock = end
+        return result
+
+    def issued(self) -> tuple[str, Place | None]:
+        """The operation whose call made it, and where that stands."""
+        return self._event.op, place_of(self._event)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        from lib.errors.forgotten_await import used_before_await  # here and not above: only a mistake needs it
+
+        error = used_before_await(name, *self.issued())
+        if self._model is not None:
+            error.at(self._model.rank)
+        raise error
+
+    def _forgotten(self, *_: object) -> Any:
+        return self.__getattr__("a value")
+
+    # What one does with a result, at once refused: unpacking it, adding it, asking for its parts.
+    __iter__ = __len__ = __getitem__ = __add__ = __radd__ = _forgotten
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<{self._event.op}, to be awaited>"

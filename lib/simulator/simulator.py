@@ -8,29 +8,30 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from lib import diagnosis
-from lib.checker import graded
-from lib.cluster.clock import MAX_TICKS, TICKS
-from lib.cluster.costs import UNIT, Costs
-from lib.cluster.mesh import Mesh, mesh_from
-from lib.errors import fixes
+from lib.cluster.costs import MAX_TICKS, TICKS, UNIT, Costs
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
-from lib.puzzles.records import schedule_record
-from lib.simulator.asyncio_support.drivers import OwnLoop
 from lib.simulator.dist import Dist
-from lib.simulator.engine import TURNS, Failed, Foreign, Halted, Spinning
-from lib.simulator.failures.aftermath import failure_of, go_on, is_final
+from lib.simulator.engine import Halted
 from lib.simulator.model import Model
-from lib.simulator.printing import in_order
 from lib.simulator.recorder import BUDGET, PUZZLE_BUDGET
 from lib.values.kinds.kind import USUAL, Layer
-from lib.values.operations import TIMED
 
-__all__ = ["Unsolved", "simulate"]
+if TYPE_CHECKING:
+    from lib.cluster.mesh import Mesh
+    from lib.puzzles.records import Puzzle
+
+__all__ = ["Printed", "Unsolved", "simulate"]
+
+MOST_KEPT = 200_000
+"""Characters that ranks print and that are kept. Whoever prints more may do so without end, and is to see it."""
+NEEDED: Final = PuzzleError("this function needs an event loop of asyncio")
+"""What became of an attempt without a loop, where that is so: the attempt counts for nothing."""
 
 
 class Unsolved(list[Model]):
@@ -68,9 +69,14 @@ def simulate(
     Raises PuzzleError for a mistake of the function's, with the Trace up to there in `error.trace`.
     """
     if not _can_be_called(function):
+        from lib import diagnosis  # here and not above: a run that goes well needs none of it
+
         raise diagnosis.not_callable(function)
-    if "IPython" in sys.modules and (error := diagnosis.not_the_latest(function)) is not None:
-        raise error
+    if "IPython" in sys.modules:
+        from lib import diagnosis
+
+        if (error := diagnosis.not_the_latest(function)) is not None:
+            raise error
     for name, size in (("layers", layers), ("batches", batches), ("ranks", ranks)):
         if isinstance(size, bool):  # the rest is for Dist and Model to refuse
             raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
@@ -79,181 +85,111 @@ def simulate(
     described: Sequence[Layer] = USUAL
     if isinstance(layers, Sequence):
         layers, described = len(layers), layers
-    record = None if puzzle is None else schedule_record(puzzle)
-    if mesh is None and record is not None and ranks in (None, record.ranks):
-        mesh = None if record.mesh is None else mesh_from(record.mesh.to_json())
-    if layers is None:
-        layers = 2 if record is None else record.layers
-    if batches is None:
-        batches = 1 if record is None else record.batches
+    record: Puzzle | None = None
+    if puzzle is not None:
+        from lib.cluster.mesh import mesh_from  # here and not above: not every run is a puzzle's
+        from lib.puzzles.records import schedule_record
+
+        record = schedule_record(puzzle)
+        if mesh is None and record.mesh is not None and ranks in (None, record.ranks):
+            mesh = mesh_from(record.mesh.to_json())
+    layers = layers if layers is not None else 2 if record is None else record.layers
+    batches = batches if batches is not None else 1 if record is None else record.batches
     if ranks is None:
-        ranks = len(mesh) if isinstance(mesh, Mesh) else 1 if record is None else record.ranks
+        ranks = 1 if record is None else record.ranks
+        if mesh is not None:
+            from lib.cluster.mesh import Mesh
+
+            ranks = len(mesh) if isinstance(mesh, Mesh) else ranks  # pyright: ignore[reportUnnecessaryIsInstance]
     if costs is None:
         costs = UNIT if record is None else replace(record.costs)
-    sizes = ranks, layers, batches
     if budget is None:
-        budget = PUZZLE_BUDGET if record is not None and sizes == record.size else BUDGET
+        budget = PUZZLE_BUDGET if record is not None and (ranks, layers, batches) == record.size else BUDGET
 
-    def world() -> tuple[Dist, list[Model]]:
-        dist = Dist(sizes[0], mesh=mesh, costs=costs, budget=budget)
+    def world() -> Dist:
+        dist = Dist(ranks, mesh=mesh, costs=costs, budget=budget)
         dist.by_hand = False
         dist.puzzle = puzzle
         dist.descriptions = described
         dist.asks = None if record is None else frozenset(record.asks)
-        return dist, [Model(rank, dist, *sizes[1:], padding) for rank in range(sizes[0])]
+        for rank in range(ranks):
+            Model(rank, dist, layers, batches, padding)
+        return dist
 
+    names = getattr(function, "__globals__", {})
+    if not inspect.iscoroutinefunction(function):
+        function = _asynchronous(function)
     collecting = gc.isenabled()
     gc.disable()  # a run makes millions of objects and no garbage worth looking for: 2.8 times at 10^5 ranks
     try:
-        models = _run(function, world, order)
+        with _alone(), _exit_is_an_error(names):
+            dist = world()
+            failure = _attempt(function, dist, dist.engine.run, order)
+            if failure is NEEDED:
+                # A loop of asyncio can do all that our driver does and more, but takes several times as long.
+                from lib.simulator.event_loop import run
+
+                dist = world()
+                failure = _attempt(function, dist, partial(run, dist), order)
+        models = list(dist.models.values())
         # Here and not below: the first allocation after gc.enable() pays for all that the run has made.
-        if any(model.program.clock > MAX_TICKS for model in models):
+        if failure is None and any(model.program.clock > MAX_TICKS for model in models):
             most = MAX_TICKS // TICKS
             raise ValueError(f"this run takes longer than {most} time units, which no Trace can hold: lower the costs")
-    except NotSolved as error:
-        graded.say_unsolved(error)
-        return Unsolved(error.puzzle)
     finally:
         if collecting:
             gc.enable()
+    if isinstance(failure, NotSolved):
+        from lib.errors import graded
+
+        graded.say_unsolved(failure)
+        return Unsolved(failure.puzzle)
+    if failure is not None:
+        raise failure from failure.__cause__
     return models
 
 
-World = Callable[[], tuple[Dist, list[Model]]]
-Order = Callable[[list[int]], Sequence[int]] | None
-
-
-def _run(function: Callable[[Model], Any], world: World, order: Order) -> list[Model]:
-    """Runs a function on all ranks of a world by our own driver, or by asyncio where that is what it needs."""
-    from lib.simulator.asyncio_support.uses import uses_asyncio  # here and not above: only a run needs it
-
-    needed, names = uses_asyncio(function), getattr(function, "__globals__", {})
-    if not inspect.iscoroutinefunction(function):
-        function = _asynchronous(function)
-    with _alone(needed), _exit_is_an_error(names):
-        dist, models = world()
-        failure = None if needed else _attempt(function, models, dist, order, _step)
-        if needed or failure is NEEDED:
-            # The loop of `eventloop` can do all that our driver does and more, but takes several times as long.
-            dist, models = world() if failure is NEEDED else (dist, models)
-            failure = _attempt(function, models, dist, order, _host)
-    if failure is None:
-        return models
-    if not isinstance(failure, NotSolved):
-        fixes.keep(failure)
-        dist.failure = failure
-        if dist.mesh is not None and failure.rank is not None:
-            failure.named = dist.mesh.named(failure.rank)
-        failure.trace = dist.so_far(str(failure))
-    raise failure from failure.__cause__
-
-
-NEEDED: Final = PuzzleError("this function needs an event loop of asyncio")
-"""What became of an attempt without a loop, where that is so: the attempt counts for nothing."""
+Drive = Callable[[Sequence[Coroutine[Any, Any, Any]], Callable[[list[int]], Sequence[int]] | None], None]
 
 
 def _attempt(
-    function: Callable[[Model], Any], models: list[Model], dist: Dist, order: Order, drive: Callable[..., None]
+    function: Callable[[Model], Any], dist: Dist, drive: Drive, order: Callable[[list[int]], Sequence[int]] | None
 ) -> PuzzleError | None:
-    """Runs the ranks to their end. What a student did wrong, if anything; what made it is its cause."""
+    """Runs a function on all ranks of a world to their end. What a student did wrong, if anything; what made it is its
+    cause."""
     failure: PuzzleError | None = None
-    with in_order(dist) as printed, _dropped(dist) as dropped:
-        coroutines = [function(model) for model in models]
+    with _in_order(dist) as printed, _dropped(dist) as dropped:
+        coroutines = [function(model) for model in dist.models.values()]
         try:
-            failure = _outcome(dist, coroutines, order, drive)
+            drive(coroutines, order)
+        except BaseException as error:
+            from lib.simulator.failures import what_failed  # here and not above: a run that goes well needs none of it
+
+            failure = what_failed(dist, coroutines, error) or NEEDED
         finally:
             for coroutine in coroutines:
                 # A `finally` that communicates cannot be finished now: what went wrong first is what counts.
                 with suppress(Exception, Halted, SystemExit, GeneratorExit):
                     coroutine.close()
-            if failure is NEEDED:
-                dropped.clear()
-                printed.forget()
+        if failure is NEEDED:
+            printed.forget()
+            dropped.clear()
     if dropped and not isinstance(failure, NotSolved):  # it explains whatever came of it
-        return dropped[0]
+        failure = dropped[0]
+    if failure is not None and failure is not NEEDED and not isinstance(failure, NotSolved):
+        from lib.simulator.failures import blamed
+
+        failure = blamed(dist, failure)
     return failure
 
 
-def _outcome(
-    dist: Dist, coroutines: list[Coroutine[Any, Any, Any]], order: Order, drive: Callable[..., None]
-) -> PuzzleError | None:
-    try:
-        drive(dist, coroutines, order)
-    except Failed as failed:
-        if isinstance(failed.__cause__, KeyboardInterrupt):
-            raise diagnosis.interrupted(failed.name, failed.__cause__) from None
-        first = _first_of_all(dist, failed) if drive is _step else failed
-        if drive is _step and _asked(first.__cause__):
-            return NEEDED
-        return _failure(dist, first.name, first.__cause__)
-    except Spinning as spinning:
-        return diagnosis.asleep(spinning.name, diagnosis.waiting_at(coroutines[spinning.name]), TURNS)
-    except Foreign as foreign:
-        rank, thing = foreign.args
-        if hasattr(thing, "_asyncio_future_blocking"):
-            return NEEDED
-        return diagnosis.not_ours(rank, thing, diagnosis.waiting_at(coroutines[rank]))
-    except PuzzleError as error:
-        return error
-    except KeyboardInterrupt as stop:
-        raise diagnosis.interrupted(None, stop) from None
-    except (SystemExit, GeneratorExit) as error:  # asyncio lets go of everything when a task raises one of them
-        return _failure(dist, None, error)
-    return None
-
-
-def _first_of_all(dist: Dist, failed: Failed) -> Failed:
-    """Runs the other ranks up to the moment at which one failed; should another fail before, up to that. The first."""
-    if is_final(failed) or _asked(failed.__cause__):
-        return failed
-    first = failure_of(failed, dist.models)
-    go_on(first, dist.models)
-    while True:
-        try:
-            dist.engine.run_on(first.time)
-        except Failed as other:
-            if (found := failure_of(other, dist.models))[:2] < first[:2]:
-                first = found
-                go_on(first, dist.models)
-        except (Spinning, Foreign):  # what went wrong before is what counts
-            return first.error
-        else:
-            return first.error
-
-
-def _step(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Order) -> None:
-    dist.engine.run(coroutines, order)
-
-
-def _host(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Order) -> None:
-    from lib.simulator.asyncio_support import event_loop  # here and not above: asyncio is slow to import
-
-    driver = dist.driver = OwnLoop(dist.engine)
-    try:
-        event_loop.run(driver, coroutines, order, dist.models)
-    except event_loop.Stopped as stopped:
-        cause = event_loop.leaf(stopped.__cause__ or stopped)
-        if stopped.rank is None:
-            raise cause from None
-        raise Failed(stopped.rank) from cause
-
-
-def _asked(error: BaseException | None) -> bool:
-    from lib.simulator.asyncio_support.uses import asked_for_a_loop
-
-    return error is not None and asked_for_a_loop(error)
-
-
-@contextmanager
-def _alone(needed: bool) -> Generator[None]:
+def _alone() -> Any:
     """Hides a loop that is running, such as a notebook's: tasks that a rank makes are not for that loop to run."""
-    if not needed and "asyncio" not in sys.modules:
-        yield
-        return
-    from lib.simulator.asyncio_support.event_loop import alone
+    if "asyncio" not in sys.modules:
+        return nullcontext()
+    from lib.simulator.running_loop import alone
 
-    with alone():
-        yield
+    return alone()
 
 
 @contextmanager
@@ -267,22 +203,6 @@ def _exit_is_an_error(names: dict[str, Any]) -> Generator[None]:
         yield
     finally:
         names.update(own)
-
-
-def _failure(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleError:
-    """What a rank that raised tells the student."""
-    if isinstance(cause, NotSolved) and _has_worked(dist) and not cause.untouched():
-        cause.left_over()
-    if isinstance(cause, PuzzleError):
-        return cause
-    failure = diagnosis.rank_failed(dist, rank, cause)
-    failure.__cause__ = cause
-    return failure
-
-
-def _has_worked(dist: Dist) -> bool:
-    """Whether any rank has done something that takes time."""
-    return any(event.op in TIMED for model in dist.models.values() for event in model.program.events)
 
 
 # -- what simulate alone can see ----------------------------------------------------------------------------------
@@ -301,6 +221,8 @@ def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
             if name is None:
                 show(message, category, filename, line, *rest)
             else:
+                from lib import diagnosis
+
                 found.append(diagnosis.never_awaited(name[1].rpartition(".")[2], dist.engine.running()))
 
         warnings.showwarning = note
@@ -326,3 +248,70 @@ def _can_be_called(function: Any) -> bool:
     except ValueError:  # a builtin that does not tell its parameters
         return True
     return True
+
+
+# -- what ranks print ---------------------------------------------------------------------------------------------
+
+
+class Printed:
+    """Stands for a stream while ranks run, and has what they print in the order of simulated time: at the same time the
+    lower rank comes first. Anything but writing is done by the stream itself.
+
+    Ranks run ahead until they wait, in an order that means nothing. So what they print is kept until the run is over,
+    or until somebody wants it at once: it is a lot, or the process ends.
+    """
+
+    def __init__(self, stream: TextIO, dist: Dist) -> None:
+        self._stream = stream
+        self._dist = dist
+        self._kept: list[tuple[tuple[int, int], str]] = []
+        self._room = MOST_KEPT
+
+    def write(self, text: str, /) -> int:
+        """Keeps what a rank prints, with the time by its clock."""
+        rank = self._dist.engine.running()
+        if rank is None or self._room < 0:
+            self.release()
+            return self._stream.write(text)
+        self._kept.append(((self._dist.models[rank].program.clock, rank), text))
+        self._room -= len(text)
+        if self._room < 0:
+            self.release()
+        return len(text)
+
+    def writelines(self, lines: Any, /) -> None:
+        """Keeps each of some texts."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Shows nothing yet: other ranks may print what comes before."""
+
+    def release(self) -> None:
+        """Shows what was kept; where a rank failed, up to that moment, as its picture does."""
+        kept, self._kept = self._kept, []
+        if (until := self._dist.until) is not None:
+            kept = [one for one in kept if one[0][0] <= until[0]]
+        if kept:
+            self._stream.write("".join([text for _, text in sorted(kept, key=itemgetter(0))]))
+        self._stream.flush()
+
+    def forget(self) -> None:
+        """Drops what was kept: the run begins anew."""
+        self._kept.clear()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def _in_order(dist: Dist) -> Generator[Printed]:
+    """Puts what the ranks of a world print in order, however the run ends."""
+    stream, printed = sys.stdout, Printed(sys.stdout, dist)
+    sys.stdout = printed  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield printed
+    finally:
+        if sys.stdout is printed:
+            sys.stdout = stream
+        printed.release()

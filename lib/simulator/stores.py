@@ -9,13 +9,12 @@ from typing import Any, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import AbsentKey, PuzzleError, RuleError
-from lib.errors.forgotten_await import forgotten_await
 from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import shown, with_article
 from lib.simulator.recorder import Recorder
 from lib.trace.event import STORES
-from lib.values.facts import Deleted, Missing, NotStored
-from lib.values.values import KINDS, Value, describe
+from lib.values import facts
+from lib.values.values import KINDS, Value
 
 __all__ = ["Store"]
 
@@ -113,14 +112,8 @@ class Store(dict[Any, T]):
         return self[key]
 
     def update(self, other: Any = (), /, **more: T) -> None:
-        pairs = (
-            cast("Mapping[Any, T]", other).items()
-            if isinstance(other, Mapping)
-            else cast("Iterable[tuple[Any, T]]", other)
-        )
-        for key, value in pairs:
-            self[key] = value
-        for key, value in more.items():
+        pairs: Any = cast("Mapping[Any, T]", other).items() if isinstance(other, Mapping) else other
+        for key, value in (*pairs, *more.items()):
             self[key] = value
 
     def __ior__(self, other: Any) -> Store[T]:  # type: ignore[override]
@@ -155,20 +148,20 @@ class Store(dict[Any, T]):
         rank = self._program.rank
         error = AbsentKey(f"{name} is empty", expected=wanted, held=list(self), rank=rank, fix=fix)
         if gone is not None and not deleting:
-            error.fact = Deleted(self._index, key, gone[2], fix)
+            error.fact = facts.Deleted(self._index, key, gone[2], fix)
         elif missing:
-            error.fact = Missing(self._index, key)
+            error.fact = facts.Missing(self._index, key)
         return self._program.blame(error)
 
     def _refuse(self, key: Any, value: Any) -> PuzzleError:
         name, wanted = f"{self.name}[{shown(key)}]", with_article(self._kind.kind)
         if is_awaitable(value):
+            from lib.errors.forgotten_await import forgotten_await  # here and not above: only a mistake needs it
+
             return self._program.blame(
                 forgotten_await(f"{name} was given the call itself, not its result", wanted, value)
             )
-        error = RuleError(f"{name} was given something that is not a value", expected=wanted, got=describe(value))
-        error.fact = NotStored(self._kind, value)
-        return self._program.blame(error)
+        return self._program.blame(RuleError(facts.NotStored(name, self._kind, value)))
 
 
 def _similar(key: Any, held: Iterable[Any]) -> Any:

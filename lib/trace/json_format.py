@@ -28,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-from lib.cluster.clock import MAX_TICKS, TICKS
+from lib.cluster.costs import MAX_TICKS, TICKS
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place
 from lib.errors.wording import runs

@@ -28,7 +28,6 @@ from lib.trace.event import Event, Program
 from lib.trace.order import Passage, meetings, messages, outcome
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.laws import renew
 from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, READS, UPDATES
 from lib.values.values import OptState, Value
 
@@ -231,7 +230,7 @@ def _landed(
         if passage.received is not None and passage.received in dropped[passage.target]:
             program = run.programs[passage.source]
             for value in program.values_of(program.events[passage.sent].inputs):
-                found[passage.target].append((passage.received, renew(value)))
+                found[passage.target].append((passage.received, value.at(value.place)))
     for rank, numbers in dropped.items():
         for number in sorted(numbers):
             event = run.programs[rank].events[number]

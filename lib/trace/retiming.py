@@ -12,8 +12,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar, cast
 
-from lib.cluster.clock import Streams
-from lib.cluster.costs import Costs
+from lib.cluster.costs import Costs, Streams
 from lib.cluster.reader import Readers
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
@@ -258,7 +257,7 @@ class _Shared(Walk):
     """Communications as a network of shared links has them: they take place when their time has come."""
 
     def __init__(self, run: Trace, prices: Costs, lengths: list[int], times: Times) -> None:
-        from lib.cluster.network import Network  # here and not above: few runs share links
+        from lib.cluster.network import Network  # here and not above: most costs share no links
 
         super().__init__(run)
         self.lengths = lengths

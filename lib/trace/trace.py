@@ -9,7 +9,6 @@ from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lib.cluster.costs import UNIT, Costs
-from lib.cluster.mesh import Mesh
 from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place
 from lib.trace.event import STORES, Event, Move, Program, place_of
@@ -19,6 +18,7 @@ from lib.values.layers import Layer, Shape
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lib.cluster.mesh import Mesh
     from lib.trace.lifetimes import Lifetimes
     from lib.trace.rebuild import Rebuilt
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from lib.cluster.clock import MAX_TICKS
-from lib.cluster.costs import costs_from
+from lib.cluster.costs import MAX_TICKS, costs_from
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import TraceError
 from lib.errors.source_lines import Place
@@ -333,7 +332,7 @@ class _Reader:
         wrong = None
         if (shared is not None) != bool(event.group) or (event.group and rank not in event.group):
             wrong = "a collective names a group that its rank belongs to"
-        elif shared is not None and shared.rooted and not (len(event.arg) == 1 and event.arg[0] < len(event.group)):
+        elif shared is not None and shared.root and not (len(event.arg) == 1 and event.arg[0] < len(event.group)):
             wrong = f"a {shared.title} names the place of its root in the group"
         elif shared is not None and not event.inputs:
             wrong = "a collective brings a value"

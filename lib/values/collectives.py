@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
 from lib.errors.exceptions import RuleError
+from lib.values import facts
 from lib.values.dims import NAMES
-from lib.values.facts import NotSized, OtherBucket
-from lib.values.laws import cut, gather, reduce, renew, total_elements
+from lib.values.laws import cut, gather, reduce, total_elements
 from lib.values.placement import MOST, ONE_PIECE, Part, simplest
-from lib.values.table import Table
+from lib.values.table import table
 from lib.values.values import Elements, Value
 
 __all__ = ["CHAIN", "COLLECTIVES", "RING", "STEP", "TWICE_ROUND", "Collective", "Travel", "given", "title"]
@@ -27,6 +27,12 @@ __all__ = ["CHAIN", "COLLECTIVES", "RING", "STEP", "TWICE_ROUND", "Collective", 
 Results = list[Any]
 Size = Callable[[Sequence[Value]], Elements]
 """How large some values are together: in elements, or in whatever a replay makes of them."""
+
+
+class Whole(Protocol):
+    """The size of a whole tensor, of what all members bring and the place of the root."""
+
+    def __call__(self, values: Sequence[Any], root: int = 0, size: Size = total_elements, /) -> Elements: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ class Collective:
     the rank is that has the part of its own, in two ways, where there is one: "the rank ..." and "the rank, by its own
     number, ...". `origins` are the members whose values are in what member i of n gets, None for all.
 
-    `whole` gives S, the size of the whole tensor, on which the time depends; `travel` is how it moves, and `sends` what
+    `size` gives S, the size of the whole tensor, on which the time depends; `travel` is how it moves, and `sends` what
     each member sends, where that is not the same for all. An `in_place` collective writes over its input, so that its
     output needs no memory of its own.
     """
@@ -82,27 +88,18 @@ class Collective:
     root: tuple[str, str] | None = None
     along: bool = False
     origins: Callable[[int, int, int], Iterable[int]] | None = None
-    whole: Callable[[Sequence[Any], int, Size], Elements]
+    size: Whole
     travel: Travel = RING
     sends: Callable[[Sequence[Any], int, Size], list[Elements]] | None = None
     in_place: bool = False
 
     def said(self, arg: Sequence[int]) -> int:
         """What its call says besides, in the argument of an event: the place of its root, or a dim; 0 for nothing."""
-        return arg[0] if arg and (self.rooted or self.along) else 0
-
-    @property
-    def rooted(self) -> bool:
-        """Whether one member has a part of its own."""
-        return self.root is not None
+        return arg[0] if arg and (self.root or self.along) else 0
 
     def brought(self, values: Sequence[Sequence[Value]]) -> list[Any]:
         """The values of each member, as the row takes them: one each, or a list."""
         return [mine if self.many else mine[0] for mine in values]
-
-    def size(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
-        """S, the size of the whole tensor, of what all members bring: what the time depends on."""
-        return self.whole(values, root, size)
 
     def sent(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> list[Elements]:
         """What each member sends, of what all members bring: in a ring all the same, on the average."""
@@ -110,7 +107,7 @@ class Collective:
             return self.sends(values, root, size)
         members = len(values)
         rounds = self.travel.rounds
-        return [rounds * Fraction(members - 1, members) * self.whole(values, root, size)] * members
+        return [rounds * Fraction(members - 1, members) * self.size(values, root, size)] * members
 
     def busiest(self, whole: Elements, members: int) -> Elements:
         """What the busiest link carries, of a whole of that size."""
@@ -122,7 +119,7 @@ class Collective:
 
     def pairs(self, values: Sequence[Any], root: int) -> Iterator[tuple[int, int]]:
         """The members between which the law may be broken, the first in order first: few, however many members."""
-        if self.rooted and self.origins is not None:  # it is the root's value alone that the others have to fit
+        if self.root and self.origins is not None:  # it is the root's value alone that the others have to fit
             yield from ((root, other) for other in range(len(values)) if other != root)
             return
         for other in range(1, len(values)):
@@ -163,7 +160,7 @@ def _cells(parts: Sequence[Part]) -> Iterable[tuple[int, ...]]:
 
 def _all_reduce(values: Sequence[Any], root: int) -> Results:
     total = reduce(*values)
-    return [renew(total) for _ in values]
+    return [total.at(total.place) for _ in values]
 
 
 def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
@@ -171,7 +168,7 @@ def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
     first = buckets[0]
     for bucket in buckets[1:]:
         if len(bucket) != len(first):
-            raise RuleError(OtherBucket(len(first), len(bucket)))
+            raise RuleError(facts.OtherBucket(len(first), len(bucket)))
     return [reduce(*values) for values in zip(*buckets, strict=True)]
 
 
@@ -181,12 +178,12 @@ def _bucket_batches(bucket: Sequence[Value]) -> Iterable[int]:
 
 def _all_reduce_bucket(values: Sequence[Sequence[Value]], root: int) -> Results:
     totals = _bucket_sum(*values)
-    return [[renew(total) for total in totals] for _ in values]
+    return [[total.at(total.place) for total in totals] for _ in values]
 
 
 def _all_gather(values: Sequence[Any], root: int) -> Results:
     whole = gather(*values)
-    return [renew(whole) for _ in values]
+    return [whole.at(whole.place) for _ in values]
 
 
 def _reduce_scatter(values: Sequence[Any], dim: int) -> Results:
@@ -195,35 +192,35 @@ def _reduce_scatter(values: Sequence[Any], dim: int) -> Results:
 
 
 def _all_to_all(values: Sequence[Sequence[Value]], root: int) -> Results:
-    return [[renew(row[i]) for row in values] for i in range(len(values))]
+    return [[row[i].at(row[i].place) for row in values] for i in range(len(values))]
 
 
 def _broadcast(values: Sequence[Any], root: int) -> Results:
     """What others bring is overwritten by what the root brings, so it has to be as large."""
     _as_large(values[root], *values)
-    return [renew(values[root]) for _ in values]
+    return [values[root].at(values[root].place) for _ in values]
 
 
 def _as_large(first: Value, *others: Value) -> None:
     elements = first.elements()
     for value in others:
         if value.elements() != elements:
-            raise RuleError(NotSized(value, first))
+            raise RuleError(facts.NotSized(value, first))
 
 
-def _first(values: Sequence[Any], root: int, size: Size) -> Elements:
+def _first(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return size(values[:1])
 
 
-def _first_bucket(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
+def _first_bucket(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
     return size(values[0])
 
 
-def _sum(values: Sequence[Any], root: int, size: Size) -> Elements:
+def _sum(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return size(values)
 
 
-def _rows(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
+def _rows(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
     """The even exchange that takes as long: the busiest member sends or receives (n - 1)/n of it."""
     members = len(values)
     if members == 1:
@@ -236,7 +233,7 @@ def _rows(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
     return simplest(Fraction(members, members - 1) * most)
 
 
-def _root(values: Sequence[Any], root: int, size: Size) -> Elements:
+def _root(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return size(values[root : root + 1])
 
 
@@ -251,10 +248,10 @@ def _all_but_its_own(values: Sequence[Sequence[Value]], root: int, size: Size) -
 
 
 def _shift(values: Sequence[Any], root: int) -> Results:
-    return [renew(values[i - 1]) for i in range(len(values))]
+    return [values[i - 1].at(values[i - 1].place) for i in range(len(values))]
 
 
-def _largest(values: Sequence[Any], root: int, size: Size) -> Elements:
+def _largest(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return max(size([value]) for value in values)
 
 
@@ -274,7 +271,7 @@ def _nothing(*values: object) -> None:
     """Members of an exchange need not fit each other."""
 
 
-COLLECTIVES = Table(
+COLLECTIVES = table(
     (
         Collective(
             name="allreduce",
@@ -284,7 +281,7 @@ COLLECTIVES = Table(
             results=_all_reduce,
             law=reduce,
             apart=_summed,
-            whole=_first,
+            size=_first,
             travel=TWICE_ROUND,
             in_place=True,
         ),
@@ -298,7 +295,7 @@ COLLECTIVES = Table(
             apart=_bucket_batches,
             many=True,
             bucket=True,
-            whole=_first_bucket,
+            size=_first_bucket,
             travel=TWICE_ROUND,
             in_place=True,
         ),
@@ -310,7 +307,7 @@ COLLECTIVES = Table(
             results=_all_gather,
             law=gather,
             apart=_split,
-            whole=_sum,
+            size=_sum,
             sends=_all_but_the_next,
         ),
         Collective(
@@ -322,7 +319,7 @@ COLLECTIVES = Table(
             along=True,
             law=reduce,
             apart=_summed,
-            whole=_first,
+            size=_first,
         ),
         Collective(
             name="alltoall",
@@ -332,7 +329,7 @@ COLLECTIVES = Table(
             results=_all_to_all,
             law=_nothing,
             many=True,
-            whole=_rows,
+            size=_rows,
             sends=_all_but_its_own,
         ),
         Collective(
@@ -344,7 +341,7 @@ COLLECTIVES = Table(
             law=_as_large,
             root=("whose value everybody gets", "that has what all others get"),
             origins=_only_the_root,
-            whole=_root,
+            size=_root,
             travel=CHAIN,
             in_place=True,
         ),
@@ -356,7 +353,7 @@ COLLECTIVES = Table(
             results=_shift,
             law=_nothing,
             origins=_only_the_one_before,
-            whole=_largest,
+            size=_largest,
             travel=STEP,
             sends=_its_own,
         ),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from lib.values.table import table
+
 __all__ = ["DIMS", "NAMES", "REST", "DimKind", "Relation"]
 
 
@@ -34,9 +36,8 @@ class DimKind(NamedTuple):
     owed: str = ""
 
 
-DIMS: Final = {
-    kind.role: kind
-    for kind in (
+DIMS: Final = table(
+    (
         DimKind("batch", "batch", "batches", counted=True, field="batches"),
         DimKind("in", "shard", "shards", field="shards"),
         DimKind(
@@ -103,8 +104,11 @@ DIMS: Final = {
             once="each part of the vocabulary counts once: each rank brings what its own shard gave",
             owed="sum it over the ranks that have the rest of the vocabulary: await model.allreduce(value, layer)",
         ),
-    )
-}
+    ),
+    by="role",
+)
+# Heads are no dim of their own: some of them are some of the features, as a linear layer gives them, and attention asks
+# that none is broken (see `LayerKind.unbroken`). Experts have a row when there is a kind of layer that has experts.
 """The kinds of dims by role."""
 NAMES: Final = ("", *DIMS)
 """Their roles. A Trace names one by its number here, from 1 on, so a row is only ever added at the end."""

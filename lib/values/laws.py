@@ -12,19 +12,20 @@ They ask the places of the values, and a place is all that changes. What they re
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
+from lib.values import facts
 from lib.values.dims import DIMS, REST
-from lib.values.facts import Different, Gaps, NoShard, NoSum, NotCut, OtherKind, TooManyShards, Twice, Undivided
-from lib.values.placement import MOST, NO_PIECES, SMALL_SET, Elements, Part, Place, alike, keep, total_size
+from lib.values.placement import MOST, NO_PIECES, SMALL_SET, Elements, Part, Place, alike, keep, simplest
 
 if TYPE_CHECKING:
     from lib.values.values import Value
 
-__all__ = ["cut", "gather", "piece", "reduce", "renew", "total_elements"]
+__all__ = ["cut", "gather", "piece", "reduce", "total_elements"]
 
 V = TypeVar("V", bound="Value")
 MOST_LOOKED_UP = 16
@@ -58,7 +59,7 @@ def reduce(*values: V) -> V:
     first = values[0]
     place: Place | None = getattr(first, "place", None)
     if place is None or not (place.open or place.schema.adds):
-        raise RuleError(NoSum(first))
+        raise RuleError(facts.NoSum(first))
     kind, layer = type(first), first.layer
     for other in values:
         if type(other) is not kind or other.layer != layer:
@@ -70,43 +71,51 @@ def _together(verb: str, values: Sequence[Value]) -> Place:
     """The place of several values together. Of a few it is looked up: a run puts the same ones together in each layer,
     and on each rank."""
     places = tuple([value.place for value in values])
-    known = places[0].schema.unions
     if len(places) > MOST_LOOKED_UP:
         return _united(verb, values)
+    known = places[0].schema.unions
     return known.get((verb, places)) or keep(known, (verb, places), _united(verb, values))
 
 
 def _united(verb: str, values: Sequence[Value]) -> Place:
     """The union along one dim or sum, all else equal; or a grid along several of those that are said."""
     first, place, schema = values[0], values[0].place, values[0].place.schema
-    where = range(schema.ndim, len(place.parts)) if verb == "sum" else range(schema.ndim)
     at = place.along(values[-1].place, sums=verb == "sum")
-    parts, dims = place.parts, place.dims
+    parts, mine, ndim = place.parts, place.parts[at], schema.ndim
     for other in values[1:] if verb == "sum" else ():
-        if other.place.dims != dims and not alike(dims, other.place.dims, schema.ndim):
-            _refuse("sum", first, other, schema.ndim)
-    grid = None if DIMS[schema.roles[at]].counted else parts[at].grid
+        theirs = other.place.parts
+        if theirs[:ndim] != parts[:ndim] and not alike(parts[:ndim], theirs[:ndim], ndim):
+            _refuse("sum", first, other, ndim)
+    grid = None if mine.dim.counted else mine.grid
     head, tail = parts[:at], parts[at + 1 :]
     for other in values[1:]:
         theirs = other.place.parts
         other_grid = grid is not None and theirs[at].grid != grid
         if not other_grid and ((theirs[at + 1 :] == tail and theirs[:at] == head) or alike(parts, theirs, at)):
             continue
-        some = values if verb != "sum" else [value for value in values if not value.place.zero]
-        if len(some) < len(values):  # zero adds nothing
-            return reduce(*some).place if some else place
-        found = _grid_of(verb, values, where)
+        adding = values if verb != "sum" else [value for value in values if not value.place.zero]
+        if len(adding) < len(values):  # zero adds nothing
+            return reduce(*adding).place if adding else place
+        found = _grid_of(verb, values)
         if found is not None:
             return found
         _refuse(verb, first, other, None if other_grid else at)
-        raise RuleError(Different(verb, FIELDS.get(schema.roles[at], schema.roles[at]), first, other))
-    return schema.place(*head, _union(verb, values, at), *tail)
+        raise RuleError(facts.Different(verb, FIELDS.get(schema.roles[at], schema.roles[at]), first, other))
+    some = [value.place.parts[at].pieces for value in values]
+    pieces = NO_PIECES.union(*some)
+    if len(pieces) != sum(map(len, some)):
+        _refuse_twice(verb, values, at)
+    if len(pieces) > SMALL_SET * len(values):
+        mine.dim.may_make(len(pieces) - SMALL_SET * len(values))
+    return schema.place(*head, mine.dim.piece(cast(int, mine.grid), pieces), *tail)
 
 
-def _grid_of(verb: str, values: Sequence[Value], where: range) -> Place | None:
+def _grid_of(verb: str, values: Sequence[Value]) -> Place | None:
     """The union of boxes that fill a grid: each of its cells is there once. None where they do not."""
     place = values[0].place
     found, cells = list(place.parts), 1
+    ndim = place.schema.ndim
+    where = range(ndim, len(found)) if verb == "sum" else range(ndim)
     differ: list[int] = []
     for at, first in enumerate(place.parts):
         column = [first, *{part for value in values if not (part := value.place.parts[at]).same(first)}]
@@ -118,7 +127,7 @@ def _grid_of(verb: str, values: Sequence[Value], where: range) -> Place | None:
         if len(pieces) != sum([len(part.pieces) for part in column]):
             return None
         first.dim.may_make(len(pieces) - SMALL_SET * len(column))
-        found[at] = _named(first, pieces)
+        found[at] = first.dim.piece(cast(int, first.grid), pieces)
         cells *= len(column)
         differ.append(at)
     boxes = {tuple([value.place.parts[at] for at in differ]) for value in values}
@@ -130,25 +139,25 @@ def _grid_of(verb: str, values: Sequence[Value], where: range) -> Place | None:
 def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
     """Shard `shard` of `total` of a value: of the part of a weight, of the batches, or of another dim, in order."""
     if not (isinstance(shard, int) and isinstance(total, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise RuleError(NoShard(shard, total, loads=False))
+        raise RuleError(facts.NoShard(shard, total, loads=False))
     place = value.place
     part = place.first if role is None else _dim_of(value, role)
     dim, words = part.dim, DIMS[part.dim.name]
     if words.counted:
         items = sorted(part.pieces)
         if not items or len(items) % total:
-            raise RuleError(Undivided(value, words.plural, len(items), total))
+            raise RuleError(facts.Undivided(value, words.plural, len(items), total))
         dim.may_make(len(items) - SMALL_SET)
         size = len(items) // total
-        mine = dim.named(cast(int, part.grid), frozenset(items[shard * size : (shard + 1) * size]))
+        mine = dim.piece(cast(int, part.grid), frozenset(items[shard * size : (shard + 1) * size]))
         return value.at(place.having(dim.name, mine))
     grid = total if part.whole else part.finer(total)
     if grid is None:
-        raise RuleError(Gaps(value))
+        raise RuleError(facts.Gaps(value))
     if grid > MOST:
-        raise RuleError(TooManyShards(shard, grid))
+        raise RuleError(facts.TooManyShards(shard, grid))
     if part is not place.first and dim.size % grid:
-        raise RuleError(Undivided(value, words.plural, dim.size, grid))
+        raise RuleError(facts.Undivided(value, words.plural, dim.size, grid))
     dim.may_make(len(part.pieces) - SMALL_SET)
     return value.at(place.having(dim.name, dim.shard(shard, total) if part.whole else part.cut(shard, total)))
 
@@ -158,7 +167,7 @@ def piece(value: V, role: str, low: int, high: int) -> V:
     part = _dim_of(value, role)
     wanted = frozenset(range(low, high)) if 0 <= low <= high <= part.dim.size else None
     if wanted is None or not DIMS[role].counted or not wanted <= part.pieces:
-        raise RuleError(NotCut(value, role, (low, high)))
+        raise RuleError(facts.NotCut(value, role, (low, high)))
     part.dim.may_make(len(wanted) - SMALL_SET)
     return value.at(value.place.having(role, part.dim.piece(part.dim.size, wanted)))
 
@@ -167,18 +176,22 @@ def _dim_of(value: Value, role: str) -> Part:
     """What a value has of a dim along which it may be cut."""
     found = value.place.named.get(role) if isinstance(role, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if found is None:
-        raise RuleError(NotCut(value, role, None))
+        raise RuleError(facts.NotCut(value, role, None))
     return found
 
 
-def renew(value: V) -> V:
-    """An equal value without a home: what another rank gets when this one is sent."""
-    return value.at(value.place)
-
-
 def total_elements(values: Iterable[Value]) -> Elements:
-    """Elements of all values together."""
-    return total_size([value.place.elements for value in values])
+    """Elements of all values together. Sums fractions of one denominator as whole numbers: they are slow."""
+    whole, parts = 0, dict[int, int]()
+    for value in values:
+        size = value.place.elements
+        if type(size) is int:
+            whole += size
+        else:
+            parts[size.denominator] = parts.get(size.denominator, 0) + size.numerator
+    if not parts:
+        return whole
+    return simplest(whole + sum(Fraction(count, denominator) for denominator, count in parts.items()))
 
 
 def _refuse(verb: str, first: Value, other: Value, at: int | None) -> None:
@@ -186,35 +199,19 @@ def _refuse(verb: str, first: Value, other: Value, at: int | None) -> None:
     if type(first) is not type(other):
         if is_awaitable(other):
             raise forgotten_await(f"cannot {verb} a call that was not awaited", f"another {first.kind}", other)
-        raise RuleError(OtherKind(verb, first, other))
+        raise RuleError(facts.OtherKind(verb, first, other))
     role = None if at is None else first.place.schema.roles[at]
     for field in ASKED:
         if field not in (role, FIELDS.get(role or ""), "step" if verb == "sum" else "") and (
             _has(first, field) != _has(other, field)
         ):
-            raise RuleError(Different(verb, field, first, other))
+            raise RuleError(facts.Different(verb, field, first, other))
 
 
 def _has(value: Value, field: str) -> object:
     """What a value has in a field, or which part of a dim it is."""
     part = value.place.part(field) if field in REST else None
     return getattr(value, field, None) if part is None else part.whole or (part.grid, part.pieces)
-
-
-def _union(verb: str, values: Sequence[Value], at: int) -> Part:
-    """The union of one part of all values, which must be disjoint: that is what both laws ask for."""
-    parts = [value.place.parts[at] for value in values]
-    union = NO_PIECES.union(*[part.pieces for part in parts])
-    if len(union) != sum([len(part.pieces) for part in parts]):
-        _refuse_twice(verb, values, at)
-    parts[0].dim.may_make(len(union) - SMALL_SET * len(parts))
-    return _named(parts[0], union)
-
-
-def _named(like: Part, pieces: frozenset[int]) -> Part:
-    """Some pieces of the grid of a part. What students see stays cut as it was: `shards`, `total`, `batches`."""
-    dim, grid = like.dim, cast(int, like.grid)
-    return dim.whole if dim.name in REST and len(pieces) == grid else dim.named(grid, pieces)
 
 
 def _refuse_twice(verb: str, values: Sequence[Value], at: int) -> NoReturn:
@@ -226,6 +223,6 @@ def _refuse_twice(verb: str, values: Sequence[Value], at: int) -> NoReturn:
         if twice:
             both = tuple(v for v in values if v.place.parts[at].pieces & twice)
             role = value.place.schema.roles[at]
-            raise RuleError(Twice(verb, FIELDS.get(role, role), frozenset(twice), both))
+            raise RuleError(facts.Twice(verb, FIELDS.get(role, role), frozenset(twice), both))
         seen |= pieces
     raise AssertionError("sets with repeated items were found disjoint")

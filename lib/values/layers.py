@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import FrozenInstanceError
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from lib.errors.arguments import described
 from lib.errors.wording import counted
 from lib.values.kinds.attention import Attention
 from lib.values.kinds.kind import USUAL, Dims, Layer, LayerKind, Sum, schema
@@ -16,14 +15,13 @@ from lib.values.kinds.linear import Linear
 from lib.values.kinds.pointwise import Add, Norm
 from lib.values.kinds.vocabulary import CrossEntropy, Embedding
 from lib.values.placement import MOST, ONE_PIECE, Dim, Place, Schema, keep
+from lib.values.table import table
 
 __all__ = ["LAYER_KINDS", "Layer", "LayerKind", "Shape", "batches_at", "by_hand", "gradient_at", "layer_from"]
 __all__ += ["weight_at"]
 
 _set = object.__setattr__
-LAYER_KINDS: Final[dict[str, type[LayerKind]]] = {
-    kind.name: kind for kind in (Linear, Attention, Norm, Add, Embedding, CrossEntropy)
-}
+LAYER_KINDS: Final[Mapping[str, type[LayerKind]]] = table((Linear, Attention, Norm, Add, Embedding, CrossEntropy))
 SIZES = ("inputs", "outputs", "rows")
 
 
@@ -47,6 +45,7 @@ def layer_from(data: object) -> Layer:
     return Layer(**fields, of=tuple(cast("list[int]", of)))
 
 
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Shape:
     """The size of the training step: layers of the model, batches of the step, and what the layers are.
 
@@ -56,9 +55,6 @@ class Shape:
     It has the tables of the step's places: values of one run share them, and they go when the run goes.
     """
 
-    __slots__ = (
-        *("_whole", "activations", "batches", "descriptions", "gradients", "items", "kinds", "layers", "padding"),
-    )
     layers: int
     batches: int
     padding: int
@@ -189,37 +185,28 @@ class Shape:
         found = self._whole.get(batches)
         return keep(self._whole, batches, batches.issuperset(range(self.batches))) if found is None else found
 
-    def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}: the size of a step never changes")
-
     def __repr__(self) -> str:
         return f"Shape(layers={self.layers}, batches={self.batches})"
 
 
 def weight_at(weight: Schema, shards: frozenset[int], total: int) -> Place:
     """The place of some shards of a weight, whoever names them."""
-    return weight.cut(weight.spaces[0].named(total, shards))
+    return weight.cut(weight.spaces[0].piece(total, shards))
 
 
 def batches_at(activation: Schema, batches: frozenset[int]) -> Place:
     """The place of an activation, or the gradient of one, of some batches."""
     batch = activation.spaces[0]
-    return activation.cut(batch.named(batch.size, batches))
+    return activation.cut(batch.piece(batch.size, batches))
 
 
 def gradient_at(gradient: Schema, batches: frozenset[int], shards: frozenset[int] = ONE_PIECE, total: int = 1) -> Place:
     """The place of a part of a weight's gradient, summed over some batches."""
     first, batch = gradient.spaces[0], gradient.spaces[cast(int, gradient.batch)]
-    return gradient.at({gradient.roles[0]: first.named(total, shards), "batch": batch.named(batch.size, batches)})
-
-
-def by_hand(batches: Any = 1) -> Shape:
-    """Where values belong that are made by hand, without a step: the tensors of a default layer. A few are kept."""
-    if not isinstance(cast(object, batches), Hashable):
-        raise TypeError(f"total_batches is how many batches a step has; got {described(batches, repr)}")
-    return _by_hand(batches) if type(batches) is int else Shape(1, batches)
+    return gradient.at({gradient.roles[0]: first.piece(total, shards), "batch": batch.piece(batch.size, batches)})
 
 
 @lru_cache(maxsize=16)
-def _by_hand(batches: int) -> Shape:
+def by_hand(batches: int = 1) -> Shape:
+    """Where values belong that are made by hand, without a step: the tensors of a default layer. A few are kept."""
     return Shape(1, batches)

@@ -16,7 +16,7 @@ from lib.values.dims import NAMES
 from lib.values.laws import cut, gather, piece, reduce
 from lib.values.placement import Elements
 from lib.values.rules import Shape
-from lib.values.table import Table
+from lib.values.table import table
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 __all__ = ["BY_INPUT", "BY_WEIGHT", "COMMUNICATION", "COMPUTE", "HANDS_IN", "LOADS", "LOCAL", "MESSAGES", "OPERATIONS"]
@@ -144,7 +144,7 @@ def _cut(shape: Shape, _: Any, dim: int, low: int, high: int, value: Value) -> V
     return piece(value, NAMES[dim], low, high)
 
 
-OPERATIONS: Final = Table(
+OPERATIONS: Final = table(
     (
         Operation(
             "load_weights",
@@ -325,25 +325,28 @@ OPERATIONS: Final = Table(
     )
 )
 
-LOADS: Final = OPERATIONS.names(lambda row: row.loads and not {Weight, OptState}.isdisjoint(row.gives))
+
+def _names(holds: Callable[[Operation], bool]) -> frozenset[str]:
+    """The operations of which something holds."""
+    return frozenset(name for name, row in OPERATIONS.items() if holds(row))
+
+
+LOADS: Final = _names(lambda row: row.loads and not {Weight, OptState}.isdisjoint(row.gives))
 """The operations that load what is at rest on a rank: weights and optimizer states. Data is not."""
-UPDATES: Final = OPERATIONS.names(lambda row: OptState in row.takes and OptState in row.gives)
+UPDATES: Final = _names(lambda row: OptState in row.takes and OptState in row.gives)
 """The operations that bring an optimizer state one step on."""
-BY_WEIGHT: Final = OPERATIONS.names(lambda row: row.per_batch and WeightGrad in row.gives)
+BY_WEIGHT: Final = _names(lambda row: row.per_batch and WeightGrad in row.gives)
 """The operations that work out gradients of weights: backward, and its weight half."""
-BY_INPUT: Final = OPERATIONS.names(lambda row: row.per_batch and ActivationGrad in row.gives)
+BY_INPUT: Final = _names(lambda row: row.per_batch and ActivationGrad in row.gives)
 """Those that work out the gradient of a layer's input: backward, and its input half."""
-HANDS_IN: Final = OPERATIONS.names(lambda row: row.hands_in)
-COMPUTE: Final = OPERATIONS.names(lambda row: row.cost is not None and not row.loads)
-LOCAL: Final = OPERATIONS.names(lambda row: row.kind == "local")
-MESSAGES: Final = OPERATIONS.names(lambda row: row.kind == "message")
-READS: Final = OPERATIONS.names(lambda row: row.kind == "read")
-COMMUNICATION: Final = COLLECTIVES.names(lambda _: True, OPERATIONS.names(lambda row: row.kind in ("message", "read")))
+HANDS_IN: Final = _names(lambda row: row.hands_in)
+COMPUTE: Final = _names(lambda row: row.cost is not None and not row.loads)
+LOCAL: Final = _names(lambda row: row.kind == "local")
+MESSAGES: Final = _names(lambda row: row.kind == "message")
+READS: Final = _names(lambda row: row.kind == "read")
+COMMUNICATION: Final = MESSAGES | READS | COLLECTIVES.keys()
 """What is issued by a call and waited for by an await: collectives, messages, and what a reader does for a rank."""
-TIMED: Final = COLLECTIVES.names(
-    lambda _: True,
-    OPERATIONS.names(lambda row: (row.cost is not None and not row.loads) or row.kind in ("message", "read")),
-)
+TIMED: Final = COMPUTE | COMMUNICATION
 """The operations at whose start memory is sampled, as the original does. What a rank loads is none of them."""
 
 

@@ -16,19 +16,19 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import FrozenInstanceError
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, pairwise
 from math import prod
 from typing import Generic, TypeVar, cast
 
-from lib.errors.arguments import described
+from lib.errors.arguments import described, plain
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import numbered, ranges, run_words, runs, these
 from lib.values.dims import DIMS, Relation
 
 __all__ = ["MOST", "SMALL_SET", "Dim", "Elements", "Owners", "Part", "Place", "Range", "Rest", "Schema", "alike"]
-__all__ += ["held_together", "listed", "numbers_in", "simplest", "total_size", "union"]
+__all__ += ["held_together", "listed", "numbers_in", "simplest", "union"]
 
 Elements = int | Fraction
 Range = tuple[Elements, Elements]
@@ -49,7 +49,6 @@ MOST_KEPT = 2**15
 """Entries of a table before it begins anew: a table makes equal things one object, and correctness never asks it to."""
 ONE_PIECE = frozenset([0])
 NO_PIECES: frozenset[int] = frozenset()
-INTS = frozenset([int])
 _set = object.__setattr__
 
 
@@ -62,11 +61,10 @@ def keep(table: dict[K, T], key: K, item: T) -> T:
 
 
 def numbers_in(items: Iterable[int]) -> frozenset[int]:
-    """The numbers of shards or batches that somebody names, as a set. TypeError or ValueError where there are none."""
-    if type(items) is frozenset:
-        return cast("frozenset[int]", items)
+    """The shards or batches that somebody names, as a set of plain numbers. TypeError or ValueError where there is
+    none."""
     try:
-        found = frozenset(islice(items, MOST + 1))
+        found = frozenset(map(plain, islice(items, MOST + 1)))
     except TypeError:
         wanted = "shards and batches are numbers in a list, a set or a range, such as [0, 1]"
         raise TypeError(f"{wanted}; got {described(items, repr)}") from None
@@ -75,38 +73,31 @@ def numbers_in(items: Iterable[int]) -> frozenset[int]:
     return found
 
 
-class _Frozen:
-    """Something whose fields are set once, when it is made."""
-
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}: places never change, operations make new ones")
-
-    def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"cannot delete field {name!r}: places never change")
+def _give(thing: object, **fields: object) -> None:
+    """Sets the fields of something frozen, when it is made."""
+    for name, item in fields.items():
+        _set(thing, name, item)
 
 
-class Dim(_Frozen):
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class Dim:
     """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces."""
 
-    __slots__ = ("_left", "_pieces", "_shards", "_whole", "counted", "name", "size")
     name: str
     size: int
     counted: bool
+    joins: bool
     _whole: Part | None
     _left: int
     _pieces: dict[tuple[int, frozenset[int]], Part]
     _shards: dict[tuple[int, int], Part]
 
     def __init__(self, name: str, size: int) -> None:
-        _set(self, "name", name)
-        _set(self, "size", size)
-        _set(self, "_pieces", {})
-        _set(self, "_shards", {})
-        _set(self, "_left", MOST_NUMBERS)
-        _set(self, "_whole", None)
-        _set(self, "counted", name in DIMS and DIMS[name].counted and type(size) is int and size <= MOST)
+        kind = DIMS.get(name)
+        counted = kind is not None and kind.counted and size <= MOST
+        joins = counted or (kind is not None and kind.field is None)
+        _give(self, name=name, size=size, counted=counted, joins=joins)
+        _give(self, _whole=None, _left=MOST_NUMBERS, _pieces={}, _shards={})
 
     @property
     def whole(self) -> Part:
@@ -114,47 +105,38 @@ class Dim(_Frozen):
         found = self._whole
         if found is None:
             grid = self.size if self.counted else 1
-            found = Part(self, grid, frozenset(range(grid)))
+            found = Part(self, grid, frozenset(range(grid)), True)
             _set(self, "_whole", found)
         return found
 
     def piece(self, grid: int, pieces: frozenset[int]) -> Part:
-        """Some of `grid` equal pieces, which are numbers below that."""
+        """Some of `grid` equal pieces, which are numbers below that. All of them are the whole; but of shards, which
+        students see, all of 4 stay 4 of 4."""
         if len(pieces) == 1:
             (number,) = pieces
             return self.shard(number, grid)
         found = self._pieces.get((grid, pieces))
-        if found is None and self.counted and len(pieces) == grid == self.size:
-            return self.whole
-        return found or keep(self._pieces, (grid, pieces), Part(self, grid, pieces))
+        if found is None and self.joins and len(pieces) == grid:
+            return self._whole or self.whole
+        return found or keep(self._pieces, (grid, pieces), Part(self, grid, pieces, len(pieces) == grid))
 
     def shard(self, number: int, grid: int) -> Part:
         """One of `grid` equal pieces: what `piece` gives, without a set to look it up by."""
         if grid == 1:
-            return self.whole
+            return self._whole or self.whole
         found = self._shards.get((number, grid))
-        return found or keep(self._shards, (number, grid), Part(self, grid, frozenset([number])))
-
-    def named(self, grid: int, pieces: frozenset[int]) -> Part:
-        """Pieces that anybody may have named. What is no part of the dim is kept in no table, so that nobody else
-        gets it: True and 1.0 are equal to 1, and a class of a student's own to whatever it likes."""
-        known = self._pieces.get((grid, pieces)) if type(grid) is int else None
-        if known is not None and known.pieces is pieces:  # looked at before, and a set may be long
-            return known
-        real = type(grid) is int and grid >= 1 and INTS.issuperset(map(type, pieces))
-        if real and (not pieces or (min(pieces) >= 0 and max(pieces) < grid)):
-            return self.piece(grid, pieces)
-        return Part(self, grid, pieces)
+        return found or keep(self._shards, (number, grid), Part(self, grid, frozenset([number]), False))
 
     def like(self, part: Part) -> Part:
         """The same pieces of this dim as a part has of its own: a layer's features are a weight's columns."""
         if part.dim is self:
             return part
-        return self.whole if part.whole else self.named(_grid(part), part.pieces)
+        return self.whole if part.whole else self.piece(_grid(part), part.pieces)
 
     def part(self, *ranges: Range) -> Part:
         """Any part, as ranges in any order, which may overlap."""
-        return Part(self, None, NO_PIECES, _joined(ranges))
+        joined = _joined(ranges)
+        return Part(self, None, NO_PIECES, joined == ((0, self.size),), joined)
 
     def may_make(self, numbers: int) -> None:
         """Refuses a set of so many numbers where too many were made. After a refusal it begins anew, for the next
@@ -172,31 +154,22 @@ class Dim(_Frozen):
         return self is other or (self.name == other.name and self.size == other.size)
 
 
-class Part(_Frozen):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Part:
     """A part of a dim: some `pieces` of a `grid` of equal ones, or (grid None) any ranges."""
 
-    __slots__ = ("_ranges", "dim", "grid", "pieces", "whole")
     dim: Dim
     grid: int | None
     pieces: frozenset[int]
     whole: bool
-    _ranges: tuple[Range, ...] | None
-
-    def __init__(
-        self, dim: Dim, grid: int | None, pieces: frozenset[int], ranges: tuple[Range, ...] | None = None
-    ) -> None:
-        _set(self, "dim", dim)
-        _set(self, "grid", grid)
-        _set(self, "pieces", pieces)
-        _set(self, "whole", len(pieces) == grid if ranges is None else ranges == ((0, dim.size),))
-        _set(self, "_ranges", ranges)
+    _ranges: tuple[Range, ...] | None = None
 
     @property
     def size(self) -> Elements:
         """Its size in elements, exactly: an int wherever the pieces divide the dim evenly."""
         if self.grid is None and self._ranges is not None:
             return simplest(sum((Fraction(high - low) for low, high in self._ranges), Fraction(0)))
-        return _size(self.dim.size, len(self.pieces), self.grid)
+        return _size(self.dim.size, len(self.pieces), _grid(self))
 
     @property
     def ranges(self) -> tuple[Range, ...]:
@@ -306,10 +279,8 @@ def simplest(fraction: Fraction | int) -> Elements:
     return fraction.numerator if fraction.denominator == 1 else fraction
 
 
-def _size(size: int, pieces: int, grid: object) -> Elements:
-    """Elements of some pieces of a grid; 0 of one that there cannot be."""
-    if type(grid) is not int or grid < 1 or type(size) is not int:
-        return 0
+def _size(size: int, pieces: int, grid: int) -> Elements:
+    """Elements of some pieces of a grid."""
     return size * pieces // grid if size * pieces % grid == 0 else Fraction(size * pieces, grid)
 
 
@@ -340,7 +311,8 @@ def union(parts: Iterable[Part]) -> Part:
         if grid is None or len(group) == 1:
             found += [one for part in group for one in part.ranges]
         else:
-            found += Part(dim, grid, NO_PIECES.union(*[part.pieces for part in group])).ranges
+            together = NO_PIECES.union(*[part.pieces for part in group])
+            found += Part(dim, grid, together, len(together) == grid).ranges
     return dim.part(*found)
 
 
@@ -359,7 +331,8 @@ def listed(found: Sequence[tuple[int, int]]) -> str:
 # -- places -----------------------------------------------------------------------------------------------------
 
 
-class Schema(_Frozen):
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class Schema:
     """A kind of tensor: its dims, and the dims over which it may be a partial sum, each as (role, dim).
 
     `related` says which elements of a sum those of a dim need, as (sum, dim, relation): a sum that has all that its
@@ -368,8 +341,6 @@ class Schema(_Frozen):
     gradient of a weight the batches, which are no sum that anything waits for. `unions`: what the laws made of places.
     """
 
-    __slots__ = ("_places", "_rest", "adds", "batch", "ndim", "related", "roles", "running", "size", "spaces", "split")
-    __slots__ += ("unions",)
     roles: tuple[str, ...]
     spaces: tuple[Dim, ...]
     ndim: int
@@ -390,19 +361,13 @@ class Schema(_Frozen):
         related: Iterable[tuple[str, str, Relation]] = (),
         running: Fraction | int = 0,
     ) -> None:
-        roles = tuple(role for role, _ in (*dims, *sums))
-        _set(self, "roles", roles)
-        _set(self, "split", None if roles[0] == "batch" else 0)
-        _set(self, "related", tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related))
-        _set(self, "running", running)
-        _set(self, "adds", bool(sums) and (self.split is not None or bool(self.related)))
-        _set(self, "batch", roles.index("batch") if "batch" in roles else None)
-        _set(self, "spaces", tuple(dim for _, dim in (*dims, *sums)))
-        _set(self, "ndim", len(dims))
-        _set(self, "size", prod(dim.size if type(dim.size) is int else 0 for _, dim in dims))
-        _set(self, "_rest", None)
-        _set(self, "_places", {})
-        _set(self, "unions", {})
+        roles, spaces = zip(*dims, *sums, strict=True)
+        split, batch = None if roles[0] == "batch" else 0, roles.index("batch") if "batch" in roles else None
+        relations = tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related)
+        adds = bool(sums) and (split is not None or bool(relations))
+        _give(self, roles=roles, spaces=spaces, ndim=len(dims), size=prod(dim.size for _, dim in dims))
+        _give(self, split=split, batch=batch, related=relations, running=running, adds=adds)
+        _give(self, unions={}, _rest=None, _places={})
 
     def place(self, *parts: Part) -> Place:
         """The place with these parts, of the dims and then of the sums."""
@@ -422,9 +387,9 @@ class Schema(_Frozen):
         for at, dim, relation in self.related:
             needed = relation(parts[dim].pieces)
             inside = parts[at].pieces & needed
-            found[at] = self.spaces[at].whole if inside == needed else self.spaces[at].named(_grid(parts[at]), inside)
+            found[at] = self.spaces[at].whole if inside == needed else self.spaces[at].piece(_grid(parts[at]), inside)
         if any(not part.pieces for part in found[self.ndim :]):  # there is one zero
-            found[self.ndim :] = [dim.named(_grid(dim.whole), NO_PIECES) for dim in self.spaces[self.ndim :]]
+            found[self.ndim :] = [dim.piece(_grid(dim.whole), NO_PIECES) for dim in self.spaces[self.ndim :]]
         return Place(self, parts) if tuple(found) == parts else self.place(*found)
 
     @property
@@ -444,7 +409,8 @@ class Schema(_Frozen):
         return self.place(first, *(self._rest or self.rest))
 
 
-class Place(_Frozen):
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class Place:
     """Which part of a tensor a value is, and which part of a sum is in it.
 
     A dim whose part is not whole is *split*; a sum whose part is not whole is *open*. `complete`: all dims are whole;
@@ -454,7 +420,6 @@ class Place(_Frozen):
     one, and has no batches.
     """
 
-    __slots__ = ("batches", "complete", "elements", "open", "parts", "plain", "schema", "zero")
     schema: Schema
     parts: tuple[Part, ...]
     elements: Elements
@@ -465,8 +430,6 @@ class Place(_Frozen):
     batches: frozenset[int]
 
     def __init__(self, schema: Schema, parts: tuple[Part, ...]) -> None:
-        _set(self, "schema", schema)
-        _set(self, "parts", parts)
         pieces = grid = 1
         complete = plain = True
         is_open = zero = False
@@ -477,19 +440,22 @@ class Place(_Frozen):
             if at < schema.ndim:
                 complete = False
                 pieces *= len(part.pieces)
-                grid *= part.grid if type(part.grid) is int else 0
+                grid *= _grid(part)
             else:
                 is_open = True
                 zero = zero or not part.pieces
         elements = schema.size if complete else _size(schema.size, pieces, grid)
         if schema.running and is_open:
-            elements = total_size((elements, elements * schema.running))
+            elements = simplest(elements * (1 + Fraction(schema.running)))
+        # A step has many places, and each is made once: by what writes slots the fastest.
+        _set(self, "schema", schema)
+        _set(self, "parts", parts)
         _set(self, "elements", elements)
+        _set(self, "batches", NO_PIECES if schema.batch is None else parts[schema.batch].pieces)
         _set(self, "complete", complete)
+        _set(self, "plain", plain)
         _set(self, "open", is_open)
         _set(self, "zero", zero)
-        _set(self, "plain", plain)
-        _set(self, "batches", NO_PIECES if schema.batch is None else parts[schema.batch].pieces)
 
     @property
     def sharded(self) -> bool:
@@ -551,7 +517,7 @@ class Place(_Frozen):
         place = self
         for role, pieces, grid in rest:
             dim = place.schema.spaces[place.schema.roles.index(role)]
-            place = place.having(role, dim.like(dim.named(grid, frozenset(pieces))))
+            place = place.having(role, dim.like(dim.piece(grid, frozenset(pieces))))
         return place
 
     def same(self, other: Place) -> bool:
@@ -607,20 +573,6 @@ def alike(parts: Sequence[Part], others: Sequence[Part], but: int) -> bool:
     """Whether the parts of two places are the same, but for one."""
     pairs = enumerate(zip(parts, others, strict=True))
     return all(mine.same(theirs) for at, (mine, theirs) in pairs if at != but)
-
-
-def total_size(sizes: Iterable[Elements]) -> Elements:
-    """The sum of sizes. Sums fractions of one denominator as whole numbers: they are slow."""
-    whole, parts = 0, dict[int, int]()
-    for size in sizes:
-        if type(size) is int:
-            whole += size
-        else:
-            parts[size.denominator] = parts.get(size.denominator, 0) + size.numerator
-    if not parts:
-        return whole
-    total = whole + sum(Fraction(count, denominator) for denominator, count in parts.items())
-    return simplest(total)
 
 
 def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:

@@ -287,7 +287,8 @@ def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
     else:
         brought = (value,)
     for item in brought:
-        need(Value, item, f"first argument of {row.name}", row.name)
+        if not isinstance(item, Value):
+            need(Value, item, f"first argument of {row.name}", row.name)
         # What is no number may answer a comparison with anything: numpy's arrays do with an array.
         other = item.layer != layer if isinstance(layer, int | float) else True
         if other and item.place.sharded and not row.bucket:

@@ -9,19 +9,19 @@ a layer, an activation and its gradient LENGTH x HIDDEN elements a batch, where 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import FrozenInstanceError
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from lib.errors.arguments import described, plain
 from lib.errors.exceptions import PuzzleError, RuleError
-from lib.values.dims import NAMES, REST
-from lib.values.facts import NoKind, NoValue
+from lib.values import facts
+from lib.values.dims import NAMES
 from lib.values.kinds.kind import PRICED
 from lib.values.laws import cut, gather, piece, reduce
 from lib.values.layers import Shape, batches_at, by_hand, gradient_at, weight_at
-from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Schema, numbers_in
+from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Rest, Schema, numbers_in
 
 __all__ = ["HIDDEN", "KINDS", "LENGTH", "Activation", "ActivationGrad", "Elements", "OptState", "Value", "Weight"]
 __all__ += ["WeightGrad", "made", "value_of"]
@@ -55,7 +55,12 @@ class Value:
 
     def at(self: V, place: Place) -> V:
         """The same in another place, without a home."""
-        return made(type(self), self.layer, self.layers, place)
+        value = _new(type(self))
+        _set_layer(value, self.layer)
+        _set_layers(value, self.layers)
+        _set_place(value, place)
+        SET_MARK(value, None)
+        return value
 
     def elements(self) -> Elements:
         """Size in elements, exactly: an int wherever the shards divide the weight evenly."""
@@ -76,21 +81,19 @@ class Value:
 
     def combine(self: V, other: V) -> V:
         """Gather: this value and `other`, which holds other shards of the same thing."""
-        return _derive("combine", gather, self, other)
+        return _derive("combine", gather, (self, other))
 
     def __add__(self: V, other: V) -> V:
         """Reduce: the sum of two weight gradients, or of two parts of a sum. Others are refused, with the reason."""
-        return _derive("add", reduce, self, other)
+        return _derive("add", reduce, (self, other))
 
     def shard(self: V, shard: int, total: int, dim: str | None = None) -> V:
         """Shard number `shard` of `total` equal ones, cut from a complete value, or from what it has of a dim."""
-        if dim is None:
-            return _derive("shard", cut, self, plain(shard), plain(total))
-        return _derive("shard", cut, self, plain(shard), plain(total), dim)
+        return _derive("shard", cut, (self,), plain(shard), plain(total), *(() if dim is None else (dim,)))
 
     def cut(self: V, dim: str, low: int, high: int) -> V:
         """The elements from `low` up to `high` of a dim, as in `x.cut("rows", 4, 12)`."""
-        return _derive("cut", piece, self, dim, plain(low), plain(high))
+        return _derive("cut", piece, (self,), dim, plain(low), plain(high))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field {name!r}: values never change, operations make new ones")
@@ -113,7 +116,8 @@ class Value:
         return hash(fields_of(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (type(self), fields_of(self))
+        fields = fields_of(self)
+        return (value_of, (type(self), None, *fields)) if self.place.rest else (type(self), fields)
 
     def __repr__(self) -> str:
         """As in a list of values that is printed: the words of `describe` between angle brackets."""
@@ -150,8 +154,7 @@ class _Stepped(_Sharded):
     step: int
 
     def __init__(self, layer: int, layers: int, step: int, shards: Iterable[int] = ONE_PIECE, total: int = 1) -> None:
-        _fill(self, layer, layers, weight_at(_schema(type(self)), numbers_in(shards), total))
-        _set_step(self, step)
+        _fill(self, layer=layer, layers=layers, step=step, shards=shards, total=total)
 
     @property
     def updates(self) -> int:
@@ -192,7 +195,7 @@ class _Batched(Value):
     total_batches: int = _view("total_batches")
 
     def __init__(self, layer: int, layers: int, batches: Iterable[int], total_batches: int) -> None:
-        _fill(self, layer, layers, batches_at(_schema(type(self), total_batches), numbers_in(batches)))
+        _fill(self, layer=layer, layers=layers, batches=batches, total_batches=total_batches)
 
     def is_complete(self) -> bool:
         return self.place.plain
@@ -233,31 +236,58 @@ class WeightGrad(_Sharded):
         shards: Iterable[int] = ONE_PIECE,
         total: int = 1,
     ) -> None:
-        place = gradient_at(_schema(type(self), total_batches), numbers_in(batches), numbers_in(shards), total)
-        _fill(self, layer, layers, place)
+        fields = {"batches": batches, "total_batches": total_batches, "shards": shards, "total": total}
+        _fill(self, layer=layer, layers=layers, **fields)
 
 
 # Values are made by the hundred thousand. Writing through the slots' own descriptors passes by the __setattr__ that
 # refuses, at half the price of object.__setattr__.
 SET_MARK: Any = Value.__dict__["mark"].__set__
 """Writes where a value lives, as (home, id). Only the record of a rank does this, once for each value."""
-_LAYER, _LAYERS, _PLACE = (Value.__dict__[name] for name in ("layer", "layers", "place"))
-_STEP: Any = _Stepped.__dict__["step"]
-_set_layer, _set_layers, _set_place, _set_step = _LAYER.__set__, _LAYERS.__set__, _PLACE.__set__, _STEP.__set__
+_set_layer, _set_layers, _set_place = (Value.__dict__[name].__set__ for name in ("layer", "layers", "place"))
+_set_step: Any = _Stepped.__dict__["step"].__set__
 _new: Any = object.__new__
+PIECES = {"shards": "total", "batches": "total_batches"}
+"""The fields that are sets of numbers, and the one that says below what they are."""
+LOWEST = {"layer": -1, "layers": 1, "total": 1, "total_batches": 1}
 
 
-def _fill(value: Value, layer: int, layers: int, place: Place) -> None:
-    """Writes what every value has."""
-    _set_layer(value, layer)
-    _set_layers(value, layers)
-    _set_place(value, place)
+def _fill(value: Value, **fields: Any) -> None:
+    """Writes the fields of a value that is made by hand, as plain numbers whatever class they are of. RuleError where
+    there is no such value, which no Trace file could hold.
+
+    This is the door: nobody looks at the fields of a value again.
+    """
+    given = {name: numbers_in(item) if name in PIECES else plain(item) for name, item in fields.items()}
+    for name, item in given.items():
+        low, most = LOWEST.get(name, 0), MOST
+        if name not in PIECES:
+            possible = type(item) is int and low <= item <= most
+        elif possible := all(type(number) is int and number >= 0 for number in item):
+            low, most = None, given[PIECES[name]]
+            possible = type(most) is not int or max(item, default=0) < most
+        else:
+            most = None
+        if not possible:
+            numbers = tuple([item for name, item in given.items() if name not in PIECES])
+            raise RuleError(facts.NoValue(type(value), numbers, name, low, most)).here()
+    _write(value, by_hand(given.get("total_batches", 1)), given)
+
+
+def _write(value: Value, shape: Shape, given: Mapping[str, Any], rest: Rest = ()) -> None:
+    """Writes the fields of a value: its place is one of a tensor in a step of that shape."""
+    schema = cast(Schema, shape.schema_of(value.tensor, given["layer"]))
+    if "batches" not in given:
+        place = weight_at(schema, given["shards"], given["total"])
+        _set_step(value, given["step"])
+    elif "shards" in given:
+        place = gradient_at(schema, given["batches"], given["shards"], given["total"])
+    else:
+        place = batches_at(schema, given["batches"])
+    _set_layer(value, given["layer"])
+    _set_layers(value, given["layers"])
+    _set_place(value, place.cut_more(rest))
     SET_MARK(value, None)
-
-
-def _schema(kind: type[Value], batches: Any = 1) -> Schema:
-    """The tensor of a value that is made by hand."""
-    return cast(Schema, by_hand(batches).schema_of(kind.tensor, 0))
 
 
 KINDS: dict[str, type[Value]] = {cls.kind: cls for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad)}
@@ -285,25 +315,12 @@ def made_step(kind: type[V], layer: int, layers: int, place: Place, step: int) -
     return value
 
 
-def value_of(kind: type[V], shape: Shape, *fields: Any) -> V:
-    """The value of a kind with these public fields, in a step of that shape."""
-    given: dict[str, Any] = dict(zip((*kind.__match_args__, "rest"), fields, strict=False))
-    layer, layers, rest = given["layer"], given["layers"], given.get("rest", ())
-    schema = cast(Schema, shape.schema_of(kind.tensor, layer))
-    if "step" in given:
-        place = weight_at(schema, given["shards"], given["total"]).cut_more(rest)
-        return made_step(kind, layer, layers, place, given["step"])
-    if "shards" in given:
-        place = gradient_at(schema, given["batches"], given["shards"], given["total"])
-    else:
-        place = batches_at(schema, given["batches"])
-    return made(kind, layer, layers, place.cut_more(rest))
-
-
-def _again(kind: type[V], fields: Sequence[Any]) -> V:
-    """The value with these fields, of no step in particular."""
-    given = dict(zip(kind.__match_args__, fields, strict=False))
-    return value_of(kind, by_hand(given.get("total_batches", 1)), *fields)
+def value_of(kind: type[V], shape: Shape | None, *fields: Any) -> V:
+    """The value of a kind with the fields of `fields_of`, in a step of that shape, or of no step in particular."""
+    value, given = _new(kind), dict(zip(kind.__match_args__, fields, strict=False))
+    rest = fields[len(given) :]
+    _write(value, shape or by_hand(given.get("total_batches", 1)), given, rest[0] if rest else ())
+    return value
 
 
 def fields_of(value: Value) -> tuple[Any, ...]:
@@ -338,65 +355,14 @@ def definite(phrase: str) -> str:
     return phrase if re.match(rf"{Activation.kind} \d", phrase) else f"the {phrase}"
 
 
-def _derive(op: str, law: Any, value: V, *rest: Any) -> V:  # pragma: no mutate block
-    """Applies a law to a value and tells the rank that it lives on. Called by methods that a student calls."""
-    alone = law is cut or law is piece
-    mark = value.mark or (getattr(rest[0], "mark", None) if not alone else None)
+def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragma: no mutate block
+    """Applies a law to values and tells the rank that they live on. Called by methods that a student calls."""
+    homes: Iterator[Home] = (mark[0] for value in values if (mark := getattr(value, "mark", None)) is not None)
+    home = next(homes, None)
     try:
-        result = law(value, *rest)
-        if not alone and mark is not None and (value.mark is None or rest[0].mark is None):
-            result = law(clean(value), clean(rest[0]))  # made by hand: once more, with what they are
+        result = law(*values, *said)
     except PuzzleError as error:
-        raise error if mark is None else mark[0].blame(error) from None
-    if mark is None:
+        raise error if home is None else home.blame(error) from None
+    if home is None:
         return result
-    if not alone:
-        return mark[0].derive(op, (value, *rest), result)
-    said = tuple([NAMES.index(item) if isinstance(item, str) else item for item in rest])
-    return mark[0].derive(op, (value,), result, said)
-
-
-def clean(value: V) -> V:
-    """The value itself where a rank made it. One made by hand as a plain copy: of one of the five kinds, and of plain
-    ints, whatever its class and fields make of themselves. RuleError where there is no such value."""
-    if value.mark is not None:
-        return value
-    kind = next((cls for cls in KINDS.values() if isinstance(value, cls)), None)
-    if kind is None:
-        raise RuleError(NoKind(value))
-    # The slots themselves: a class of the student's may say something else.
-    place: Any = _PLACE.__get__(value)
-    layer, layers = (plain(slot.__get__(value)) for slot in (_LAYER, _LAYERS))
-    fields: dict[str, Any] = {
-        "layer": layer,
-        "layers": layers,
-        "step": plain(_STEP.__get__(value)) if kind in (Weight, OptState) else 0,
-    }
-    for name in ("shards", "total", "batches", "total_batches"):
-        item = getattr(Place, name).__get__(place) if type(place) is Place else None
-        fields[name] = (
-            frozenset(map(plain, cast("frozenset[Any]", item))) if isinstance(item, frozenset) else plain(item)
-        )
-    rest: Any = place.rest if type(place) is Place else ()
-    rest = [(role, frozenset(map(plain, pieces)), plain(grid)) for role, pieces, grid in rest]
-    made = cast("V", _again(kind, [*[fields[name] for name in kind.__match_args__], rest]))
-    _possible(made)
-    return made
-
-
-def _possible(value: Value) -> None:
-    """Whether the fields of a value are such as a Trace file may hold."""
-    low = {"layer": -1, "layers": 1, "total": 1, "total_batches": 1}
-    for name in value.__match_args__:
-        item = getattr(value, name)
-        if name in ("shards", "batches"):
-            most = getattr(value, "total" if name == "shards" else "total_batches")
-            if not all(type(number) is int and number >= 0 for number in item):
-                raise RuleError(NoValue(value, name, 0, None))
-            if type(most) is int and max(item, default=0) >= most:
-                raise RuleError(NoValue(value, name, None, most))
-        elif type(item) is not int or not low.get(name, 0) <= item <= MOST:
-            raise RuleError(NoValue(value, name, low.get(name, 0), MOST))
-    for role, pieces, grid in value.place.rest:
-        if type(grid) is not int or not pieces <= frozenset(range(grid)):
-            raise RuleError(NoValue(value, REST[role], None, grid))
+    return home.derive(op, values, result, tuple([NAMES.index(i) if isinstance(i, str) else i for i in said]))

@@ -15,6 +15,7 @@ from lib import (
     DeadlockError,
     Model,
     OptState,
+    RankFailed,
     RuleError,
     Trace,
     TraceError,
@@ -169,6 +170,42 @@ def test_a_forged_value_anywhere(what: str) -> None:
 
     (fault,) = faults(forge)
     assert fault == "rank 0: the final weight of layer 0 does not count: a value was made by hand"
+
+
+class Zero(int):
+    """Whatever it is compared with is equal to it."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+TAMPERED = {
+    "layer": [Zero(7), "x", 7, -5],
+    "layers": [Zero(9), "x", 10**9],
+    "step": [Zero(1), "x", -1, 5],
+    "place": [None, "x", Weight(0, 1, 0, [0], 2).place, Activation(0, 1, [0], 2).place],
+}
+
+
+@pytest.mark.parametrize(("name", "item"), [(name, item) for name, items in TAMPERED.items() for item in items])
+def test_a_forged_value_changed_behind_pythons_back(name: str, item: Any) -> None:
+    """The constructor looked at what it was given, and nobody looks again; it is made by hand all the same."""
+
+    def forge(model: Model) -> None:
+        weight = Weight(0, 1, 0)
+        object.__setattr__(weight, name, item)
+        _, state = model.load_weights(0)
+        new, _ = model.update(0, train(model, weight=weight), weight, state)
+        model.set_final_weight(0, new)
+
+    try:
+        found = faults(forge)
+    except (RuleError, RankFailed):
+        return
+    assert "a value was made by hand" in found[0]
 
 
 def test_a_copy_is_the_value_itself() -> None:

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from lib import Model, OptState, Trace, Weight, check, simulate
+from lib import Model, Trace, check, simulate
 from lib.checker.final_weights import finals
 from lib.checker.readiness import unready
 from lib.schedules.steps import compute, load, mine
 from lib.trace.rebuild import rebuild
-from lib.values.operations import OPERATIONS, Operation
 
 
 @pytest.mark.parametrize(
@@ -50,26 +49,17 @@ def test_the_missing_part_is_named(cuts: list[tuple[int, int]], words: str) -> N
     assert fault.endswith(f"    fix:      {every if words.startswith('shard') else some}")
 
 
-def columns(shape: Any, layer: int, shard: int, total: int, weight: Weight, state: OptState) -> tuple[Weight, OptState]:
-    """Some columns of both: a place that no operation gives yet."""
-    place = weight.place.having("out", weight.place.parts[1].dim.shard(shard, total))
-    return weight.at(place), state.at(place)
-
-
 @pytest.mark.parametrize("by_all", [False, True])
-def test_some_columns_of_all_rows_are_no_whole_weight(by_all: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A weight may come to be cut along its second dim. Who hands in half of its columns has no row of it; where the
-    ranks hand in all of them, each is not ready to begin anew with the whole."""
-    kinds = (Weight, OptState)
-    row = Operation("columns", "H2", "columns", "columns(...)", columns, kinds, kinds, says="shard")
-    monkeypatch.setitem(OPERATIONS, "columns", row)
+def test_some_columns_of_all_rows_are_no_whole_weight(by_all: bool) -> None:
+    """Who hands in half of the columns of a weight has no row of it; where the ranks hand in all of them, each is not
+    ready to begin anew with the whole."""
 
     async def halves(model: Any) -> None:
         load(model)
         compute(model, mine(model))
         model.grad_weights[0] = await model.allreduce(model.grad_weights[0], 0)
-        cut = (model.rank if by_all else 0, 2)
-        weight, state = model._compute("columns", 0, model.weights.pop(0), model.opt_states.pop(0), said=cut)
+        cut = (model.rank if by_all else 0, 2, "out")
+        weight, state = model.weights.pop(0).shard(*cut), model.opt_states.pop(0).shard(*cut)
         model.weights[0], model.opt_states[0] = model.update(0, model.grad_weights[0], weight, state)
         model.set_final_weight(0, model.weights[0])
 

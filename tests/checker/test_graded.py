@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from lib import CheckError, Model, NotSolved, Unsolved, check_function, expect, simulate
-from lib.checker import graded
+from lib.errors import graded
 from lib.suite.course import progress
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference

@@ -3,7 +3,7 @@
 import pytest
 
 from lib import PUZZLES, Trace, check, simulate
-from lib.checker.notes import fed
+from lib.checker.forgotten import fed
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.pipelines.generators import gpipe
 from lib.schedules.pipelines.program import program_of

@@ -27,7 +27,7 @@ def strictly(monkeypatch: pytest.MonkeyPatch, function: Callable[[Model], Any], 
     size = {"ranks": trace.ranks, "layers": trace.layers, "batches": trace.batches, "mesh": trace.mesh}
     record = replace(PUZZLES["ddp"], id="made_up", costs=trace.costs, sent=None, **size)
     with monkeypatch.context() as patch:
-        patch.setattr(import_module("lib.checker.checker"), "schedule_record", {"made_up": record}.__getitem__)
+        patch.setattr(import_module("lib.puzzles.records"), "schedule_record", {"made_up": record}.__getitem__)
         strict = check(trace, "made_up")
     bare = check(trace)
     assert bare.correct

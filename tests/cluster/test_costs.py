@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links, Mesh, Model, Trace, Uneven, simulate
 from lib.analysis import figures
-from lib.cluster.clock import TICKS, Streams, in_units, ticks, units
-from lib.cluster.costs import costs_from
+from lib.cluster.costs import TICKS, Streams, costs_from, in_units, ticks, units
 from lib.trace.json_format import encode
 from lib.trace.retiming import retime
 from lib.trace.validation import decode

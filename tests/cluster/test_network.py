@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Links, Mesh, Model, Trace, retime, simulate
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.cluster.network import Network, Shares, paces
 from lib.schedules.data_parallel import fully_sharded
 from lib.trace import json_format as serial

@@ -10,7 +10,7 @@ from lib.analysis.feeding.examples import examples_read, on_device, words
 from lib.analysis.feeding.rows import rows_of
 from lib.analysis.figures import samples
 from lib.analysis.waiting.gaps import gaps
-from lib.cluster.clock import ticks, units
+from lib.cluster.costs import ticks, units
 from lib.cluster.reader import Readers, Reading
 from lib.schedules.steps import backward, forward, load, loss, mine, step
 from lib.trace.retiming import retime

@@ -13,7 +13,7 @@ from drawing.timeline.levels import levels
 from drawing.timeline.paint import place_label
 from lib import Model, Trace, simulate
 from lib.analysis import figures
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 from tests.drawing.runs import RUNS, trace

@@ -14,7 +14,7 @@ from drawing.timeline.schedule import picture_of_trace
 from lib import PUZZLES, Model, Trace, check, simulate
 from lib.analysis.figures import makespan, peak
 from lib.analysis.memory import guests
-from lib.cluster.clock import TICKS
+from lib.cluster.costs import TICKS
 from lib.values.values import Weight
 from tests.drawing.marks import polys, rects, written
 from tests.drawing.runs import quietly, solved, trace

@@ -94,13 +94,12 @@ def test_groups_of_anything_that_holds_values() -> None:
     assert "and 19 more" in shown([Weight(layer, 30, 0) for layer in range(30)])
 
 
-def test_absurd_values_are_drawn_and_named() -> None:
+def test_the_oddest_values_that_there_can_be_are_drawn_and_named() -> None:
     for value in (
         Weight(7, 2, 0),
-        Weight(0, 1, 0, {9}, 4),
-        Activation(0, 1, {5}, 2),
-        Activation(0, 10**9, range(10**4), 10**6),
-        Weight(0, 1, 0, {3}, 10**9),
+        Weight(0, 1, 0, (), 4),
+        Activation(0, 10**6, range(10**4), 10**6),
+        Weight(0, 1, 0, {3}, 10**6),
     ):
         assert str(value)[:40] in " ".join(shown(value))
         assert len(picture_of(value).svg()) < 20_000

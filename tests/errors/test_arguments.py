@@ -168,14 +168,35 @@ class Fat(Weight):
 
 def test_a_value_made_by_hand_is_recorded_as_what_it_is() -> None:
     model = Model(layers=1, batches=2)
-    model.weights[0] = Fat(0, 1, 0, frozenset([Evil(0)]), 2)
     model.grad_weights[0] = WeightGrad(Evil(0), 1, [Evil(0), Evil(1)], 2)
-    (weight, grad) = model.program.values
-    assert type(weight) is Weight
-    assert weight == Weight(0, 1, 0, [0], 2)
+    (grad,) = model.program.values
     assert isinstance(grad, WeightGrad)
     assert {type(n) for n in (grad.layer, *grad.batches)} == {int}
     decode(json.loads(json.dumps(encode(model.trace))))
+
+
+FAT = Fat(0, 1, 0, frozenset([Evil(0)]), 2)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model: model.weights.update({0: FAT}),
+        lambda model: model.set_final_weight(0, FAT),
+        lambda model: model.allgather(FAT, 0),
+        lambda model: model.alltoall([FAT], 0),
+        lambda model: model.pass_to(1, FAT),
+        lambda model: model.pass_to(1, [FAT]),
+        lambda model: FAT + model.fake_grad(0),
+        lambda model: model.load_weights(0, 1, 2)[0].combine(FAT),
+        lambda model: model.forward(0, model.get_activation([0]), FAT),
+    ],
+)
+def test_a_value_of_a_class_of_ones_own_is_refused_wherever_it_is_used(use: Any) -> None:
+    model = Model(0, Dist(2), layers=1, batches=2)
+    with pytest.raises(RuleError):
+        use(model)
+    assert all(type(value) is not Fat for value in model.program.values)
 
 
 # -- the world ----------------------------------------------------------------------------------------------------

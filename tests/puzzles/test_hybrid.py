@@ -10,7 +10,7 @@ from lib import LINKS, PUZZLES, UNIT, Costs, Links, Mesh, Model, Trace, check, s
 from lib.analysis.bounds.puzzle_bounds import lower_bound
 from lib.analysis.waiting.gaps import gaps
 from lib.checker.verdict import Verdict
-from lib.cluster.clock import TICKS
+from lib.cluster.costs import TICKS
 from lib.schedules import data_parallel
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.steps import backward, forward, load, loss, mine, step

@@ -11,7 +11,7 @@ from drawing import draw_trade_off
 from lib import PUZZLES, UNIT, Model, Trace, Uneven, check, simulate
 from lib.analysis.waiting.gaps import gaps
 from lib.checker.verdict import Verdict
-from lib.cluster.clock import TICKS
+from lib.cluster.costs import TICKS
 from lib.schedules.data_parallel import fetching
 from lib.schedules.steps import backward, forward, load, loss, mine, step
 from tests.support.puzzles import way

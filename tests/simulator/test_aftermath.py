@@ -1,14 +1,14 @@
 """When a rank fails, the others are run up to that moment; the failure is the earliest, however ranks are stepped."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
 import pytest
 
 from lib import Model, PuzzleError, Trace, simulate
-from lib.cluster.clock import TICKS
+from lib.cluster.costs import TICKS
 from lib.errors.exceptions import BudgetError, MismatchError, RankFailed
 from lib.trace.json_format import encode
 from lib.values.operations import COMMUNICATION, TIMED
@@ -166,7 +166,7 @@ async def _as_error(function: Callable[[Model], Any], model: Model) -> Any:
     """A budget that is used up as an ordinary error, after which others go on."""
     try:
         result = function(model)
-        return await result if asyncio.iscoroutine(result) else result
+        return await result if isinstance(result, Awaitable) else result
     except BudgetError:
         raise RuntimeError("enough") from None
 

@@ -10,7 +10,7 @@ import pytest
 
 from lib import BudgetError, DeadlockError, Dist, Model, PuzzleError, RankFailed, Trace, simulate
 from lib.simulator import engine
-from lib.simulator.asyncio_support.uses import uses_asyncio
+from lib.simulator.event_loop import OwnLoop
 from tests.support.drivers import encoded, in_asyncio, python, without_places
 from tests.support.drivers import gather as gather_ranks
 
@@ -422,15 +422,33 @@ async def by_a_helper(model: Model) -> None:
     await gathered(model)
 
 
-@pytest.mark.parametrize("function", [f for f in NATURAL if "hidden" not in f.__name__] + [by_a_helper])
-def test_a_function_that_uses_asyncio_is_known_before_it_runs(function: Any) -> None:
-    assert uses_asyncio(function)
-    assert uses_asyncio(lambda model: function(model))
+@pytest.mark.parametrize("function", [*NATURAL, by_a_helper])
+def test_a_function_that_uses_asyncio_runs_in_a_loop_of_ours(function: Any) -> None:
+    (model, *_) = simulate(function, ranks=2, batches=2)
+    assert type(model.dist.driver) is OwnLoop
 
 
-@pytest.mark.parametrize("function", [one_by_one, polite, hidden, print, 3])
-def test_a_function_that_does_not_is_stepped_by_our_own_driver(function: Any) -> None:
-    assert not uses_asyncio(function)
+@pytest.mark.parametrize("function", [one_by_one, polite])
+def test_a_function_that_does_not_is_stepped_by_our_own_driver(function: Any, run: Any) -> None:
+    (model, *_) = run(function, ranks=2, batches=2)
+    assert "driver" not in vars(model.dist)
+
+
+def test_who_asks_for_a_loop_after_another_rank_has_failed_gets_one() -> None:
+    async def late(model: Model) -> None:
+        weight, inp = model.load_weights(0)[0], model.get_activation([model.rank])
+        if model.rank == 0:
+            model.forward(0, inp, weight)
+            raise RuntimeError("at 1")
+        await asyncio.sleep(1)
+        model.forward(0, inp, weight)
+        model.forward(0, inp, weight)
+        model.forward(0, inp, weight)
+
+    for order in (sorted, lambda names: names[::-1]):
+        with pytest.raises(RankFailed, match="at 1") as raised:
+            simulate(late, ranks=2, layers=1, batches=2, order=order)
+        assert [len(program.events) for program in raised.value.trace.programs] == [3, 4]
 
 
 def test_asyncio_is_imported_only_for_who_needs_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lib import Model, NotSolved, RankFailed, simulate
-from lib.simulator import printing
+from lib.simulator import simulator
 
 
 async def chatty(model: Model) -> None:
@@ -87,7 +87,7 @@ def test_a_stub_prints_its_notice_last(capsys: pytest.CaptureFixture[str]) -> No
 def test_whoever_prints_a_lot_sees_it_at_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(printing, "MOST", 100)
+    monkeypatch.setattr(simulator, "MOST_KEPT", 100)
     seen: list[int] = []
 
     def endless(model: Model) -> None:

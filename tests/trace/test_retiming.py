@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lib import UNIT, Costs, Links, Mesh, Model, Trace, TraceError, WeightGrad, retime, simulate
 from lib.analysis import figures
 from lib.analysis.figures import makespan
-from lib.cluster.clock import TICKS, units
+from lib.cluster.costs import TICKS, units
 from lib.schedules.data_parallel import fully_sharded
 from lib.trace import json_format as serial
 from lib.trace.retiming import alone

@@ -3,35 +3,44 @@
 Run by itself (see test_made_up_layer), as a row of a table is there before anybody reads the table.
 """
 
+from __future__ import annotations
+
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from lib.values import dims
+from lib.values import facts
+from lib.values import table as tables
 
-for kind in (
-    dims.DimKind("taps", "tap", "taps", counted=True),
-    dims.DimKind("outputs", "output row", "output rows", counted=True, partial=True, owed="give the rows back"),
-):
-    dims.DIMS[kind.role] = kind
-    dims.REST[kind.role] = kind.plural
-    dims.NAMES = (*dims.NAMES, kind.role)  # type: ignore[misc]  # pyright: ignore[reportConstantRedefinition]
+as_it_is = tables.table
 
-from drawing import draw, draw_collective, step_through  # noqa: E402
-from drawing.values import picture_of_value  # noqa: E402
-from lib import Layer, Model, PuzzleError, Trace, check, simulate  # noqa: E402
+
+def with_more(rows: Iterable[Any], by: str = "name") -> Mapping[str, Any]:
+    """The tables of dims and of kinds of layer have more rows from the beginning."""
+    known, more = as_it_is(rows, by), list[Any]()
+    if "batch" in known and by == "role":
+        kind = type(known["batch"])
+        more.append(kind("taps", "tap", "taps", counted=True))
+        more.append(kind("outputs", "output row", "output rows", counted=True, partial=True, owed="give the rows back"))
+    elif "attention" in known:
+        more.append(Convolution)
+    return as_it_is([*known.values(), *more], by)
+
+
+tables.table = with_more
+
 from lib.errors.exceptions import RuleError  # noqa: E402
-from lib.values.facts import OtherParts  # noqa: E402
+from lib.values.dims import Relation  # noqa: E402
 from lib.values.kinds.kind import Sum, fits, part  # noqa: E402
 from lib.values.kinds.linear import Linear, same  # noqa: E402
-from lib.values.layers import LAYER_KINDS  # noqa: E402
 from lib.values.placement import Place  # noqa: E402
-from lib.values.values import Value  # noqa: E402
-from tests.values import numbers  # noqa: E402
+
+if TYPE_CHECKING:
+    from lib.values.values import Value
 
 KERNEL = 3
 
@@ -44,7 +53,7 @@ class Convolution(Linear):
     def describe(self) -> None:
         super().describe()
         rows = self.layer.rows
-        self.near = dims.Relation(lambda row: range(max(row - 1, 0), min(row + 2, rows)))
+        self.near = Relation(lambda row: range(max(row - 1, 0), min(row + 2, rows)))
         self.owes = ((*self.owes[0], Sum("outputs", self.dim("outputs", rows), self.near, "rows")),)
         self.weight_dims = (*self.weight_dims, ("taps", self.dim("taps", KERNEL)))
         self.work *= KERNEL
@@ -59,7 +68,7 @@ class Convolution(Linear):
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
         self.alike(op, inp, grad, "batch")
         if not part(inp, "rows").pieces.issuperset(self.near(part(grad, "rows").pieces)):
-            raise RuleError(OtherParts(op, "rows", inp, grad))
+            raise RuleError(facts.OtherParts(op, "rows", inp, grad))
         fits(f"input of {op}", inp, other, "in")
         fits(f"gradient given to {op}", grad, other, "out")
         summed = {"batch": part(inp, "batch"), "rows": part(grad, "rows")}
@@ -69,7 +78,10 @@ class Convolution(Linear):
         return cast("Any", self.weight_gradient).at({**summed, **ends}), by_input
 
 
-LAYER_KINDS["convolution"] = Convolution
+from drawing import draw, draw_collective, step_through  # noqa: E402
+from drawing.values import picture_of_value  # noqa: E402
+from lib import Layer, Model, PuzzleError, Trace, check, simulate  # noqa: E402
+from tests.values import numbers  # noqa: E402
 
 
 class Math(numbers.Math):

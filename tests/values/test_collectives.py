@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Activation, Links, MismatchError, RuleError, Weight, WeightGrad
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.values.collectives import COLLECTIVES, TWICE_ROUND, title
 from lib.values.collectives import given as given_to
 from lib.values.facts import Disagree

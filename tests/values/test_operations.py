@@ -1,36 +1,22 @@
 """The table of operations, and the sets of names that follow it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from lib.values.collectives import COLLECTIVES
-from lib.values.layers import Shape
+from lib.values.dims import DIMS
+from lib.values.layers import LAYER_KINDS, Shape
 from lib.values.operations import COMMUNICATION, COMPUTE, LOCAL, MESSAGES, OPERATIONS, READS, TIMED, calls, signatures
-from lib.values.table import Table
 from lib.values.values import Activation, OptState, Value, Weight, WeightGrad
 
 SHAPE = Shape(2, 4)
 
 
-@dataclass(frozen=True)
-class Fruit:
-    name: str
-    ripe: bool
-
-
-def test_sets_of_names_follow_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table([Fruit("apple", True), Fruit("pear", False)])
-    ripe = table.names(lambda row: row.ripe)
-    both = table.names(lambda row: not row.ripe, {"from another table"})
-    assert (ripe, both) == ({"apple"}, {"pear", "from another table"})
-    with monkeypatch.context() as patch:
-        patch.setitem(table, "pear", Fruit("pear", True))
-        patch.setitem(table, "plum", Fruit("plum", True))
-        assert (ripe, both) == ({"apple", "pear", "plum"}, {"from another table"})
-    assert (ripe, both) == ({"apple"}, {"pear", "from another table"})
-    del table["apple"]
-    assert ripe == set()
+def test_nobody_adds_to_a_table() -> None:
+    for table in (OPERATIONS, COLLECTIVES, DIMS, LAYER_KINDS):
+        with pytest.raises(TypeError):
+            table["another"] = next(iter(table.values()))  # type: ignore[index]  # pyright: ignore[reportIndexIssue]
 
 
 def test_the_sets_are_those_of_the_properties() -> None:

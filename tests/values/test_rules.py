@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Activation, ActivationGrad, ForgottenAwait, Model, OptState, PuzzleError, RuleError, Weight, WeightGrad
+from lib.errors.exceptions import Fact
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES
 from lib.values.layers import Layer, Shape
@@ -45,12 +46,17 @@ def gradient(layer: int = 0, batches: Any = (0,)) -> ActivationGrad:
     return ActivationGrad(layer, 3, batches, 4)
 
 
+def beside(layer: int, by: int) -> int:
+    """A layer, or one next to it; there is no value of a layer before -1."""
+    return max(layer + by, -1)
+
+
 # -- what operations make -----------------------------------------------------------------------------------------
 
 
 @given(layers, shifts, shifts, batch_sets, shard_sets)
 def test_forward(layer: int, by: int, also: int, batches: frozenset[int], shards: Any) -> None:
-    of_input, of_weight = layer + by, layer + also
+    of_input, of_weight = beside(layer, by), beside(layer, also)
     inp, whole = activation(of_input, batches), weight(of_weight, 0, *shards)
     if 0 <= layer < 3 and layer == of_input == of_weight and whole.is_complete():
         assert rules.forward(SHAPE, layer, inp, whole) == activation(layer + 1, batches)
@@ -65,7 +71,7 @@ def test_backward(
 ) -> None:
     """It takes the gradient of the batches that went in: neither of some of them nor of more."""
     there = here if other is None else other
-    of_input, of_grad, of_weight = layer + by, layer + also, layer + too
+    of_input, of_grad, of_weight = beside(layer, by), beside(layer, also), beside(layer, too)
     inp, grad, whole = activation(of_input, here), gradient(of_grad, there), weight(of_weight, 0, *shards)
     if 0 <= layer < 3 and layer == of_input == of_grad == of_weight and here == there and whole.is_complete():
         made = rules.backward(SHAPE, layer, inp, grad, whole)
@@ -86,7 +92,7 @@ def test_loss(layer: int, batches: frozenset[int]) -> None:
 
 @given(layers, shifts, st.just(frozenset(range(4))) | batch_sets, shard_sets, shard_sets, shard_sets, shifts)
 def test_update(layer: int, by: int, batches: frozenset[int], g: Any, w: Any, o: Any, also: int) -> None:
-    of_grad, step, of_state = layer + by, 1, 1 + also
+    of_grad, step, of_state = beside(layer, by), 1, 1 + also
     grad = WeightGrad(of_grad, 3, batches, 4, *g)
     part, state = weight(layer, step, *w), OptState(layer, 3, of_state, *o)
 
@@ -158,7 +164,7 @@ def test_a_collective_names_no_layer_or_one_that_activations_and_their_gradients
     assert raised.value.fact == facts.NotALayer("allgather", "0", 3)
 
 
-FACTS: list[tuple[Any, facts.Fact]] = [
+FACTS: list[tuple[Any, Fact]] = [
     (lambda: rules.load_weights(SHAPE, 0, 4, 4), facts.NoShard(4, 4, loads=True)),
     (lambda: rules.get_activation(SHAPE, [4, 0]), facts.NoBatch(frozenset([4]), frozenset([0, 4]), 4, 0)),
     (
@@ -182,7 +188,7 @@ FACTS: list[tuple[Any, facts.Fact]] = [
 
 
 @pytest.mark.parametrize(("make", "fact"), FACTS, ids=lambda item: type(item).__name__)
-def test_a_mistake_is_a_fact_for_who_knows_the_whole_run(make: Any, fact: facts.Fact) -> None:
+def test_a_mistake_is_a_fact_for_who_knows_the_whole_run(make: Any, fact: Fact) -> None:
     """See diagnosis."""
     with pytest.raises(RuleError) as raised:
         make()

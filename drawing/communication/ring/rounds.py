@@ -67,7 +67,7 @@ def rounds(one: Exchange) -> Rounds | None:
     if row.law is reduce and row.travel in (RING, TWICE_ROUND):
         steps = [*_adding(members)] + ([*_copying(members)] if row.travel is TWICE_ROUND else [])
         return _played(everyone, steps, (_share(whole, members),) * members)
-    if row.travel is CHAIN and row.rooted:
+    if row.travel is CHAIN and row.root:
         adds = row.law is reduce
         first = one.root + 1 if adds else one.root
         own = tuple({0: frozenset([member])} if adds or member == one.root else {} for member in range(members))

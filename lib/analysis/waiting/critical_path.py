@@ -14,7 +14,7 @@ from lib.analysis.figures import makespan
 from lib.analysis.waiting.chain import Step, followed
 from lib.analysis.waiting.legs import pieces
 from lib.analysis.waiting.slack import slack
-from lib.cluster.clock import in_units, units
+from lib.cluster.costs import in_units, units
 from lib.errors.wording import exact, numbered
 from lib.trace.event import Event
 from lib.trace.trace import ModelLike, Trace, absent, trace_of

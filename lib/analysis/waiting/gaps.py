@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, Span, causes_of
 from lib.analysis.event_words import operation, operations
-from lib.cluster.clock import in_units, units
+from lib.cluster.costs import in_units, units
 from lib.errors.wording import exact, numbered
 from lib.trace.event import Event
 from lib.trace.trace import Trace

@@ -9,7 +9,7 @@ from typing import Final
 from lib.analysis.dependencies import At, Causes, slowed
 from lib.analysis.event_words import layers_of, operation, operations, spoken
 from lib.analysis.waiting.chain import Step
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.wording import exact, numbered, these
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES

@@ -12,7 +12,7 @@ from typing import cast
 
 from lib.analysis.dependencies import causes_of
 from lib.analysis.figures import makespan
-from lib.cluster.clock import ticks
+from lib.cluster.costs import ticks
 from lib.cluster.reader import Readers, process_of
 from lib.trace.event import Event
 from lib.trace.order import Communicators, messages, order, requests

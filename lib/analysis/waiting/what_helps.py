@@ -15,7 +15,7 @@ from lib.analysis.event_words import spoken
 from lib.analysis.figures import makespan
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.what_if import Change, apart, changed, factor_of
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.errors.wording import exact, numbered
 from lib.trace.order import messages
 from lib.trace.retiming import retime

@@ -16,8 +16,7 @@ from typing import Any, Final, cast
 from lib.analysis.event_words import spoken
 from lib.analysis.figures import makespan, peak
 from lib.analysis.waiting.gaps import Gap, gaps
-from lib.cluster.clock import as_written, in_units, units
-from lib.cluster.costs import Costs
+from lib.cluster.costs import Costs, as_written, in_units, units
 from lib.errors.wording import amount, exact, numbered, these
 from lib.trace.event import Event
 from lib.trace.retiming import retime

@@ -15,7 +15,7 @@ from lib.analysis.waiting.chain import Step, led_to
 from lib.analysis.waiting.gaps import KINDS, Gap, gaps
 from lib.analysis.waiting.legs import Leg, amounts, legs, lines
 from lib.analysis.waiting.ready import Ready, ready_meanwhile
-from lib.cluster.clock import in_units, ticks, units
+from lib.cluster.costs import in_units, ticks, units
 from lib.errors.wording import amount, counted, exact
 from lib.trace.trace import ModelLike, Trace, absent, trace_of
 from lib.values.operations import COMPUTE

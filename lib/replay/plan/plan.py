@@ -30,7 +30,7 @@ from lib.values.values import Activation, Elements, OptState, Value, Weight, Wei
 
 __all__ = ["IN_FORM", "Compared", "Plan", "PlannedCollective", "PlannedMessage", "RankPlan", "make_plan", "softmax_of"]
 
-IN_FORM = OPERATIONS.names(lambda row: row.by_kind)
+IN_FORM = frozenset(name for name, row in OPERATIONS.items() if row.by_kind)
 """The operations that take tensors in the form of their dims, where others take the numbers of a line."""
 
 

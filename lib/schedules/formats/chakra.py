@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from lib.cluster.clock import TICKS
+from lib.cluster.costs import TICKS
 from lib.files import ready, write_whole
 from lib.trace.event import Event, Program
 from lib.trace.order import collectives, messages

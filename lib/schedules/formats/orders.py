@@ -17,7 +17,7 @@ from lib.schedules.pipelines.legality import Wrong
 from lib.schedules.pipelines.lowering import compute_only
 from lib.schedules.pipelines.timing import Timed, time_order
 from lib.trace.validation import FORMAT as TRACE
-from lib.values.table import Table
+from lib.values.table import table
 
 __all__ = ["FORMATS", "Format", "at_equal_costs", "in_positions", "in_time", "is_order_file", "read_file", "suffixes"]
 
@@ -32,7 +32,7 @@ class Format(NamedTuple):
     about: str
 
 
-FORMATS: Final = Table(
+FORMATS: Final = table(
     (
         Format("csv", ".csv", torch_csv.encode, torch_csv.read, "torch.distributed.pipelining's, passes alone"),
         Format(

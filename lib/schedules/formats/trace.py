@@ -15,7 +15,7 @@ from lib.values.operations import MESSAGES, UPDATES
 
 __all__ = ["PASSES", "Pipeline", "order_of", "pipeline_of"]
 
-PASSES: Final = {row.operation: kind for kind, row in reversed(KINDS.items()) if row.computes}
+PASSES: Final = {row.operation: kind for kind, row in reversed([*KINDS.items()]) if row.computes}
 """The kind of action that an operation is a part of, of several the first."""
 
 

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
-from lib.values.table import Table
+from lib.values.table import table
 
 __all__ = [
     "BEGINS",
@@ -58,7 +58,7 @@ class Kind(NamedTuple):
     of_weights: bool = False
 
 
-KINDS: Final = Table(
+KINDS: Final = table(
     (
         Kind("F", "forward", computes=True, passes="SEND_F", needs="RECV_F", operation="forward"),
         Kind("B", "backward", computes=True, passes="SEND_B", needs="RECV_B", operation="backward", after="F"),
@@ -97,10 +97,10 @@ KINDS: Final = Table(
 )
 """Every kind of action. DualPipe's pair of passes is the only one that has parts: see `Action.parts`."""
 
-PASSES: Final = KINDS.names(lambda kind: kind.computes)
-MESSAGES: Final = KINDS.names(lambda kind: kind.towards != 0)
-SENDS: Final = KINDS.names(lambda kind: kind.operation == "pass_to")
-WEIGHTS: Final = KINDS.names(lambda kind: kind.of_weights)
+PASSES: Final = frozenset(name for name, kind in KINDS.items() if kind.computes)
+MESSAGES: Final = frozenset(name for name, kind in KINDS.items() if kind.towards)
+SENDS: Final = frozenset(name for name, kind in KINDS.items() if kind.operation == "pass_to")
+WEIGHTS: Final = frozenset(name for name, kind in KINDS.items() if kind.of_weights)
 WAITS: Final = {kind: f"WAIT_{kind}" for kind in KINDS if f"WAIT_{kind}" in KINDS}
 BEGINS: Final = {wait: kind for kind, wait in WAITS.items()}
 """By message the wait for it, and the other way round."""

@@ -10,7 +10,7 @@ from lib.schedules.pipelines import generators, v_shapes, zero_bubble_search
 from lib.schedules.pipelines.action import Order
 from lib.schedules.pipelines.timing import peaks
 from lib.schedules.pipelines.zero_bubble_search import Passes
-from lib.values.table import Table
+from lib.values.table import table
 
 __all__ = ["SCHEDULES", "Named", "Shape"]
 
@@ -83,7 +83,7 @@ QI_2023: Final = "Qi et al. 2023, arXiv 2401.10241"
 DEEPSEEK: Final = "DeepSeek-AI 2024, arXiv 2412.19437"
 QI_2024: Final = "Qi et al. 2024, arXiv 2405.15362"
 
-SCHEDULES: Final = Table(
+SCHEDULES: Final = table(
     (
         Named("gpipe", "GPipe", generators.gpipe, HUANG, torch="ScheduleGPipe"),
         Named("one_f_one_b", "1F1B", generators.one_f_one_b, NARAYANAN, takes=("limit",), torch="Schedule1F1B"),

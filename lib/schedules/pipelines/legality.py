@@ -32,7 +32,7 @@ from lib.schedules.pipelines.action import (
     parse,
     places,
 )
-from lib.values.table import Table
+from lib.values.table import table
 
 __all__ = ["RULES", "IllegalOrder", "Rule", "Wrong", "illegal", "order_from", "require_legal"]
 
@@ -395,7 +395,8 @@ def _lacks(facts: _Facts, rank: int, position: int, stage: int, kind: str, micro
 
 _MAKERS: Final = {
     name: tuple(kind.name for kind in KINDS.values() if kind.passes == name)
-    for name in KINDS.names(lambda kind: kind.name.startswith("SEND"))
+    for name in KINDS
+    if name.startswith("SEND")
 }
 """Whose outcome a message brings: SEND_B that of B or I."""
 
@@ -662,7 +663,7 @@ class Rule(NamedTuple):
     find: Callable[[_Facts], Iterable[Wrong]]
 
 
-RULES: Final = Table(
+RULES: Final = table(
     (
         Rule("word", 0, _words),
         Rule("stage", 0, _stage),

@@ -12,8 +12,7 @@ from lib.errors.wording import counted
 from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, WAITS, Action, Messages, Order, batches_of, places
 from lib.schedules.pipelines.lowering import awaited, posted
 from lib.simulator.model import Model
-from lib.simulator.recorder import Recorder
-from lib.simulator.work import Work
+from lib.simulator.recorder import Recorder, Work
 from lib.values.values import ActivationGrad, Weight, WeightGrad
 
 __all__ = ["AXIS", "MESSAGES_ARE", "Setting", "Share", "program_of", "says_messages", "share_of"]

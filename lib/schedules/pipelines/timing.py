@@ -14,7 +14,7 @@ from itertools import islice
 from math import lcm
 from typing import Final, NamedTuple
 
-from lib.cluster.clock import as_written
+from lib.cluster.costs import as_written
 from lib.errors.exceptions import PuzzleError
 from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, Action, Messages, Order, parts_of, places
 from lib.schedules.pipelines.legality import require_legal
@@ -192,7 +192,7 @@ def _priced(
 BACKWARDS: Final = ("B", "I")
 EVER: Final = ("room", -1, -1)
 """What is always there."""
-RECEIVES: Final = KINDS.names(lambda kind: kind.name.startswith("RECV"))
+RECEIVES: Final = frozenset(name for name in KINDS if name.startswith("RECV"))
 
 
 class _Clock:

@@ -15,8 +15,8 @@ from rich.table import Column, Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from lib.checker import graded
 from lib.checker.verdict import FunctionVerdict, Verdict
+from lib.errors import graded
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES, Chapter, Puzzle, by_chapter

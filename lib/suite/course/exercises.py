@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lib.analysis import figures
-from lib.checker import graded
+from lib.errors import graded
 from lib.errors.wording import amount, these
 from lib.simulator.model import Model
 from lib.trace.event import STORES

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from lib.checker import graded
 from lib.checker.verdict import FunctionVerdict, Verdict
+from lib.errors import graded
 from lib.puzzles.records import PUZZLES, Puzzle
 from lib.suite.course import progress_file
 from lib.suite.course.progress_file import ProgressError, Standing

@@ -14,7 +14,7 @@ from lib.analysis.peak import Holding, Row, holdings, lean, rows
 from lib.analysis.waiting.critical_path import Path, critical_path
 from lib.analysis.waiting.gaps import Gap, Group, gaps, grouped
 from lib.checker.verdict import Verdict
-from lib.cluster.clock import in_units, units
+from lib.cluster.costs import in_units, units
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount, exact
 from lib.puzzles.records import Puzzle, Size, schedule_record

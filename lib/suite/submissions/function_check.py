@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from lib import diagnosis
-from lib.checker import graded
-from lib.checker.listeners import tell
+from lib.checker.announce import tell
 from lib.checker.table import Answer, Ask, Given, Judge, ask_here, first_failure
 from lib.checker.verdict import FunctionVerdict
+from lib.errors import graded
 from lib.errors.exceptions import CheckError, NotSolved, PuzzleError
 from lib.errors.source_lines import raised_at
 from lib.puzzles.records import PUZZLES

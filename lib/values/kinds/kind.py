@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from lib.errors.exceptions import RuleError
+from lib.values import facts
 from lib.values.dims import Relation
-from lib.values.facts import Broken, Incomplete, OtherBatches, OtherFeatures, OtherParts, Owes
 from lib.values.placement import Dim, Elements, Part, Place, Schema, keep, simplest
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class LayerKind(ABC):
         key = (inp.place, grad.place, other and other.place)
         if key not in self.known_back:
             if inp.place.batches != grad.place.batches:
-                raise RuleError(OtherBatches(op, inp, grad))
+                raise RuleError(facts.OtherBatches(op, inp, grad))
             self._done(op, inp, grad, other)
             keep(self.known_back, key, self.gradients_of(op, inp, grad, other))
         return self.known_back[key]
@@ -198,13 +198,15 @@ class LayerKind(ABC):
         for role in roles:
             mine, theirs = these.get(role), those.get(role)
             if mine is not theirs and (mine is None or theirs is None or not mine.alike(theirs)):
-                raise RuleError(OtherBatches(op, one, other) if role == "batch" else OtherParts(op, role, one, other))
+                raise RuleError(
+                    facts.OtherBatches(op, one, other) if role == "batch" else facts.OtherParts(op, role, one, other)
+                )
 
     def unbroken(self, op: str, value: Value, role: str, number: int) -> None:
         """Whether a value has whole ones of so many pieces of a dim: of features whole heads."""
         here = part(value, role)
         if not here.whole and here.shards(number) is None:
-            raise RuleError(Broken(op, role, value, number))
+            raise RuleError(facts.Broken(op, role, value, number))
 
 
 def schema(dims: Dims, sums: Sequence[Sum] = (), running: Fraction | int = 0) -> Schema:
@@ -217,7 +219,7 @@ def schema(dims: Dims, sums: Sequence[Sum] = (), running: Fraction | int = 0) ->
 def done(role: str, value: Value) -> None:
     """Whether a value is no partial sum: whatever is done to it has to wait for the rest of the sum."""
     if value.place.open:
-        raise RuleError(Owes(role, value))
+        raise RuleError(facts.Owes(role, value))
 
 
 def fits(role: str, value: Value, weight: Any, side: str) -> None:
@@ -225,8 +227,8 @@ def fits(role: str, value: Value, weight: Any, side: str) -> None:
     features = value.place.dims[-1]
     if not features.alike(part(weight, side)):
         if features.whole and side == "in":
-            raise RuleError(Incomplete(weight))
-        raise RuleError(OtherFeatures(role, value, weight, side))
+            raise RuleError(facts.Incomplete(weight))
+        raise RuleError(facts.OtherFeatures(role, value, weight, side))
 
 
 def part(value: Any, role: str) -> Part:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lib import Costs, Model, Trace, retime, simulate
 from lib.analysis.waiting.critical_path import Path, critical_path
-from lib.cluster.clock import ticks
+from lib.cluster.costs import ticks
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES, OPERATIONS
 from lib.values.values import Elements

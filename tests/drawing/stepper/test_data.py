@@ -10,7 +10,7 @@ from drawing.stepper.theme import legend, style
 from drawing.timeline.boxes import Box, boxes
 from lib import simulate
 from lib.analysis import figures
-from lib.cluster.clock import units
+from lib.cluster.costs import units
 from lib.trace.trace import Event, Trace
 from lib.values.operations import TIMED
 from tests.drawing.stepper.runs import TRACES

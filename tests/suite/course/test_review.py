@@ -9,7 +9,7 @@ import pytest
 from lib import LINKS, Model, NotSolved, PuzzleError, Trace, check, review, simulate
 from lib.analysis import figures
 from lib.analysis.bounds.puzzle_bounds import Bound, Limit, Part, lower_bound
-from lib.cluster.clock import ticks
+from lib.cluster.costs import ticks
 from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.steps import load
 from lib.suite.course.review import GROUPS, Review

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lib.checker import graded
+from lib.errors import graded
 from lib.files import child_environment
 from tests.support.drivers import ROOT
 from tests.support.profiles import THOROUGH
@@ -23,7 +23,7 @@ from IPython.utils.capture import capture_output
 
 shell = InteractiveShell.instance()
 from drawing import display  # where there is a shell, as in a notebook
-from lib.checker import graded
+from lib.errors import graded
 
 display.register()
 found = {}

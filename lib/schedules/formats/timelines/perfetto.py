@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from lib.analysis.figures import samples
 from lib.analysis.recordings.recording import COMPUTE, PER_UNIT, Recording, Span, known
-from lib.cluster.clock import TICKS
+from lib.cluster.costs import TICKS
 from lib.errors.exceptions import TraceError
 from lib.files import ready, write_whole
 from lib.schedules.formats.timelines.actions import action_of

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from lib.analysis.recordings.recording import COMPUTE, PER_UNIT, Message, Recording, Span
-from lib.cluster.clock import TICKS
+from lib.cluster.costs import TICKS
 from lib.errors.wording import ranges
 from lib.schedules.formats.timelines.actions import action_of, actions_of, label_of
 from lib.schedules.pipelines.action import KINDS, Action, Order, parse

@@ -23,7 +23,7 @@ from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.source_lines import Place, raised_at, resolve, student_frame
 from lib.errors.wording import message_of
 from lib.files import write_whole
-from lib.simulator.printing import Printed
+from lib.simulator.simulator import Printed
 from lib.suite.course.child.messages import MAX_PRINTED, MORE, Limits, Request, Sent, request_from, written
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError

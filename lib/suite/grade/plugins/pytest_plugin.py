@@ -11,7 +11,7 @@ it reads: no conftest.py, no package, no test_*.py, no test*.txt. Without it, th
     PUZZLES_GRADING=1 pytest --nbval-lax notebooks/
 
 runs notebooks instead, cell by cell, with nbval: a cell fails for what is unsolved, not correct or not within the goal
-(see `lib.checker.graded`). Whatever a student saved as output counts for nothing there. Both may be given at once.
+(see `lib.errors.graded`). Whatever a student saved as output counts for nothing there. Both may be given at once.
 
 What running a notebook does not protect from, as a student's code runs there with your rights, in the process in which
 it is checked: a check that was deleted, marked NBVAL_SKIP or NBVAL_RAISES_EXCEPTION (or tagged so), caught by
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
-from lib.checker import graded
+from lib.errors import graded
 
 if TYPE_CHECKING:
     from lib.suite.grade.assignment import Config, Required

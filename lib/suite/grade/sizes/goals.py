@@ -27,7 +27,7 @@ from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.puzzle_bounds import bound_of
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
-from lib.cluster.clock import as_written
+from lib.cluster.costs import as_written
 from lib.errors.exceptions import PuzzleError
 from lib.puzzles.records import PUZZLES, Goal, Puzzle
 from lib.simulator.simulator import Unsolved, simulate

@@ -1,59 +1,33 @@
-"""Coroutines as tasks of an asyncio loop: in somebody's running loop, or in a loop of ours.
+"""Coroutines as tasks of a running asyncio loop that is somebody else's, such as a notebook's.
 
-In somebody's loop the engine learns that nobody moves from a tick that sees a full pass of the loop go by without a
-move. A loop of ours (see `event_loop`) knows by itself when nobody can.
+There the engine learns that nobody moves from a tick that sees a full pass of the loop go by without a move. A loop of
+ours (see `event_loop`) knows by itself when nobody can.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from lib.simulator.engine import Engine, Patience, Signal
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Driver", "OwnLoop", "RunningLoop", "is_ready"]
+    from lib.trace.event import Event
+
+__all__ = ["RunningLoop", "alone", "is_ready"]
 
 
-class Timed(Protocol):
-    """What a wait is for: `end` is when it is over, in simulated time."""
-
-    @property
-    def end(self) -> int | None: ...
-
-
-class Driver(Protocol):
-    """Who steps coroutines in the place of the engine."""
-
-    @property
-    def tasks(self) -> dict[int, asyncio.Task[Any]]:
-        """The tasks that step coroutines, by name, where they have to be watched."""
-        ...
-
-    def wait(self, signal: Signal, name: int, event: Timed, index: int) -> Generator[Any, None, None]:
-        """Waits for a signal as coroutine `name`, in the task that runs."""
-        ...
-
-    def adopt_current(self, name: int) -> None:
-        """Remembers the running task as the one that steps a coroutine."""
-        ...
-
-    def adopt(self, name: int, task: asyncio.Task[Any]) -> None:
-        """Remembers a task as the one that steps a coroutine."""
-        ...
-
-
+@dataclass(slots=True, eq=False)
 class _Future:
     """A future that a signal brings to its end."""
 
-    __slots__ = ("driver", "future")
-
-    def __init__(self, driver: RunningLoop, future: asyncio.Future[None]) -> None:
-        self.driver = driver
-        self.future = future
+    driver: RunningLoop
+    future: asyncio.Future[None]
 
     def signalled(self) -> None:
         """The signal has fired."""
@@ -92,7 +66,7 @@ class RunningLoop:
         self._spinners: list[tuple[int, asyncio.Task[Any]]] = []
         self._ticking = False
 
-    def wait(self, signal: Signal, name: int, event: Timed, index: int) -> Generator[Any, None, None]:
+    def wait(self, signal: Signal, name: int, event: Event, index: int) -> Generator[Any, None, None]:
         """Waits for a signal that has not fired yet as coroutine `name`."""
         if signal.fired:
             return
@@ -198,78 +172,6 @@ class RunningLoop:
         self.watch()
 
 
-class _Turn:
-    """A task that awaits a signal, and the event that tells when the wait is over."""
-
-    __slots__ = ("driver", "event", "future", "index", "name")
-
-    def __init__(self, driver: OwnLoop, name: int, event: Timed, index: int, future: asyncio.Future[None]) -> None:
-        self.driver = driver
-        self.name = name
-        self.event = event
-        self.index = index
-        self.future = future
-
-    def signalled(self) -> None:
-        """The signal has fired."""
-        self.driver.due.setdefault(self.name, []).append(self)
-
-    def order(self) -> tuple[int, int]:
-        """Its place among the waiters of one coroutine: who is over first goes on first."""
-        return self.event.end or 0, self.index
-
-
-class OwnLoop:
-    """A loop of ours, in which nobody goes on before nobody can."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.tasks: dict[int, asyncio.Task[Any]] = {}
-        self.due: dict[int, list[_Turn]] = {}
-        """The waits of each coroutine whose signal has fired."""
-
-    def wait(self, signal: Signal, name: int, event: Timed, index: int) -> Generator[Any, None, None]:
-        """Waits for a signal, even where it has fired: other tasks of the coroutine come first.
-
-        With several tasks, what one of them does next depends on who went on before. That must not depend on the
-        order of the ranks, so nobody goes on before nobody can: then all signals are known that fire without it.
-        """
-        import asyncio
-
-        engine = self.engine
-        turn = _Turn(self, name, event, index, asyncio.get_running_loop().create_future())
-        if signal.fired:
-            turn.signalled()
-        else:
-            signal.waiters.append(turn)
-        here = (name, signal)
-        engine.waiting[here] = None
-        engine.moves += 1
-        try:
-            yield from turn.future
-        finally:
-            engine.waiting.pop(here, None)
-            engine.moves += 1
-
-    def wake(self) -> bool:
-        """Lets one task of each coroutine go on, the one whose wait is over first; whether there was one."""
-        woken = False
-        for name in sorted(self.due):
-            waiting = sorted((turn for turn in self.due[name] if not turn.future.done()), key=_Turn.order)
-            if waiting:
-                waiting[0].future.set_result(None)
-                woken = True
-            self.due[name] = waiting[1:]
-        self.due = {name: waiting for name, waiting in self.due.items() if waiting}
-        return woken
-
-    def adopt_current(self, name: int) -> None:
-        """Nothing: the loop knows its tasks."""
-
-    def adopt(self, name: int, task: asyncio.Task[Any]) -> None:
-        """Nothing: the loop knows its tasks."""
-
-
 def is_ready(task: asyncio.Task[Any]) -> bool:
     """Whether a task is about to run: it waits for nothing, as after sleep(0)."""
     return not task.done() and getattr(task, "_fut_waiter", task) is None
@@ -292,3 +194,30 @@ def _end(task: asyncio.Task[Any], error: BaseException) -> None:
     future.set_exception(task, error)
     coroutine: Any = task.get_coro()
     coroutine.close()
+
+
+@contextmanager
+def alone() -> Generator[None]:
+    """Hides the loop that is running, such as a notebook's: what runs inside sees no loop but ours."""
+    import asyncio
+
+    outer = asyncio._get_running_loop()
+    # From Python 3.14 on the task that runs is known by thread, not by loop: it has to step aside too.
+    swap: Callable[[Any, Any], Any] | None = getattr(asyncio.tasks, "_swap_current_task", None) if outer else None
+    task = None if swap is None else swap(outer, None)
+    asyncio._set_running_loop(None)
+    # Where none is running, gather takes the loop that is set for the thread, or makes one: there is to be none.
+    events: Any = asyncio.events
+    policy = getattr(events, "_get_event_loop_policy", events.get_event_loop_policy)()
+    local = getattr(policy, "_local", None)
+    known = {name: getattr(local, name) for name in ("_loop", "_set_called") if hasattr(local, name)}
+    for name in known:
+        setattr(local, name, name == "_set_called" or None)
+    try:
+        yield
+    finally:
+        for name, value in known.items():
+            setattr(local, name, value)
+        asyncio._set_running_loop(outer)
+        if swap is not None:
+            swap(outer, task)

@@ -14,25 +14,28 @@ import asyncio
 import asyncio.base_events
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from math import isfinite, ulp
-from types import MappingProxyType
-from typing import Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from lib import diagnosis
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, is_students
-from lib.simulator.asyncio_support.drivers import OwnLoop, is_ready
 from lib.simulator.engine import TURNS, Failed, Halted, Patience, Signal
-from lib.simulator.failures.aftermath import Failure, failure_of, go_on, is_final
+from lib.simulator.failures import Failure, bound, is_final, moment_of
+from lib.simulator.running_loop import alone, is_ready
 
-__all__ = ["Stopped", "run"]
+if TYPE_CHECKING:
+    from lib.simulator.dist import Dist
+    from lib.trace.event import Event
+
+__all__ = ["run"]
 
 RANK: ContextVar[int] = ContextVar("rank")
 """The rank that a task belongs to; a task that it makes inherits it."""
-NOBODY: Final[Mapping[int, Any]] = MappingProxyType({})
 MOST_LEAPS = 20
 """Times that the clock goes on to the next timer for tasks that ask again and again instead of waiting."""
 TIMER = 10
@@ -50,17 +53,34 @@ _THINGS = {
 }
 
 
-class Stopped(Exception):
-    """A run that ended before its end: `rank` raised `__cause__`, or nobody can move, and `__cause__` tells why."""
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """A task that awaits a signal, and the event that tells when the wait is over."""
 
-    def __init__(self, rank: int | None, cause: BaseException) -> None:
-        super().__init__(rank)
-        self.rank = rank
-        self.__cause__ = cause
+    loop: OwnLoop
+    name: int
+    event: Event
+    index: int
+    future: asyncio.Future[None]
+
+    def signalled(self) -> None:
+        """The signal has fired."""
+        self.loop.due.setdefault(self.name, []).append(self)
+
+    def order(self) -> tuple[int, int]:
+        """Its place among the waiters of one coroutine: who is over first goes on first."""
+        return self.event.end or 0, self.index
+
+
+class Stop(NamedTuple):
+    """Why a run ended before its end: what a rank raised, or where it is None, why nobody can move."""
+
+    rank: int | None
+    error: BaseException
 
 
 class Elsewhere:
-    """What a rank waits for that is not ours: for a deadlock to be told, as `matching` has it."""
+    """What a rank waits for that is not ours: for a deadlock to be told, as `dist` has it."""
 
     kind = "elsewhere"
 
@@ -73,24 +93,67 @@ class Elsewhere:
         return []
 
 
-class _Loop(asyncio.base_events.BaseEventLoop):
-    """The loop: BaseEventLoop's queue and timers, on a clock of its own. It selects from itself, as there is nothing
-    else to select from."""
+class OwnLoop(asyncio.base_events.BaseEventLoop):
+    """A loop of ours, in which nobody goes on before nobody can: BaseEventLoop's queue and timers, on a clock of its
+    own. It selects from itself, as there is nothing else to select from."""
 
-    def __init__(self, driver: OwnLoop, models: Mapping[int, Any]) -> None:
+    def __init__(self, dist: Dist) -> None:
         super().__init__()
-        self.driver = driver
-        self.models = models
-        self.engine = engine = driver.engine
+        self.models = dist.models
+        self.engine = engine = dist.engine
+        self.tasks: dict[int, asyncio.Task[Any]] = {}
+        """Nobody's, to watch: this loop knows when a task ends."""
+        self.due: dict[int, list[_Turn]] = {}
+        """The waits of each rank whose signal has fired."""
         self.now = 0.0
         self._selector = self
         self.set_exception_handler(lambda _, context: self.went_wrong(context))
-        self.tasks: dict[int, dict[asyncio.Task[Any], None]] = {}
+        self.under_way: dict[int, dict[asyncio.Task[Any], None]] = {}
+        """The tasks of each rank that have not ended."""
         self.failed: list[tuple[int | None, Any]] = []
-        self.stopped: Stopped | None = None
+        self.stopped: Stop | None = None
+        """Why the run ended before its end, if it did."""
         self.first: Failure | None = None
         self._patience = Patience(engine.progress)
         self._leaps = 0
+
+    # -- who waits for signals ------------------------------------------------------------------------------------
+
+    def wait(self, signal: Signal, name: int, event: Event, index: int) -> Generator[Any, None, None]:
+        """Waits for a signal, even where it has fired: other tasks of the coroutine come first.
+
+        With several tasks, what one of them does next depends on who went on before. That must not depend on the
+        order of the ranks, so nobody goes on before nobody can: then all signals are known that fire without it.
+        """
+        engine = self.engine
+        turn = _Turn(self, name, event, index, self.create_future())
+        if signal.fired:
+            turn.signalled()
+        else:
+            signal.waiters.append(turn)
+        here = (name, signal)
+        engine.waiting[here] = None
+        engine.moves += 1
+        try:
+            yield from turn.future
+        finally:
+            engine.waiting.pop(here, None)
+            engine.moves += 1
+
+    def wake(self) -> bool:
+        """Lets one task of each coroutine go on, the one whose wait is over first; whether there was one."""
+        woken = False
+        for name in sorted(self.due):
+            waiting = sorted((turn for turn in self.due[name] if not turn.future.done()), key=_Turn.order)
+            if waiting:
+                waiting[0].future.set_result(None)
+                woken = True
+            self.due[name] = waiting[1:]
+        self.due = {name: waiting for name, waiting in self.due.items() if waiting}
+        return woken
+
+    def adopt_current(self, name: int) -> None:
+        """Nothing: the loop knows its tasks."""
 
     # -- what BaseEventLoop asks of a loop ----------------------------------------------------------------------
 
@@ -109,7 +172,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         try:
             if timeout == 0:
                 self._turn(max(1, len(cast(Any, self)._ready)))
-            elif self.driver.wake() or self.engine.choose():
+            elif self.wake() or self.engine.choose():
                 return []
             elif timeout is not None and isfinite(self._next()):
                 self._turn(1, TIMER)
@@ -138,13 +201,13 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         engine, timer = self.engine, weight == TIMER
         if not self._patience.exhausted(engine.moves, ready, ready * weight) or self.is_over():
             return
-        if self.driver.wake() or engine.choose():
+        if self.wake() or engine.choose():
             return
         if not timer and cast(Any, self)._scheduled and self._leaps < MOST_LEAPS:
             self._leaps += 1  # somebody asks again and again for what another one does after a sleep
             self._advance()
             return
-        every = [(rank, task) for rank, tasks in sorted(self.tasks.items()) for task in tasks]
+        every = [(rank, task) for rank, tasks in sorted(self.under_way.items()) for task in tasks]
         asking = [item for item in every if (_sleeps(item[1]) if timer else is_ready(item[1]))]
         rank, task = (asking or every)[0]
         raise diagnosis.asleep(rank, diagnosis.waiting_at(task.get_coro()), TURNS)
@@ -155,25 +218,25 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         """A task of the rank whose task makes it."""
         task = super().create_task(coro, **kwargs)
         rank = RANK.get(-1)
-        self.tasks.setdefault(rank, {})[task] = None
+        self.under_way.setdefault(rank, {})[task] = None
         task.add_done_callback(lambda task: self._ended(rank, task))
         return task
 
     def _ended(self, rank: int, task: asyncio.Task[Any]) -> None:
-        mine = self.tasks[rank]
+        mine = self.under_way[rank]
         del mine[task]
         # Whether somebody has asked for its error, or will, shows when the run is over.
         if not task.cancelled() and cast(Any, task)._exception is not None:
             self.failed.append((rank, task))
         if not mine:
-            del self.tasks[rank]
+            del self.under_way[rank]
             self.engine.over(rank)
             if self.is_over():
                 self.stop()
 
     def is_over(self) -> bool:
         """Whether all tasks of all ranks have ended."""
-        return not self.tasks
+        return not self.under_way
 
     def began(self, rank: int, task: asyncio.Task[Any]) -> None:
         """Ends the run when the task that runs the function of a rank has failed."""
@@ -186,11 +249,11 @@ class _Loop(asyncio.base_events.BaseEventLoop):
 
         task.add_done_callback(ended)
 
-    def unheard(self) -> Stopped | None:
+    def unheard(self) -> Stop | None:
         """The first task that failed without anybody's having awaited it."""
         for rank, task in self.failed:
             if task._log_traceback:
-                return Stopped(rank, task.exception())
+                return Stop(rank, task.exception())
         return None
 
     def went_wrong(self, context: dict[str, Any]) -> None:
@@ -202,29 +265,29 @@ class _Loop(asyncio.base_events.BaseEventLoop):
 
     def _stop(self, rank: int | None, error: BaseException) -> None:
         if self.stopped is None:
-            self.stopped = Stopped(rank, error)
+            self.stopped = Stop(rank, error)
         self.stop()
 
     def _fail(self, rank: int, error: BaseException) -> None:
-        """Ends a rank that failed, and lets the others go on to that moment (see `aftermath`)."""
+        """Ends a rank that failed, and lets the others go on to that moment (see `failures`)."""
         failed = Failed(rank)
         failed.__cause__ = leaf(error)
-        if is_final(failed) or not self.models:
+        if is_final(failed):
             self._stop(rank, error)
             return
-        found = failure_of(failed, self.models)
+        found = moment_of(failed, self.models)
         if self.first is None or found[:2] < self.first[:2]:
-            self.first, self.stopped = found, Stopped(rank, error)
-            go_on(found, self.models)
+            self.first, self.stopped = found, Stop(rank, error)
+            bound(found, self.models)
             self.engine.until = found.time
 
     def _deadlock(self) -> BaseException:
         if (unheard := self.unheard()) is not None:  # it explains why the others wait
-            self._stop(unheard.rank, cast(BaseException, unheard.__cause__))
+            self._stop(*unheard)
         engine = self.engine
         parked = {rank for rank, _ in engine.parked()}
         engine.elsewhere = [
-            (rank, Signal(_elsewhere(tasks))) for rank, tasks in sorted(self.tasks.items()) if rank not in parked
+            (rank, Signal(_elsewhere(tasks))) for rank, tasks in sorted(self.under_way.items()) if rank not in parked
         ]
         make = engine.on_stuck()
         assert make is not None, "here nobody can move by himself"
@@ -234,13 +297,13 @@ class _Loop(asyncio.base_events.BaseEventLoop):
 
     def leave(self) -> None:
         """Ends whatever has not ended, without a word: what went wrong first is what counts."""
-        for task in [task for tasks in list(self.tasks.values()) for task in tasks]:
+        for task in [task for tasks in list(self.under_way.values()) for task in tasks]:
             cast(Any, task)._log_destroy_pending = False
             with suppress(Exception, Halted):
                 cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
         for _, task in self.failed:
             _close_unstarted(task.exception())  # and now that it was asked for, asyncio does not print it
-        self.tasks.clear()
+        self.under_way.clear()
         self.close()
 
     # -- what cannot be simulated -------------------------------------------------------------------------------
@@ -300,62 +363,42 @@ def _elsewhere_of(task: asyncio.Task[Any]) -> Elsewhere:
     return Elsewhere(thing, diagnosis.waiting_at(task.get_coro()))
 
 
-@contextmanager
-def alone() -> Generator[None]:
-    """Hides the loop that is running, such as a notebook's: what runs inside sees no loop but ours."""
-    outer = asyncio._get_running_loop()
-    # From Python 3.14 on the task that runs is known by thread, not by loop: it has to step aside too.
-    swap: Callable[[Any, Any], Any] | None = getattr(asyncio.tasks, "_swap_current_task", None) if outer else None
-    task = None if swap is None else swap(outer, None)
-    asyncio._set_running_loop(None)
-    # Where none is running, gather takes the loop that is set for the thread, or makes one: there is to be none.
-    events: Any = asyncio.events
-    policy = getattr(events, "_get_event_loop_policy", events.get_event_loop_policy)()
-    local = getattr(policy, "_local", None)
-    known = {name: getattr(local, name) for name in ("_loop", "_set_called") if hasattr(local, name)}
-    for name in known:
-        setattr(local, name, name == "_set_called" or None)
-    try:
-        yield
-    finally:
-        for name, value in known.items():
-            setattr(local, name, value)
-        asyncio._set_running_loop(outer)
-        if swap is not None:
-            swap(outer, task)
-
-
 def run(
-    driver: OwnLoop,
+    dist: Dist,
     coroutines: Sequence[Coroutine[Any, Any, Any]],
     order: Callable[[list[int]], Sequence[int]] | None = None,
-    models: Mapping[int, Any] = NOBODY,
 ) -> None:
-    """Runs all coroutines to their end, as tasks of a loop of their own. Stopped where one raised, or nobody can move.
+    """Runs all coroutines to their end, as tasks of a loop of their own, in the place of the engine of a world. Failed
+    where one raised; where nobody can move, what tells why.
 
-    `order` may permute the ranks: it says in which order they begin. Where `models` are known, by rank, the others go
-    on to the moment at which one raised.
+    `order` may permute the ranks: it says in which order they begin. Where one raised, the others have gone on to that
+    moment.
     """
-    loop, engine = _Loop(driver, models), driver.engine
-    engine.who = lambda: RANK.get(None)
-    hooks = sys.get_asyncgen_hooks()
-    try:
-        names = list(range(len(coroutines)))
-        for rank in names if order is None else order(names):
-            token = RANK.set(rank)
-            try:
-                loop.began(rank, loop.create_task(coroutines[rank]))
-            finally:
-                RANK.reset(token)
-        if not loop.is_over():
-            loop.run_forever()
-        stopped = loop.stopped or loop.unheard()
-        if stopped is not None:
-            raise stopped
-    finally:
-        loop.leave()
-        sys.set_asyncgen_hooks(*hooks)
-        engine.who = None
+    engine = dist.engine
+    with alone():
+        loop = dist.driver = OwnLoop(dist)
+        engine.who = lambda: RANK.get(None)
+        hooks = sys.get_asyncgen_hooks()
+        try:
+            names = list(range(len(coroutines)))
+            for rank in names if order is None else order(names):
+                token = RANK.set(rank)
+                try:
+                    loop.began(rank, loop.create_task(coroutines[rank]))
+                finally:
+                    RANK.reset(token)
+            if not loop.is_over():
+                loop.run_forever()
+            stopped = loop.stopped or loop.unheard()
+        finally:
+            loop.leave()
+            sys.set_asyncgen_hooks(*hooks)
+            engine.who = None
+    if stopped is not None:
+        cause = leaf(stopped.error)
+        if stopped.rank is None:
+            raise cause from None
+        raise Failed(stopped.rank) from cause
 
 
 def _close_unstarted(error: BaseException | None) -> None:

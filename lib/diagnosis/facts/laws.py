@@ -1,0 +1,285 @@
+"""What the laws refuse: values that cannot be put together or cut, and values that there cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lib.errors.arguments import written
+from lib.errors.exceptions import Fact, Words
+from lib.errors.wording import counted, ranges, these, with_article
+from lib.values.dims import DIMS, REST
+from lib.values.placement import MOST
+from lib.values.values import (
+    KINDS,
+    Activation,
+    ActivationGrad,
+    OptState,
+    Value,
+    Weight,
+    WeightGrad,
+    describe,
+)
+
+__all__ = ["Different", "Gaps", "NoKind", "NoShard", "NoSum", "NoValue", "NotCut", "OtherKind", "TooManyShards"]
+__all__ += ["Twice", "Undivided"]
+
+MADE_BY_HAND = "take it from an operation: load_weights, forward, backward, update or a collective"
+ALIKE = {
+    "layer": "use values of one layer: a layer has its own weight, gradient and optimizer state",
+    "batches": "gradients of different batches are summed: with `+`, scatterreduce or allreduce",
+    "shards": "sum the same shard of each gradient: reduce-scatter them, or cut them in the same way",
+    "total": "give load_weights or shard the same total everywhere: how many ranks share the weight",
+    "step": "gather all shards before the update, or all of them after it",
+}
+CUT_ALIKE = "cut a weight into as many shards as ranks share it, and give each rank its own:\n"
+
+
+class OtherKind(Fact):
+    """Two values of different kinds are to be put together (`verb`: gather or sum)."""
+
+    verb: str
+    first: Value
+    other: object
+
+    def words(self) -> Words:
+        return Words(
+            f"cannot {self.verb} two different kinds of value",
+            expected=f"another {self.first.kind}",
+            got=describe(self.other),
+            fix="look at the stores that they come from: both values have to be of the same kind",
+        )
+
+
+class Different(Fact):
+    """Two values differ in a field (layer, batches, shards, total, step, or a dim) in which they have to be alike."""
+
+    verb: str
+    field: str
+    first: Value
+    other: Value
+
+    def words(self) -> Words:
+        field = self.field
+        different, same = f"of different {field}", f"of the same {field}"
+        if field in ("layer", "step"):
+            different += "s"
+        elif field == "total":
+            different = "that are cut into different numbers of shards"
+            same = "that are cut into the same number of shards"
+        elif field in REST and DIMS[field].partial:
+            different = "that are not parts of one sum"
+            same = "that are parts of one sum, or sums that are done"
+        elif field in REST:
+            different, same = f"of different {REST[field]}", f"of the same {REST[field]}"
+        return Words(
+            f"cannot {self.verb} {self.first.kind}s {different}",
+            expected=f"values {same}",
+            got=f"{describe(self.first)}; {describe(self.other)}",
+            fix=self._fix(),
+        )
+
+    def _fix(self) -> str:
+        """How to get values that are alike."""
+        if self.verb == "sum":
+            if self.field == "batches" and isinstance(self.first, Activation | ActivationGrad):
+                return (
+                    "parts of one sum are of the same batches: the ranks that share a layer take the same batches,\n"
+                    'and sum over their own group alone, such as group="model"'
+                )
+            if self.field == "out":
+                return (
+                    "each rank has the gradient of its own columns, so there is nothing to add: sum over the ranks "
+                    'that have\nthe same columns and other batches, such as group="data"'
+                )
+            if self.field == "total" and self.first.is_complete() != self.other.is_complete():
+                return (
+                    "one is a shard of a sum, the other is whole: reduce-scatter that one too, and then add the shards"
+                )
+        if self.field in REST:
+            return DIMS[self.field].alike or f"cut both along their {REST[self.field]} in the same way"
+        return ALIKE[self.field]
+
+
+class Twice(Fact):
+    """Some batches or shards (`field`) are in two of the values that are to be put together."""
+
+    verb: str
+    field: str
+    items: frozenset[int]
+    both: tuple[Value, ...]
+
+    def words(self) -> Words:
+        verb, field, both = self.verb, self.field, self.both
+        noun = next((kind.noun for kind in DIMS.values() if field in (kind.field, kind.role)), "shard")
+        if field in REST:
+            grid = both[0].place.part(field)
+            of = "" if grid is None else f" of {grid.grid}"
+            what = f"cannot {verb} these values: {REST[field]} {ranges(self.items)}{of} would be counted twice"
+            fix = DIMS[field].once or f"each value must have {REST[field]} that no other value has"
+        elif field == "shards" and all(value.is_complete() for value in both):
+            what = "there is nothing to gather: both are complete"
+            fix = "leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)"
+            if isinstance(both[0], WeightGrad):
+                fix = "gradients are not gathered but summed: use scatterreduce or allreduce"
+        else:
+            what = f"cannot {verb} these values: {these(noun, self.items)} would be counted twice"
+            fix = f"each value must hold {field} that no other value holds"
+            if verb == "sum":
+                are = f"{these('batch', self.items)} {'is' if len(self.items) == 1 else 'are'}"
+                fix = f"add the gradient of each batch once: {are} in both already"
+        whom = "the summands" if verb == "sum" else "them"
+        return Words(what, f"each {noun} in one of {whom} only", "; ".join(map(describe, both)), fix)
+
+
+class NoSum(Fact):
+    """What is to be summed is not a sum over anything, so there is nothing to add up."""
+
+    thing: object
+
+    def words(self) -> Words:
+        thing = self.thing
+        expected, fix = "a weight gradient: nothing else is summed over batches", "take the weight gradient itself: "
+        if isinstance(thing, Weight | OptState):
+            fix = "sum the gradients before the update: then the weights are the same on all ranks\n"
+        elif isinstance(thing, ActivationGrad):
+            fix = "the gradient of an activation stays with its batch; sum the gradient of the weight: "
+        elif isinstance(thing, Activation):
+            fix = "keep each batch of activations under its own key; what is summed is the gradient of a weight:\n"
+            if not thing.is_complete():
+                expected = "a part of a sum: a weight gradient, or what a layer cut into rows gives"
+        gather = "to put the shards of a weight together, use an all-gather"
+        return Words(
+            f"{with_article(thing.kind) if isinstance(thing, Value) else repr(thing)} cannot be summed",
+            expected,
+            describe(thing),
+            fix + (gather if isinstance(thing, Weight | OptState) else "grad_weights[layer]"),
+        )
+
+
+class Undivided(Fact):
+    """So many things (`what`: batches, columns) cannot be cut into `total` equal parts."""
+
+    value: Value | None
+    what: str
+    size: int
+    total: int
+
+    def words(self) -> Words:
+        size, parts = self.size, written(self.total)
+        few = [number for number in range(2, size + 1) if size % number == 0]
+        fix = "cut it into as many parts as there are ranks that share it, and give each of them as much as the others"
+        if self.what == "batches":
+            fix = "take slices of equally many examples each"
+        return Words(
+            f"{counted(size, 'batch' if self.what == 'batches' else self.what[:-1])} cannot be cut into {parts} "
+            "equal parts",
+            expected=f"a number that divides {size}" + (f", such as {few[0]}" if few else ""),
+            got=f"{parts} parts" + ("" if self.value is None else f" of the {describe(self.value)}"),
+            fix=fix,
+        )
+
+
+class NoShard(Fact):
+    """There is no such shard. `loads`: of a weight that is loaded, and not cut out of one that is there."""
+
+    shard: Any
+    total: Any
+    loads: bool
+
+    def words(self) -> Words:
+        shard, total = self.shard, self.total
+        number = "a shard" if self.loads else "a shard number"
+        none = type(total) is not int or total < 1
+        fix = "shards are counted from 0; a rank's own shard is usually its place in the group"
+        if total == 0 and not self.loads:
+            fix = "first which shard, and then of how many: value.shard(model.rank, model.RANKS)"
+        return Words(
+            f"there is no shard {written(shard)} of {written(total)}",
+            expected="total >= 1" if none else f"{number} from 0 to {written(total - 1)}",
+            got=f"shard {describe(shard).removeprefix('the number ')}" if self.loads else None,
+            fix=f"{CUT_ALIKE}model.load_weights(layer, model.rank, model.RANKS)" if self.loads else fix,
+        )
+
+
+class TooManyShards(Fact):
+    """A weight is cut into more shards than there may be."""
+
+    shard: int
+    total: int
+
+    def words(self) -> Words:
+        return Words(
+            f"{written(self.total)} shards are too many",
+            expected=f"a weight cut into at most {MOST} shards: a Trace file holds no more",
+            got=f"shard {written(self.shard)} of {written(self.total)}",
+            fix="cut a weight into as many shards as ranks share it",
+        )
+
+
+class Gaps(Fact):
+    """Shards that do not lie side by side are to be cut."""
+
+    value: Value
+
+    def words(self) -> Words:
+        return Words(
+            "only shards that lie side by side can be cut",
+            expected=f"all {self.value.place.total} shards of layer {self.value.layer}, or some without a gap",
+            got=describe(self.value),
+            fix="cut each of them by itself, or gather what is missing first",
+        )
+
+
+class NotCut(Fact):
+    """A value is to be cut along a dim (`role`) that it does not have, or where it has not all of `wanted`."""
+
+    value: Value
+    role: object
+    wanted: tuple[object, object] | None
+
+    def words(self) -> Words:
+        named, got, dim = self.value.place.named, describe(self.value), written(self.role)
+        if self.wanted is None or self.role not in named:
+            has = f"a dim that it has: {', '.join(named)}"
+            return Words(
+                f"{got} cannot be cut along {dim}", has, f"dim={dim}", "look at what the value is: print(value)"
+            )
+        low, high = map(written, self.wanted)
+        return Words(
+            f"there are no elements {low} to {high} of {dim} here to be cut out",
+            "a range of what the value has; of features and of weights there are shards, and no ranges",
+            got,
+            "look at what the value has: print(value)",
+        )
+
+
+class NoKind(Fact):
+    """A value is of none of the five kinds, but of a class of the student's."""
+
+    value: Value
+
+    def words(self) -> Words:
+        name = type(self.value).__name__
+        kinds = ", ".join(KINDS)
+        return Words(f"{name} is not a kind of value", f"one of {kinds}", f"a value of the class {name}", MADE_BY_HAND)
+
+
+class NoValue(Fact):
+    """There is no value of a kind with these fields: `field` has to be a number from `low` up, or some of `most`."""
+
+    kind: type[Value]
+    fields: tuple[object, ...]
+    field: str
+    low: int | None
+    most: object
+
+    def words(self) -> Words:
+        field = self.field
+        wrong = f"its {field} is a number from {self.low} to {self.most}"
+        if self.most is None:
+            wrong = f"its {field} are numbers from {self.low} up"
+        elif self.low is None:
+            wrong = f"its {field} are some of {written(self.most)}"
+        fields = ", ".join(written(item)[:40] for item in self.fields)
+        made = f"{self.kind.__name__}({fields}, ...), made by hand"
+        return Words(f"there is no such {self.kind.kind}", wrong, made, MADE_BY_HAND)

@@ -1,0 +1,474 @@
+"""What one operation refuses of what it is given, and what stores do not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lib.errors.arguments import written
+from lib.errors.exceptions import Fact, Words
+from lib.errors.wording import plural, ranges, runs, these, with_article
+from lib.values.dims import DIMS
+from lib.values.placement import Part, listed
+from lib.values.values import Activation, OptState, Value, Weight, WeightGrad, definite, describe, subject
+
+__all__ = ["Broken", "Deleted", "EndlessBatches", "Incomplete", "Lacks", "Missing", "NoBatch", "NoDim", "NoLayer"]
+__all__ += ["NotALayer", "NotBatches", "NotStored", "NothingBeside", "NothingToGet", "OtherBatches", "OtherFeatures"]
+__all__ += ["OtherParts", "OtherStep", "Owes", "Stateless", "Uncovered", "Unread", "Unsummed", "Unweighted"]
+__all__ += ["WrongKind", "WrongLayer"]
+
+SHOWN = 40
+"""Batches that a message lists."""
+LOAD_ALIKE = (
+    "load both with one call, and update a shard of the weight with the same shard of the state:\n"
+    "weights[layer], opt_states[layer] = "
+)
+
+
+def _some(items: Iterable[Any]) -> str:
+    """The first of some things, in order."""
+    numbers_first = sorted(items, key=lambda item: (not isinstance(item, int), item if isinstance(item, int) else 0))
+    named = [written(item) for item in numbers_first]
+    return ", ".join(named[:SHOWN]) + (", ..." if len(named) > SHOWN else "")
+
+
+def _missing(noun: str, found: Sequence[tuple[int, int]]) -> str:
+    """What is not there, as runs of numbers: "; shard 3 is missing", "; batches 0, 2-5 are missing"."""
+    one = sum(after - first for first, after in found) == 1
+    return f"; {noun if one else plural(noun, 2)} {listed(found)} {'is' if one else 'are'} missing" if found else ""
+
+
+def _part(value: Weight) -> str:
+    """Which part of a weight a value is: "shard 0 of 4"."""
+    return "the whole weight" if value.is_complete() else ", ".join(value.place.words())
+
+
+class WrongKind(Fact):
+    """What was given in a role of an operation is not of the kind that it needs."""
+
+    role: str
+    wanted: type[Value]
+    value: object
+    op: str
+
+    def words(self) -> Words:
+        wanted = with_article(self.wanted.kind)
+        return Words(
+            f"the {self.role} is not {wanted}",
+            expected=wanted,
+            got=describe(self.value),
+            fix="check the order of the arguments and the store that it comes from",
+        )
+
+
+class NoLayer(Fact):
+    """The model has no layer of that number."""
+
+    layer: int
+    layers: int
+
+    def words(self) -> Words:
+        return Words(
+            f"there is no layer {written(self.layer)}",
+            expected=f"a layer from 0 to {self.layers - 1}",
+            got=f"layer {written(self.layer)}",
+            fix="layers are counted from 0; the last one is model.LAYERS - 1",
+        )
+
+
+class NotALayer(Fact):
+    """Something else stands where the layer belongs; or a rank, where a message goes (`layers` 0)."""
+
+    op: str
+    layer: object
+    layers: int
+
+    def words(self) -> Words:
+        expected = f"a layer from 0 to {self.layers - 1}"
+        return Words("the layer is not a whole number", expected=expected, got=describe(self.layer))
+
+
+class WrongLayer(Fact):
+    """A value belongs to another layer than `layer`, the one that the operation needs in this role."""
+
+    op: str
+    role: str
+    value: Value
+    layer: int
+
+    def words(self) -> Words:
+        return Words(
+            f"the {self.role} belongs to another layer",
+            expected=definite(subject(self.value.kind, self.layer)),
+            got=describe(self.value),
+            fix=self._right_layer(),
+        )
+
+    def _right_layer(self) -> str:
+        """What the operation works on instead."""
+        op, layer, value = self.op, self.layer, self.value
+        if op == "loss":
+            return f"run forward up to layer {layer - 1} first"
+        if op == "update":
+            return f"update({layer}, ...) takes everything of layer {layer}"
+        if op == "set_final_weight":
+            return f"hand it in as what it is: set_final_weight({value.layer}, ...)"
+        if isinstance(value, Weight):
+            return f"use the weight of layer {layer}, or run layer {value.layer}"
+        if op == "forward":
+            before = f"activation {layer}, which forward({layer - 1}, ...) gave" if layer else "the data"
+            return f"layer {layer} works on {before}"
+        if isinstance(value, Activation):
+            return f"use activation {layer}, the one that went into forward({layer}, ...)"
+        if op != "backward" and value.layer == layer - 1:
+            return (
+                f"both halves take the gradient of activation {layer + 1}: keep it until the weight half is done, too"
+            )
+        half = "" if op == "backward" else "_input"
+        if layer == value.layers - 1:
+            return f"{op}({layer}, ...) is the first one: it takes the gradient that loss gave"
+        return f"take the gradient of activation {layer + 1}, which backward{half}({layer + 1}, ...) gave"
+
+
+class Incomplete(Fact):
+    """A shard where the whole weight is needed."""
+
+    weight: Weight
+
+    def words(self) -> Words:
+        weight = self.weight
+        part = weight.place.first
+        missing = part.dim.whole.minus(part).shards(weight.total) or ()
+        return Words(
+            f"the weight of layer {weight.layer} is not complete",
+            expected=f"all {weight.total} shards",
+            got=f"{these('shard', weight.shards)} of {weight.total}{_missing('shard', missing)}",
+            fix="put its shards together first, with an all-gather",
+        )
+
+
+class NoDim(Fact):
+    """A weight is cut along its rows or its columns, and along nothing else."""
+
+    dim: object
+
+    def words(self) -> Words:
+        return Words(
+            "a weight is cut along its rows or along its columns",
+            expected='dim="in" for rows, or dim="out" for columns',
+            got=f"dim={written(self.dim)}",
+            fix='write dim="out" for a column shard; without dim it is a row shard',
+        )
+
+
+class Owes(Fact):
+    """A partial sum, where an operation needs the sum."""
+
+    role: str
+    value: Value
+
+    def words(self) -> Words:
+        value = self.value
+        lacks = next(part for part in value.place.sums if not part.whole)
+        whole = f"{definite(subject(value.kind, value.layer))} with all parts of the sum in it"
+        if owed := DIMS[lacks.dim.name].owed:
+            return Words(f"the {self.role} is only a part of a sum", whole, describe(value), owed)
+        terms = f"part {ranges(lacks.pieces)} of {lacks.grid} of a sum: "
+        return Words(
+            f"the {self.role} owes an all-reduce: it is only a part of a sum",
+            whole,
+            f"{describe(value).rsplit(', ', 1)[0]}, {terms}the ranks with the other shards of the weight have the rest",
+            "sum it over the ranks that share the weight first: await model.allreduce(value, layer, group=...);\n"
+            "or scatterreduce, where each of them goes on with some of the batches",
+        )
+
+
+class OtherFeatures(Fact):
+    """What an operation takes has other features than the part of the weight that it is for (`of`: in or out)."""
+
+    role: str
+    value: Value
+    weight: Weight
+    of: str
+
+    def words(self) -> Words:
+        value, weight, rows = self.value, self.weight, self.of == "in"
+        part = weight.place.part(self.of)
+        whole = part is None or part.whole
+        needs = "all features" if part is None or part.whole else f"features {ranges(part.pieces)} of {part.grid}"
+        side = "takes" if rows else "gives"
+        fix = "gather the features first: await model.allgather(value, layer, group=...)"
+        if rows:
+            fix += ";\nor use a row shard of the weight, which takes just these: "
+            fix += 'load_weights(layer, shard, total, dim="in")'
+        elif not whole:
+            fix = "backward takes the gradient of what this shard gave in forward: "
+            fix += "do not gather or sum more than forward did"
+        return Words(
+            f"the {self.role} does not have the features that the weight {side}",
+            expected=f"{needs}, which the {describe(weight)} {side}",
+            got=describe(value) + (", which has all features" if value.place.dims[-1].whole else ""),
+            fix=fix,
+        )
+
+
+class NotBatches(Fact):
+    """What names batches is not a collection of numbers."""
+
+    batches: object
+
+    def words(self) -> Words:
+        return Words(
+            "batches are given as a list or a set of numbers",
+            expected="for instance [0] or range(model.BATCHES)",
+            got=describe(self.batches),
+            fix="for a single batch write [batch]",
+        )
+
+
+class NoBatch(Fact):
+    """Some of the batches that are named are not there, nor among the `padding` after them."""
+
+    wrong: frozenset[Any]
+    named: frozenset[Any]
+    batches: int
+    padding: int
+
+    def words(self) -> Words:
+        return Words(
+            f"there is no batch {_some(self.wrong)}",
+            expected=f"batches from 0 to {self.batches - 1}"
+            + (f", and {self.batches} to {self.batches + self.padding - 1} for padding" if self.padding else ""),
+            got=f"{plural('batch', len(self.named))} {_some(self.named)}",
+            fix="batches are counted from 0; the last one is model.BATCHES - 1"
+            + (", and model.PADDING more are padding" if self.padding else ""),
+        )
+
+
+class EndlessBatches(Fact):
+    """More than `most` batches are named, which does not end."""
+
+    batches: int
+    most: int
+
+    def words(self) -> Words:
+        return Words(
+            "the batches do not come to an end",
+            expected=f"each of the {self.batches} batches once",
+            got=f"more than {self.most} items",
+            fix="give a list, a set or a range: range(model.BATCHES) are all batches",
+        )
+
+
+class NothingToGet(Fact):
+    """The input data of no batch at all is asked for."""
+
+    def words(self) -> Words:
+        return Words("there are no batches to get", expected="at least one batch", got="none", fix="name a batch")
+
+
+class Unread(Fact):
+    """Input data is taken for nothing (`op`) where reading it costs something."""
+
+    op: str
+
+    def words(self) -> Words:
+        return Words(
+            f"{self.op} takes data that nobody has read, and here reading costs something",
+            expected="examples from the reader of this rank's process",
+            got=f"model.{self.op}(...), with costs.read above 0",
+            fix="ask the reader, and wait for it: await model.read(batches)",
+        )
+
+
+class OtherBatches(Fact):
+    """The input and the gradient that backward, or half of it (`op`), got are of different batches."""
+
+    op: str
+    inp: Value
+    grad: Value
+
+    def words(self) -> Words:
+        return Words(
+            f"the input and the gradient given to {self.op} are of different batches",
+            expected=f"the gradient of {these('batch', self.inp.place.batches)}, as the input",
+            got=f"the gradient of {these('batch', self.grad.place.batches)}",
+            fix="take the input of the same batch; messages arrive in the order in which they were passed,\n"
+            "so both ranks have to go through the batches in the same order",
+        )
+
+
+class OtherParts(Fact):
+    """Two values that an operation takes are of different parts of a dim (`role`)."""
+
+    op: str
+    role: str
+    one: Value
+    other: Value
+
+    def words(self) -> Words:
+        plural = DIMS[self.role].plural
+        return Words(
+            f"{self.op} got values of different {plural}",
+            expected=f"the same {plural} in both",
+            got=f"{describe(self.one)}; {describe(self.other)}",
+            fix=f"gather the {plural} of the one, or cut those of the other",
+        )
+
+
+class Broken(Fact):
+    """An operation mixes what belongs together along a dim (`number` pieces of it), and got a part of a piece."""
+
+    op: str
+    role: str
+    value: Value
+    number: int
+
+    def words(self) -> Words:
+        return Words(
+            f"{self.op} got a part of a head, and attention mixes all {DIMS[self.role].plural} of a head",
+            expected=f"the {DIMS[self.role].plural} of some of {self.number} heads, each whole",
+            got=describe(self.value),
+            fix="cut along the heads: into as many parts as divide their number",
+        )
+
+
+class NothingBeside(Fact):
+    """Something is given beside the input to a layer of a kind that takes nothing besides."""
+
+    op: str
+    kind: str
+    other: object
+
+    def words(self) -> Words:
+        return Words(
+            f"{self.op} of a layer of the kind {self.kind} takes neither a weight nor another activation",
+            got=describe(self.other),
+            fix=f"leave it out: model.{self.op}(layer, ...)",
+        )
+
+
+class Unweighted(Fact):
+    """A layer of a kind without a weight is asked for one."""
+
+    op: str
+    layer: int
+    kind: str
+
+    def words(self) -> Words:
+        return Words(
+            f"layer {self.layer} is of the kind {self.kind}, which has no weight",
+            expected=f"{self.op} of a layer with a weight",
+            fix=f"leave out {self.op} for this layer",
+        )
+
+
+class Unsummed(Fact):
+    """A gradient lacks batches in an update."""
+
+    grad: WeightGrad
+    batches: int
+
+    def words(self) -> Words:
+        batches = range(self.batches)
+        there, missing = self.grad.batches, runs(set(batches) - self.grad.batches)
+        return Words(
+            f"the gradient of layer {self.grad.layer} does not have all batches yet",
+            expected=f"all {self.batches} batches: {ranges(batches)}",
+            got=(these("batch", there) if there else "no batches") + _missing("batch", missing),
+            fix="sum the gradients of all batches first: `+` on one rank, allreduce or scatterreduce over ranks",
+        )
+
+
+class Lacks(Fact):
+    """A gradient has all batches in an update, but only `part` of something else that it is a sum over."""
+
+    grad: WeightGrad
+    part: Part
+
+    def words(self) -> Words:
+        size, kind = self.part.dim.size, DIMS[self.part.dim.name]
+        return Words(
+            f"the gradient of layer {self.grad.layer} is not summed over all {kind.plural} yet",
+            expected=f"the sum over all {size} {kind.plural} of all batches",
+            got=describe(self.grad),
+            fix=kind.owed,
+        )
+
+
+class Uncovered(Fact):
+    """The gradient is not that of all of the weight that is to be updated."""
+
+    grad: WeightGrad
+    weight: Weight
+
+    def words(self) -> Words:
+        expected = f"a gradient of {_part(self.weight)}, or of the whole weight"
+        fix = "a rank updates the shard whose gradient it has: cut both in the same way"
+        if self.weight.is_complete():
+            expected = "a gradient of the whole weight"
+            fix = "after scatterreduce a rank has the gradient of one shard: update the shard of the weight that it "
+            fix += "loaded,\nnot the gathered weight; or use allreduce, and every rank updates the whole weight"
+        return Words("the gradient does not cover the weight", expected, describe(self.grad), fix)
+
+
+class Stateless(Fact):
+    """The optimizer state is not that of all of the weight that is to be updated."""
+
+    state: OptState
+    weight: Weight
+
+    def words(self) -> Words:
+        fix = LOAD_ALIKE + "model.load_weights(layer, model.rank, model.RANKS)"
+        if self.weight.is_complete():
+            fix = "update the shard of the weight that this rank loaded with its optimizer state, not the gathered\n"
+            fix += "weight: model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])"
+        return Words(
+            "the optimizer state does not cover the weight",
+            expected=f"the optimizer state of {_part(self.weight)}",
+            got=describe(self.state),
+            fix=fix,
+        )
+
+
+class OtherStep(Fact):
+    """The weight and the optimizer state have had different numbers of updates."""
+
+    weight: Weight
+    state: OptState
+
+    def words(self) -> Words:
+        return Words(
+            "the weight and the optimizer state are not at the same step",
+            expected=f"step {self.weight.step} for both",
+            got=f"the optimizer state is at step {self.state.step}",
+            fix="keep both results of update, and update each layer once",
+        )
+
+
+class Deleted(Fact):
+    """A value is asked for that was in a store under a key, and was deleted. `fix`: what to do about that alone."""
+
+    store: int
+    key: object
+    number: int
+    fix: str
+
+
+class Missing(Fact):
+    """A value is asked for that never was in a store under this key."""
+
+    store: int
+    key: object
+
+
+class NotStored(Fact):
+    """What is no value at all was put into a store of values of a kind, as `name`: with its key."""
+
+    name: str
+    kind: type[Value]
+    thing: object
+
+    def words(self) -> Words:
+        wanted = with_article(self.kind.kind)
+        return Words(f"{self.name} was given something that is not a value", wanted, describe(self.thing))

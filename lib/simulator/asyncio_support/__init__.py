@@ -1,1 +1,0 @@
-"""asyncio in simulated time."""

@@ -1,0 +1,190 @@
+"""A run that fails: what went wrong in a student's words, and what all other ranks had done by then.
+
+Ranks run ahead of each other, so when one fails, some have not begun and others are far beyond. The rest of them are
+run up to that moment of simulated time, and the Trace of a failure ends there. Should another rank fail before, its
+failure is the one that counts: the earliest in simulated time, of equal times that of the lowest rank, in whatever
+order ranks are stepped. Nothing of this is loaded before something fails.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lib import diagnosis
+from lib.errors import fixes
+from lib.errors.exceptions import BudgetError, NotSolved, PuzzleError
+from lib.simulator.engine import TURNS, Failed, Foreign, Spinning
+from lib.trace.event import Event, Program
+from lib.trace.trace import Trace
+from lib.values.operations import COMMUNICATION, READS, TIMED
+
+if TYPE_CHECKING:
+    from lib.simulator.dist import Dist
+
+__all__ = ["Failure", "blamed", "bound", "cut", "is_final", "moment_of", "what_failed"]
+
+
+def what_failed(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], error: BaseException) -> PuzzleError | None:
+    """What a student did wrong, where an error has ended a run. None where the run needs an event loop of asyncio.
+
+    What no student's function can have done is raised again.
+    """
+    if isinstance(error, Failed) and dist.engine.driving:
+        first = _first_of_all(dist, error)
+        return None if first is None else _told(dist, first.name, first.__cause__)
+    if isinstance(error, Failed):
+        return _told(dist, error.name, error.__cause__)
+    if isinstance(error, Spinning):
+        return diagnosis.asleep(error.name, diagnosis.waiting_at(coroutines[error.name]), TURNS)
+    if isinstance(error, Foreign):
+        rank, thing = error.args
+        return None if _is_future(thing) else diagnosis.not_ours(rank, thing, diagnosis.waiting_at(coroutines[rank]))
+    if isinstance(error, PuzzleError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        raise diagnosis.interrupted(None, error) from None
+    if isinstance(error, SystemExit | GeneratorExit):  # asyncio lets go of everything when a task raises one of them
+        return _told(dist, None, error)
+    raise error
+
+
+def _told(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleError:
+    """What a rank that raised tells the student."""
+    if isinstance(cause, KeyboardInterrupt):
+        raise diagnosis.interrupted(rank, cause) from None
+    if isinstance(cause, NotSolved) and _has_worked(dist) and not cause.untouched():
+        cause.left_over()
+    if isinstance(cause, PuzzleError):
+        return cause
+    failure = diagnosis.rank_failed(dist, rank, cause)
+    failure.__cause__ = cause
+    return failure
+
+
+def _has_worked(dist: Dist) -> bool:
+    """Whether any rank has done something that takes time."""
+    return any(event.op in TIMED for model in dist.models.values() for event in model.program.events)
+
+
+def blamed(dist: Dist, failure: PuzzleError) -> PuzzleError:
+    """The failure of a run, with all that is known of it."""
+    fixes.keep(failure)
+    dist.failure = failure
+    if dist.mesh is not None and failure.rank is not None:
+        failure.named = dist.mesh.named(failure.rank)
+    failure.trace = dist.so_far(str(failure))
+    return failure
+
+
+# -- who asks for an event loop -----------------------------------------------------------------------------------
+
+
+def _is_future(thing: Any) -> bool:
+    return hasattr(thing, "_asyncio_future_blocking")
+
+
+def _asked_for_a_loop(error: BaseException | None) -> bool:
+    """Whether an error comes out of asyncio: most of what that does needs a loop, and here none is running."""
+    folder = os.path.join(os.path.dirname(os.__file__), "asyncio", "")
+    trace = None if error is None else error.__traceback__
+    while trace is not None and not trace.tb_frame.f_code.co_filename.startswith(folder):
+        trace = trace.tb_next
+    return trace is not None or (type(error) is RuntimeError and error.args == ("no running event loop",))
+
+
+# -- the moment of the failure ------------------------------------------------------------------------------------
+
+
+class Failure(NamedTuple):
+    """When a rank failed, which, and what it raised."""
+
+    time: int
+    rank: int
+    error: Failed
+
+
+def moment_of(failed: Failed, models: Mapping[int, Any]) -> Failure:
+    """The failure of a rank. Members that disagree fail together, when the last of them comes, whoever that is."""
+    cause = failed.__cause__
+    time, rank = models[failed.name].program.clock, failed.name
+    if isinstance(cause, PuzzleError) and cause.time is not None:
+        time, rank = cause.time, min(getattr(cause, "ranks", None) or (rank,))
+    return Failure(time, rank, failed)
+
+
+def is_final(failed: Failed) -> bool:
+    """Whether nobody wants to know what the others did: the puzzle still has its stub, or a loop does not end."""
+    return isinstance(failed.__cause__, NotSolved | BudgetError)
+
+
+def bound(failure: Failure, models: Mapping[int, Any]) -> None:
+    """Lets all ranks begin only what lies before a failure, or at its moment; the one that failed, nothing."""
+    for rank, model in models.items():
+        model.dist.until = failure.time, failure.rank
+        model.program.until = -1 if rank == failure.error.name else failure.time
+
+
+def _first_of_all(dist: Dist, failed: Failed) -> Failed | None:
+    """Runs the other ranks up to the moment at which one failed; should another fail before, up to that. The first;
+    None where one of them asks for an event loop."""
+    first: Failure | None = None
+    while not _asked_for_a_loop(failed.__cause__):
+        if isinstance(failed.__cause__, KeyboardInterrupt) or (first is None and is_final(failed)):
+            return failed
+        found = moment_of(failed, dist.models)
+        if first is None or found[:2] < first[:2]:
+            first = found
+            bound(first, dist.models)
+            dist.engine.until = first.time
+        try:
+            dist.engine.go_on()
+        except Failed as other:
+            failed = other
+        except Foreign as foreign:
+            return None if _is_future(foreign.args[1]) else first.error
+        except Spinning:  # what went wrong before is what counts
+            return first.error
+        else:
+            return first.error
+    return None
+
+
+def cut(trace: Trace, until: int) -> Trace:
+    """The Trace up to a moment: what began by then, and what was called by then and had not begun."""
+    return replace(trace, programs=[_cut(program, until) for program in trace.programs])
+
+
+def _cut(program: Program, until: int) -> Program:
+    events: list[Event] = []
+    pending: set[int] = set()
+    clock, blocked = 0, False
+    for number, event in enumerate(program.events):
+        if event.issued > until or (event.op == "wait" and event.arg[0] in pending):
+            break
+        if event.op in COMMUNICATION and (event.start is None or event.start > until):
+            pending.add(number)
+            blocked = event.blocking
+            event = _not_begun(event)
+        elif event.blocking or event.op not in COMMUNICATION:
+            clock = max(clock, event.end or 0)
+        events.append(event)
+    count = len(events)
+    last = count - 1 if blocked or clock > until else count  # what comes after an operation that goes on is not yet
+    moves = [move for move in program.moves if move[0] <= last]
+    ids = [value for event in events for value in (*event.inputs, *event.outputs)]
+    ids += [value for _, _, value, _ in moves]
+    return Program(program.rank, events, program.values[: max(ids, default=-1) + 1], moves)
+
+
+def _not_begun(event: Event) -> Event:
+    """A communication whose time had not come."""
+    event = event.copy()
+    event.start, event.length, event.outputs, event.blocking = None, 0, (), False
+    if event.op == "receive":
+        event.layer, event.batches = None, frozenset()
+    if event.op in READS:
+        event.arg = ()
+    return event

@@ -1,0 +1,324 @@
+"""Messages: what ranks pass to each other, matched by both their ranks, and who receives from whoever comes first.
+
+What waits here says of itself what it is (`kind`), and for whom it waits (`awaits`), so that a deadlock can be told.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Sequence
+from functools import partial
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from lib.errors.arguments import is_awaitable
+from lib.errors.exceptions import RuleError
+from lib.simulator.engine import Signal
+from lib.trace.event import Event
+from lib.values.rules import need
+from lib.values.values import Elements, Value, definite, describe
+
+if TYPE_CHECKING:
+    from lib.cluster.network import Network
+    from lib.simulator.dist import Dist
+
+__all__ = ["Channel", "Message", "Messages", "Parcel", "Receive", "copy_message"]
+
+
+class Message:
+    """Something on its way. `over` is when its sender is through with it, `posted` when it found room in the channel:
+    its place in simulated time. `length` is what it takes where it has its links for itself. Most find room at once;
+    what others wait for is `room`."""
+
+    kind = "pass"
+    __slots__ = ("event", "length", "load", "over", "posted", "room")
+
+    def __init__(self, event: Event, load: Any, over: int) -> None:
+        self.event = event
+        self.load = load
+        self.over = over
+        self.posted = over
+        self.length = event.length
+        self.room: Signal = _ROOM
+
+    def awaits(self, rank: int) -> list[int]:
+        """The receiver."""
+        return [cast(int, self.event.peer)]
+
+
+_ROOM = Signal()
+"""What every send that finds room at once returns."""
+_ROOM.fired = True
+
+
+class Receive(Signal):
+    """A receive that no message has answered yet. `source` is None where any source will do."""
+
+    kind = "receive"
+    __slots__ = ("event", "others", "rank", "source")
+
+    def __init__(self, event: Event, rank: int, source: int | None, others: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.event = event
+        self.rank = rank
+        self.source = source
+        self.others = others
+
+    def awaits(self, rank: int) -> list[int]:
+        """The source, or everybody else."""
+        return [r for r in self.others if r != rank] if self.source is None else [self.source]
+
+
+class Channel:
+    """What one rank sends another: room for one message, and a queue of those that wait for room."""
+
+    __slots__ = ("arrivals", "ready", "receives", "sends", "source", "target", "waiting")
+
+    def __init__(self, source: int, target: int) -> None:
+        self.source = source
+        self.target = target
+        self.sends = (source, target, "send")
+        self.arrivals = (source, target, "receive")
+        self.ready: deque[Message] = deque()
+        self.waiting: deque[Message] = deque()
+        self.receives: deque[Receive] = deque()
+
+
+class Messages:
+    """The channels of a world. Where its links are shared the network says when a message is over."""
+
+    def __init__(self, dist: Dist) -> None:
+        self.engine, self.streams, self.begin = dist.engine, dist.streams, dist.begin
+        self.prices, self.network, self.ranks = dist.prices, dist.network, dist.ranks
+        self._channels: dict[tuple[int, int], Channel] = {}
+        self._incoming: dict[int, dict[int, Channel]] = {}
+        self._any: dict[int, deque[Receive]] = {}
+
+    def _channel(self, source: int, target: int) -> Channel:
+        found = self._channels.get((source, target))
+        if found is None:
+            found = self._channels[source, target] = Channel(source, target)
+            self._incoming.setdefault(target, {})[source] = found
+        return found
+
+    def send(self, source: int, target: int, event: Event, load: Any, elements: Elements) -> Signal:
+        """A message starts on its way. The signal fires when it has found room: one message fits in a channel.
+
+        Waiting for room takes no simulated time, as in the original: the send itself is over at its own end. Where
+        links are shared it does.
+        """
+        if not self.engine.driving:
+            self.begin(source)
+        channel = self._channels.get((source, target)) or self._channel(source, target)
+        event.length = length = self.prices.message(elements, source, target)
+        if self.network is not None:
+            return self._send(channel, event, load)
+        event.start = start = self.streams.carry(channel.sends, event.issued, length)
+        message = Message(event, load, start + length)
+        if channel.ready:
+            message.room = Signal(message)
+            channel.waiting.append(message)
+        else:
+            self._post(channel, message)
+        return message.room
+
+    def _send(self, channel: Channel, event: Event, load: Any) -> Signal:
+        """A message starts on its way where links are shared: it has room when it is over, so that takes time."""
+        message = Message(event, load, 0)
+        message.room = Signal(message)
+        channel.waiting.append(message)
+        over = partial(self._sent, channel, message)
+        cast("Network", self.network).send(channel.source, channel.target, event, event.length, over)
+        return message.room
+
+    def _sent(self, channel: Channel, message: Message) -> None:
+        """The network has brought a message to its room."""
+        message.over = message.posted = cast(int, message.event.end)
+        self._post(channel, channel.waiting.popleft())
+        self.engine.fire(message.room)
+
+    def _post(self, channel: Channel, message: Message) -> None:
+        """A message has found room in its channel."""
+        if channel.receives:
+            wanted = channel.receives.popleft()
+            self._hand_over(channel, message, wanted.event, wanted)
+            return
+        channel.ready.append(message)
+        waiting = self._any.get(channel.target)
+        if waiting:
+            self._offer(waiting[0], message.posted)
+
+    def unread(self) -> list[tuple[int, int, Event]]:
+        """The messages that nobody has received: who passed them to whom, and the event, in order."""
+        found = [(channel, m) for channel in self._channels.values() for m in (*channel.ready, *channel.waiting)]
+        return sorted(((c.source, c.target, m.event) for c, m in found), key=lambda item: item[:2])
+
+    def receive(self, rank: int, source: int | None, event: Event) -> Signal:
+        """A rank asks for the next message of a source, or for the message that is first in simulated time.
+
+        Receives are answered in the order in which they were issued: one that comes after a bare receive waits until
+        that has its message, as in MPI. So the order in the program says who got what.
+        """
+        if not self.engine.driving:
+            self.begin(rank)
+        queue = self._any.get(rank)
+        if source is not None:
+            channel = self._channels.get((source, rank)) or self._channel(source, rank)
+            if channel.ready and not queue:
+                return self._take(channel, event, Signal())
+            wanted = Receive(event, rank, source)
+            (queue or channel.receives).append(wanted)
+            return wanted
+        wanted = Receive(event, rank, None, range(self.ranks))
+        if queue is None:
+            queue = self._any[rank] = deque()
+        queue.append(wanted)
+        if len(queue) == 1 and (first := self._first(rank)) is not None:
+            self._offer(wanted, first.ready[0].posted)
+        return wanted
+
+    def _first(self, rank: int) -> Channel | None:
+        """The incoming channel whose message is first in simulated time; of equals the lowest source."""
+        ready = [c for c in self._incoming.get(rank, {}).values() if c.ready]
+        return min(ready, key=lambda c: (c.ready[0].posted, c.source), default=None)
+
+    def _offer(self, wanted: Receive, posted: int) -> None:
+        time = max(wanted.event.issued, posted)
+        self.engine.choose_later(time, wanted.rank, lambda: self._take_any(wanted))
+
+    def _take_any(self, wanted: Receive) -> None:
+        queue = self._any[wanted.rank]
+        if wanted.fired or not queue or queue[0] is not wanted:
+            return
+        channel = self._first(wanted.rank)
+        if channel is None:
+            return
+        queue.popleft()
+        self._take(channel, wanted.event, wanted)
+        while queue and (source := queue[0].source) is not None:
+            named = queue.popleft()
+            channel = self._channel(source, named.rank)
+            if channel.ready:
+                self._take(channel, named.event, named)
+            else:
+                channel.receives.append(named)
+        if queue and (first := self._first(wanted.rank)) is not None:
+            self._offer(queue[0], first.ready[0].posted)
+
+    def _take(self, channel: Channel, event: Event, signal: Signal) -> Signal:
+        """A receive takes the message that is ready; if another waits for room, it has it now."""
+        start = self._hand_over(channel, channel.ready.popleft(), event, signal)
+        if channel.waiting and self.network is None:
+            following = channel.waiting.popleft()
+            following.posted = max(following.posted, start)
+            self._post(channel, following)
+            self.engine.fire(following.room)
+        return signal
+
+    def _hand_over(self, channel: Channel, message: Message, event: Event, signal: Signal) -> int:
+        """Times a receive, tells its event what it received, and fires its signal. Returns when it begins, where
+        the network does not say that later."""
+        sent = message.event
+        event.peer = channel.source
+        event.layer = sent.layer
+        event.batches = sent.batches
+        if self.network is not None:
+            over = partial(self.engine.fire, signal, message.load)
+            self.network.receive(channel.source, channel.target, event, message.length, message.over, over)
+            return message.over
+        event.length = message.length
+        event.start = start = self.streams.carry(channel.arrivals, event.issued, message.length, message.over)
+        self.engine.fire(signal, message.load)
+        return start
+
+
+# -- what a message brings ---------------------------------------------------------------------------------------
+
+
+class Parcel(NamedTuple):
+    """A message that is more than one value: what arrives, and the values in it, in their order."""
+
+    thing: Any
+    values: list[Value]
+
+
+def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
+    """What arrives when an object is sent, and which values are sent with it.
+
+    Values arrive anew, in lists, tuples (those with names too), dicts and their like, which are copied; what is there
+    twice is sent once. Anything else arrives as it is, and RuleError says so where it has a value in it: on the other
+    side that would still be the sender's.
+    """
+    sent: list[Value] = []
+    parcel = Parcel(None, [])
+    copies: dict[int, Any] = {}
+
+    def copied(part: Any) -> Any:
+        if id(part) not in copies:
+            copies[id(part)] = anew(part)
+        return copies[id(part)]
+
+    def anew(part: Any) -> Any:
+        kind = cast("type[Any]", type(part))
+        if isinstance(part, Value):
+            sent.append(part)
+            parcel.values.append(part.at(part.place))
+            return parcel.values[-1]
+        # Only Python's own classes are asked for what is in them: one made from them may answer anything.
+        if kind in (list, deque):
+            copies[id(part)] = items = deque[Any](maxlen=part.maxlen) if kind is deque else list[Any]()
+            items.extend([copied(inner) for inner in part])
+            return items
+        if kind in (dict, OrderedDict, defaultdict):
+            pairs = defaultdict[Any, Any](part.default_factory) if kind is defaultdict else cast("Any", kind)()
+            copies[id(part)] = pairs
+            pairs.update([(copied(key), copied(inner)) for key, inner in part.items()])
+            return pairs
+        if kind is tuple or _is_named_tuple(kind):
+            return _tuple.__new__(kind, [copied(inner) for inner in _tuple.__iter__(part)])
+        held = _held(part)
+        if held is not None:
+            name = kind.__name__
+            value = need(Value, held, "value given to pass_to", "pass_to")
+            raise RuleError(
+                f"pass_to was given a {name} with a value in it, which would not arrive",
+                expected="values travel in lists, tuples and dicts",
+                got=f"a {name} that holds {definite(describe(value))}",
+                fix="send the value itself, or a list, a tuple or a dict of what is to arrive",
+            )
+        return part
+
+    try:
+        return parcel._replace(thing=copied(item)), sent
+    except RecursionError:
+        raise RuleError(
+            "pass_to was given something that is nested too deeply",
+            expected="a value, or lists, tuples and dicts of values",
+            fix="send its parts, each in a message of its own",
+        ) from None
+
+
+_tuple: Any = tuple
+CODE = (type, ModuleType, FunctionType, CodeType, FrameType)
+"""What leads to all that there is, and has no values of its own."""
+MOST_LOOKED_AT = 10**5
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    """Whether a class is a NamedTuple, with nothing beside its items."""
+    return issubclass(kind, _tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__
+
+
+def _held(thing: object) -> object:
+    """A value in an object of any other class, or in what that holds, or one that was not awaited; None where there is
+    none. None of its methods are called."""
+    seen, queue = {id(thing)}, [thing] if gc.is_tracked(thing) else []
+    for part in queue:
+        if isinstance(part, Value) or is_awaitable(part):
+            return cast("object", part)
+        if len(queue) < MOST_LOOKED_AT and not isinstance(part, CODE):
+            new = {id(inner): inner for inner in gc.get_referents(part) if gc.is_tracked(inner)}
+            queue.extend(inner for number, inner in new.items() if number not in seen)
+            seen |= new.keys()
+    return None

@@ -1,1 +1,0 @@
-"""What is on its way from one rank to another."""

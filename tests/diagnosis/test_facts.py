@@ -1,0 +1,63 @@
+"""Facts: each broken rule names one that there is, with all of its fields, and nothing else loads them."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lib.diagnosis import facts
+from lib.errors.exceptions import Fact, RuleError
+
+ROOT = Path(__file__).parents[2]
+ALL = {name: fact for name, fact in vars(facts).items() if isinstance(fact, type) and issubclass(fact, Fact)}
+STORES = {"Deleted", "Missing"}
+"""A store has words of its own for these, and says what it holds."""
+
+
+def raised() -> list[tuple[str, ast.Call]]:
+    """Each place of lib that makes a fact, and how."""
+    found: list[tuple[str, ast.Call]] = []
+    for path in sorted((ROOT / "lib").rglob("*.py")):
+        text = path.read_text("utf-8")
+        calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+        if "import facts" in text:
+            where = path.relative_to(ROOT)
+            found += [(f"{where}:{one.lineno}", one) for one in calls if ast.unparse(one.func).startswith("facts.")]
+    return found
+
+
+def test_each_rule_names_a_fact_that_there_is_with_all_its_fields() -> None:
+    assert len(raised()) > 50
+    for where, call in raised():
+        name = ast.unparse(call.func).removeprefix("facts.")
+        assert name in ALL, where
+        try:
+            inspect.signature(ALL[name]).bind(*call.args, **{str(one.arg): one.value for one in call.keywords})
+        except TypeError as error:
+            pytest.fail(f"{where}: {name}: {error}")
+
+
+def test_each_fact_is_raised_somewhere_and_has_words() -> None:
+    named = {ast.unparse(call.func).removeprefix("facts.") for _, call in raised()}
+    lib = "\n".join(path.read_text("utf-8") for path in (ROOT / "lib").rglob("*.py"))
+    assert {name for name in ALL if name not in named and lib.count(f"{name}(") < 2} == set()
+    assert {name for name, fact in ALL.items() if "words" not in vars(fact)} == STORES
+
+
+def test_a_fact_without_words_says_so() -> None:
+    with pytest.raises(NotImplementedError, match="Missing is told by the error that has it"):
+        RuleError(facts.Missing(0, 1)).words()
+
+
+def test_a_correct_run_loads_no_facts() -> None:
+    """Nor does it load anything else that only a mistake needs to be told."""
+    program = (
+        "import sys; from lib import check, simulate; from lib.schedules.data_parallel import ddp\n"
+        "assert check(simulate(ddp, ranks=2, layers=2, batches=2)).correct\n"
+        "print(*[name for name in sys.modules if name.startswith('lib.diagnosis.facts')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"

@@ -1,0 +1,92 @@
+"""Rows that are made up, in the tables before anybody reads them: a plugin of pytest, see test_made_up.
+
+Backward in two halves that both take the weight (those of the table do not, see `backward_weight`), three collectives
+(a reduce to a root, a permutation along a ring, and an all-gather of unequal parts), and what a step begins and ends
+with under other names.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from lib.values import table as tables
+
+RENAMED = {"load_weights": "read_checkpoint", "update": "fused_update", "set_final_weight": "hand_in"}
+
+
+def operations(known: Mapping[str, Any]) -> Iterable[Any]:
+    from lib.values import rules
+    from lib.values.values import Activation, ActivationGrad, Weight, WeightGrad
+
+    halves = {"weight_gradient_half": ("HW", "half"), "input_gradient_half": ("HI", "backward")}
+    for place, (name, (word, colour)) in enumerate(halves.items()):
+        # Half of backward: it gives one of the two gradients, in half the time, and through the same weight.
+        yield replace(
+            known["backward"],
+            name=name,
+            word=word,
+            title=name.replace("_", " "),
+            signature=f"model.{name}(layer, activation, gradient, weight)",
+            rule=lambda shape, layer, *values, place=place: rules.backward(shape, layer, *values)[place],
+            takes=(Activation, ActivationGrad, Weight),
+            gives=((WeightGrad, ActivationGrad)[place],),
+            cost=0.5,
+            by_kind=False,
+            labels=(),
+            letter="",
+            colour=colour,
+        )
+    for number, (name, other) in enumerate(RENAMED.items()):
+        word = f"N{'ABC'[number]}"
+        yield replace(known[name], name=other, word=word, title=other, signature=f"model.{other}(layer)")
+
+
+def collectives(known: Mapping[str, Any]) -> Iterable[Any]:
+    from lib.values.collectives import CHAIN, STEP, Collective
+    from lib.values.laws import reduce, total_elements
+
+    yield Collective(
+        name="reduce_to",
+        word="RT",
+        title="reduce",
+        signature="await model.reduce_to(gradient, layer, root)",
+        results=lambda values, root: [reduce(*values) if i == root else None for i in range(len(values))],
+        law=reduce,
+        apart=lambda value: value.batches,
+        root=("that gets the sum", "that gets the sum"),
+        size=lambda values, root=0, size=total_elements: size(values[:1]),
+        travel=CHAIN,
+    )
+    yield Collective(
+        name="permute",
+        word="PM",
+        title="permute",
+        signature="await model.permute(value, layer)",
+        results=lambda values, root: [values[i - 1].at(values[i - 1].place) for i in range(len(values))],
+        law=lambda *values: None,
+        origins=lambda member, members, root: ((member - 1) % members,),
+        size=lambda values, root=0, size=total_elements: max(size([value]) for value in values),
+        travel=STEP,
+        sends=lambda values, root, size: [size([value]) if len(values) > 1 else 0 for value in values],
+    )
+    yield replace(
+        known["allgather"],
+        name="gather_unequal",
+        word="AU",
+        title="unequal all-gather",
+        signature="await model.gather_unequal(shard, layer)",
+    )
+
+
+MORE = {"Operation": operations, "Collective": collectives}
+as_it_is = tables.table
+
+
+def with_more(rows: Iterable[Any], by: str = "name") -> Mapping[str, Any]:
+    """A table with its rows that are made up, if it has some."""
+    known = as_it_is(rows, by)
+    more = MORE.get(type(next(iter(known.values()))).__name__)
+    return known if more is None else as_it_is([*known.values(), *more(known)], by)
+
+
+tables.table = with_more
