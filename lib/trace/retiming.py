@@ -44,7 +44,7 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
         raise TypeError(f"costs= takes costs, such as Costs(p2p=0.1) or LINKS; got {costs!r}")
     plan = plan_of(run)
     lengths = plan.lengths(costs.on(run.mesh), scale)
-    times = plan.times(costs, lengths, scale)
+    times = plan.times(run, costs, lengths, scale)
     parts = zip(run.programs, plan.first, plan.first[1:], strict=False)
     programs = [_Timed(program, plan.events[a:b], times.part(a, b)) for program, a, b in parts]
     copied = replace(run, programs=programs, costs=costs)
@@ -114,47 +114,51 @@ class Plan:
     """
 
     def __init__(self, run: Trace) -> None:
-        self.run = run
         self.order = order(run)
         self.events, self.first = self.order.events, self.order.first
         self.things: dict[tuple[Any, ...], int] = {FREE: 0}
         self.thing = [-1] * len(self.events)
-        self.paid: list[tuple[int, tuple[int, ...]]] = []
-        """What has a price: who pays, and the events that take as long."""
-        self._weigh()
+        self._weigh(run)
 
-    def _weigh(self) -> None:
-        events, shape, values_of = self.events, self.run.shape, [program.values_of for program in self.run.programs]
+    def _weigh(self, run: Trace) -> None:
+        events, things, thing = self.events, self.things, self.thing
+        shape, values_of = run.shape, [program.values_of for program in run.programs]
         for kind, rank, number, others in self.order.steps:
             event = events[number]
             op = event.op
             if kind == "do":
                 row = OPERATIONS[op]
                 if row.cost is None:
-                    self.thing[number] = 0
+                    thing[number] = 0
                 else:
                     work = row.work(shape, event.layer, len(event.batches), values_of[rank](event.inputs))
-                    self._pay(rank, (number,), ("do", op, work, rank, event.layer))
+                    thing[number] = things.setdefault(("do", op, work, rank, event.layer), len(things))
             elif kind == "pass":
-                self.thing[number] = self.thing[others[0]]
-                self.paid.append((rank, (number,)))
+                thing[number] = thing[others[0]]
             elif kind == "issue" and op == "pass_to":
                 values = values_of[rank](event.inputs)
                 if len(values) == len(event.inputs):
-                    self._pay(rank, (number,), ("pass", op, total_elements(values), rank, event.peer))
+                    size = total_elements(values)
+                    thing[number] = things.setdefault(("pass", op, size, rank, event.peer), len(things))
             elif kind == "meet":
                 row = COLLECTIVES[op]
                 values = [values_of[r](events[n].inputs) for r, n in zip(event.group, others, strict=True)]
                 if all(len(mine) == len(events[n].inputs) for mine, n in zip(values, others, strict=True)):
-                    whole = row.size(row.brought(values), row.said(event.arg))
-                    self._pay(event.group[0], others, ("meet", op, whole, event.group, None))
+                    size = row.size(row.brought(values), row.said(event.arg))
+                    same = things.setdefault(("meet", op, size, event.group, None), len(things))
+                    for n in others:
+                        thing[n] = same
 
-    def _pay(self, rank: int, numbers: tuple[int, ...], thing: tuple[Any, ...]) -> None:
-        """Notes what some events are that take the same."""
-        known = self.things.setdefault(thing, len(self.things))
-        for number in numbers:
-            self.thing[number] = known
-        self.paid.append((rank, numbers))
+    @cached_property
+    def _paid(self) -> list[tuple[int, Sequence[int]]]:
+        """What has a price: who is asked how long it takes, and the events that take as long."""
+        found: list[tuple[int, Sequence[int]]] = []
+        for kind, rank, number, others in self.order.steps:
+            if kind == "meet":
+                found.append((self.events[number].group[0], others))
+            elif kind in ("do", "pass") or (kind == "issue" and self.events[number].op == "pass_to"):
+                found.append((rank, (number,)))
+        return found
 
     def lengths(self, prices: Costs, scale: Scale | None = None) -> list[int]:
         """What each event takes that has a price, with all links for itself; -1 for the others."""
@@ -162,7 +166,7 @@ class Plan:
         lengths = [price[thing] for thing in self.thing]
         if scale is None:
             return lengths
-        for rank, numbers in self.paid:
+        for rank, numbers in self._paid:
             first = numbers[0]
             if lengths[first] > 0 and (factor := scale(rank, self.events[first])) != 1:
                 scaled = round(lengths[first] * factor)
@@ -179,9 +183,9 @@ class Plan:
             else:
                 yield prices.message(size, who, whom) if what == "pass" else 0
 
-    def times(self, costs: Costs, lengths: list[int], scale: Scale | None = None) -> Times:
+    def times(self, run: Trace, costs: Costs, lengths: list[int], scale: Scale | None = None) -> Times:
         """The times of all events, which take so long where they have all links for themselves."""
-        run, events, prices = self.run, self.events, costs.on(self.run.mesh)
+        events, prices = self.events, costs.on(run.mesh)
         issued, length = [event.issued for event in events], [event.length for event in events]
         start: list[int | None] = [None] * len(events)
         times, clocks = Times(issued, start, length), [0] * run.ranks
@@ -253,7 +257,7 @@ class _Shared(Walk):
     """Communications as a network of shared links has them: they take place when their time has come."""
 
     def __init__(self, run: Trace, prices: Costs, lengths: list[int], times: Times) -> None:
-        from lib.cluster.network import Network  # here and not above: most costs share no links
+        from lib.cluster.network import Network  # here and not above: few runs share links
 
         super().__init__(run)
         self.lengths = lengths

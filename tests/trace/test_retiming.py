@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import UNIT, Costs, Links, Mesh, Model, Trace, TraceError, retime, simulate
+from lib import UNIT, Costs, Links, Mesh, Model, Trace, TraceError, WeightGrad, retime, simulate
 from lib.analysis import figures
-from lib.cluster.costs import units
+from lib.analysis.figures import makespan
+from lib.cluster.costs import TICKS, units
 from lib.schedules.data_parallel import fully_sharded
 from lib.trace import json_format as serial
+from lib.trace.retiming import alone
 from tests.support.changes import changed
 from tests.support.profiles import sample
+from tests.support.random_programs import COSTS, Schedule, schedules, traced
 from tests.support.schedules import EVERYTHING, HOSTS, Case, star
 
 NAMED = [case for case in EVERYTHING if case.function is not star and not case.costs.read]
@@ -104,3 +107,34 @@ def test_what_a_run_says_of_itself_stays_when_it_is_worked_out_anew() -> None:
     assert (again.puzzle, again.sandbox, again.error) == ("ddp", True, None)
     assert again.costs == Costs(forward=2.0)
     assert trace.normalised(Costs(forward=2.0)) is again
+
+
+@given(schedules(), st.sampled_from(COSTS), st.sampled_from(COSTS))
+def test_what_is_known_from_another_timing_changes_nothing(one: Schedule, before: Costs, costs: Costs) -> None:
+    run = traced(one)
+    fresh, again = retime(replace(run), costs), retime(retime(run, before), costs)
+    assert makespan(again) == max((event.end or 0 for _, event in fresh.events()), default=0)
+    assert serial.encode(again) == serial.encode(fresh)
+    assert alone(again) == alone(fresh)
+
+
+@pytest.mark.parametrize("costs", [UNIT, HOSTS], ids=["unit", "hosts"])
+@pytest.mark.parametrize("op", ["allreduce", "pass_to"])
+def test_what_sends_a_value_that_was_never_made_has_no_time(costs: Costs, op: str) -> None:
+    async def sends(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        gradient = model.fake_grad(0, [model.rank])
+        model.forward(0, model.get_activation([0]), weight)
+        if op == "allreduce":
+            await model.allreduce(gradient, 0)
+        else:
+            await (model.receive(0) if model.rank else model.pass_to(1, gradient))
+
+    trace = Trace.of(simulate(sends, ranks=2, layers=1, batches=2))
+    trace = changed(trace, 0, values=[None if isinstance(v, WeightGrad) else v for v in trace.programs[0].values])
+    with pytest.raises(TraceError) as raised:
+        retime(trace, costs)
+    assert str(raised.value) == f"rank 0: {op} uses a value before it exists"
+    timed = retime(replace(trace, error="rank 0: no"), costs).programs[0].events
+    assert [(event.op, event.start) for event in timed[-2:]] == [("forward", 0), (op, None)]
+    assert timed[-1].issued == TICKS
