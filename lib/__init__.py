@@ -13,7 +13,7 @@ from os import environ as _environ
 from typing import TYPE_CHECKING
 
 from lib.checker import announce as _announce
-from lib.simulator import when_loaded as _when_loaded
+from lib.simulator import attached as _attached
 
 if TYPE_CHECKING:
     from lib.analysis.waiting.critical_path import critical_path
@@ -153,18 +153,11 @@ def _record(verdict: "Verdict | FunctionVerdict", trace: "Trace | None") -> None
 
 
 _announce.listen(_record)
+_attached["check"] = _announce.check  # `Model.check`: a run needs none, so the simulator stands below the checker
 if _environ.get("PUZZLES_GRADING"):  # see `lib.errors.graded`, which nobody else need load
     from lib.errors.graded import watch as _watch
 
     _watch()
-
-
-def _give_check(model: "type[Model]") -> None:
-    """Makes `Model.check` what `lib.checker` says: a run needs no check, so the simulator stands below it."""
-    model.check = staticmethod(_announce.check)
-
-
-_when_loaded.append(_give_check)
 
 
 def __getattr__(name: str) -> object:

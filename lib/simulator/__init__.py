@@ -1,10 +1,7 @@
 """Runs a student's function on every rank."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from lib.simulator.model import Model
-
-when_loaded: "list[Callable[[type[Model]], None]]" = []
-"""Told of the class Model as soon as there is one: `lib/__init__` gives it its `check`, which is none of ours."""
+attached: dict[str, Callable[..., Any]] = {}
+"""Methods of a Model that are none of ours, by name: `lib/__init__` attaches its `check`."""

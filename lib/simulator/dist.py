@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lib.cluster.costs import UNIT, Costs, Streams
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import MismatchError, PuzzleError
-from lib.simulator.engine import TURNS, Engine, Signal
+from lib.simulator.engine import Engine, Signal
 from lib.simulator.messages import Messages
 from lib.simulator.recorder import BUDGET
 from lib.trace.event import Event, located
@@ -212,14 +212,9 @@ class Dist(Given):
     @cached_property
     def driver(self) -> RunningLoop | OwnLoop:
         """Who steps the ranks in the place of the engine: an asyncio loop of somebody's, or one of ours."""
-        from lib import diagnosis  # here and not above: simulate needs neither
-        from lib.simulator.running_loop import RunningLoop
+        from lib.simulator.running_loop import RunningLoop  # here and not above: simulate does not need it
 
-        return RunningLoop(
-            self.engine,
-            lambda rank, error: diagnosis.on_failed(self, rank, error),
-            lambda rank, task: diagnosis.on_spinning(self, rank, task, TURNS),
-        )
+        return RunningLoop(self)
 
     def begin(self, rank: int) -> None:
         """Notes which asyncio task steps a rank, to know when it ends. One alone need not be watched."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 from lib.cluster.costs import units
 from lib.errors.arguments import Given, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
-from lib.simulator import when_loaded
+from lib.simulator import attached
 from lib.simulator.dist import Dist
 from lib.simulator.messages import copy_message
 from lib.simulator.recorder import Recorder, Work
@@ -77,6 +77,16 @@ _GIVEN = {
 }
 """What a Model knows of the world, in words, and what to do instead of setting it."""
 _SLOTS = tuple(name for name in _GIVEN if name not in ("time", "mesh", "coord", "process", "log", "trace"))
+
+
+class _Attached:
+    """A method that somebody above attaches, where the public names are."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Model | None, owner: type) -> Any:
+        return attached[self.name]
 
 
 class Model(Given):
@@ -445,8 +455,10 @@ class Model(Given):
         """The Trace of the whole run so far: of all ranks of this rank's world."""
         return Trace.of(list(self.dist.models.values()))
 
-    if TYPE_CHECKING:  # attached by `lib/__init__`, where the public names are
+    if TYPE_CHECKING:
         check = staticmethod(check)
+    else:
+        check = _Attached()
 
     def _place(self, row: Collective, root: Any, members: tuple[int, ...]) -> int:
         """The place of the root in the group."""
@@ -479,7 +491,3 @@ class Model(Given):
 
     def _blame(self, error: PuzzleError) -> NoReturn:
         raise self.program.blame(error)
-
-
-for _hear in when_loaded:
-    _hear(Model)

@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lib.simulator.engine import Engine, Patience, Signal
+from lib import diagnosis
+from lib.simulator.engine import TURNS, Patience, Signal
 
 if TYPE_CHECKING:
     import asyncio
 
+    from lib.simulator.dist import Dist
     from lib.trace.event import Event
 
 __all__ = ["RunningLoop", "alone", "is_ready"]
@@ -44,21 +46,11 @@ class _Future:
 
 
 class RunningLoop:
-    """A running asyncio loop, in which the coroutines are tasks among others.
+    """A running asyncio loop, in which the coroutines of a world are tasks among others."""
 
-    `on_failed` hears of each task that ended with an error. `on_spinning` makes the error of a task that takes turns
-    without end, or None for a task that is not ours to end.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        on_failed: Callable[[int, BaseException], None],
-        on_spinning: Callable[[int, Any], BaseException | None] = lambda name, task: None,
-    ) -> None:
-        self.engine = engine
-        self.on_failed = on_failed
-        self.on_spinning = on_spinning
+    def __init__(self, dist: Dist) -> None:
+        self.dist = dist
+        self.engine = engine = dist.engine
         self.tasks: dict[int, asyncio.Task[Any]] = {}
         self.waking = 0
         """Tasks that a signal has woken and that have not run since."""
@@ -108,7 +100,7 @@ class RunningLoop:
     def _ended(self, name: int, task: asyncio.Task[Any]) -> None:
         self.engine.over(name)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.on_failed(name, error)
+            diagnosis.on_failed(self.dist, name, error)
         self.watch()
 
     def watch(self) -> None:
@@ -165,7 +157,7 @@ class RunningLoop:
         count = len(self._spinners)
         if self._patience.exhausted(self.engine.moves, count, count) and not self.engine.choose():
             for name, task in sorted(self._spinners, key=lambda item: item[0]):
-                if (error := self.on_spinning(name, task)) is not None:
+                if (error := diagnosis.on_spinning(self.dist, name, task, TURNS)) is not None:
                     _end(task, error)
                     return
             return  # they are not ours, and nobody waits for us to look again

@@ -106,15 +106,13 @@ def simulate(
     if budget is None:
         budget = PUZZLE_BUDGET if record is not None and (ranks, layers, batches) == record.size else BUDGET
 
-    def world() -> Dist:
+    def world() -> tuple[Dist, list[Model]]:
         dist = Dist(ranks, mesh=mesh, costs=costs, budget=budget)
         dist.by_hand = False
         dist.puzzle = puzzle
         dist.descriptions = described
         dist.asks = None if record is None else frozenset(record.asks)
-        for rank in range(ranks):
-            Model(rank, dist, layers, batches, padding)
-        return dist
+        return dist, [Model(rank, dist, layers, batches, padding) for rank in range(ranks)]
 
     names = getattr(function, "__globals__", {})
     if not inspect.iscoroutinefunction(function):
@@ -123,15 +121,14 @@ def simulate(
     gc.disable()  # a run makes millions of objects and no garbage worth looking for: 2.8 times at 10^5 ranks
     try:
         with _alone(), _exit_is_an_error(names):
-            dist = world()
-            failure = _attempt(function, dist, dist.engine.run, order)
+            dist, models = world()
+            failure = _attempt(function, dist, models, dist.engine.run, order)
             if failure is NEEDED:
                 # A loop of asyncio can do all that our driver does and more, but takes several times as long.
                 from lib.simulator.event_loop import run
 
-                dist = world()
-                failure = _attempt(function, dist, partial(run, dist), order)
-        models = list(dist.models.values())
+                dist, models = world()
+                failure = _attempt(function, dist, models, partial(run, dist), order)
         # Here and not below: the first allocation after gc.enable() pays for all that the run has made.
         if failure is None and any(model.program.clock > MAX_TICKS for model in models):
             most = MAX_TICKS // TICKS
@@ -149,17 +146,21 @@ def simulate(
     return models
 
 
-Drive = Callable[[Sequence[Coroutine[Any, Any, Any]], Callable[[list[int]], Sequence[int]] | None], None]
+Order = Callable[[list[int]], Sequence[int]] | None
 
 
 def _attempt(
-    function: Callable[[Model], Any], dist: Dist, drive: Drive, order: Callable[[list[int]], Sequence[int]] | None
+    function: Callable[[Model], Any],
+    dist: Dist,
+    models: Sequence[Model],
+    drive: Callable[[Sequence[Coroutine[Any, Any, Any]], Order], None],
+    order: Order,
 ) -> PuzzleError | None:
     """Runs a function on all ranks of a world to their end. What a student did wrong, if anything; what made it is its
     cause."""
     failure: PuzzleError | None = None
     with _in_order(dist) as printed, _dropped(dist) as dropped:
-        coroutines = [function(model) for model in dist.models.values()]
+        coroutines = [function(model) for model in models]
         try:
             drive(coroutines, order)
         except BaseException as error:

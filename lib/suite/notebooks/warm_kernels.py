@@ -46,7 +46,9 @@ NO_DEBUGGER = "debugpy"
 OURS = ("lib", "drawing")
 READY = (
     "lib.simulator.simulator",
+    "lib.simulator.running_loop",
     "lib.checker.checker",
+    "lib.checker.notes",
     "lib.suite.course.progress",
     "drawing.registry",
     "drawing.timeline",

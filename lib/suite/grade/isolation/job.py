@@ -30,8 +30,11 @@ __all__ = ["Walls", "prepare", "run"]
 NEEDED: Final = (
     "lib",
     "lib.checker.table",
+    "lib.cluster.network",
+    "lib.cluster.reader",
     "lib.diagnosis",
     "lib.diagnosis.facts",
+    "lib.puzzles.records",
     "lib.schedules.written",
     "lib.simulator.event_loop",
     "lib.simulator.simulator",
