@@ -1,0 +1,364 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [1]. Everything that you
+# have shared so far was shared by the batch: a text for you, a text for me. Here there are eight GPUs for every text. Seven
+# of them would watch.
+#
+# So eight GPUs have to work on the *same* text, at the same time, in the same layer. A layer is a multiplication with a
+# large matrix, and a matrix can be cut. That is **tensor parallelism**. It shortens the time of one layer, where data
+# parallelism, FSDP and pipelines only get more of them done. The price: the ranks have to talk inside of every layer, and
+# somebody waits for each word.
+#
+# > **To tell a friend:** cut the first matrix into columns and the second into rows, and two layers cost one sum.
+#
+# *Reminder.* A weight has 262,144 elements (512 by 512), an activation of one batch 131,072 (256 rows of 512 features). An
+# **all-reduce** adds up what all ranks bring, and gives each the sum.
+
+# %%
+from drawing import compare, draw, draw_collective, draw_curves, draw_group
+from lib import Links, Model, PuzzleError, goal, predict, retime, simulate
+from lib.analysis.figures import end
+from lib.schedules.data_parallel import ddp, fsdp
+from lib.suite.course.solutions import run_of
+
+PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
+
+# %% [markdown]
+# ## The idea
+#
+# A layer here is `y = tanh(x) @ W`: each row of `x` is multiplied with the matrix `W`. There are two ways to cut `W` among
+# four ranks.
+#
+# **Into columns** (`dim="out"`). A column of `W` makes one number of each row of `y`. So a rank with a quarter of the columns
+# makes a quarter of the **features** of `y`, and they are right as they are. It needs all of `x`.
+#
+# **Into rows** (`dim="in"`). A row of `W` is multiplied with one feature of `x`. So a rank with a quarter of the rows needs a
+# quarter of the features of `x`, and nothing else. What it makes has the full size, but every number in it is only a
+# **part of a sum**: the other ranks have the other terms.
+#
+# Columns need everything and give a quarter. Rows need a quarter and give a part of everything. Put the two behind each
+# other and the quarter that comes out of the first is just the quarter that the second needs. Here is rank 1 of four, with
+# one batch. First what it holds after layer 0, then the part of a sum that layer 1 makes of it:
+
+
+# %%
+async def one_block(model: Model) -> None:
+    columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
+    rows, _ = model.load_weights(1, model.rank, model.RANKS, dim="in")
+    data = model.get_activation([0])
+    features = model.forward(0, data, columns)
+    part = model.forward(1, features, rows)
+    whole = await model.allreduce(part, 2)
+    shown.append([[columns, rows, data, features], [columns, rows, part], [whole]])
+
+
+shown: list = []
+demo = simulate(one_block, layers=2, batches=1, ranks=4, costs=PRICES)
+draw_group(shown[1][0])
+
+# %%
+draw_group(shown[1][1])
+
+# %% [markdown]
+# Pale means: not done yet, a part of a sum. Only an all-reduce makes it whole, and then all four have the same:
+
+# %%
+draw_collective(demo, "allreduce")
+
+# %% [markdown]
+# Forget the sum, and the next operation notices. The `tanh` of a part of a sum is not a part of the `tanh` of the sum, so
+# nothing can be done with it but adding:
+
+
+# %%
+async def too_early(model: Model) -> None:
+    columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
+    rows, _ = model.load_weights(1, model.rank, model.RANKS, dim="in")
+    model.loss(model.forward(1, model.forward(0, model.get_activation([0]), columns), rows))
+
+
+try:
+    simulate(too_early, layers=2, batches=1, ranks=4)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# Two layers like this are a **block**. Backward runs through it from the other end, and everything is the other way round:
+# `backward` of the row layer needs the gradient of all features and gives that of a quarter of them, right as it is.
+# `backward` of the column layer takes this quarter, and what it gives for the block's input is a part of a sum again. The
+# gradient of each shard of a weight is right at once: the rank has seen all batches.
+#
+# ## The puzzle
+#
+# | ranks | layers | batches | a layer, forward or backward | an update | all-reduce of an activation |
+# |---|---|---|---|---|---|
+# | 4 | 4 | 4 | 0.25 a batch on a quarter | 0.5 | 0.3 a batch |
+#
+# **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer states.
+#
+# **To do:** one training step in which all ranks work on all batches. All-reduces cost what they move: half of the batches
+# take half of the time.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start on.
+# - Works may wait in a dict or a list of your own.
+# - `set_final_weight` gets this rank's shard.
+
+# %% [markdown]
+# ### Predict first
+#
+# Take all four batches at once, await every all-reduce where you call it, and sum nothing that nobody needs. How many
+# all-reduces does a rank call, and when is the step over?
+
+# %%
+guess = predict("tensor_parallel", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step. In the second you sum only what somebody reads. For the third, nobody waits for a sum:
+# there is always another batch to go on with. The fourth does so with half of the activations.
+
+# %%
+goal("tensor_parallel")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def tensor_parallel(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in range(model.LAYERS):
+        dim = "out" if layer % 2 == 0 else "in"
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS, dim=dim)
+
+    # Forward, loss and backward, block by block; then update every layer.
+    # --- your code (about 31 lines) ---
+    for first in range(0, model.BATCHES, 2):
+        batches = range(first, min(first + 2, model.BATCHES))
+        for b in batches:
+            activations[0, b] = model.get_activation([b])
+
+        coming = {}  # sums on their way, by layer and batch
+        for block in range(0, model.LAYERS, 2):
+            for b in batches:
+                if block > 0:
+                    activations[block, b] = await coming.pop((block, b))
+                for layer in (block, block + 1):
+                    activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
+                coming[block + 2, b] = model.allreduce(activations.pop((block + 2, b)), block + 2)
+
+        for block in reversed(range(0, model.LAYERS, 2)):
+            for b in batches:
+                arrived = await coming.pop((block + 2, b))  # the last activation, or the gradient of one
+                grad_activations[block + 2, b] = model.loss(arrived) if block + 2 == model.LAYERS else arrived
+                del arrived
+                for layer in (block + 1, block):
+                    grad_weights[layer, b], grad_activations[layer, b] = model.backward(
+                        layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer]
+                    )
+                    del activations[layer, b], grad_activations[layer + 1, b]
+                    if b > 0:
+                        grad_weights[layer, b] = grad_weights[layer, b] + grad_weights.pop((layer, b - 1))
+                if block > 0:
+                    coming[block, b] = model.allreduce(grad_activations[block, b], block)
+                del grad_activations[block, b]
+
+    for layer in range(model.LAYERS):
+        grad_weights[layer] = grad_weights.pop((layer, model.BATCHES - 1))
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        del grad_weights[layer]
+    # --- end of your code ---
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(tensor_parallel, puzzle="tensor_parallel")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# A rank computes a quarter of each layer: four layers of 0.25 for four batches are 4 forward, 4 backward, and four updates
+# take 2. That is 10 in any case. Each of the two blocks owes a sum forward. Backward the second owes one; what the first
+# would sum is the gradient of the data, which nobody needs. Three sums of four batches, 1.2 each, are 3.6: over at 13.6.
+# Sum the gradient of the data as well, and it is 14.8.
+#
+# Batch by batch you call more all-reduces, twelve in place of three, and each takes a quarter of the time. Nothing is lost,
+# because here a message costs only what is in it.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="tensor_parallel")
+
+# %% [markdown]
+# ### What four ranks could do instead
+#
+# The same step on the same links, by DDP, by FSDP, and by tensor parallelism. Mind what they need: a batch for every rank.
+
+# %%
+others = {
+    "ddp": simulate(ddp, layers=4, batches=4, ranks=4, costs=PRICES),
+    "fsdp": simulate(fsdp, layers=4, batches=4, ranks=4, costs=PRICES),
+}
+run, is_yours = run_of("tensor_parallel")
+compare({**others, "tensor parallel, yours" if is_yours else "tensor parallel": run})
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## How fast must the link be?
+#
+# Every block of every batch waits for its sum, or hides it behind another batch. The slower the link, the less is there to
+# hide it behind. Here is that run again, under links of other speeds, and with a **latency**: a time that each message takes, however
+# little is in it.
+
+# %%
+draw_curves(
+    {
+        f"latency {latency}": [
+            (slow, end(retime(run, Links(p2p=slow * 0.2, latency=latency)))) for slow in (0.5, 1, 2, 4, 8)
+        ]
+        for latency in (0, 0.05)
+    },
+    across="how much slower the link is (1: a batch takes 0.2 from one rank to another)",
+    title="When the step is over, by the speed of the link",
+)
+
+# %% [markdown]
+# As long as a sum takes no longer than a block of the other batch, the curve is flat: nobody waits. Then it rises as fast as
+# the link gets slower. This bend is why tensor parallelism ends at the walls of a host.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Tensor parallelism** as Megatron-LM does it: a column layer and a row layer make a block, and *K* blocks owe *2K - 1*
+# all-reduces a step. With *n* ranks, *B* batches, *L = 2K* layers and *s* for the all-reduce of a batch:
+#
+# ```
+# waiting for all    time: 2·L·B/n + u·L + (2K - 1)·B·s
+# two under way      time: 2·L·B/n + u·L                  if s is no more than a block of one batch, 2/n
+# sent by a rank     (2K - 1)·B·2·(n - 1)/n activations
+# ```
+#
+# The weights, gradients and optimizer states of a rank are *1/n* of the model, as in FSDP, and they never travel. The
+# activations between the blocks are whole on every rank: that is the memory that is left, and the next puzzle is about it.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Two in a transformer.* Attention and the network after it are a block each: the heads are the columns of the first. So
+#   a transformer layer owes two all-reduces forward and two backward [2].
+# - *Eight.* With tensor parallelism among 8 GPUs each did 10,903 tokens a second, among 16, in two hosts, 6,246, among 32
+#   2,146 [3]. It was best when it filled a host and went no further [2].
+# - *Why eight, by arithmetic.* A block of *F* features computes in proportion to *F/n* and talks in proportion to what is
+#   between the blocks. On H100s the two are equal at about *n* = 11 for *F* = 28,672 [4].
+# - *Nothing to go on with?* In real training the sum of a layer is mostly awaited: there is no second batch in flight, as
+#   here. To hide the sum behind the multiplication that makes it, it has to be cut in chunks.
+# - *In PyTorch* you name it: `parallelize_module` with `ColwiseParallel` for the first layer of a block and
+#   `RowwiseParallel` for the second.
+#
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783: 16 million tokens a batch, texts of 8,192
+# tokens, tensor parallel 8. [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using
+# Megatron-LM*, 2021, arXiv 2104.04473. [3] Hugging Face, *The Ultra-Scale Playbook*, 2025. [4] Austin et al., *How To Scale
+# Your Model*, 2025, jax-ml.github.io/scaling-book.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# Our layers are all 512 by 512; in a real block the features between the two are four times as many, so that there is more
+# to compute for what is sent. An update takes 0.5 however small the shard is. The all-reduce of a batch runs beside the
+# multiplications of another as if they had nothing to do with each other; on a GPU they share its memory, and some of its
+# cores are busy sending.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Cut all four layers into columns. What has to be sent then, and how much more is it?
+#
+# <details><summary>Answer</summary>
+#
+# After each layer every rank has a quarter of the features, and the next needs all: an all-gather a layer, which moves half
+# of what an all-reduce moves. Two gathers for a block cost as much as one all-reduce, forward. But the backward of a column
+# layer gives a part of a sum, so now each layer owes one there: for our four layers four gathers and three sums, in place
+# of two sums and one.
+#
+# </details>
+#
+# **2.** Rows first, then columns: why not?
+#
+# <details><summary>Answer</summary>
+#
+# A row layer needs a quarter of the features. Cut them out of the data, which is nothing to send. It gives parts of a sum;
+# add them up, and a column layer goes on with the whole. Then there is a quarter of the features again: gather it, or let
+# the next block begin with rows. So there is a sum after every row layer as before, and the blocks have just been shifted
+# by one layer, which helps at the ends at most.
+#
+# </details>
+#
+# **3.** The optimizer states of a rank belong to its shards. Why is there no all-reduce of weight gradients, as in DDP?
+#
+# <details><summary>Answer</summary>
+#
+# Each rank has seen all the batches. Nobody else has the gradient of its shard, so there is nothing to add up. With data
+# parallelism as well, say two rows of four, each shard is on two ranks that have seen different batches, and those two sum
+# its gradient: over the other axis of the mesh.
+#
+# </details>
+#
+# **4.** In a layer norm each rank needs the mean over all features of a row. Where does it stand, in a block?
+#
+# <details><summary>Answer</summary>
+#
+# Where the activation is whole: before the column layer. There every rank computes the same, which is little work done
+# *n* times over, and keeps the same activation, which is a lot of memory *n* times over. The next puzzle takes the rows of
+# that activation apart.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Between two blocks, all ranks hold the same activation and do the same with it. Somebody should have noticed.
+
+# %% [markdown]
+# <!-- part: links -->

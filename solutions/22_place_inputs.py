@@ -1,0 +1,444 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# Cut a layer among two GPUs, and both need the same input. Where does it come from? You have one batch, two devices, and
+# three ways: give each device half of it and let them gather the rest from each other; give both all that they need; or
+# give everybody everything and let each pick its part.
+#
+# AXLearn, Apple's training library, has all three, and calls them **FULL**, **BATCH** and **REPLICATED**. Which one to
+# take it leaves to you. On the four devices of this puzzle the first hands each device 131,072 elements, the second twice
+# as much, the third four times as much; and the first needs a collective that the others do not. So somebody should have
+# measured when which is faster. You will.
+#
+# > **To tell a friend:** what the loader does not bring to a device, its neighbours have to.
+#
+# *Reminder.* A **mesh** arranges ranks along named axes. The ranks of one line along an axis are a **group**. A weight has
+# 262,144 elements, an activation of one batch 131,072.
+
+# %%
+from drawing import compare, draw, draw_collective, draw_curves, draw_group, draw_mesh
+from lib import Links, Mesh, Model, PuzzleError, Trace, goal, predict, retime, simulate
+from lib.analysis.figures import end
+from lib.schedules.tensor_parallel import tensor_parallel
+
+# %% [markdown]
+# ## The idea
+#
+# Four ranks, two axes. Along `data` the batches differ, as ever. Along `model` the ranks share the *same* batches, and
+# each layer is cut between them:
+
+# %%
+mesh = Mesh({"data": 2, "model": 2})
+draw_mesh(mesh)
+
+# %% [markdown]
+# You did that in puzzle $number_tensor_parallel. In short: a layer is cut into **columns** (`dim="out"`), which give some of
+# the *features*, and the next into **rows** (`dim="in"`), which take just these and give a **partial sum**. The other rank
+# has the other terms, and an all-reduce over `model` adds them up.
+#
+# So layers come in pairs, columns then rows, and each pair **owes one all-reduce**. A rank computes half of each layer, in
+# half of the time. Here is the first pair on rank 1 of two:
+
+
+# %%
+async def one_pair(model: Model) -> None:
+    columns, _ = model.load_weights(0, model.rank, 2, dim="out")
+    rows, _ = model.load_weights(1, model.rank, 2, dim="in")
+    data = model.get_activation([0, 1])
+    features = model.forward(0, data, columns)
+    partial = model.forward(1, features, rows)
+    shown.append([columns, rows, data, features, partial])
+    summed = await model.allreduce(partial, 2)
+    shown.append([summed])
+
+
+shown: list = []
+demo = simulate(one_pair, layers=2, batches=2, ranks=2)
+draw_group(shown[1])
+
+# %%
+draw_collective(demo, "allreduce")
+
+# %% [markdown]
+# Forget the all-reduce, and the next operation tells you:
+
+
+# %%
+async def too_early(model: Model) -> None:
+    columns, _ = model.load_weights(0, model.rank, 2, dim="out")
+    rows, _ = model.load_weights(1, model.rank, 2, dim="in")
+    data = model.get_activation([0, 1])
+    model.loss(model.forward(1, model.forward(0, data, columns), rows))
+
+
+try:
+    simulate(too_early, layers=2, batches=2, ranks=2)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# Backward is the mirror image. The row layer gives the gradient of the features that the rank has. The column layer then
+# gives a partial sum of the gradient of its input, which owes an all-reduce too. The gradient of a shard of a weight is
+# already right for the batches of this row; what is left is to sum it over `data`.
+#
+# Now the question. Layer 0 is cut into columns, and a column shard needs **all features of all batches of its row**. The
+# row has two batches and two devices:
+#
+# | placement | each device is given | then |
+# |---|---|---|
+# | `"full"` | its own part of the row's batches | an all-gather along `model`: the batch is **resharded** |
+# | `"batch"` | all batches of its row | nothing |
+# | `"replicated"` | all batches there are | it cuts out those of its row, `.shard(row, rows)` |
+#
+# Copying a batch to a device takes time. Here it is 0.05 for each (the price is called `to_device`), and every device has
+# its own way to its host.
+
+# %% [markdown]
+# ## The puzzle
+#
+# | ranks | mesh | layers | batches | batches of a row | to_device |
+# |---|---|---|---|---|---|
+# | 4 | data 2, model 2 | 4 | 4 | 2 | 0.05 a batch |
+#
+# **Given:** the place of the rank (`data`, `member`), the size of both axes, columns of layers 0 and 2 and rows of layers
+# 1 and 3 with their optimizer states, and `my_batches`, those of its row of data.
+#
+# **To do:** take the input as `placement` says, all three ways, and train one step. The check runs it with `"batch"`.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts.
+# - Partial sums are summed with `group="model"`, gradients of weights with `group="data"`.
+# - `set_final_weight` gets this rank's shard.
+
+# %% [markdown]
+# ### Predict first
+#
+# Suppose you take the batches of your row, await every collective where you call it, and sum nothing that nobody needs.
+# When is the step over? (Forward and backward of a whole layer take 1 a batch, an update 0.5, any collective 0.3.)
+
+# %%
+guess = predict("place_inputs", end=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step, with any placement. For the second there is a collective too many in the first. For
+# the third, the sums over `data` run behind something else. For the fourth, so do those over `model`: a rank has two
+# batches, and while one is being summed up it can compute the other.
+
+# %%
+goal("place_inputs")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def place_inputs(model: Model, placement: str = "batch") -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    data, member = model.coord["data"], model.coord["model"]
+    rows, members = len(model.group("data")), len(model.group("model"))
+    for layer in range(model.LAYERS):
+        dim = "out" if layer % 2 == 0 else "in"
+        weights[layer], opt_states[layer] = model.load_weights(layer, member, members, dim=dim)
+    each = model.BATCHES // rows
+    my_batches = range(data * each, (data + 1) * each)
+
+    # The input first: "full" takes my part of my_batches and gathers, "batch" takes them all, "replicated" takes every
+    # batch there is and cuts. Then forward, loss, backward, the sums, the updates.
+    # --- your code (about 41 lines) ---
+    if placement == "full":
+        part = each // members
+        activations["mine"] = model.get_activation(my_batches[member * part : (member + 1) * part])
+        activations["row"] = await model.allgather(activations.pop("mine"), 0, group="model")
+    elif placement == "batch":
+        activations["row"] = model.get_activation(my_batches)
+    else:
+        activations["all"] = model.get_activation(range(model.BATCHES))
+        activations["row"] = activations.pop("all").shard(data, rows)
+    for number, b in enumerate(my_batches):
+        activations[0, b] = activations["row"].shard(number, each)
+    del activations["row"]
+
+    coming = {}  # sums on their way, by layer and batch
+    for layer in range(model.LAYERS):
+        for b in my_batches:
+            if (layer, b) in coming:
+                activations[layer, b] = await coming.pop((layer, b))
+            activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
+            if layer % 2 == 1:  # rows give a part of a sum
+                coming[layer + 1, b] = model.allreduce(activations.pop((layer + 1, b)), layer + 1, group="model")
+
+    for layer in reversed(range(model.LAYERS)):
+        for b in my_batches:
+            if layer == model.LAYERS - 1:
+                grad_activations[layer + 1, b] = model.loss(await coming.pop((layer + 1, b)))
+            elif layer % 2 == 1:
+                grad_activations[layer + 1, b] = await coming.pop((layer + 1, b))
+            grad_weights[layer, b], grad_activations[layer, b] = model.backward(
+                layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer]
+            )
+            del activations[layer, b], grad_activations[layer + 1, b]
+            if layer % 2 == 0:  # columns give a part of a sum, and nobody needs the gradient of the data
+                partial = grad_activations.pop((layer, b))
+                if layer > 0:
+                    coming[layer, b] = model.allreduce(partial, layer, group="model")
+            if b > my_batches[0]:
+                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights.pop((layer, b - 1))
+        coming[layer] = model.allreduce(grad_weights.pop((layer, my_batches[-1])), layer, group="data")
+
+    for layer in reversed(range(model.LAYERS)):
+        grad_weights[layer] = await coming.pop(layer)
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        del grad_weights[layer]
+    # --- end of your code ---
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(place_inputs, puzzle="place_inputs")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where does this number come from?</summary>
+#
+# The copy of two batches takes 0.1. A rank computes half of each layer for two batches: 4 forward, 4 backward. Four updates
+# take 2. So 10.1 it is in any case. The collectives that you wait for: two sums forward, one backward (layer 2; for layer 0
+# it would be the gradient of the data, which nobody needs), four sums over `data`. Seven times 0.3 is 2.1, and 12.2 in all.
+#
+# With `"full"` it is one collective more and one batch less to copy: 12.45. With `"replicated"`, two batches more to copy:
+# 12.3. If you also sum the gradient of the data, the three take 12.75, 12.5 and 12.6.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="place_inputs")
+
+# %% [markdown]
+# ### The three side by side
+#
+# The same function, three placements. Look at the beginning: the rest is the same.
+
+
+# %%
+def placed(placement: str):
+    async def run(model: Model) -> None:
+        await place_inputs(model, placement)
+
+    return simulate(run, puzzle="place_inputs")
+
+
+three = {placement: placed(placement) for placement in ("full", "batch", "replicated")}
+compare(three)
+
+# %%
+for placement, models in three.items():
+    for program in [model.program for model in models[:1]]:
+        given = [program.values[event.outputs[0]] for event in program.events if event.op == "get_activation"]
+        collectives = [event for event in program.events if event.group]
+        elements = sum(value.elements() for value in given)
+        print(
+            f"{placement:>10}: rank 0 is given {elements:,} elements and takes part in {len(collectives)} collectives"
+        )
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## How much does the avoided reshard save?
+#
+# This is the question that the authors of the three placements left open. Here a simulation answers it. The three
+# schedules below are plain ones that wait for every collective; `Links` prices a collective by what it moves, 0.2 for a
+# batch of activations, so the all-gather costs what it should. Each schedule is run once. `retime` then works out its
+# times under other costs:
+
+# %%
+runs = {
+    placement: Trace.of(simulate(tensor_parallel(placement), layers=4, batches=4, mesh=mesh))
+    for placement in ("full", "batch", "replicated")
+}
+
+
+def ends(prices: dict) -> dict:
+    return {name: [(x, end(retime(run, costs))) for x, costs in prices.items()] for name, run in runs.items()}
+
+
+draw_curves(
+    ends({price / 10: Links(to_device=price / 10) for price in range(6)}),
+    across="to_device: the time to copy a batch from the host to a device",
+    title="When the step is over, by the price of the way to the device",
+)
+
+# %% [markdown]
+# **Predict** before you open this: the curves cross where a batch takes as long over the link between two devices (0.2) as
+# from the host. What moves the crossing: four devices along `model` in place of two? Eight batches in a row in place of
+# two?
+#
+# <details><summary>Answer</summary>
+#
+# Neither. Let a row have *b* batches and *M* devices. FULL saves each device the copies of *b - b/M* batches, and an
+# all-gather moves just these *b - b/M* batches to it. So
+#
+# ```
+# saved by the placement BATCH = (b - b/M)·(link - to_device) + (M - 1)·latency
+# ```
+#
+# Both sizes are only in the factor. They say how *much* is at stake, and the two prices say who wins: the link if it is
+# faster than the way from the host, the host if it is not. REPLICATED also copies the batches of the other rows, so it is
+# never ahead of BATCH. It is there because it is easy to write.
+#
+# </details>
+#
+# One thing does depend on the size: the **latency**. An all-gather of *M* devices sends *M - 1* messages, however little is
+# in them. With a slow way from the host (0.3 a batch) and a latency of 0.2 a message, few batches should be copied, and
+# many gathered:
+
+
+# %%
+def of_the_input(placement: str, batches: int) -> float:
+    """How much later the step is over than one whose input is there for nothing."""
+    given, free = (
+        Trace.of(simulate(tensor_parallel(way), layers=2, batches=2 * batches, mesh=mesh))
+        for way in (placement, "batch")
+    )
+    return end(retime(given, Links(to_device=0.3, latency=0.2))) - end(retime(free, Links(latency=0.2)))
+
+
+draw_curves(
+    {way: [(batches, of_the_input(way, batches)) for batches in (2, 4, 6, 8)] for way in ("full", "batch")},
+    across="batches of a row of data",
+    title="What the input takes, by the batches of a row (to_device 0.3, latency 0.2)",
+)
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# A row of **tensor parallel** ranks, fed in three ways. With *b* batches in a row, *D* rows, *M* devices along `model` and
+# *L* layers, waiting for every collective:
+#
+# ```
+# FULL          input = to_device·b/M + gather
+# BATCH         input = to_device·b
+# REPLICATED    input = to_device·b·D
+# all           step  = input + 2·L·b/M + 0.3·(L - 1) + 0.3·L + 0.5·L
+# ```
+#
+# With the sums hidden, all but the input goes down to what is computed: *2·L·b/M + 0.5·L*. The input cannot be hidden: at
+# the beginning of a step there is nothing to hide it behind. (Unless the batch of the *next* step is copied during this one,
+# which is what every good data loader does.)
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Eight.* Tensor parallel stays inside a host. From 8 GPUs to 16 the speed of each falls by 43 %, from 10,903 tokens a
+#   second to 6,246; with 32 it is 2,146 [1]. A transformer layer has two such pairs, so two all-reduces forward and two
+#   backward [2].
+# - *How fast is the link?* An H100 sends 450 GB/s over NVLink, 50 GB/s over the network. With the devices of a row in one
+#   host, a gather is nine times as fast as with the row spread over hosts: in the second case let every host read its own
+#   copy.
+# - *How large is the input?* In a language model it is token numbers: 4 bytes each. The activation that the first layer
+#   makes of one token has 8,192 features in a 70B model, 16,384 bytes. Gather the numbers, not the features, and the whole
+#   question is about kilobytes. For video, weather or pathology slides it is about gigabytes.
+# - *Who has it.* AXLearn's `DataPartitionType` has the three; what turns the arrays of a host into one over the mesh takes
+#   FULL unless it is told otherwise [3].
+#
+# [1] Hugging Face, *The Ultra-Scale Playbook*, 2025. [2] Narayanan et al., *Efficient Large-Scale Language Model Training
+# on GPU Clusters Using Megatron-LM*, 2021, arXiv 2104.04473. [3] apple/axlearn, `axlearn/common/utils.py`.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# A copy to a device keeps that device from computing; a real one runs beside it, from pinned memory. Devices of one host
+# share the way from its memory, so that eight copies at once are each slower than one. And our inputs are as large as
+# activations, which real inputs rarely are.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** What becomes of the gradient of the data? With `"full"` it would have to travel the other way.
+#
+# <details><summary>Answer</summary>
+#
+# The first column shard gives a partial sum of it, which nobody needs: data is not trained. A framework that does not know
+# this sums it all the same. That is the 0.3 between 12.5 and 12.2. If layer 0 were an embedding or if there were a stage
+# before it, somebody would need it, and the opposite of the all-gather would be a reduce-scatter over the batches.
+#
+# </details>
+#
+# **2.** In which placement do two devices get the same example, and does it matter which of them draws the random
+# augmentation?
+#
+# <details><summary>Answer</summary>
+#
+# In BATCH and REPLICATED. If each device crops or flips its copy by its own random numbers, the two halves of a layer work on
+# different pictures, and no shape is wrong: the loss is just worse. With FULL each example is prepared once and then
+# copied, so the two agree by themselves. Give all devices of a row the same seed.
+#
+# </details>
+#
+# **3.** Why can a sum over `model` and a sum over `data` be on their way at the same time here, and when can they not?
+#
+# <details><summary>Answer</summary>
+#
+# They have different members, and so queues of their own. In a host all of them share the same links, though: with a network
+# that is shared, the gradients of weights make the activations late, for which somebody is waiting. Good schedules send the
+# gradients when nobody else needs the link.
+#
+# </details>
+#
+# **4.** FSDP that looks ahead, over all four ranks, ends at 10.35 in this puzzle, with the same peak. Why cut layers at
+# all?
+#
+# <details><summary>Answer</summary>
+#
+# FSDP needs a batch for every rank. Give the four ranks two batches, and two of them have nothing to do, while in a row of
+# tensor parallel both devices work on the same batch: each for half as long. That is how a step gets shorter when the batch
+# must not get larger. And FSDP sends weights where this sends activations: the larger the layers and the smaller the
+# batches, the more there is to be said for cutting.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Each device now has its examples, and each example went where it was needed. What if a device cannot hold the activations
+# of all of them at once?
+
+# %% [markdown]
+# <!-- part: links -->
