@@ -51,7 +51,7 @@ setup: $(CLASS)  ## make .venv with everything that learners and instructors nee
 # Types and notebooks are checked while tests wait for other processes; what is said of them comes last.
 test: $(if $(ONLY),unit,lint imports)  ## run every check and every test (ONLY=fsdp: what has that word in its name)
 	$(if $(ONLY),,@said=$(VENV)/.checks; trap 'kill $$checks 2>/dev/null' INT TERM; \
-	$(MAKE) --no-print-directory types $(if $(filter thorough,$(TESTS)),,TYPED='lib drawing') generated \
+	$(MAKE) --no-print-directory types $(if $(filter thorough,$(TESTS)),,TYPED='lib drawing tools') generated \
 	    >"$$said" 2>&1 & checks=$$!; \
 	$(MAKE) --no-print-directory unit; tested=$$?; \
 	wait $$checks; checked=$$?; cat "$$said"; exit $$((tested + checked)))
@@ -69,7 +69,7 @@ lint: $(ALL)  ##   only style: ruff check, ruff format --check
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(ALL)  ##   only types: pyright (TYPED="lib drawing", as `make test` does: tests/ is for `make test-all`)
+types: $(ALL)  ##   only types: pyright (TYPED="lib drawing tools", as `make test` does: tests/ is for `make test-all`)
 	$(call step,Types (pyright))
 	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright $(TYPED)
 

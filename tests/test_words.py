@@ -33,7 +33,7 @@ ALLOWED = {
     ("drawing/timeline/schedule.py", "timesteps"): "the word that the original prints",
     ("lib/replay", "target"): "what a network is to give for its data",
     ("lib/replay", "targets"): "the same",
-    ("lib/simulator/matching.py", "target"): "a field: the rank to which a message goes",
+    ("lib/simulator/messages.py", "target"): "a field: the rank to which a message goes",
     ("CHANGELOG.md", "tier"): "what became of it",
     ("CHANGELOG.md", "target"): "what became of it",
     ("drawing/stepper", "target"): "a field, and what was clicked",

@@ -1,7 +1,7 @@
 """Who meets whom in a run: collectives by their number in their group, messages in order for each pair of ranks.
 
 The one place that matches what the programs of several ranks do together, as it stands in them: no time is asked. By
-the same rules `order` goes through a run in steps, each after all that it needs: each rank's program is followed until
+the same rules `order` goes through a run, each step after all that it needs: each rank's program is followed until
 a communication that is awaited has not taken place yet. Whoever re-times or rebuilds a Trace takes these steps.
 """
 

@@ -61,8 +61,8 @@ def test_a_best_order_is_stored_and_read_back() -> None:
 def test_the_solver_finds_what_trying_everything_finds() -> None:
     """All orders of two ranks and two microbatches, with halves, by the most activations of a rank."""
     pytest.importorskip("ortools", reason="needs OR-tools: pip install ortools")
-    from lib.schedules.solver.orders import Orders, best_order
-    from lib.schedules.solver.search import Search
+    from tools.solver.orders import Orders, best_order
+    from tools.solver.search import Search
 
     search = Search(seconds=30, workers=1)
     rows = [

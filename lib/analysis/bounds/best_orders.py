@@ -1,6 +1,6 @@
 """The best orders of small pipelines: at the memory of a known schedule, how much earlier another order ends.
 
-`lib.schedules.solver` found them (see `orders` there for what is in its model), and stored them in best_orders.json.
+`tools.solver` found them (see `orders` there for what is in its model), and stored them in best_orders.json.
 A pass over all stages of a rank takes 1, forward, input half or weight half, and messages take no time.
 """
 

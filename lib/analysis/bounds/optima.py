@@ -1,6 +1,6 @@
 """Proved optima of small pipelines: how they are stored, each with the orders that reach it.
 
-The puzzles' pipelines are small enough to be solved exactly. `lib.schedules.solver` did so when this was written, with
+The puzzles' pipelines are small enough to be solved exactly. `tools.solver` did so when this was written, with
 CP-SAT of OR-tools, and stored what it found in optima.json: 4 stages of 2 layers and 4 batches, both ways of awaiting.
 Nothing here needs that package. Every optimum comes with a witness: for each rank its actions in order, in the words of
 `lib.schedules.pipelines.action`, where each layer is a stage; `witness` in `generators` beside it makes a function of

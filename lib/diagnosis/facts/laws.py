@@ -88,8 +88,8 @@ class Different(Fact):
                 )
             if self.field == "out":
                 return (
-                    "each rank has the gradient of its own columns, so there is nothing to add: sum over the ranks "
-                    'that have\nthe same columns and other batches, such as group="data"'
+                    "each rank has the gradient of its own columns, so there is nothing to add. If other ranks have "
+                    'the same\ncolumns and other batches, sum over those, such as group="data"'
                 )
             if self.field == "total" and self.first.is_complete() != self.other.is_complete():
                 return (
@@ -141,6 +141,14 @@ class NoSum(Fact):
         expected, fix = "a weight gradient: nothing else is summed over batches", "take the weight gradient itself: "
         if isinstance(thing, Weight | OptState):
             fix = "sum the gradients before the update: then the weights are the same on all ranks\n"
+        elif isinstance(thing, ActivationGrad) and not thing.is_complete():
+            return Words(
+                "the gradient of an activation cannot be summed",
+                expected="a part of a sum: a weight gradient, or what backward of a layer cut into columns gives",
+                got=describe(thing),
+                fix="this rank has the gradient of some features, each of them whole: there is nothing to add.\n"
+                'Backward of a layer cut into columns, dim="out", takes it, and gives a part of a sum',
+            )
         elif isinstance(thing, ActivationGrad):
             fix = "the gradient of an activation stays with its batch; sum the gradient of the weight: "
         elif isinstance(thing, Activation):

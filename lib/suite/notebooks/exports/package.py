@@ -35,7 +35,6 @@ ELSEWHERE: Final = (
     "lib/replay/",
     "lib/schedules/explore.py",
     "lib/schedules/gallery.py",
-    "lib/schedules/solver/",
 )
 """How the paths begin of what no student's notebook loads; the orders that are stored there answer puzzles."""
 DOORS: Final = ("lib/replay/__init__.py", "lib/replay/errors.py")

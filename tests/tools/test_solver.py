@@ -21,9 +21,9 @@ pytest.importorskip("ortools", reason="needs OR-tools: pip install ortools")
 
 from ortools.sat.python import cp_model
 
-from lib.schedules.solver.__main__ import main, write
-from lib.schedules.solver.pipeline import Pipeline
-from lib.schedules.solver.search import NotFound, Search, between, fastest, floor, leanest
+from tools.solver.__main__ import main, write
+from tools.solver.pipeline import Pipeline
+from tools.solver.search import NotFound, Search, between, fastest, floor, leanest
 
 ALONE = Search(seconds=60, workers=1, seed=7)
 SMALL = [

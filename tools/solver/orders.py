@@ -24,7 +24,7 @@ from lib.analysis.bounds.best_orders import BestOrder
 from lib.schedules.pipelines.action import Action, Order, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.timing import Timed, time_order
-from lib.schedules.solver.search import SOLVER, NotFound, Search
+from tools.solver.search import SOLVER, NotFound, Search
 
 __all__ = ["Orders", "best_order", "timed"]
 

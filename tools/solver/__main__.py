@@ -1,4 +1,4 @@
-"""python -m lib.schedules.solver: solves a pipeline, or all of a grid, prints what it finds, stores it with --write.
+"""python -m tools.solver: solves a pipeline, or all of a grid, prints what it finds, stores it with --write.
 
 With --order the best order at the memory of a schedule, else the fastest and the leanest with messages and all memory.
 """
@@ -17,8 +17,8 @@ from lib.analysis.bounds.best_orders import BestOrder
 from lib.analysis.bounds.optima import AIMS, Optimum, Size, from_record, to_record
 from lib.files import ROOT
 from lib.schedules.pipelines.catalogue import SCHEDULES
-from lib.schedules.solver.orders import best_order
-from lib.schedules.solver.search import NotFound, Search, between, fastest, leanest
+from tools.solver.orders import best_order
+from tools.solver.search import NotFound, Search, between, fastest, leanest
 
 STORE = ROOT / "lib" / "analysis" / "bounds" / "optima.json"
 ORDERS = STORE.with_name("best_orders.json")
@@ -26,7 +26,7 @@ ORDERS = STORE.with_name("best_orders.json")
 
 def main(arguments: list[str] | None = None) -> None:
     """Reads the command line. With lists of sizes, all their combinations are solved."""
-    parser = argparse.ArgumentParser(prog="python -m lib.schedules.solver", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.solver", description=__doc__)
     parser.add_argument("--order", nargs="+", choices=SCHEDULES, default=[], help="schedules; each rank is a stage")
     parser.add_argument("--limit", type=float, help="another memory for --order, in microbatches of activations")
     parser.add_argument("--stages", type=int, nargs="+", default=[4], help="ranks")

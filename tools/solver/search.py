@@ -17,9 +17,9 @@ from lib.checker.checker import check
 from lib.errors.exceptions import DeadlockError
 from lib.schedules.pipelines.action import KINDS, Action
 from lib.schedules.pipelines.generators import witness
-from lib.schedules.solver.pipeline import COMPUTE, MESSAGE, TENTH, UPDATE, Pipeline, message
 from lib.simulator.simulator import simulate
 from lib.trace.trace import Trace
+from tools.solver.pipeline import COMPUTE, MESSAGE, TENTH, UPDATE, Pipeline, message
 
 __all__ = ["NotFound", "Search", "between", "fastest", "floor", "leanest"]
 

@@ -1,0 +1,1 @@
+"""What proved or searched something once: `lib` keeps what came of it as data, and runs none of this."""
