@@ -9,7 +9,6 @@ import pytest
 
 from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import Source
-from tests.support.variants import VARIANTS, Variant
 
 FIRST = '''
     from math import floor
@@ -112,47 +111,6 @@ def test_a_module_counts_as_what_it_does() -> None:
     assert len(forms) == 1
     other = Source((("x.py", code),), (("helpers.py", "async def step(model): ..."),)).normalised("ddp")
     assert other not in forms
-
-
-class Renamed(ast.NodeTransformer):
-    """Every name that is stored in the code gets another one."""
-
-    def __init__(self, names: set[str]) -> None:
-        self.names = names
-
-    def _new(self, name: str | None) -> str | None:
-        return f"{name[::-1]}_z" if name in self.names and name is not None else name
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self._new(node.id) or "", node.ctx)
-
-
-@pytest.mark.parametrize(
-    "variant", [one for one in VARIANTS if not one.modules], ids=lambda variant: f"{variant.puzzle}, {variant.name}"
-)
-def test_variants_with_other_names_of_variables(variant: Variant) -> None:
-    """Of functions that are not nested: arguments keep their names there."""
-    source = variant.source()
-    cells = []
-    for name, text in source.cells:
-        try:
-            tree = ast.parse(text)
-        except SyntaxError:
-            cells.append((name, text))
-            continue
-        stored = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
-        fixed = {one.arg for one in ast.walk(tree) if isinstance(one, ast.arg)} | {variant.puzzle}
-        fixed |= {name for one in ast.walk(tree) if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names}
-        fixed |= {one.name for one in ast.walk(tree) if isinstance(one, ast.MatchAs) and one.name}
-        fixed |= {
-            one.id
-            for node in tree.body
-            if not isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)
-            for one in ast.walk(node)
-            if isinstance(one, ast.Name)
-        }
-        cells.append((name, ast.unparse(Renamed(stored - fixed).visit(tree))))
-    assert Source(tuple(cells)).normalised(variant.puzzle) == source.normalised(variant.puzzle) != ""
 
 
 def test_all_our_solutions_have_forms_of_their_own() -> None:
