@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lib import Activation, Model, RuleError, Trace, TraceError, Weight, check, simulate
+from lib import Activation, Costs, Model, RuleError, Trace, TraceError, Weight, check, simulate
 from lib.trace.event import Event
 from lib.trace.rebuild import rebuild
 from lib.values import placement
@@ -179,3 +179,28 @@ def test_what_grows_is_counted_and_what_hands_on_is_not(monkeypatch: pytest.Monk
         simulate(grows, layers=1, batches=1)
     monkeypatch.setattr(placement, "MOST_NUMBERS", 0)
     rebuild(Trace.of(simulate(hands_on, layers=1, batches=16)))
+
+
+def test_data_without_a_reader_does_not_count_where_reading_has_its_price() -> None:
+    """No run can do that: the Trace says that it had other costs."""
+    (fault,) = check(replace(of_basic(), costs=Costs(read=1))).faults
+    assert "the final weight of layer 0 does not count: its data was taken with get_activation, for nothing" in fault
+    assert "expected: data that the reader of the rank's process has read" in fault
+    assert "where:    steps.py" in fault
+    assert fault.endswith("ask the reader: await model.read(batches)")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_example_is_read_once_on_a_rank(times: int) -> None:
+    async def step(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        read = [await model.read([0]) for _ in range(times)]
+        grad = model.loss(model.forward(0, read[0], weight))
+        sums, _ = model.backward(0, read[-1], grad, weight)
+        model.set_final_weight(0, model.update(0, sums, weight, state)[0])
+
+    faults = check(simulate(step, layers=1, batches=1, ranks=2, costs=Costs(read=1))).faults
+    assert len(faults) == times - 1
+    for fault in faults:
+        assert "rank 0: the final weight of layer 0 does not count: activation 0 was loaded a second time" in fault
+        assert "expected: each example read once on a rank" in fault
