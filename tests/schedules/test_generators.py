@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from lib.schedules.pipelines import generators
 from lib.schedules.pipelines.action import Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named
-from lib.schedules.pipelines.generators import (
-    breadth_first,
-    in_turn,
-    interleaved,
-    interleaved_zero_bubble,
-    zb_h2,
-)
+from lib.schedules.pipelines.generators import breadth_first, in_turn, interleaved, interleaved_zero_bubble, zb_h2
 from lib.schedules.pipelines.legality import illegal
 from lib.schedules.pipelines.timing import Timed, peaks, time_order
 from lib.schedules.pipelines.zero_bubble_search import EVEN, Passes

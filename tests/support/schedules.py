@@ -4,7 +4,8 @@ Each of the classic eight keeps exactly so much that its figures are those of th
 free everything as early as they can: those of `lib.schedules`, and some that only tests need.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, Uneven, WeightGrad
@@ -108,8 +109,8 @@ async def two_of_a_row(model: Model) -> None:
         step(model, layer)
 
 
-async def wsdp(model: Model) -> None:
-    """Weights and optimizer sharded, gradients whole. Keeps the whole weight during the all-reduce."""
+async def forward_gathered(model: Model) -> None:
+    """Loads shards, gathers each weight for its forward alone, and comes to the loss."""
     load(model, shard=model.rank, total=model.RANKS)
     model.activations[0] = model.get_activation(mine(model))
     for layer in range(model.LAYERS):
@@ -117,6 +118,11 @@ async def wsdp(model: Model) -> None:
         forward(model, layer, model.weights["whole"])
         del model.weights["whole"]
     loss(model)
+
+
+async def wsdp(model: Model) -> None:
+    """Weights and optimizer sharded, gradients whole. Keeps the whole weight during the all-reduce."""
+    await forward_gathered(model)
     for layer in reversed(range(model.LAYERS)):
         model.weights["whole"] = await model.allgather(model.weights[layer], layer)
         activation, grad = model.activations.pop(layer), model.grad_activations.pop(layer)
@@ -130,13 +136,7 @@ async def wsdp(model: Model) -> None:
 
 async def fsdp(model: Model) -> None:
     """Frees the whole weight, the activation and its gradient only after the reduce-scatter."""
-    load(model, shard=model.rank, total=model.RANKS)
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        model.weights["whole"] = await model.allgather(model.weights[layer], layer)
-        forward(model, layer, model.weights["whole"])
-        del model.weights["whole"]
-    loss(model)
+    await forward_gathered(model)
     for layer in reversed(range(model.LAYERS)):
         model.weights["whole"] = await model.allgather(model.weights[layer], layer)
         activation, grad = model.activations[layer], model.grad_activations[layer]
@@ -278,21 +278,22 @@ async def star(model: Model) -> None:
         model.set_final_weight(layer, model.weights[layer])
 
 
-async def buckets(model: Model) -> None:
-    """Data parallel, with all-reduces of two layers each behind backward."""
+async def buckets(model: Model, sizes: Sequence[int] | None = None) -> None:
+    """Data parallel, with all-reduces of so many layers each behind backward; of two each, where nothing is said."""
     load(model)
     model.activations[0] = model.get_activation(mine(model))
     for layer in range(model.LAYERS):
         forward(model, layer)
     loss(model)
-    waiting: list[int] = []
+    ends = {*range(2, model.LAYERS, 2), model.LAYERS} if sizes is None else {*itertools.accumulate(sizes)}
+    bucket: list[int] = []
     works: list[tuple[list[int], Awaitable[list[WeightGrad]]]] = []
-    for layer in reversed(range(model.LAYERS)):
+    for done, layer in enumerate(reversed(range(model.LAYERS)), 1):
         model.grad_weights[layer] = backward(model, layer)
-        waiting.append(layer)
-        if len(waiting) == 2 or layer == 0:
-            works.append((waiting, model.allreduce_bucket([model.grad_weights[i] for i in waiting])))
-            waiting = []
+        bucket.append(layer)
+        if done in ends:
+            works.append((bucket, model.allreduce_bucket([model.grad_weights[i] for i in bucket])))
+            bucket = []
     for layers, work in works:
         for layer, total in zip(layers, await work, strict=True):
             model.grad_weights[layer] = total

@@ -1,14 +1,15 @@
 """The ways to hide an all-reduce and to shard the optimizer: their figures, and what cannot be had for nothing."""
 
-from itertools import accumulate, pairwise, product
+from functools import partial
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
 
-from lib import Links, Model, Trace, Verdict, check, simulate
+from lib import Links, Trace, Verdict, check, simulate
 from lib.schedules.data_parallel import ddp, zero
-from lib.schedules.steps import backward, forward, load, loss, mine, step
 from lib.suite.course.solutions import ways
+from tests.support.schedules import buckets
 
 
 def goals(puzzle: str, function: Any) -> list[str]:
@@ -36,35 +37,10 @@ def test_the_second_stage_cannot_be_reached_by_the_first() -> None:
 # -- buckets --------------------------------------------------------------------------------------------------------
 
 
-def bucketed(sizes: tuple[int, ...]) -> Any:
-    """The all-reduces of buckets of these sizes, behind backward."""
-
-    async def run(model: Model) -> None:
-        load(model)
-        model.activations[0] = model.get_activation(mine(model))
-        for layer in range(model.LAYERS):
-            forward(model, layer)
-        loss(model)
-        ends, bucket, works = set(accumulate(sizes)), list[int](), list[Any]()
-        for done, layer in enumerate(reversed(range(model.LAYERS)), 1):
-            model.grad_weights[layer] = backward(model, layer)
-            bucket.append(layer)
-            if done in ends:
-                works.append((bucket, model.allreduce_bucket([model.grad_weights[i] for i in bucket])))
-                bucket = []
-        for layers, work in works:
-            for layer, total in zip(layers, await work, strict=True):
-                model.grad_weights[layer] = total
-            for layer in layers:
-                step(model, layer)
-
-    return run
-
-
 def ends(latency: float, *choices: tuple[int, ...]) -> list[float]:
     """When the step is over, by the sizes of buckets."""
     costs = Links(latency=latency)
-    runs = [simulate(bucketed(sizes), ranks=4, layers=8, batches=4, costs=costs) for sizes in choices]
+    runs = [simulate(partial(buckets, sizes=sizes), ranks=4, layers=8, batches=4, costs=costs) for sizes in choices]
     return [verdict.time for verdict in map(check, runs) if verdict.correct]
 
 
