@@ -38,8 +38,9 @@ __all__ = [
 VARIABLE = "PUZZLES_PROGRESS"
 FOLDER = "llm-training-puzzles"
 BROWSER_FILES = Path("/drive")
-passed_here: set[str] = set()
-"""The puzzles that were passed in this process, recorded or not."""
+passed_here: dict[str, Trace | None] = {}
+"""The puzzles that were passed in this process, recorded or not, each with the last run that passed; None for a plain
+function."""
 _said: set[str] = set()
 """Notes that this process has printed already."""
 
@@ -124,7 +125,7 @@ def checked(verdict: Verdict | FunctionVerdict, trace: Trace | None) -> None:
     if verdict.puzzle is None or (trace is not None and not has_size_of(trace, verdict.puzzle)):
         return
     if verdict.passed:
-        passed_here.add(verdict.puzzle)
+        passed_here[verdict.puzzle] = trace
     _say(record(verdict.puzzle, Standing.of(verdict)))
 
 

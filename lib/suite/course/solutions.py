@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,17 +107,20 @@ def without_lines(trace: Trace) -> Trace:
 
 
 def run_of(puzzle: str) -> tuple[Trace, bool]:
-    """The run of the student's own notebook of a puzzle that they have passed, and True; else that of the official
-    answer, and False. For the puzzles that build on it."""
+    """The student's own run of a puzzle that they have passed, and True: the one that passed in this process, or that
+    of their notebook. Else that of the official answer, and False. For the puzzles that build on it."""
+    if (here := passed_here.get(puzzle)) is not None:
+        return here, True
     record = known().get(puzzle)
-    if puzzle in passed_here or (record is not None and record.passed):
+    if record is not None and record.passed:
         try:
-            models = simulate(load_function(mine(puzzle, yours(Path.cwd())), puzzle), puzzle=puzzle)
+            with redirect_stdout(StringIO()):  # a notebook that was emptied since says so where it is opened
+                models = simulate(load_function(mine(puzzle, yours(Path.cwd())), puzzle), puzzle=puzzle)
         except (SourceError, PuzzleError, OSError):
             models = Unsolved(puzzle)
         if not isinstance(models, Unsolved) and check(run := Trace.of(models), puzzle).correct:
             return run, True
-    return run_of_file(reference(puzzle), puzzle), False
+    return without_lines(run_of_file(reference(puzzle), puzzle)), False
 
 
 class Known(NamedTuple):

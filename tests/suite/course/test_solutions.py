@@ -1,13 +1,15 @@
 """The official answers and the alternatives: what is shown, that all of it is correct, and when it is shown."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from lib import PUZZLES, Model, reveal, simulate
+from lib import PUZZLES, Model, Trace, reveal, simulate
+from lib.analysis.figures import end
 from lib.suite.course import progress, solutions
 from lib.suite.course.progress import Standing
-from lib.suite.course.solutions import alternatives, answer, description, owner, refusal, ways
+from lib.suite.course.solutions import alternatives, answer, description, owner, refusal, run_of, ways
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import home, reference
@@ -80,7 +82,7 @@ def test_a_puzzle_that_is_passed_is_shown() -> None:
 def test_in_a_notebook_the_answer_is_shown_once_the_puzzle_is_passed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "passed_here", passed := set[str]())
+    monkeypatch.setattr(progress, "passed_here", passed := dict[str, Trace | None]())
     monkeypatch.setattr(solutions, "passed_here", passed)
     assert reveal("ddp") is None
     said = capsys.readouterr().out
@@ -100,3 +102,21 @@ def test_in_a_notebook_the_answer_is_shown_once_the_puzzle_is_passed(
         reveal("ddp", "nothing")
     with pytest.raises(ValueError, match="there is no puzzle 'dpp'"):
         reveal("dpp")
+
+
+def test_a_run_that_passed_here_is_yours_and_a_notebook_without_an_answer_is_left_in_silence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    passed: dict[str, Trace | None] = {}
+    monkeypatch.setattr(progress, "passed_here", passed)
+    monkeypatch.setattr(solutions, "passed_here", passed)
+    monkeypatch.setattr(solutions, "known", lambda: {"ddp": Standing(passed=True)})
+    monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path))
+    shutil.copy(home() / "puzzles" / "03_ddp.ipynb", tmp_path)
+    ours, is_yours = run_of("ddp")
+    assert (end(ours), is_yours) == (5.6, False)
+    assert capsys.readouterr().out == ""
+    models = simulate(load_function(alternatives("ddp")[0], "ddp"), puzzle="ddp")
+    Model.check(models, puzzle="ddp")
+    yours, is_yours = run_of("ddp")
+    assert (end(yours), is_yours) == (5, True)
