@@ -44,16 +44,14 @@ ALLOWED = {
 
 def strings(source: str) -> Iterator[str]:
     """The strings of a Python file, docstrings too; where one has a value put in, a 0 stands for it."""
-    tree = ast.parse(source)
-    joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
-    inside = {id(part) for node in joined for part in ast.walk(node) if part is not node}
-    for node in ast.walk(tree):
-        if id(node) in inside:
-            continue
+    nodes: list[ast.AST] = [ast.parse(source)]
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "0" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
+        else:
+            nodes += ast.iter_child_nodes(node)
 
 
 def values(data: object) -> Iterator[str]:

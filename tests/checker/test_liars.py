@@ -63,7 +63,7 @@ def found(models: list[Model]) -> dict[str, Any]:
 
 
 def liars(cls: type) -> Iterator[type]:
-    """Classes like one, each of which lies in one name: a fifth of them at a commit."""
+    """Classes like one, each of which lies in one name: some of them at a commit."""
     names = {name for name in dir(cls) if _is_asked(inspect.getattr_static(cls, name))}
     for name in sample(sorted((names | {*ASKED}) - {*LEFT})):
         for lie in LIES:

@@ -4,6 +4,7 @@ import ast
 import inspect
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,14 @@ STORES = {"Deleted", "Missing"}
 """A store has words of its own for these, and says what it holds."""
 
 
+@cache
 def raised() -> list[tuple[str, ast.Call]]:
     """Each place of lib that makes a fact, and how."""
     found: list[tuple[str, ast.Call]] = []
     for path in sorted((ROOT / "lib").rglob("*.py")):
-        text = path.read_text("utf-8")
-        calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
-        if "import facts" in text:
+        if "import facts" in (text := path.read_text("utf-8")):
             where = path.relative_to(ROOT)
+            calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
             found += [(f"{where}:{one.lineno}", one) for one in calls if ast.unparse(one.func).startswith("facts.")]
     return found
 

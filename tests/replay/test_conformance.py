@@ -38,7 +38,7 @@ EVERYWHERE = [
     for place, (where, choices) in enumerate(TRANSPORTS.items())
     for name in (NAMES if where == "local" else sample(NAMES[place:]))
 ]
-"""All schedules in this process, every fifth of them on each of the other transports, and not the same ones."""
+"""All schedules in this process, some of them on each of the other transports, and not the same ones."""
 
 
 def correct(result: ReplayResult, schedule: Trace) -> None:

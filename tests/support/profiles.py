@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, settings
 __all__ = ["THOROUGH", "examples", "sample"]
 
 THOROUGH = os.environ.get("TESTS") == "thorough"
-FEWER = 5
+FEWER = 8
 """What is tried in full by `make test-all`, every commit tries one in so many of."""
 
 T = TypeVar("T")
 
 settings.register_profile(
     "same every time",
-    max_examples=300 if THOROUGH else 25,
+    max_examples=300 if THOROUGH else 15,
     derandomize=True,
     deadline=None,
     database=None,
@@ -27,7 +27,7 @@ settings.load_profile("same every time")
 
 
 def examples(count: int, few: int | None = None, **others: Any) -> Any:
-    """Settings for a property whose examples cost much: `count` in `make test-all`, `few` (a fifth) at a commit.
+    """Settings for a property whose examples cost much: `count` in `make test-all`, `few` (an eighth) at a commit.
 
     A property without settings has as many as the profile says. `others` are passed on to hypothesis.settings.
     """
@@ -36,5 +36,5 @@ def examples(count: int, few: int | None = None, **others: Any) -> Any:
 
 
 def sample(cases: Iterable[T]) -> list[T]:
-    """Every fifth of some cases, beginning with the first; all of them in `make test-all`."""
+    """Every eighth of some cases, beginning with the first; all of them in `make test-all`."""
     return list(cases)[:: 1 if THOROUGH else FEWER]

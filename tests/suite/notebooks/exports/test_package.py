@@ -33,8 +33,13 @@ def code() -> dict[str, str]:
     return {module_of(name): text for name, text in files.items() if not name.startswith("lib/_notebooks")}
 
 
-def imported(text: str) -> Iterator[str]:
+@cache
+def imported(text: str) -> frozenset[str]:
     """The modules of the package that a text imports, at the top or when it comes to it, and those around them."""
+    return frozenset(_imported(text))
+
+
+def _imported(text: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
         names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -73,7 +78,7 @@ def test_of_what_stays_behind_nothing_is_needed_but_by_its_door() -> None:
     missing = [
         (name, other)
         for name in sorted(loaded() - doors)
-        for other in imported(code()[name])
+        for other in sorted(imported(code()[name]))
         if f"{other.replace('.', '/')}.py".startswith(ELSEWHERE) or f"{other.replace('.', '/')}/".startswith(ELSEWHERE)
         if other not in doors
     ]
