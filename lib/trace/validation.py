@@ -358,6 +358,8 @@ class _Reader:
             )
         ):
             wrong = f"{op} names a shard and their number"
+        elif row is not None and (row.per_batch or row.per_weight) and not 0 <= (event.layer or 0) < self.layers:
+            wrong = f"{op} names one of {self.layers} layers, counted from 0"
         elif row is not None and row.says == "part" and not (len(event.arg) == 3 and 1 <= event.arg[0] < len(NAMES)):
             wrong = f"{op} names a dim and a range of it"
         elif shared is not None and shared.along and not (event.arg == () or 1 <= event.arg[0] < len(NAMES)):

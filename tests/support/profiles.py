@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 __all__ = ["THOROUGH", "examples", "sample"]
 
@@ -13,6 +14,9 @@ FEWER = 8
 """What is tried in full by `make test-all`, every commit tries one in so many of."""
 
 T = TypeVar("T")
+
+# Else numbers and words of the modules of ours that are imported are tried, too: other ones in each worker.
+providers._get_local_constants = lambda: providers._local_constants  # pyright: ignore[reportPrivateUsage]
 
 settings.register_profile(
     "same every time",
