@@ -98,7 +98,7 @@ def slot(value: Any) -> Slot:
 
 def _cut(part: Part) -> tuple[frozenset[int], int]:
     """Which pieces of a dim are there, of how many."""
-    return (frozenset([0]), 1) if part.whole else (part.pieces, cast(int, part.grid))
+    return (frozenset([0]), 1) if part.whole else (frozenset(part.pieces), cast(int, part.grid))
 
 
 def _partial(place: Place) -> str:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from drawing.canvas.palette import EDGE, GRID, INK, PAPER, SOFT, TRACK, ink_on, origin_colour
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, text_width
 from lib.errors.wording import numbered, ranges
-from lib.values.dims import DIMS, REST
+from lib.values.dims import DIMS, REST, Pieces
 from lib.values.placement import Place
 from lib.values.values import Value
 
@@ -76,7 +76,7 @@ class Origin(NamedTuple):
 class Laid(NamedTuple):
     """What of a value lies in its tile, of how many: shards and features go down, columns and batches across."""
 
-    held: frozenset[int]
+    held: Pieces
     total: int
     down: bool
     role: str = ""
@@ -261,7 +261,7 @@ def caption(value: Value, room: float = 1000) -> list[str]:
     return lines
 
 
-def _cut(role: str, pieces: frozenset[int], grid: int) -> list[str]:
+def _cut(role: str, pieces: Pieces, grid: int) -> list[str]:
     """The words for a part of a dim, or of a sum, from the longest to the shortest."""
     kind = DIMS[role]
     numbers = f"{kind.plural} {ranges(pieces) or 'none'}"

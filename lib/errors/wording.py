@@ -109,7 +109,10 @@ def counted(number: int, noun: str, form: str = "") -> str:
 
 
 def runs(items: Iterable[int]) -> list[tuple[int, int]]:
-    """Numbers as runs [first, after the last) in order: {0, 1, 2, 7} -> [(0, 3), (7, 8)]."""
+    """Numbers as runs [first, after the last) in order: {0, 1, 2, 7} -> [(0, 3), (7, 8)]. A set that knows its runs is
+    asked for them."""
+    if (known := getattr(items, "runs", None)) is not None:
+        return [*known]
     found: list[tuple[int, int]] = []
     first = after = None
     for number in sorted(items):
@@ -133,7 +136,11 @@ def run_words(found: Iterable[tuple[int, int]]) -> Iterator[str]:
 
 def ranges(items: Iterable[int]) -> str:
     """A set of numbers in order, with runs shortened; of very many their beginning and end: 0, 2-5."""
-    parts = list(run_words(runs(items)))
+    return _ranges(runs(items))
+
+
+def _ranges(found: Iterable[tuple[int, int]]) -> str:
+    parts = list(run_words(found))
     if len(parts) > MOST_NUMBERS:
         parts[MOST_NUMBERS // 2 : -1] = ["..."]
     return ", ".join(parts)
@@ -160,5 +167,5 @@ def these(noun: str, items: Iterable[int]) -> str:
 
 def numbered(noun: str, items: Iterable[int]) -> str:
     """Numbered things as a label: "rank 0", "ranks 0, 1", "batches 0, 2-5"."""
-    ordered = sorted(items)
-    return f"{plural(noun, len(ordered))} {ranges(ordered)}"
+    found = runs(items)
+    return f"{plural(noun, sum(after - first for first, after in found))} {_ranges(found)}"

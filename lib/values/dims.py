@@ -1,16 +1,23 @@
 """The kinds of dims, a row each: places, files, sentences, pictures and a student's calls read the row.
 
-Whatever a tensor extends along, or may be a partial sum over, is a dim of one of these kinds.
+Whatever a tensor extends along, or may be a partial sum over, is a dim of one of these kinds. Some elements of a dim
+are a set by its runs, so that a million rows that lie together cost as much as one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from itertools import chain, starmap
+from typing import Final, NamedTuple, cast
 
+from lib.errors.wording import runs
 from lib.values.table import table
 
-__all__ = ["DIMS", "NAMES", "REST", "DimKind", "Relation"]
+__all__ = ["DIMS", "NAMES", "NO_PIECES", "REST", "DimKind", "Pieces", "Relation", "RunSet", "listed_numbers", "united"]
+
+NO_PIECES: frozenset[int] = frozenset()
+Run = tuple[int, int]
 
 
 class DimKind(NamedTuple):
@@ -116,23 +123,133 @@ REST: Final = {kind.role: kind.plural for kind in DIMS.values() if kind.field is
 """Those that may be cut beside the ones that students name by `shards` and `batches`, and the word for their pieces."""
 
 
+class RunSet(Set[int]):
+    """A set of whole numbers as its runs in order, each (first, after the last); no two of them touch."""
+
+    __slots__ = ("_count", "runs")
+
+    def __init__(self, *runs: Run) -> None:
+        self.runs = runs
+        self._count = sum([after - first for first, after in runs])
+
+    @classmethod
+    def of(cls, items: Iterable[int]) -> RunSet:
+        """The set of some numbers."""
+        return items if isinstance(items, RunSet) else cls(*runs(items))
+
+    _from_iterable = of
+
+    @classmethod
+    def span(cls, first: int, after: int) -> RunSet:
+        """All numbers from the first to the one before `after`."""
+        return cls((first, after)) if first < after else cls()
+
+    @classmethod
+    def union(cls, sets: Iterable[RunSet]) -> RunSet:
+        """What is in any of some sets."""
+        found: list[Run] = []
+        for first, after in sorted(chain.from_iterable([one.runs for one in sets])):
+            if found and first <= found[-1][1]:
+                found[-1] = (found[-1][0], max(found[-1][1], after))
+            else:
+                found.append((first, after))
+        return cls(*found)
+
+    def nth(self, low: int, high: int) -> RunSet:
+        """The numbers from the one at place `low`, in order, to the one before place `high`."""
+        found: list[Run] = []
+        for first, after in self.runs:
+            if low < high and low < after - first:
+                end = min(first + high, after)
+                found.append((first + low, end))
+                low = end - first
+            low, high = max(low - (after - first), 0), high - (after - first)
+        return RunSet(*found)
+
+    def issuperset(self, other: Iterable[int]) -> bool:
+        return RunSet.of(other) <= self
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(starmap(range, self.runs))
+
+    def __contains__(self, item: object) -> bool:
+        if not isinstance(item, int):
+            return False
+        at = bisect_right(self.runs, item, key=_first)
+        return at > 0 and item < self.runs[at - 1][1]
+
+    def __hash__(self) -> int:
+        return hash(self.runs)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, RunSet):
+            return self.runs == other.runs
+        return isinstance(other, frozenset) and self == RunSet.of(cast("frozenset[int]", other))
+
+    def __and__(self, other: Iterable[int]) -> RunSet:
+        mine, theirs = self.runs, RunSet.of(other).runs
+        found: list[Run] = []
+        at = to = 0
+        while at < len(mine) and to < len(theirs):
+            first, after = max(mine[at][0], theirs[to][0]), min(mine[at][1], theirs[to][1])
+            if first < after:
+                found.append((first, after))
+            if mine[at][1] < theirs[to][1]:
+                at += 1
+            else:
+                to += 1
+        return RunSet(*found)
+
+    __rand__ = __and__
+
+    def __le__(self, other: Set[int]) -> bool:
+        return len(self & other) == self._count
+
+    def __ge__(self, other: Set[int]) -> bool:
+        return len(self & other) == len(other)
+
+    def isdisjoint(self, other: Iterable[int]) -> bool:
+        return not self & other
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join([f'{first}-{after - 1}' for first, after in self.runs])}}}"
+
+
+def _first(run: Run) -> int:
+    return run[0]
+
+
+Pieces = frozenset[int] | RunSet
+
+
+def united(sets: Sequence[Pieces]) -> Pieces:
+    """What is in any of some sets, at least one, of one kind."""
+    if isinstance(sets[0], RunSet):
+        return RunSet.union(map(RunSet.of, sets))
+    return NO_PIECES.union(*sets)
+
+
+def listed_numbers(pieces: Pieces) -> int:
+    """How many numbers are written down in it."""
+    return len(pieces.runs) if isinstance(pieces, RunSet) else len(pieces)
+
+
 class Relation:
     """Which elements of one dim each element of another needs. Asked of sets of them, each worked out once."""
 
     def __init__(self, needs: Callable[[int], Iterable[int]]) -> None:
         self.needs = needs
-        self._known: dict[frozenset[int], frozenset[int]] = {}
+        self._known: dict[Pieces, RunSet] = {}
 
-    def __call__(self, items: frozenset[int]) -> frozenset[int]:
+    def __call__(self, items: Pieces) -> RunSet:
         found = self._known.get(items)
         if found is None:
-            found = self._known[items] = self.union(items)
+            found = self._known[items] = self.union(RunSet.of(items))
         return found
 
-    def union(self, items: frozenset[int]) -> frozenset[int]:
+    def union(self, items: RunSet) -> RunSet:
         """What all of them need."""
-        return frozenset[int]().union(*map(self.needs, items))
-
-    def pairs(self, items: frozenset[int], others: frozenset[int]) -> int:
-        """How many of the others the items need, one by one: the work between the two."""
-        return sum(len(others.intersection(self.needs(item))) for item in items)
+        return RunSet.of({one for item in items for one in self.needs(item)})

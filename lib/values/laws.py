@@ -19,8 +19,8 @@ from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
 from lib.values import facts
-from lib.values.dims import DIMS, REST
-from lib.values.placement import MOST, NO_PIECES, SMALL_SET, Elements, Part, Place, alike, keep, simplest
+from lib.values.dims import DIMS, REST, Pieces, RunSet, united
+from lib.values.placement import MOST, SMALL_SET, Elements, Part, Place, alike, keep, simplest
 
 if TYPE_CHECKING:
     from lib.values.values import Value
@@ -102,11 +102,11 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
         _refuse(verb, first, other, None if other_grid else at)
         raise RuleError(facts.Different(verb, FIELDS.get(schema.roles[at], schema.roles[at]), first, other))
     some = [value.place.parts[at].pieces for value in values]
-    pieces = NO_PIECES.union(*some)
+    pieces = united(some)
     if len(pieces) != sum(map(len, some)):
         _refuse_twice(verb, values, at)
     if len(pieces) > SMALL_SET * len(values):
-        mine.dim.may_make(len(pieces) - SMALL_SET * len(values))
+        mine.dim.may_make(pieces, len(values))
     return schema.place(*head, mine.dim.piece(cast(int, mine.grid), pieces), *tail)
 
 
@@ -119,14 +119,14 @@ def _grid_of(verb: str, values: Sequence[Value]) -> Place | None:
     differ: list[int] = []
     for at, first in enumerate(place.parts):
         column = [first, *{part for value in values if not (part := value.place.parts[at]).same(first)}]
-        pieces = NO_PIECES.union(*[part.pieces for part in column])
+        pieces = united([part.pieces for part in column])
         if len(column) == 1:
             continue
         if at not in where or any(part.grid != first.grid for part in column):
             return None
         if len(pieces) != sum([len(part.pieces) for part in column]):
             return None
-        first.dim.may_make(len(pieces) - SMALL_SET * len(column))
+        first.dim.may_make(pieces, len(column))
         found[at] = first.dim.piece(cast(int, first.grid), pieces)
         cells *= len(column)
         differ.append(at)
@@ -144,13 +144,13 @@ def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
     part = place.first if role is None else _dim_of(value, role)
     dim, words = part.dim, DIMS[part.dim.name]
     if words.counted:
-        items = sorted(part.pieces)
-        if not items or len(items) % total:
-            raise RuleError(facts.Undivided(value, words.plural, len(items), total))
-        dim.may_make(len(items) - SMALL_SET)
-        size = len(items) // total
-        mine = dim.piece(cast(int, part.grid), frozenset(items[shard * size : (shard + 1) * size]))
-        return value.at(place.having(dim.name, mine))
+        pieces = part.pieces
+        if not pieces or len(pieces) % total:
+            raise RuleError(facts.Undivided(value, words.plural, len(pieces), total))
+        dim.may_make(pieces)
+        low, high = (number * len(pieces) // total for number in (shard, shard + 1))
+        mine = pieces.nth(low, high) if isinstance(pieces, RunSet) else frozenset(sorted(pieces)[low:high])
+        return value.at(place.having(dim.name, dim.piece(cast(int, part.grid), mine)))
     grid = total if part.whole else part.finer(total)
     if grid is None:
         raise RuleError(facts.Gaps(value))
@@ -158,17 +158,17 @@ def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
         raise RuleError(facts.TooManyShards(shard, grid))
     if part is not place.first and dim.size % grid:
         raise RuleError(facts.Undivided(value, words.plural, dim.size, grid))
-    dim.may_make(len(part.pieces) - SMALL_SET)
+    dim.may_make(part.pieces)
     return value.at(place.having(dim.name, dim.shard(shard, total) if part.whole else part.cut(shard, total)))
 
 
 def piece(value: V, role: str, low: int, high: int) -> V:
     """The elements from `low` up to `high` of a dim of a value, which has to have them."""
     part = _dim_of(value, role)
-    wanted = frozenset(range(low, high)) if 0 <= low <= high <= part.dim.size else None
+    wanted = RunSet.span(low, high) if 0 <= low <= high <= part.dim.size else None
     if wanted is None or not DIMS[role].counted or not wanted <= part.pieces:
         raise RuleError(facts.NotCut(value, role, (low, high)))
-    part.dim.may_make(len(wanted) - SMALL_SET)
+    part.dim.may_make(wanted)
     return value.at(value.place.having(role, part.dim.piece(part.dim.size, wanted)))
 
 
@@ -216,13 +216,13 @@ def _has(value: Value, field: str) -> object:
 
 def _refuse_twice(verb: str, values: Sequence[Value], at: int) -> NoReturn:
     """Names the pieces that are in two of the values."""
-    seen: set[int] = set()
+    seen: Pieces | None = None
     for value in values:
         pieces = value.place.parts[at].pieces
-        twice = seen & pieces
+        twice = pieces & seen if seen else None
         if twice:
             both = tuple(v for v in values if v.place.parts[at].pieces & twice)
             role = value.place.schema.roles[at]
             raise RuleError(facts.Twice(verb, FIELDS.get(role, role), frozenset(twice), both))
-        seen |= pieces
+        seen = pieces if seen is None else united([pieces, seen])
     raise AssertionError("sets with repeated items were found disjoint")

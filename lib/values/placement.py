@@ -25,7 +25,7 @@ from typing import Generic, TypeVar, cast
 from lib.errors.arguments import described, plain
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import numbered, ranges, run_words, runs, these
-from lib.values.dims import DIMS, Relation
+from lib.values.dims import DIMS, NO_PIECES, Pieces, Relation, RunSet, listed_numbers, united
 
 __all__ = ["MOST", "SMALL_SET", "Dim", "Elements", "Owners", "Part", "Place", "Range", "Rest", "Schema", "alike"]
 __all__ += ["held_together", "listed", "numbers_in", "simplest", "union"]
@@ -48,7 +48,6 @@ number of unions of 10^6."""
 MOST_KEPT = 2**15
 """Entries of a table before it begins anew: a table makes equal things one object, and correctness never asks it to."""
 ONE_PIECE = frozenset([0])
-NO_PIECES: frozenset[int] = frozenset()
 _set = object.__setattr__
 
 
@@ -87,16 +86,18 @@ class Dim:
     size: int
     counted: bool
     joins: bool
+    spans: bool
     _whole: Part | None
     _left: int
-    _pieces: dict[tuple[int, frozenset[int]], Part]
+    _pieces: dict[tuple[int, Pieces], Part]
     _shards: dict[tuple[int, int], Part]
 
     def __init__(self, name: str, size: int) -> None:
         kind = DIMS.get(name)
         counted = kind is not None and kind.counted and size <= MOST
         joins = counted or (kind is not None and kind.field is None)
-        _give(self, name=name, size=size, counted=counted, joins=joins)
+        spans = counted and kind is not None and kind.field is None  # of the others a student sees a plain set
+        _give(self, name=name, size=size, counted=counted, joins=joins, spans=spans)
         _give(self, _whole=None, _left=MOST_NUMBERS, _pieces={}, _shards={})
 
     @property
@@ -105,16 +106,18 @@ class Dim:
         found = self._whole
         if found is None:
             grid = self.size if self.counted else 1
-            found = Part(self, grid, frozenset(range(grid)), True)
+            found = Part(self, grid, RunSet.span(0, grid) if self.spans else frozenset(range(grid)), True)
             _set(self, "_whole", found)
         return found
 
-    def piece(self, grid: int, pieces: frozenset[int]) -> Part:
+    def piece(self, grid: int, pieces: Pieces) -> Part:
         """Some of `grid` equal pieces, which are numbers below that. All of them are the whole; but of shards, which
         students see, all of 4 stay 4 of 4."""
         if len(pieces) == 1:
             (number,) = pieces
             return self.shard(number, grid)
+        if self.spans is not isinstance(pieces, RunSet):
+            pieces = RunSet.of(pieces) if self.spans else frozenset(pieces)
         found = self._pieces.get((grid, pieces))
         if found is None and self.joins and len(pieces) == grid:
             return self._whole or self.whole
@@ -125,7 +128,10 @@ class Dim:
         if grid == 1:
             return self._whole or self.whole
         found = self._shards.get((number, grid))
-        return found or keep(self._shards, (number, grid), Part(self, grid, frozenset([number]), False))
+        return found or keep(self._shards, (number, grid), Part(self, grid, self._one(number), False))
+
+    def _one(self, number: int) -> Pieces:
+        return RunSet.span(number, number + 1) if self.spans else frozenset([number])
 
     def like(self, part: Part) -> Part:
         """The same pieces of this dim as a part has of its own: a layer's features are a weight's columns."""
@@ -138,10 +144,10 @@ class Dim:
         joined = _joined(ranges)
         return Part(self, None, NO_PIECES, joined == ((0, self.size),), joined)
 
-    def may_make(self, numbers: int) -> None:
-        """Refuses a set of so many numbers where too many were made. After a refusal it begins anew, for the next
-        run."""
-        _set(self, "_left", self._left - max(0, numbers))
+    def may_make(self, pieces: Pieces, sets: int = 1) -> None:
+        """Refuses a set that is made of so many others where too many numbers were written down. After a refusal it
+        begins anew, for the next run."""
+        _set(self, "_left", self._left - max(0, listed_numbers(pieces) - SMALL_SET * sets))
         if self._left < 0:
             _set(self, "_left", MOST_NUMBERS)
             raise RuleError(
@@ -160,7 +166,7 @@ class Part:
 
     dim: Dim
     grid: int | None
-    pieces: frozenset[int]
+    pieces: Pieces
     whole: bool
     _ranges: tuple[Range, ...] | None = None
 
@@ -311,7 +317,7 @@ def union(parts: Iterable[Part]) -> Part:
         if grid is None or len(group) == 1:
             found += [one for part in group for one in part.ranges]
         else:
-            together = NO_PIECES.union(*[part.pieces for part in group])
+            together = united([part.pieces for part in group])
             found += Part(dim, grid, together, len(together) == grid).ranges
     return dim.part(*found)
 
@@ -463,7 +469,7 @@ class Place:
 
     @property
     def shards(self) -> frozenset[int]:
-        return ONE_PIECE if self.schema.split is None else self.parts[self.schema.split].pieces
+        return ONE_PIECE if self.schema.split is None else cast("frozenset[int]", self.parts[self.schema.split].pieces)
 
     @property
     def total(self) -> int:
@@ -474,7 +480,7 @@ class Place:
         return 0 if self.schema.batch is None else _grid(self.parts[self.schema.batch])
 
     @property
-    def rest(self) -> tuple[tuple[str, frozenset[int], int], ...]:
+    def rest(self) -> tuple[tuple[str, Pieces, int], ...]:
         """The parts that are not whole and have no name of their own, as (role, pieces, of how many)."""
         named, parts = (
             (self.schema.split, self.schema.batch),
@@ -517,7 +523,9 @@ class Place:
         place = self
         for role, pieces, grid in rest:
             dim = place.schema.spaces[place.schema.roles.index(role)]
-            place = place.having(role, dim.like(dim.piece(grid, frozenset(pieces))))
+            place = place.having(
+                role, dim.like(dim.piece(grid, pieces if isinstance(pieces, RunSet) else frozenset(pieces)))
+            )
         return place
 
     def same(self, other: Place) -> bool:

@@ -17,7 +17,7 @@ from lib.values import facts
 from lib.values.collectives import Collective
 from lib.values.kinds.kind import LayerKind, done
 from lib.values.layers import Shape, batches_at, gradient_at
-from lib.values.placement import MOST, SMALL_SET
+from lib.values.placement import MOST
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, made, made_step
 
 __all__ = ["Shape", "backward", "backward_input", "backward_weight", "collective", "fake_grad", "final", "forward"]
@@ -109,8 +109,9 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
         raise RuleError(facts.NotBatches(batches)) from None
     if wrong:
         raise RuleError(facts.NoBatch(frozenset(wrong), frozenset(found), shape.batches, shape.padding))
-    shape.activations[0].spaces[0].may_make(len(found) - SMALL_SET)
-    return frozenset(found)
+    made = frozenset(found)
+    shape.activations[0].spaces[0].may_make(made)
+    return made
 
 
 def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:

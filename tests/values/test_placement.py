@@ -19,6 +19,8 @@ from lib.errors.wording import runs
 from lib.trace.rebuild import rebuild
 from lib.trace.validation import MAX_COUNT
 from lib.values import rules
+from lib.values.dims import RunSet, united
+from lib.values.kinds.attention import Causal
 from lib.values.kinds.kind import PRICED
 from lib.values.laws import cut, gather, reduce
 from lib.values.layers import Layer, Shape, by_hand, layer_from
@@ -348,3 +350,27 @@ def test_of_places_cut_along_two_dims_only_whole_rows_count(cuts: Any, wanted: s
     rest = columns.piece(4, frozenset(wanted))
     here = [i for i in range(12) if all((i, j) in cells for j in range(12) if j // 3 in wanted)]
     assert held_together(places, [rest]).ranges == tuple(runs(here))
+
+
+numbers = st.frozensets(st.integers(0, 30))
+
+
+@given(numbers, numbers, st.integers(0, 30), st.integers(0, 30))
+def test_a_set_by_its_runs_is_a_set(one: frozenset[int], other: frozenset[int], low: int, high: int) -> None:
+    mine, its = RunSet.of(one), RunSet.of(other)
+    assert (frozenset(mine), len(mine), mine == one, RunSet.of(mine)) == (one, len(one), True, mine)
+    assert (mine & its, united([mine, its]), mine <= its, mine == its) == (
+        one & other,
+        one | other,
+        one <= other,
+        one == other,
+    )
+    assert (mine.isdisjoint(its), low in mine, hash(RunSet.of(list(one))) == hash(mine)) == (
+        one.isdisjoint(other),
+        low in one,
+        True,
+    )
+    assert mine.nth(low, high) == frozenset(sorted(one)[low:high])
+    causal = Causal()
+    assert causal.pairs(mine, its) == sum(key <= row for row in one for key in other)
+    assert causal.union(mine) == frozenset(range(max(one, default=-1) + 1))

@@ -7,12 +7,11 @@ itself. Backwards a query owes the keys that are not here, and a key the queries
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from lib.values.dims import Relation
+from lib.values.dims import Relation, RunSet
 from lib.values.kinds.kind import LayerKind, Sum, fraction, part
 from lib.values.placement import Place
 
@@ -28,12 +27,23 @@ class Causal(Relation):
     def __init__(self) -> None:
         super().__init__(lambda row: range(row + 1))
 
-    def union(self, items: frozenset[int]) -> frozenset[int]:
-        return frozenset(range(max(items, default=-1) + 1))
+    def union(self, items: RunSet) -> RunSet:
+        return RunSet.span(0, items.runs[-1][1] if items else 0)
 
-    def pairs(self, items: frozenset[int], others: frozenset[int]) -> int:
-        keys = sorted(others)
-        return sum(bisect_right(keys, row) for row in items)
+    def pairs(self, items: RunSet, others: RunSet) -> int:
+        """How many keys the rows need of those, one by one, from the ends of runs."""
+        return sum(
+            _up_to(after - key, keys) - _up_to(first - key, keys)
+            for first, after in items.runs
+            for key, keys in [(key, end - key) for key, end in others.runs]
+        )
+
+
+def _up_to(rows: int, keys: int) -> int:
+    """How many of so many keys that many rows need together, if the first row needs one of them and each other one
+    more."""
+    inside = min(max(rows, 0), keys)
+    return inside * (inside + 1) // 2 + max(rows - keys, 0) * keys
 
 
 class Seen(Relation):
@@ -43,8 +53,8 @@ class Seen(Relation):
         super().__init__(lambda key: range(key, rows))
         self.rows = rows
 
-    def union(self, items: frozenset[int]) -> frozenset[int]:
-        return frozenset(range(min(items, default=self.rows), self.rows))
+    def union(self, items: RunSet) -> RunSet:
+        return RunSet.span(items.runs[0][0] if items else self.rows, self.rows)
 
 
 class Attention(LayerKind):
@@ -86,5 +96,5 @@ class Attention(LayerKind):
 
     def share(self, places: Sequence[Place]) -> Fraction:
         queries, keys = (place.named["rows"] for place in (places[0], places[-1]))
-        pairs = Fraction(self.causal.pairs(queries.pieces, keys.pieces))
+        pairs = Fraction(self.causal.pairs(RunSet.of(queries.pieces), RunSet.of(keys.pieces)))
         return pairs * 2 / (self.layer.rows * (self.layer.rows + 1)) * fraction(places[0].part("features"))
