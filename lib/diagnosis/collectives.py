@@ -234,7 +234,9 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
     if field == "batches" and home(right) is not mine:
         made = makers[0] is not None and not (makers[0].op in OPERATIONS and OPERATIONS[makers[0].op].loads)
         if made and left.place is right.place and isinstance(left, Activation | ActivationGrad):
-            return "each of these ranks has all of it already, so there is nothing to gather"
+            if left.is_complete():
+                return "each of these ranks has all of it already, so there is nothing to gather"
+            return "these ranks have the same part of it: cut out one of its own on each, such as shard model.rank"
         both = _both_took(left, right)
         if not both and all(event is not None and event.op in COLLECTIVES for event in makers):
             return f"both have been summed{line_of(makers[0])} already: sum a gradient over the ranks once"
