@@ -110,9 +110,9 @@ def test_times_follow_from_the_rows() -> None:
     unit = Trace.of(simulate(step, ranks=3, layers=2, batches=3))
     collectives = 1 + 2 * 2 + 2 * 2
     assert figures.end(unit) == pytest.approx(2 * (1 + 0.5 + 0.5) + 2 * 0.5 + collectives * UNIT.collective)
-    # A permutation sends a batch over one link; a weight is two batches, of which a ring of 3 sends 2/3 over each,
-    # and a chain, to the root or from it, all of it.
-    assert figures.end(retime(unit, Links())) == pytest.approx(5 + 0.2 * (1 + 4 * 2 * 2 / 3 + 4 * 2))
+    # A permutation sends a batch over one link; a weight is two batches, of which a ring of 3 with a half and two
+    # quarters of it sends the half twice, and a chain, to the root or from it, all of it.
+    assert figures.end(retime(unit, Links())) == pytest.approx(5 + 0.2 * (1 + 4 * 2 * 2 / 2 + 4 * 2))
     whole, batch = 512 * 512, 512 * 256
     parts = [whole // 4, whole // 4, whole // 2]
     chains = 2 * 2 * whole * 2 / 3

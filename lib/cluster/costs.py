@@ -270,7 +270,11 @@ class Links(Costs):
 
     def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
         travel, count = row.travel, len(members)
-        one = ticks(travel.share(count) * whole * self._beta(members)) + ticks(self.latency) * travel.messages(count)
+        if travel.straight:
+            moving = self._straight(Fraction(whole) / count, members)
+        else:
+            moving = travel.share(count) * whole * self._beta(members)
+        one = ticks(moving) + ticks(self.latency) * travel.messages(count)
         return travel.rounds * one  # so that all-reduce = reduce-scatter + all-gather to the tick
 
     def message(self, elements: Elements, source: int, target: int) -> int:
@@ -319,6 +323,15 @@ class Links(Costs):
     def _host(self, rank: int) -> int:
         size = self._host_size
         return 0 if size is None else rank // size
+
+    def _straight(self, part: Fraction, members: Sequence[int]) -> Fraction:
+        """Time in which each member sends a part to each other: that of the busiest link inside a host, or card."""
+        hosts = Counter(map(self._host, members))
+        outside = Counter[tuple[Hashable, ...]]()
+        for rank in members:
+            outside[self._card(rank)] += len(members) - hosts[self._host(rank)]
+        busiest = max(max(hosts.values()) - 1, max(outside.values()) * as_written(self.ratio))
+        return busiest * part * as_written(self.p2p) / PRICED.batch
 
     def _beta(self, members: Sequence[int]) -> Fraction:
         """Time an element takes on the slowest link of the ring."""

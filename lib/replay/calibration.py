@@ -113,7 +113,7 @@ def _moved(trace: Trace) -> dict[tuple[int, int], tuple[float, float]]:
     found: dict[tuple[int, int], tuple[float, float]] = {}
     for members in meetings(trace):
         row, brought, root = brought_to(trace, members)
-        path = float(row.messages(len(members))), float(row.busiest(row.size(brought, root), len(members)))
+        path = float(row.messages(len(members))), float(row.busiest(row.paced(brought, root), len(members)))
         found.update(dict.fromkeys(members, path))
     return found
 

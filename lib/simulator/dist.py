@@ -331,7 +331,7 @@ class Dist(Given):
             pending.locate(error)
             error.time = max([event.issued for event in events])
             raise
-        whole = row.size([m.value for m in members], members[0].said)
+        whole = row.paced([m.value for m in members], members[0].said)
         length = self.prices.communicate(row, whole, group.ranks)
         if self.network is not None:
             over = partial(self.engine.fire, pending, results)

@@ -144,7 +144,7 @@ class Plan:
                 row = COLLECTIVES[op]
                 values = [values_of[r](events[n].inputs) for r, n in zip(event.group, others, strict=True)]
                 if all(len(mine) == len(events[n].inputs) for mine, n in zip(values, others, strict=True)):
-                    size = row.size(row.brought(values), row.said(event.arg))
+                    size = row.paced(row.brought(values), row.said(event.arg))
                     same = things.setdefault(("meet", op, size, event.group, None), len(things))
                     for n in others:
                         thing[n] = same

@@ -22,7 +22,7 @@ from lib.values.placement import MOST, ONE_PIECE, Part, simplest
 from lib.values.table import table
 from lib.values.values import Elements, Value
 
-__all__ = ["CHAIN", "COLLECTIVES", "RING", "STEP", "TWICE_ROUND", "Collective", "Travel", "given", "title"]
+__all__ = ["CHAIN", "COLLECTIVES", "RING", "STEP", "STRAIGHT", "TWICE_ROUND", "Collective", "Travel", "given", "title"]
 
 Results = list[Any]
 Size = Callable[[Sequence[Value]], Elements]
@@ -40,17 +40,20 @@ class Travel:
     """How data goes from member to member, in so many `rounds` that follow each other.
 
     In each round the busiest link carries the `share` of the whole that so many members make it, and each member
-    sends so many `messages`, whose latencies are on the critical path.
+    sends so many `messages`, whose latencies are on the critical path. Data that goes `straight` from each member to
+    each other passes the links between these two alone.
     """
 
     rounds: int
     share: Callable[[int], Fraction | int]
     messages: Callable[[int], int]
+    straight: bool = False
 
 
 RING = Travel(1, lambda members: Fraction(members - 1, members), lambda members: members - 1)
 """Each of n parts goes past all members but one."""
 TWICE_ROUND = Travel(2, RING.share, RING.messages)
+STRAIGHT = Travel(1, RING.share, RING.messages, straight=True)
 CHAIN = Travel(1, lambda members: min(members - 1, 1), lambda members: members - 1)
 """From one end to the other: the last byte travels the whole tensor's length over one link."""
 STEP = Travel(1, lambda members: min(members - 1, 1), lambda members: min(members - 1, 1))
@@ -71,8 +74,9 @@ class Collective:
     the rank is that has the part of its own, in two ways, where there is one: "the rank ..." and "the rank, by its own
     number, ...". `origins` are the members whose values are in what member i of n gets, None for all.
 
-    `size` gives S, the size of the whole tensor, on which the time depends; `travel` is how it moves, and `sends` what
-    each member sends, where that is not the same for all. An `in_place` collective writes over its input, so that its
+    `size` gives S, the size of the whole tensor; `pace` the whole of equal parts that takes as long, where members
+    bring unequal ones; `travel` is how it moves, and `sends` what each member sends, where that is not the same for
+    all. An `in_place` collective writes over its input, so that its
     output needs no memory of its own.
     """
 
@@ -89,6 +93,7 @@ class Collective:
     along: bool = False
     origins: Callable[[int, int, int], Iterable[int]] | None = None
     size: Whole
+    pace: Whole | None = None
     travel: Travel = RING
     sends: Callable[[Sequence[Any], int, Size], list[Elements]] | None = None
     in_place: bool = False
@@ -100,6 +105,10 @@ class Collective:
     def brought(self, values: Sequence[Sequence[Value]]) -> list[Any]:
         """The values of each member, as the row takes them: one each, or a list."""
         return [mine if self.many else mine[0] for mine in values]
+
+    def paced(self, values: Sequence[Any], root: int = 0) -> Elements:
+        """The size of a whole on which the time depends."""
+        return (self.pace or self.size)(values, root)
 
     def sent(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> list[Elements]:
         """What each member sends, of what all members bring: in a ring all the same, on the average."""
@@ -220,6 +229,11 @@ def _sum(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> E
     return size(values)
 
 
+def _all_as_the_largest(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+    """In each step of a ring all wait for the largest part that is on its way."""
+    return len(values) * _largest(values, root, size)
+
+
 def _rows(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
     """The even exchange that takes as long: the busiest member sends or receives (n - 1)/n of it."""
     members = len(values)
@@ -308,6 +322,7 @@ COLLECTIVES = table(
             law=gather,
             apart=_split,
             size=_sum,
+            pace=_all_as_the_largest,
             sends=_all_but_the_next,
         ),
         Collective(
@@ -330,6 +345,7 @@ COLLECTIVES = table(
             law=_nothing,
             many=True,
             size=_rows,
+            travel=STRAIGHT,
             sends=_all_but_its_own,
         ),
         Collective(

@@ -10,9 +10,10 @@ of an activation is a batch of some features: honest and done, spoilt, or the li
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import permutations
 from math import ceil, lcm
 from typing import Any
 
@@ -498,6 +499,8 @@ class _World:
         brought = [[self.things[r][number] for number in members[r].inputs] for r in first.group]
         results = self.exchange(first, brought)
         whole, moved = self.moved(first, brought)
+        if first.op == "allgather":  # a ring waits for its largest part
+            whole = len(brought) * max(row[0].size(self.grain) for row in brought)
         length = self.collective_time(first, whole)
         if self.costs["model"] == "links":
             for place, r in enumerate(first.group):
@@ -561,9 +564,19 @@ class _World:
         if self.costs["model"] != "links":
             return _exact(self.costs["collective"])
         n = len(e.group)
+        if e.op == "alltoall":
+            return self.exchange_time(e.group, whole / n)
         busiest = (whole if n > 1 else Fraction(0)) if e.op == "broadcast" else Fraction(n - 1, n) * whole
         once = busiest * self.beta(e.group) + _exact(self.costs["latency"]) * (n - 1)
         return once * (2 if e.op in TWICE else 1)
+
+    def exchange_time(self, group: Sequence[int], part: Fraction) -> Fraction:
+        """That of the busiest link, if each sends a part to each other."""
+        busy = defaultdict[Any, Fraction](Fraction)
+        for one, other in permutations(group, 2):
+            crosses = self.host(one)[0] != self.host(other)[0]
+            busy[self.card(one) if crosses else one] += part * self.beta((one, other))
+        return max(busy.values(), default=Fraction(0)) + _exact(self.costs["latency"]) * (len(group) - 1)
 
     def beta(self, ranks: Iterable[int]) -> Fraction:
         hosts = {self.host(rank)[0] for rank in ranks}

@@ -56,10 +56,7 @@ async def handed_in_twice(model: Model) -> None:
         step(model, layer)
 
 
-CORRECT: dict[str, tuple[Any, int]] = {
-    "locals only": (locals_only, 1),
-    "handed in twice": (handed_in_twice, 2),
-}
+CORRECT: dict[str, tuple[Any, int]] = {"locals only": (locals_only, 1), "handed in twice": (handed_in_twice, 2)}
 
 
 @pytest.mark.parametrize("name", CORRECT)
@@ -362,10 +359,7 @@ def test_a_goal_in_words() -> None:
 def test_the_records_are_not_read_before_they_are_asked_for() -> None:
     assert python(
         "import sys, lib; print('tomllib' in sys.modules and lib.puzzles.records._records.cache_info().currsize)"
-    ) in (
-        "0\n",
-        "False\n",
-    )
+    ) in ("0\n", "False\n")
 
 
 def test_a_run_fits_a_puzzle_of_its_size_only() -> None:

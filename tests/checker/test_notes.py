@@ -51,15 +51,8 @@ def test_a_rank_alone_never_waits() -> None:
 
 
 def test_of_what_there_is_most_one_should_hold_fewer() -> None:
-    def gradients(model: Model) -> None:
-        """Updates only at the end: all gradients at once."""
-        load(model)
-        compute(model, range(model.BATCHES))
-        for layer in range(model.LAYERS):
-            step(model, layer)
-
     sizes: dict[str, Any] = {"layers": 8, "batches": 1}
-    trace = Trace.of(simulate(gradients, **sizes))
+    trace = Trace.of(simulate(basic, **sizes))  # updates only at the end: all gradients at once
     (large,) = check(trace, memory=10**6).notes
     assert " ".join(large.split()).endswith("fix: " + " ".join(LESS["weight gradient"].split()))
     assert "7 weight gradients: 1,835,008 elements\n" in large

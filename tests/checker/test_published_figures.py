@@ -67,10 +67,7 @@ def test_the_solution_of_a_larger_puzzle_is_no_worse_at_the_classic_size(case: C
     assert verdict.memory <= memory
 
 
-@pytest.mark.parametrize(
-    ("puzzle", "function"),
-    [("ddp", ddp_lean), ("gpipe", program_of(gpipe(4, 4)))],
-)
+@pytest.mark.parametrize(("puzzle", "function"), [("ddp", ddp_lean), ("gpipe", program_of(gpipe(4, 4)))])
 def test_freeing_early_is_the_best_known(puzzle: str, function: Function) -> None:
     verdict = check(Trace.of(simulate(function, puzzle=puzzle)), puzzle)
     assert verdict.best == "as good as our reference"

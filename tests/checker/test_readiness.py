@@ -16,7 +16,7 @@ from lib.trace import json_format as serial
 from lib.trace.rebuild import rebuild
 from tests.diagnosis.corpus import CHECKED, cases, function
 from tests.support.puzzles import SCHEDULES
-from tests.support.schedules import EVERYTHING, Case
+from tests.support.schedules import EVERYTHING, Case, basic
 
 WEIGHT = HIDDEN * HIDDEN
 
@@ -183,12 +183,6 @@ def peak(function: Callable[[Model], Any], **sizes: Any) -> int:
 def test_loading_late_and_dropping_early_save_nothing() -> None:
     """The optimizer state loaded only for its update, and forgotten after it: as large as kept all the time."""
 
-    def kept(model: Model) -> None:
-        load(model)
-        compute(model, range(model.BATCHES))
-        for layer in range(model.LAYERS):
-            step(model, layer)
-
     def late(model: Model) -> None:
         for layer in range(model.LAYERS):
             model.weights[layer], _ = model.load_weights(layer)
@@ -198,7 +192,7 @@ def test_loading_late_and_dropping_early_save_nothing() -> None:
             step(model, layer)
             del model.opt_states[layer]
 
-    assert peak(late, layers=3, batches=4) == peak(kept, layers=3, batches=4)
+    assert peak(late, layers=3, batches=4) == peak(basic, layers=3, batches=4)
 
 
 def test_the_shard_of_another_rank_in_backward_is_at_rest_too() -> None:

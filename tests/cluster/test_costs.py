@@ -1,8 +1,10 @@
 """What operations cost: the classic constants, and the ring formulas of Links."""
 
 import json
+from collections import defaultdict
 from dataclasses import fields, replace
 from fractions import Fraction
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from tests.support.said import Said
 WEIGHT = HIDDEN * HIDDEN
 BATCH = HIDDEN * LENGTH
 BETA = Fraction(2, 10) / BATCH
-ROUNDS = {"allreduce": 2, "allgather": 1, "scatterreduce": 1, "alltoall": 1, "broadcast": 1}
+ROUNDS = {"allreduce": 2, "allgather": 1, "scatterreduce": 1, "broadcast": 1}
 
 
 def price(costs: Costs, op: str, elements: int | Fraction, members: Any) -> float:
@@ -79,6 +81,39 @@ def test_ring_formulas(op: str, n: int, size: int, host: int | None, ratio: floa
     busiest = Fraction(n - 1, n) if op != "broadcast" else int(n > 1)  # its last element goes all the way
     exact = ROUNDS[op] * (busiest * size * beta + (n - 1) * Fraction(str(alpha)))
     assert abs(links.communicate(COLLECTIVES[op], size, range(n)) - exact * TICKS) <= 1
+
+
+@given(
+    st.integers(1, 24),
+    st.integers(0, 10**7),
+    st.sampled_from([1, 3, 4, 32]),
+    st.sampled_from([None, 1, 2]),
+    st.sampled_from([0.5, 2.5, 10.0]),
+)
+def test_an_all_to_all_takes_as_long_as_its_busiest_link(
+    n: int, size: int, host: int, cards: int | None, ratio: float
+) -> None:
+    loads = defaultdict[Any, Fraction](Fraction)
+    for one, other in permutations(range(n), 2):
+        if one // host == other // host:
+            loads["inside", one] += 1
+        else:
+            card = one % host if cards is None or cards >= host else one % host * cards // host
+            loads[one // host, card] += Fraction(str(ratio))
+    exact = max(loads.values(), default=0) * Fraction(size, n) * BETA + (n - 1) * Fraction(1, 50)
+    links = Links(host_size=host, cards=cards, ratio=ratio, latency=0.02)
+    assert abs(links.communicate(COLLECTIVES["alltoall"], size, range(n)) - exact * TICKS) <= 1
+
+
+@pytest.mark.parametrize(("batches", "time"), [((1, 1, 1, 1), 0.6), ((1, 1, 1, 5), 3.0)])
+def test_an_all_gather_waits_for_the_largest_part(batches: tuple[int, ...], time: float) -> None:
+    async def step(model: Model) -> None:
+        first = sum(batches[: model.rank])
+        await model.allgather(model.get_activation(range(first, first + batches[model.rank])), 0)
+
+    models = simulate(step, ranks=4, layers=1, batches=sum(batches), costs=Links())
+    assert figures.end(Trace.of(models)) == time
+    assert figures.end(retime(Trace.of(models), Links(p2p=0.4))) == 2 * time
 
 
 @given(st.integers(1, 64), st.fractions(0, 10**7), st.sampled_from([None, 1, 3, 8]), st.sampled_from([0.0, 0.07]))

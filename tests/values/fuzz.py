@@ -29,11 +29,7 @@ NETS: dict[str, list[Layer]] = {
         Layer("linear", 8, 4, ROWS),
     ],
     "residual": [Layer("norm", 4, 4, ROWS), Layer("linear", 4, 4, ROWS), Layer("add", 4, 4, ROWS, of=(2, 0))],
-    "vocabulary": [
-        Layer("embedding", 12, 4, ROWS),
-        Layer("linear", 4, 12, ROWS),
-        Layer("cross_entropy", 12, 1, ROWS),
-    ],
+    "vocabulary": [Layer("embedding", 12, 4, ROWS), Layer("linear", 4, 12, ROWS), Layer("cross_entropy", 12, 1, ROWS)],
 }
 OPERANDS: dict[str, Any] = {"weight": Weight, "activation": Activation}
 OFTEN = {"load": 2, "data": 1, "shard": 2, "cut": 2, "add": 6, "combine": 4, "loss": 2, "forward": 5, "backward": 12}

@@ -54,6 +54,7 @@ def tab() -> Iterator[Page]:
 @pytest.fixture
 def show(tab: Page, tmp_path: Path) -> Iterator[Show]:
     """Opens pages that say when they are ready, and asks at the end whether all went well and nothing else was read."""
+    tab.goto("about:blank")  # a page of the test before may still be asking for its pictures
     opened: list[str] = []
     asked: list[str] = []
     said: list[str] = []

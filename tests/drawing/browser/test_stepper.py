@@ -211,10 +211,7 @@ def test_values_outside_the_stores_are_dashed_and_said(show: Show) -> None:
 
 def test_communication_under_way(show: Show) -> None:
     page = show(TRACES["relay"])
-    for time, said in (
-        (1.1, "rank 0 to rank 1: activation 1, batch 0; sent at 1, received at 1.4"),
-        (2, "nothing"),
-    ):
+    for time, said in ((1.1, "rank 0 to rank 1: activation 1, batch 0; sent at 1, received at 1.4"), (2, "nothing")):
         page.evaluate(f"app.seek({time})")
         settle(page)
         assert page.inner_text("#traffic") == said

@@ -21,8 +21,7 @@ def schedule(*arguments: str | Path) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("form", "expected"),
-    [("csv", INTERLEAVED), ("csv-comms", with_messages(INTERLEAVED)), ("json", INTERLEAVED)],
+    ("form", "expected"), [("csv", INTERLEAVED), ("csv-comms", with_messages(INTERLEAVED)), ("json", INTERLEAVED)]
 )
 def test_what_is_exported_comes_back(form: str, expected: object, tmp_path: Path) -> None:
     path = tmp_path / "new" / f"order.{form.partition('-')[0]}"

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import picture_of
@@ -15,10 +15,11 @@ from lib.analysis.waiting.gaps import computing, gaps
 from lib.suite.course.review import review
 from lib.trace import json_format as serial
 from tests.support.damage import damaged
+from tests.support.profiles import examples
 
 
 @given(damaged())
-@settings(max_examples=300)
+@examples(300)
 def test_any_file_that_loads_can_be_looked_at(data: Any) -> None:
     try:
         trace = serial.decode(data)  # pyright: ignore[reportPrivateUsage]
@@ -34,7 +35,7 @@ def test_any_file_that_loads_can_be_looked_at(data: Any) -> None:
 
 
 @given(damaged(), st.floats(0, 1))
-@settings(max_examples=150)
+@examples(150)
 def test_and_asked_why_and_what_if(data: Any, share: float) -> None:
     try:
         trace = serial.decode(data)  # pyright: ignore[reportPrivateUsage]
@@ -51,7 +52,7 @@ def test_and_asked_why_and_what_if(data: Any, share: float) -> None:
 
 
 @given(damaged())
-@settings(max_examples=150)
+@examples(150)
 def test_and_reviewed_where_it_has_the_sizes_of_a_puzzle(data: Any) -> None:
     try:
         trace = serial.decode(data)  # pyright: ignore[reportPrivateUsage]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from lib.suite.grade.gradebook import Refused
@@ -24,6 +24,7 @@ from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.submission import Collected
 from lib.suite.grade.intake.walking import walk
 from tests.suite.grade.intake.trees import FSDP, folder, notebook, tar_bytes, zip_bytes
+from tests.support.profiles import examples
 from tests.support.said import Said
 
 GOOD = {"bob/05_fsdp.ipynb": notebook(FSDP)}
@@ -267,7 +268,7 @@ def test_members_that_overlap_are_read_within_the_limits(tmp_path: Path) -> None
         st.binary(max_size=700),
     )
 )
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(30, 10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_tars_are_read_as_tarfile_reads_them(form: int, files: dict[str, bytes]) -> None:
     try:
         data = tar_bytes(dict(files), "w", form)
@@ -320,7 +321,7 @@ def flat(tree: object, above: str = "") -> dict[str, str | bytes]:
 
 
 @given(tree=st.dictionaries(st.sampled_from(NAMES), trees, max_size=5))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, 15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_of_any_tree_nothing_is_lost_and_nothing_stops(
     tree: dict[str, object], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -355,7 +356,7 @@ def test_of_any_tree_nothing_is_lost_and_nothing_stops(
     new=st.binary(max_size=8),
     kind=st.sampled_from(["zip", "tar", "tar.gz"]),
 )
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, 30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_archives_with_any_bytes_changed_are_read_or_refused(
     data: bytes, at: int, new: bytes, kind: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

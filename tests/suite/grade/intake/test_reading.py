@@ -8,13 +8,14 @@ from typing import Any
 
 import nbformat
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.suite.grade.intake import reading
 from lib.suite.grade.intake.archives import Unreadable
 from lib.suite.grade.intake.reading import text_of
 from tests.suite.grade.intake.trees import FSDP, notebook, tar_bytes, zip_bytes
+from tests.support.profiles import examples
 from tests.support.said import Said
 
 
@@ -113,7 +114,7 @@ def notebooks(draw: st.DrawFn) -> dict[str, Any]:
     return draw(st.permutations([("cells", found), ("metadata", draw(values)), ("nbformat", 4)]).map(dict))
 
 
-@settings(max_examples=30)
+@examples(30, 10)
 @given(notebooks(), st.sampled_from([None, 1]), st.booleans())
 def test_any_notebook_gives_its_code_large_or_small(written: dict[str, Any], indent: int | None, escaped: bool) -> None:
     text = json.dumps(written, indent=indent, ensure_ascii=escaped).encode()
@@ -128,7 +129,7 @@ def test_any_notebook_gives_its_code_large_or_small(written: dict[str, Any], ind
         reading.SMALL = small  # type: ignore[misc]
 
 
-@settings(max_examples=40)
+@examples(40, 10)
 @given(notebooks(), st.data())
 def test_a_notebook_that_is_cut_or_changed_is_read_or_refused(written: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(written).encode()
