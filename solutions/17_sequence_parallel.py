@@ -322,8 +322,9 @@ draw_curves(
 #   that rows come in and rows go out.
 #
 # [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022,
-# [arXiv 2205.05198](https://arxiv.org/abs/2205.05198), tables 2 and 4. [2] Hugging Face,
-# [*The Ultra-Scale Playbook*](https://huggingface.co/spaces/nanotron/ultrascale-playbook), 2025.
+# [arXiv 2205.05198](https://arxiv.org/abs/2205.05198), tables 2 and 4.
+# [2] Hugging Face, *The Ultra-Scale Playbook*, 2025,
+# [huggingface.co/spaces/nanotron](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
 
 # %% [markdown]
 # ## What is simplified here
