@@ -14,8 +14,8 @@ from lib.errors.source_lines import student_frame
 from lib.errors.wording import listed, these
 from lib.trace.event import Event, Program, place_of
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, READS
-from lib.values.values import Value, Weight
+from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, OPERATIONS, READS
+from lib.values.values import Activation, ActivationGrad, Value, Weight
 
 __all__ = [
     "cut_otherwise",
@@ -232,6 +232,11 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
             'Keep the shard, and gather into a key of its own, such as weights[layer, "full"]'
         )
     if field == "batches" and home(right) is not mine:
+        made = makers[0] is not None and not (makers[0].op in OPERATIONS and OPERATIONS[makers[0].op].loads)
+        if made and left.place is right.place and isinstance(left, Activation | ActivationGrad):
+            if left.is_complete():
+                return "each of these ranks has all of it already, so there is nothing to gather"
+            return "these ranks have the same part of it: cut out one of its own on each, such as shard model.rank"
         both = _both_took(left, right)
         if not both and all(event is not None and event.op in COLLECTIVES for event in makers):
             return f"both have been summed{line_of(makers[0])} already: sum a gradient over the ranks once"

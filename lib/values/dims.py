@@ -65,8 +65,9 @@ DIMS: Final = table(
             "part",
             "part",  # as in "part 0-1 of 4 of a sum"
             partial=True,
-            alike="a partial sum is added to the other parts of the same sum, once each: with an all-reduce over the "
-            "ranks\nthat have the other shards of the weight. A sum that is done stays as it is",
+            alike="a partial sum is added to the other parts of the same sum, once each: by an all-reduce or a "
+            "reduce-scatter\nover the ranks that have the other shards of the weight. A sum that is done stays as it "
+            "is",
             once="each part of a sum is added once: each rank brings what its own shard of the weight gave",
         ),
         DimKind(
@@ -74,6 +75,8 @@ DIMS: Final = table(
             "row",
             "rows",
             counted=True,
+            alike="a sum is over values of the same rows: ranks that share a weight gather the rows before they use it",
+            once="each rank has rows of its own, with its place in the group as the shard",
             owed="sum it over the ranks that have the other rows: await model.allreduce(gradient, layer)",
         ),
         DimKind(
