@@ -55,7 +55,7 @@ def idea(one: Exchange) -> str:
             return "Each rank brings its own. They are added up, the sum is cut into shards, and each rank gets one."
         if any(value.place.open and value.place.schema.running for value in one.values):
             return (
-                "Each rank brings its own, with the maximum and the sum of a softmax beside it. They are added up, and "
+                "Each rank brings its own, with what it has of the sum of a softmax beside it. They are added up, and "
                 f"{who} the sum."
             )
         return f"Each rank brings its own. They are added up, and {who} the sum, which is as large as one of them."

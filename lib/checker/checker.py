@@ -24,7 +24,6 @@ from lib.trace.event import Program
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of
-from lib.values.kinds.kind import USUAL
 
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
@@ -221,10 +220,10 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
             fix="leave out padding= in simulate(...)",
         )
         found.append(_text(error))
-    if trace.descriptions != USUAL:
+    if trace.descriptions != record.described(trace.layers):
         error = PuzzleError(
             f"the layers of the puzzle {record.id} have other sizes than those of this run",
-            fix="run it with the layers that every puzzle has",
+            fix="leave out layers= in simulate(...): puzzle= has them",
         )
         found.append(_text(error))
     return found

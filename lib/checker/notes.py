@@ -22,7 +22,7 @@ from lib.trace.lifetimes import held_at
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
-from lib.values.values import Elements, OptState, Value
+from lib.values.values import Activation, Elements, OptState, Value
 
 __all__ = ["left_out", "other_costs", "over_memory", "over_sent", "over_time"]
 
@@ -73,17 +73,25 @@ def other_costs(mine: float, judged: float) -> str:
 
 
 def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
-    """Why a goal does not count: how much is sent, and the first all-reduce, else the first optimizer state that
-    travels, else the first communication of all. `alone`: whether easier goals allow more."""
+    """Why a goal does not count: how much is sent, and the largest activation that is gathered, else the first
+    all-reduce, else the first optimizer state that travels, else the first communication of all. `alone`: whether
+    easier goals allow more."""
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
-    states = [found for found in moving if _brings_state(trace, *found)]
+    states = [found for found in moving if _brings(trace, *found, OptState)]
+    gathered = [found for found in moving if found[1].op == "allgather" and _brings(trace, *found, Activation)]
     rank, event = next((found for found in moving if found[1].op == "allreduce"), (states or moving)[0])
+    if gathered:
+        rank, event = max(
+            gathered, key=lambda found: figures.total_elements(trace.programs[found[0]].values_of(found[1].inputs))
+        )
     allow = f'"{goal.name}" allows' if alone else "the goals allow"
     what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
     where = places([(rank, event)])
     if event.op != "allreduce":
         fix = "gather each weight as rarely as the memory allows, and send nothing twice"
-        if states:
+        if gathered:
+            fix = "work out first what each rank can of its own part: a sum, or less than all, may be what others need"
+        elif states:
             fix = "the optimizer state of a shard stays on the rank that updates the shard: nobody else needs it"
         return remark(what, where=where, fix=fix)
     whole = "an all-reduce brings every rank the whole sum, and a rank that updates one shard needs only that shard:\n"
@@ -97,9 +105,9 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     return str(error)
 
 
-def _brings_state(trace: Trace, rank: int, event: Event) -> bool:
+def _brings(trace: Trace, rank: int, event: Event, kind: type[Value]) -> bool:
     values = trace.programs[rank].values
-    return any(isinstance(values[number], OptState) for number in event.inputs)
+    return any(isinstance(values[number], kind) for number in event.inputs)
 
 
 # -- memory -------------------------------------------------------------------------------------------------------
@@ -302,7 +310,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     what = f'for "{name}" the run is {over:.10g} {plural("time unit", over)} too long'
     done: dict[tuple[str, int | None, int, object], list[tuple[int, Event]]] = defaultdict(list)
     for rank, event in trace.events():
-        if event.op in COMPUTE and OPERATIONS[event.op].per_batch:
+        if event.op in COMPUTE and OPERATIONS[event.op].per_batch and event.length:
             ends = trace.programs[rank].values_of((*event.inputs[-1:], *event.outputs[:1]))
             part = tuple(value.place.dims for value in ends if value.place.sharded)
             for batch in event.batches:

@@ -358,7 +358,7 @@ def _(fact: facts.NoSum, _: Running | None) -> str | None:
     if not value.is_complete():
         return (
             "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into rows,\n"
-            'dim="in", takes them as they are, and what comes out of that one is a part of a sum'
+            'dim="in", or a loss over the vocabulary takes them as they are, and gives a part of a sum'
         )
     return (
         f"activations stay on the rank that has their batch, here {these('batch', value.batches)};\n"
@@ -383,7 +383,7 @@ def _(fact: facts.WrongLayer, program: Running) -> Advice | None:
     value, layer = fact.value, fact.layer
     made = maker(value)
     if made is None or made.op != "receive" or made.peer is None:
-        if layer == value.layers and program.world.ranks > 1:
+        if layer == value.layers and program.world.ranks > 1 and value.is_complete():
             return "only the ranks that have the last layer call loss: the others pass their activation on"
         if fact.op == "forward" and made is not None and made.op == "get_activation" and program.world.ranks > 1:
             idea = f"{definite(subject(value.kind, layer))} is made on the rank that has layer {layer - 1}"
@@ -475,10 +475,13 @@ def _under_another_key(program: Running, fact: facts.Missing, parts: list[Any]) 
 
 def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str | None:
     """Which operation gives the value that is missing."""
-    layers, kind = program.world.models[program.rank].LAYERS, list(KINDS.values())[store]
+    model, kind = program.world.models[program.rank], list(KINDS.values())[store]
+    layers, kinds = model.LAYERS, model.shape.kinds
     last = layers if kind in (Activation, ActivationGrad) else layers - 1
     if number > last:
         return f"there is no {subject(kind.kind, number - (kind is ActivationGrad))}: the last number is {last}"
+    if last < layers and number >= 0 and kinds[number].weight is None:
+        return f"layer {number}, of the kind {kinds[number].name}, has no weight"
     what = definite(subject(kind.kind, number - (kind is ActivationGrad)))
     mine = {event.layer for event in program.events if event.op == "load_weights" and event.layer is not None}
     if store < 2:
@@ -492,7 +495,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     if kind is ActivationGrad and number == layers:
         where = ", on the rank that has the last layer" if program.world.ranks > 1 else ""
         return f"{what} is what loss gives{where}"
-    if kind is not WeightGrad and mine and layer not in mine:
+    if kind is not WeightGrad and mine and layer not in mine and kinds[layer].weight is not None:
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
     order = "" if op not in BY_INPUT else ":\nbackward goes from the last layer to the first"
     batch = _batch_in([number, *more])

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from lib.cluster.costs import UNIT, Costs, costs_from
 from lib.cluster.mesh import Mesh, mesh_from
 from lib.errors.wording import counted
+from lib.values.kinds.kind import USUAL, Layer
 
 __all__ = [
     "HINTS",
@@ -156,9 +157,10 @@ class Puzzle:
     backpropagation, as `lib.suite.notebooks.teaching` estimates it; `discuss` (Markdown) is an open question for a
     class, and what to listen for.
 
-    A schedule has a size, goals, and hidden sizes at which it must be correct too. `sent` is how many elements may be
-    sent per rank, where that is what the puzzle is about: no goal is reached by a run that sends more. `asks` are what
-    a student is to find: where one of them mends a mistake, the message names the idea, and `fix()` shows the line.
+    A schedule has a size, goals, and hidden sizes at which it must be correct too. Its layers are the usual ones, but
+    for the `last` ones where these are described. `sent` is how many elements may be sent per rank, where that is what
+    the puzzle is about: no goal is reached by a run that sends more. `asks` are what a student is to find: where one of
+    them mends a mistake, the message names the idea, and `fix()` shows the line.
     `bound` is what its lower bound speaks of, where one is known. `messages` says, where the answer is an order, how
     its messages travel: that is not for the order to say.
 
@@ -179,6 +181,7 @@ class Puzzle:
     ranks: int = 0
     layers: int = 0
     batches: int = 0
+    last: tuple[Layer, ...] = ()
     goals: tuple[Goal, ...] = ()
     hidden: tuple[Hidden, ...] = ()
     mesh: Mesh | None = None
@@ -210,6 +213,15 @@ class Puzzle:
     def size(self) -> Size:
         """The size at which its goals apply."""
         return Size.of(self)
+
+    @property
+    def has_its_own_layers(self) -> bool:
+        """Whether all of its layers are described, so that there is no run of it with more of them, or fewer."""
+        return 0 < self.layers == len(self.last)
+
+    def described(self, layers: int) -> tuple[Layer, ...]:
+        """The descriptions of so many layers: one for all, or one for each where the last ones are others."""
+        return USUAL * (layers - len(self.last)) + self.last if self.last else USUAL
 
     def fits(self, run: Sized) -> bool:
         """Whether a run has the puzzle's size."""
@@ -296,7 +308,8 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
         raise ValueError(f"{key}: its kind is one of {', '.join(KINDS)}; got {kind!r}")
     needed = {"title", "needs", "teaches", "minutes", "discuss", "hints"}
     needed |= {"table", "draws"} if kind == "function" else {"ranks", "layers", "batches", "goals", "hidden"}
-    free = {"kind", "fix"} if kind == "function" else {"kind", "mesh", "costs", "sent", "asks", "bound", "messages"}
+    more = {"mesh", "costs", "last", "sent", "asks", "bound", "messages"}
+    free = {"kind", "fix"} if kind == "function" else {"kind", *more}
     if wrong := (needed - data.keys()) | (data.keys() - needed - free):
         raise ValueError(
             f"{key}: a {kind} has {', '.join(sorted(needed))} and may have {', '.join(sorted(free))}; "
@@ -312,6 +325,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
         made["mesh"] = mesh_from_table(data["mesh"])
         if len(made["mesh"]) != made["ranks"]:
             raise ValueError(f"{key}: it has {made['ranks']} ranks, and {made['mesh']} has {len(made['mesh'])}")
+    made["last"] = tuple(Layer(**layer | {"of": tuple(layer.get("of", ()))}) for layer in data.get("last", ()))
     made["hidden"] = tuple(_hidden(size, made) for size in data.get("hidden", ()))
     if "costs" in data:
         made["costs"] = costs_from(data["costs"])

@@ -82,7 +82,7 @@ def simulate(
             raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
     if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
-    described: Sequence[Layer] = USUAL
+    described: Sequence[Layer] | None = None
     if isinstance(layers, Sequence):
         layers, described = len(layers), layers
     record: Puzzle | None = None
@@ -94,6 +94,10 @@ def simulate(
         if mesh is None and record.mesh is not None and ranks in (None, record.ranks):
             mesh = mesh_from(record.mesh.to_json())
     layers = layers if layers is not None else 2 if record is None else record.layers
+    if described is None:
+        if record is not None and record.has_its_own_layers and layers != record.layers:
+            raise ValueError(f"{puzzle} has {record.layers} layers, each of its own kind: leave out layers=")
+        described = USUAL if record is None else record.described(layers)
     batches = batches if batches is not None else 1 if record is None else record.batches
     if ranks is None:
         ranks = 1 if record is None else record.ranks

@@ -111,8 +111,11 @@ DIMS: Final = table(
             "part of the vocabulary",
             "vocabulary",
             partial=True,
+            alike="what part of the vocabulary each rank has is a part of a sum, which is added and not put together: "
+            "with an\nall-reduce over the ranks that have the rest of the vocabulary",
             once="each part of the vocabulary counts once: each rank brings what its own shard gave",
-            owed="sum it over the ranks that have the rest of the vocabulary: await model.allreduce(value, layer)",
+            owed="this is as if there were no other words than those that are here. Sum it over the ranks that have "
+            "the\nrest of the vocabulary: await model.allreduce(value, layer)",
         ),
     ),
     by="role",

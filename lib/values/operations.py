@@ -88,7 +88,7 @@ class Operation:
         """How often its price counts: by batch, or once, as much as its layer is larger than that which prices are
         said of, and of the part of a layer that its values are."""
         if not self.per_batch:
-            return shape.kinds[layer or 0].step if self.per_weight else 1
+            return shape.kinds[layer or 0].updates(values) if self.per_weight else 1
         if not values:
             return batches
         kind = shape.kinds[layer or 0]

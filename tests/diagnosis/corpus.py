@@ -218,7 +218,7 @@ def run_in_asyncio(case: Case) -> Outcome:
     sizes: dict[str, Any] = {}
     if record is not None:
         sizes = {"ranks": record.ranks, "layers": record.layers, "batches": record.batches}
-        sizes |= {"mesh": record.mesh, "costs": record.costs}
+        sizes |= {"mesh": record.mesh, "costs": record.costs, "described": record.described(record.layers)}
     sizes |= case.sizes
     with function(case) as student:
         try:

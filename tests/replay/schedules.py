@@ -47,6 +47,18 @@ def compared(result: ReplayResult) -> Iterator[tuple[tuple[int, int], int, int]]
             yield (one.rank, event), measured, sum(sizes.numel(value) for value, _, _ in alive) * sizes.bytes
 
 
+def besides(result: ReplayResult, rank: int) -> int:
+    """What may be held beside values: where softmaxes are summed what all have brought, as no transport adds them."""
+    softmaxes = any(kind.output.running for kind in result.simulated.shape.kinds)
+    return result.ranks[rank].in_flight if softmaxes else 0
+
+
+def fitting(schedule: Trace, options: dict[str, Any]) -> dict[str, Any]:
+    """The options, without the sizes of layers where a schedule has its own."""
+    own = {"hidden", "length"} if len(schedule.descriptions) > 1 else set[str]()
+    return {name: option for name, option in options.items() if name not in own}
+
+
 def compute(model: Model, batches: Any, weights: dict[int, Weight]) -> dict[int, WeightGrad]:
     """Forward and backward of some batches, with everything in local variables."""
     activations = [model.get_activation(batches)]

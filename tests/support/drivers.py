@@ -6,13 +6,14 @@ import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lib import UNIT, Costs, Dist, Mesh, Model, Trace, simulate
+from lib import UNIT, Costs, Dist, Layer, Mesh, Model, Trace, simulate
 from lib.analysis import figures
 from lib.trace import json_format as serial
+from lib.values.kinds.kind import USUAL
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., list[Model]]
@@ -27,9 +28,11 @@ async def gather(
     mesh: Mesh | None = None,
     costs: Costs = UNIT,
     budget: int = 250_000,
+    described: Sequence[Layer] = USUAL,
 ) -> list[Model]:
     """What a notebook of the original does: one asyncio task a rank."""
     dist = Dist(ranks, mesh=mesh, costs=costs, budget=budget)
+    dist.descriptions = described
     models = [Model(rank=rank, dist=dist, layers=layers, batches=batches) for rank in range(ranks)]
 
     async def run(model: Model) -> None:

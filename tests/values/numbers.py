@@ -182,23 +182,19 @@ class CrossEntropy(Math):
         return (wanted[..., None] == here).astype(float)[None]
 
     def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
-        highest = x.max(-1, keepdims=True, initial=-np.inf)
-        sums = np.exp(x - np.where(np.isfinite(highest), highest, 0)).sum(-1, keepdims=True)
-        return np.concatenate([(x * self.targets(at)).sum(-1, keepdims=True), highest, sums])
+        logs = np.logaddexp.reduce(x, axis=-1, keepdims=True, initial=-np.inf)
+        return np.concatenate([(x * self.targets(at)).sum(-1, keepdims=True), logs])
 
     def merge(self, one: Array, other: Array) -> Array:
-        highest = np.maximum(one[1], other[1])
-        sums = sum(each[2] * np.exp(each[1] - np.where(np.isfinite(highest), highest, 0)) for each in (one, other))
-        return np.stack([one[0] + other[0], highest, sums])
+        return np.stack([one[0] + other[0], np.logaddexp(one[1], other[1])])
 
     def finish(self, array: Array) -> Array:
-        with np.errstate(divide="ignore"):
-            return (array[1] + np.log(array[2]) - array[0])[None]
+        return (array[1] - array[0])[None]
 
     def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
         rows = (*box(at)[:2], np.zeros((1, 1, 1), int))
-        _, highest, sums = self.truth.kept[self.number][:, *rows]
-        return None, (np.exp(x - highest) / sums - self.targets(at)) * grad
+        _, logs = self.truth.kept[self.number][:, *rows]
+        return None, (np.exp(x - logs) - self.targets(at)) * grad
 
 
 MATH: dict[str, Callable[..., Math]] = {

@@ -7,6 +7,8 @@ import pytest
 
 from lib import UNIT, Layer, PuzzleError, Trace, check, retime, simulate
 from lib.values.layers import Shape
+from lib.values.operations import OPERATIONS
+from lib.values.rules import load_weights
 from tests.support.inside import PROGRAMS
 from tests.support.profiles import THOROUGH
 from tests.values.fuzz import NETS, program
@@ -85,3 +87,12 @@ def test_a_layer_costs_what_its_description_says() -> None:
     (wide,) = simulate(step, layers=[Layer("linear", 512, 2048)])
     assert (usual.time, wide.time) == (2.5, 10)
     assert retime(wide.trace, UNIT).programs[0].events[-1].end == wide.program.clock
+
+
+@pytest.mark.parametrize(("outputs", "parts", "time"), [(512, 1, 0.5), (512, 4, 0.5), (2048, 4, 0.5), (2048, 2, 1.0)])
+def test_an_update_of_a_part_costs_what_the_usual_layer_does_or_what_it_is_larger(
+    outputs: int, parts: int, time: float
+) -> None:
+    shape = Shape(1, 1, [Layer("linear", 512, outputs)])
+    weight, _ = load_weights(shape, 0, 0, parts)
+    assert OPERATIONS["update"].work(shape, 0, 0, [weight, weight]) * UNIT.update == time

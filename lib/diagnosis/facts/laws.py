@@ -86,6 +86,11 @@ class Different(Fact):
                     "parts of one sum are of the same batches: the ranks that share a layer take the same batches,\n"
                     'and sum over their own group alone, such as group="model"'
                 )
+            if self.field == "rows" and any(self.first.place.part(role) is not None for role in ("keys", "queries")):
+                return (
+                    "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of:\n"
+                    "where rows go round, theirs goes with them, and is added to what is of the same rows"
+                )
             if self.field == "out":
                 return (
                     "each rank has the gradient of its own columns, so there is nothing to add. If other ranks have "

@@ -115,6 +115,8 @@ class WrongLayer(Fact):
             return f"hand it in as what it is: set_final_weight({value.layer}, ...)"
         if isinstance(value, Weight):
             return f"use the weight of layer {layer}, or run layer {value.layer}"
+        if op == "forward" and self.role.startswith("activation"):
+            return f"it takes two activations, the second is activation {layer}: look at the order of the two"
         if op == "forward":
             before = f"activation {layer}, which forward({layer - 1}, ...) gave" if layer else "the data"
             return f"layer {layer} works on {before}"
@@ -308,11 +310,15 @@ class OtherParts(Fact):
 
     def words(self) -> Words:
         plural = DIMS[self.role].plural
+        mine, its = (value.place.part(self.role) for value in (self.one, self.other))
+        fix = f"gather the {plural} of the one, or cut those of the other"
+        if mine is not None and its is not None and not mine.meets(its):
+            fix = f"they have no {plural} in common: what is of the same {plural} has to come to the same rank"
         return Words(
             f"{self.op} got values of different {plural}",
             expected=f"the same {plural} in both",
             got=f"{describe(self.one)}; {describe(self.other)}",
-            fix=f"gather the {plural} of the one, or cut those of the other",
+            fix=fix,
         )
 
 

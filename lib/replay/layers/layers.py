@@ -193,12 +193,13 @@ class Embedding(RealLayer):
         return functional.embedding(self.tokens(x), other.tensor)
 
 
-class Softmax(RealLayer):
-    """A layer that divides by the sum of exponentials: partial sums have their maximum and that sum, behind each `unit`
-    of numbers that they are for. `weighed`: these numbers are divided by the sum, too."""
+class Attention(RealLayer):
+    """Causal attention, scaled as ever: the values by the exponentials of their scores. Partial sums have the maximum
+    of these and their sum, behind the numbers of each head."""
 
-    unit = 1
-    weighed = False
+    def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
+        super().__init__(kind, classes)
+        self.unit = self.described.inputs // self.described.heads
 
     def parts(self, tensor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The numbers, the maximum and the sum."""
@@ -209,18 +210,8 @@ class Softmax(RealLayer):
         (mine, my_highest, my_sum), (its, its_highest, its_sum) = self.parts(one), self.parts(other)
         highest = torch.maximum(my_highest, its_highest)
         my_scale, its_scale = (torch.exp(each - _finite(highest)) for each in (my_highest, its_highest))
-        total = mine * my_scale + its * its_scale if self.weighed else mine + its
+        total = mine * my_scale + its * its_scale
         return torch.cat([total, highest, my_sum * my_scale + its_sum * its_scale], 1).flatten()
-
-
-class Attention(Softmax):
-    """Causal attention, scaled as ever. Its numbers are the values by the exponentials of their scores."""
-
-    weighed = True
-
-    def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
-        super().__init__(kind, classes)
-        self.unit = self.described.inputs // self.described.heads
 
     def queries(self, x: Held) -> Tensor:
         """It by batch, head, row, and number in the head."""
@@ -271,9 +262,9 @@ class Attention(Softmax):
         return functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
 
 
-class CrossEntropy(Softmax):
-    """The loss of each row: the logarithm of the sum of the exponentials, less the logit of the right class, which is
-    its number."""
+class CrossEntropy(RealLayer):
+    """The loss of each row: the logarithm of the sum of the exponentials, less the logit of the right class. Partial
+    sums have the two side by side, in the other order."""
 
     def right(self, x: Held) -> Tensor:
         """The right class of each row."""
@@ -287,18 +278,20 @@ class CrossEntropy(Softmax):
         return (x.numbers("features") == self.right(x)[:, None]).to(x.tensor.dtype)
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        logits = x.rows
-        highest = _maximum(logits)
-        divides = torch.exp(logits - _finite(highest)).sum(1, keepdim=True)
-        return torch.cat([(logits * self.is_right(x)).sum(1, keepdim=True), highest, divides], 1)
+        right = (x.rows * self.is_right(x)).sum(1)
+        return torch.stack([right, torch.logsumexp(x.rows, 1)], 1)
+
+    def merge(self, one: Tensor, other: Tensor) -> Tensor:
+        (mine, my_log), (its, its_log) = (each.view(-1, 2).unbind(1) for each in (one, other))
+        return torch.stack([mine + its, torch.logaddexp(my_log, its_log)], 1).flatten()
 
     def finish(self, tensor: Tensor) -> Tensor:
-        total, highest, divides = self.parts(tensor.flatten())
-        return (highest + divides.log() - total).flatten()
+        right, log = tensor.view(-1, 2).unbind(1)
+        return log - right
 
     def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
-        _, highest, divides = self.parts(self.forward(x, other).flatten() if kept is None else kept)
-        return None, (torch.exp(x.rows - highest) / divides - self.is_right(x)) * grad.rows
+        log = (self.forward(x, other) if kept is None else kept.view(-1, 2))[:, 1:]
+        return None, (torch.exp(x.rows - log) - self.is_right(x)) * grad.rows
 
     def whole(self, x: Held, other: Held) -> Tensor:
         return functional.cross_entropy(x.rows, self.right(x), reduction="none")

@@ -162,7 +162,7 @@ def _reference(root: Path, record: Puzzle) -> Iterator[Finding]:
     yield Finding(record.stem, "reference", _at_full_size(function, record))
     problems: list[str] = []
     for size in record.hidden:
-        verdict = _verdict(function, None, costs=record.costs, **size._asdict())
+        verdict = _verdict(function, None, puzzle=record.id, **size._asdict())
         if isinstance(verdict, str):
             problems.append(f"{size.ranks} ranks, {size.layers} layers, {size.batches} batches: {verdict}")
     if record.hidden:

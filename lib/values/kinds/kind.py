@@ -185,6 +185,13 @@ class LayerKind(ABC):
             found = keep(self._shares, places, simplest(self.cost * self.share(places)))
         return count * found
 
+    def updates(self, values: Sequence[Value]) -> Elements:
+        """What an update costs, in updates of the unit's weight. A part of a weight costs what all of it costs, up to
+        the size of the unit's; a larger part as much as it is larger."""
+        if self.step <= 1 or not values:
+            return self.step
+        return max(1, simplest(Fraction(values[1].place.elements) / PRICED.weight))
+
     # -- for the rules of the kinds
 
     def back(self, number: int, parts: Mapping[str, Part]) -> Place:

@@ -1,7 +1,8 @@
 """The two ends of a language model: an embedding, and the loss of each row over a vocabulary.
 
-Either may be cut along the vocabulary, as Megatron does: an embedding gives a partial sum, as does the loss, with the
-running maximum and sum of its softmax. The layer between them, a linear one, gives the features that are the logits.
+Either may be cut along the vocabulary, as Megatron does: an embedding gives a partial sum, as does the loss, which has
+the logarithm of its sum of exponentials besides. The layer between them, a linear one, gives the features that are the
+logits.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Embedding(LayerKind):
 
 
 class CrossEntropy(LayerKind):
-    """The loss of each row, of its logits: partial over a vocabulary that is not all here."""
+    """The loss of each row, of its logits: partial over a vocabulary that is not all here. It takes no time, as any
+    loss."""
 
     name, takes = "cross_entropy", ""
 
@@ -54,8 +56,8 @@ class CrossEntropy(LayerKind):
         if self.layer.outputs != 1:
             raise ValueError("cross_entropy gives one number for each row: outputs=1")
         self.opens = (Sum("vocabulary", self.dim("vocabulary", self.layer.inputs)),)
-        self.running = 2  # beside the logit of the target the maximum, and the sum
-        self.work = self.layer.rows * self.layer.inputs
+        self.running = 1  # beside the logit of the target the logarithm of the sum of exponentials
+        self.work = 0
 
     def output_of(self, inp: Value, other: Value | None) -> Place:
         return self.output.at({**same(inp), "vocabulary": part(inp, "features")})

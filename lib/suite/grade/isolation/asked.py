@@ -9,7 +9,6 @@ from lib.cluster.costs import Costs
 from lib.cluster.mesh import Mesh
 from lib.puzzles.records import PUZZLES, Puzzle, Size
 from lib.trace.trace import Trace
-from lib.values.kinds.kind import USUAL
 
 __all__ = ["QUESTIONS", "AtSize", "asked_for", "size_of"]
 
@@ -55,8 +54,8 @@ def _differences(trace: Trace, record: Puzzle, asked: AtSize) -> Iterator[str]:
         yield _other(record, "the costs of the simulator that was asked", "others")
     if trace.padding:
         yield _other(record, "no padding", f"{trace.padding} batches of it")
-    if trace.descriptions != USUAL:
-        yield _other(record, "the layers that every puzzle has", "others")
+    if trace.descriptions != record.described(trace.layers):
+        yield _other(record, "the layers that the puzzle has", "others")
     if trace.puzzle != record.id:
         yield _other(record, record.id, "a run of another puzzle" if trace.puzzle else "a run of no puzzle")
     if trace.sandbox:

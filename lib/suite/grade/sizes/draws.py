@@ -52,12 +52,13 @@ def _candidates(record: Puzzle, random: Random) -> Iterator[AtSize]:
         except ValueError:  # so many devices do not make such hosts or processes
             continue
         ranks = len(mesh) if mesh is not None else _near(record.ranks, random) if record.ranks > 1 else 1
-        layers, batches = _near(record.layers, random), _near(record.batches, random)
+        fixed = record.has_its_own_layers
+        layers, batches = record.layers if fixed else _near(record.layers, random), _near(record.batches, random)
         if random.random() < 0.5 and record.batches % record.ranks == 0:  # else it would seldom divide
             batches = ranks * (record.batches // record.ranks)
         size = AtSize(ranks, layers, batches, mesh)
         changed = sum(mine != other for mine, other in zip(record.size, size, strict=False))
-        if changed >= 2:
+        if changed >= (1 if fixed else 2):
             yield size
 
 

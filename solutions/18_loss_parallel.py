@@ -1,0 +1,437 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# Llama 3 knows 128,000 words, or pieces of words [1]. So at the end of the model each token becomes 128,000 numbers: how
+# likely is each of them to come next? These are the **logits**. A text of 8,192 tokens has a billion of them, 2 GB in half
+# precision. What came into that last layer was 0.27 GB.
+#
+# With tensor parallelism the last layer is cut into columns, like any other. Each of eight GPUs has the logits of an eighth
+# of the words, 262 MB, and that fits. Then comes the loss, and the loss wants to see all words. The obvious way is to
+# gather the logits: all of the 2 GB to all of the GPUs, and all of it at once in the memory of each.
+#
+# But what comes out of the loss is *one* number for a token. Do 128,000 have to travel for that?
+#
+# > **To tell a friend:** to split the loss over the vocabulary, sum two numbers a token. No logit ever travels.
+#
+# *Reminder.* An activation of one batch has 131,072 elements (256 rows, here tokens, of 512 features). A layer that is cut
+# into columns gives a part of the features, right as they are; one that is cut into rows gives a part of a sum.
+
+# %%
+from math import exp, log
+
+from drawing import draw, draw_collective, draw_curves, draw_group
+from lib import Layer, Links, Model, PuzzleError, goal, predict, simulate
+
+PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
+LAST = [Layer(outputs=2048), Layer("cross_entropy", inputs=2048, outputs=1)]  # the last two layers of this puzzle
+
+# %% [markdown]
+# ## The idea
+#
+# The loss of a token, its **cross entropy**, is large when the right word got a small logit, compared with the others:
+#
+# ```
+# loss  =  log( exp(logit 0) + exp(logit 1) + ... over all words )  -  logit of the right word
+# ```
+#
+# On the left there is a sum, and a sum can be cut: each rank adds up the exponentials of its own words. The right one is a
+# sum as well, if you like: the rank that has the right word brings its logit, and everyone else brings 0. So each rank
+# brings **two numbers for each token**. Here are 16 tokens and 32 words on four ranks, in plain Python:
+
+
+# %%
+def random_numbers(seed: int, count: int) -> list[float]:
+    x, found = (seed * 2654435761 + 12345) % 2**32, []
+    for _ in range(count):
+        x = (1664525 * x + 1013904223) % 2**32
+        found.append(x / 2**31 - 1)
+    return found
+
+
+TOKENS, WORDS, RANKS = 16, 32, 4
+numbers = random_numbers(5, TOKENS * WORDS)
+logits = [[4 * number for number in numbers[row * WORDS : (row + 1) * WORDS]] for row in range(TOKENS)]
+right = [(7 * row + 3) % WORDS for row in range(TOKENS)]
+
+
+def loss_of(row: int, words: range, answer: int) -> float:
+    return log(sum(exp(logits[row][word]) for word in words)) - logits[row][answer]
+
+
+everything = sum(loss_of(row, range(WORDS), right[row]) for row in range(TOKENS)) / TOKENS
+
+# %% [markdown]
+# A tempting mistake: each rank gives its own logits to the usual loss, as if its 8 words were the vocabulary. The softmax
+# is then over those 8, and the right word is one of them too (word 19 of 32 becomes word 3 of 8). The mean over the ranks is
+# the loss. And the right way: each rank brings its two numbers, and they are added up.
+
+# %%
+parts = [range(first, first + WORDS // RANKS) for first in range(0, WORDS, WORDS // RANKS)]
+own = sum(loss_of(row, p, p[right[row] % len(p)]) for row in range(TOKENS) for p in parts) / TOKENS / RANKS
+
+summed = 0.0
+for row in range(TOKENS):
+    brought = [(sum(exp(logits[row][w]) for w in p), logits[row][right[row]] if right[row] in p else 0) for p in parts]
+    summed += (log(sum(each for each, _ in brought)) - sum(logit for _, logit in brought)) / TOKENS
+
+print(f"all words at once: {everything:.4f}   own words only: {own:.4f}   two numbers a token, summed: {summed:.4f}")
+
+# %% [markdown]
+# The mistake has a *smaller* loss: each word had a quarter of the rivals. Training with it runs, the loss goes down, and what
+# it learns is something else.
+#
+# In the puzzle the loss is the last layer, and it has no weight. `forward` of it takes your logits, whatever part of the
+# words they are for, and gives a part of a sum: two numbers a token. (The first is the *logarithm* of your sum of
+# exponentials, because the sum itself may be too large for a float. The all-reduce knows how to add those up.) Here is rank
+# 1 of four, with one batch, in a model that has nothing but its last two layers. First its logits, then what the loss makes
+# of them, then the sum over all ranks:
+
+
+# %%
+async def one_loss(model: Model) -> None:
+    columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
+    data = model.get_activation([0])
+    logits = model.forward(0, data, columns)
+    part = model.forward(1, logits)
+    losses = await model.allreduce(part, 2)
+    shown.append([[columns, data, logits], [logits, part], [logits, losses]])
+
+
+shown: list = []
+demo = simulate(one_loss, layers=LAST, batches=1, ranks=4, costs=PRICES)
+draw_group(shown[1][0])
+
+# %%
+draw_group(shown[1][1])
+
+# %%
+draw_collective(demo, "allreduce")
+
+# %% [markdown]
+# Then backward. The gradient of a logit is the probability of its word, minus 1 if it is the right word. The probability is
+# `exp(logit) / sum of all exponentials`, and this sum has just been on its way. So each rank can go back through its own
+# logits, and through its columns of the output layer, and asks nobody. What comes out at the other end, the gradient of the
+# output layer's input, is a part of a sum, as after any layer that is cut into columns.
+#
+# Forget the sum of the losses, and the next operation notices:
+
+
+# %%
+async def own_words_only(model: Model) -> None:
+    columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
+    logits = model.forward(0, model.get_activation([0]), columns)
+    model.loss(model.forward(1, logits))
+
+
+try:
+    simulate(own_words_only, layers=LAST, batches=1, ranks=4)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# ## The puzzle
+#
+# | layer | what it is | forward or backward, a batch, on a rank |
+# |---|---|---|
+# | 0, 1 | a block: columns, then rows, 512 by 512, as in Tensor parallel | 0.25 each |
+# | 2 | the **output layer**: 512 features to 2,048 logits, cut into columns | 1 (a rank's part is as large as a whole layer) |
+# | 3 | the **loss**: cross entropy, without a weight | 0 |
+#
+# There are 4 ranks and 4 batches. An update takes 0.5, the all-reduce of an activation 0.3 a batch, that of two numbers a
+# token 0.0012.
+#
+# **Given:** the columns of layers 0 and 2 and the rows of layer 1 that are this rank's, with their optimizer states. `output`
+# is the number of the output layer, `loss` that of the last layer.
+#
+# **To do:** one training step in which all ranks work on all batches.
+#
+# - Forward of the last layer takes no weight: `model.forward(loss, logits)`.
+# - Its backward gives *one* gradient, that of the logits: `model.backward(loss, logits, gradient)`.
+# - `model.loss(losses)` begins the way back, with one number for each token.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts: what an all-reduce will bring takes memory from its start on.
+# - Works may wait in a dict or a list of your own.
+# - `set_final_weight` gets this rank's shard, of each layer that has a weight.
+
+# %% [markdown]
+# ### Predict first
+#
+# Take all four batches at once, await every collective where you call it, and sum the losses: two numbers a token. How many
+# collectives does a rank call, and when is the step over?
+
+# %%
+guess = predict("loss_parallel", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step, even if logits travel. For the second they stay where they are. For the third nobody
+# waits for a sum: there is always another batch to go on with. The fourth does so with two batches under way.
+
+# %%
+goal("loss_parallel")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def loss_parallel(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    output, loss = model.LAYERS - 2, model.LAYERS - 1  # the blocks are the layers before these two
+
+    for layer in range(loss):
+        dim = "out" if layer % 2 == 0 else "in"
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS, dim=dim)
+
+    # Forward, loss and backward; then update every layer that has a weight.
+    # --- your code (about 41 lines) ---
+    def backward(layer: int, b: int) -> None:
+        grad_weights[layer, b], grad_activations[layer, b] = model.backward(
+            layer, activations.pop((layer, b)), grad_activations.pop((layer + 1, b)), weights[layer]
+        )
+        if b > 0:
+            grad_weights[layer, b] = grad_weights[layer, b] + grad_weights.pop((layer, b - 1))
+
+    coming = {}  # sums on their way, by layer and batch
+    for first in range(0, model.BATCHES, 2):
+        batches = range(first, min(first + 2, model.BATCHES))
+        for b in batches:
+            activations[0, b] = model.get_activation([b])
+        for block in range(0, output, 2):
+            for b in batches:
+                if block > 0:
+                    activations[block, b] = await coming.pop((block, b))
+                for layer in (block, block + 1):
+                    activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
+                coming[block + 2, b] = model.allreduce(activations.pop((block + 2, b)), block + 2)
+
+        for b in batches:
+            activations[output, b] = await coming.pop((output, b))
+            activations[loss, b] = model.forward(output, activations[output, b], weights[output])
+            coming[loss + 1, b] = model.allreduce(model.forward(loss, activations[loss, b]), loss + 1)
+        for b in batches:
+            grad_activations[loss + 1, b] = model.loss(await coming.pop((loss + 1, b)))
+            grad_activations[loss, b] = model.backward(
+                loss, activations.pop((loss, b)), grad_activations.pop((loss + 1, b))
+            )
+            backward(output, b)
+            coming[output, b] = model.allreduce(grad_activations.pop((output, b)), output)
+
+        for block in reversed(range(0, output, 2)):
+            for b in batches:
+                grad_activations[block + 2, b] = await coming.pop((block + 2, b))
+                backward(block + 1, b)
+                backward(block, b)
+                if block > 0:
+                    coming[block, b] = model.allreduce(grad_activations[block, b], block)
+                del grad_activations[block, b]
+
+    for layer in range(loss):
+        grad_weights[layer] = grad_weights.pop((layer, model.BATCHES - 1))
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        del grad_weights[layer]
+    # --- end of your code ---
+
+    for layer in range(loss):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(loss_parallel, puzzle="loss_parallel")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# A rank computes a quarter of the two layers of the block, 0.5 a batch, and of the output layer as much as a whole layer, 1
+# a batch. Forward and backward of four batches: 12. Three updates take 1.5. That is 13.5 in any case.
+#
+# Three sums: after the block, of the losses, and of the gradient that the output layer leaves. The first and the last are
+# whole activations, 1.2 each for four batches. That of the losses has 2,048 numbers for all four batches and takes 0.0047:
+# over at 15.9047. Gather the logits instead, and this 0.0047 becomes 2.4. All four ranks then hold four batches of logits
+# for all 2,048 words, 2,097,152 elements: more than all the rest of their activations.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="loss_parallel")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## How much does a larger vocabulary cost?
+#
+# Here is how long a rank waits at the loss of one batch, and how many elements it then holds, with more and more words: for
+# logits, and for two numbers a token.
+
+
+# %%
+def at_the_loss(words: int, gathers: bool) -> tuple[float, float]:
+    async def loss_alone(model: Model) -> None:
+        columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
+        model.activations[1] = model.forward(0, model.get_activation([0]), columns)
+        before = model.time
+        if gathers:
+            model.activations[1] = await model.allgather(model.activations[1], 1)
+        else:
+            model.activations[2] = await model.allreduce(model.forward(1, model.activations[1]), 2)
+        found.append((model.time - before, model.memory()))
+
+    found: list[tuple[float, float]] = []
+    layers = [Layer(outputs=words), Layer("cross_entropy", inputs=words, outputs=1)]
+    simulate(loss_alone, layers=layers, batches=1, ranks=4, costs=PRICES)
+    return max(found)
+
+
+VOCABULARIES = (512, 1024, 2048, 4096, 8192)
+measured = {
+    name: [(words, at_the_loss(words, gathers)) for words in VOCABULARIES]
+    for name, gathers in (("logits gathered", True), ("two numbers a token", False))
+}
+draw_curves(
+    {name: [(words, time) for words, (time, _) in found] for name, found in measured.items()},
+    across="words in the vocabulary",
+    title="What a batch waits for at the loss",
+)
+
+# %%
+draw_curves(
+    {name: [(words, elements) for words, (_, elements) in found] for name, found in measured.items()},
+    across="words in the vocabulary",
+    title="Elements that a rank holds after it",
+)
+
+# %% [markdown]
+# The wait for the logits grows with the vocabulary; the other does not know how many words there are. And a rank holds its
+# own quarter of the logits, not all four. What is left to wait for in this puzzle are the
+# sums of whole activations, before and after the output layer, and these you can hide.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Loss parallelism**, or in Megatron-LM's words the *vocabulary parallel cross entropy*. With *n* ranks, *T* tokens and *V*
+# words:
+#
+# ```
+# logits gathered        sent by a rank    T·V·(n - 1)/n        at the peak    T·V logits
+# two numbers a token    sent by a rank    2·T·2·(n - 1)/n      at the peak    T·V/n logits
+# ```
+#
+# It is worth *V/4* in what is sent: 512 here, 32,000 with 128,000 words. And a rank never holds the logits of words that are
+# not its own, forward or backward.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Three sums.* Megatron-LM all-reduces three numbers a token, one after the other: the maximum, so that no exponential
+#   overflows; then the logit of the right word; then the sum of the exponentials [2]. Ours puts the first and the last into
+#   one, the logarithm of the sum.
+# - *In PyTorch* it is a context: `with loss_parallel(): loss = F.cross_entropy(logits, labels); loss.backward()`, where the
+#   logits are a DTensor that is sharded along the words. It also sums three numbers a token forward, and backward it
+#   does not communicate at all [3].
+# - *How much it is.* The 8,192 tokens of a text and 128,000 words make 1.05 billion logits. Cross entropy is mostly done in
+#   32-bit floats, 4.2 GB, and the gradient has as many again. An eighth of that is 0.5 GB each.
+# - *And the other end.* The embedding is a table with a row for each word, and it is cut among the ranks too: everyone looks
+#   up the words that it has, 0 for the others, and an all-reduce makes it whole.
+#
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783. [2] NVIDIA/Megatron-LM,
+# [cross_entropy.py](https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/tensor_parallel/cross_entropy.py).
+# [3] pytorch/pytorch,
+# [loss.py](https://github.com/pytorch/pytorch/blob/main/torch/distributed/tensor/parallel/loss.py).
+
+# %% [markdown]
+# ## What is simplified here
+#
+# The loss itself takes no time: it is work on each logit, not a multiplication of matrices, and next to the output layer
+# it is little. Real kernels keep the probabilities in place of the logits, and the gradient in place of those; here the
+# gradient of the logits is a value of its own for as long as both are needed. And our vocabulary is four times as wide as
+# the model, that of Llama 3 405B eight times. A smaller model with the same words has more of its work, and of its memory,
+# in this one layer.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Each rank could send the largest of its logits, too. What for?
+#
+# <details><summary>Answer</summary>
+#
+# `exp(100)` is larger than any 32-bit float. So before taking exponentials everybody subtracts the largest logit of the
+# token, over all words, from all of its logits; the loss stays the same. That is Megatron's first all-reduce, of a maximum.
+# The logarithm of a sum does the same job in another way: two of them, *a* and *b*, are added as
+# `max(a, b) + log(1 + exp(-|a - b|))`, and nothing in there is ever large.
+#
+# </details>
+#
+# **2.** Why does the gradient need no collective of its own?
+#
+# <details><summary>Answer</summary>
+#
+# The gradient of a logit is `exp(logit - L)`, minus 1 for the right word, where `L` is the logarithm of the sum over all
+# words. The all-reduce forward has told everybody `L`, and the logit is a rank's own. What a forward sum costs is what
+# backward would need: who keeps it need not ask again.
+#
+# </details>
+#
+# **3.** You could also cut the tokens at the end: a quarter of them for each rank, with all words. What would travel?
+#
+# <details><summary>Answer</summary>
+#
+# To have all words a rank needs the logits of the other three for its tokens: an all-to-all, in which a rank sends three
+# quarters of its own logits and not three times as many as in a gather. Back the gradients go the same way. That is 786,432
+# elements here for a rank, in place of 3,072. Or it has all columns of the output layer, gathered: 1 million elements, and
+# the gradient of them all to be summed.
+#
+# </details>
+#
+# **4.** The loss goes down, and the model is bad. How would you find that somebody forgot the sum over the ranks?
+#
+# <details><summary>Answer</summary>
+#
+# At the start all words are about equally likely, so the loss should be `log(words)`: 11.76 for 128,000. If it is
+# `log(words / ranks)`, 9.68 with eight ranks, each rank compares with its own words only. A check that costs nothing, before
+# the first step.
+#
+# </details>
+#
+# ## Where this leads
+#
+# A sum that somebody waits for can hide behind another batch, and you have done that twice now. What if there is only one?
+
+# %% [markdown]
+# <!-- part: links -->
