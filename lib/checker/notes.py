@@ -21,6 +21,7 @@ from lib.trace.event import Event, Program, place_of
 from lib.trace.lifetimes import held_at
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.laws import total_elements
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
 from lib.values.values import Activation, Elements, OptState, Value
 
@@ -79,11 +80,10 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
     states = [found for found in moving if _brings(trace, *found, OptState)]
     gathered = [found for found in moving if found[1].op == "allgather" and _brings(trace, *found, Activation)]
-    rank, event = next((found for found in moving if found[1].op == "allreduce"), (states or moving)[0])
     if gathered:
-        rank, event = max(
-            gathered, key=lambda found: figures.total_elements(trace.programs[found[0]].values_of(found[1].inputs))
-        )
+        rank, event = max(gathered, key=lambda one: total_elements(trace.programs[one[0]].values_of(one[1].inputs)))
+    else:
+        rank, event = next((found for found in moving if found[1].op == "allreduce"), (states or moving)[0])
     allow = f'"{goal.name}" allows' if alone else "the goals allow"
     what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
     where = places([(rank, event)])

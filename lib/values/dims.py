@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from fractions import Fraction
 from itertools import chain, starmap
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from lib.errors.wording import runs
 from lib.values.table import table
 
-__all__ = ["DIMS", "NAMES", "NO_PIECES", "REST", "DimKind", "Pieces", "Relation", "RunSet", "listed_numbers", "united"]
+__all__ = ["DIMS", "NAMES", "NO_PIECES", "REST", "DimKind", "Pieces", "Relation", "RunSet", "joined"]
+__all__ += ["listed_numbers", "united"]
 
 NO_PIECES: frozenset[int] = frozenset()
 Run = tuple[int, int]
+N = TypeVar("N", int, int | Fraction)
 
 
 class DimKind(NamedTuple):
@@ -153,13 +156,7 @@ class RunSet(Set[int]):
     @classmethod
     def union(cls, sets: Iterable[RunSet]) -> RunSet:
         """What is in any of some sets."""
-        found: list[Run] = []
-        for first, after in sorted(chain.from_iterable([one.runs for one in sets])):
-            if found and first <= found[-1][1]:
-                found[-1] = (found[-1][0], max(found[-1][1], after))
-            else:
-                found.append((first, after))
-        return cls(*found)
+        return cls(*joined(chain.from_iterable([one.runs for one in sets])))
 
     def nth(self, low: int, high: int) -> RunSet:
         """The numbers from the one at place `low`, in order, to the one before place `high`."""
@@ -226,6 +223,17 @@ class RunSet(Set[int]):
 
 def _first(run: Run) -> int:
     return run[0]
+
+
+def joined(ranges: Iterable[tuple[N, N]]) -> tuple[tuple[N, N], ...]:
+    """The union of ranges, given in any order."""
+    found: list[tuple[N, N]] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        elif low < high:
+            found.append((low, high))
+    return tuple(found)
 
 
 Pieces = frozenset[int] | RunSet

@@ -25,7 +25,7 @@ from typing import Generic, TypeVar, cast
 from lib.errors.arguments import described, plain
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import numbered, ranges, run_words, runs, these
-from lib.values.dims import DIMS, NO_PIECES, Pieces, Relation, RunSet, listed_numbers, united
+from lib.values.dims import DIMS, NO_PIECES, Pieces, Relation, RunSet, joined, listed_numbers, united
 
 __all__ = ["MOST", "SMALL_SET", "Dim", "Elements", "Owners", "Part", "Place", "Range", "Rest", "Schema", "alike"]
 __all__ += ["held_together", "listed", "numbers_in", "simplest", "union"]
@@ -106,7 +106,7 @@ class Dim:
         found = self._whole
         if found is None:
             grid = self.size if self.counted else 1
-            found = Part(self, grid, RunSet.span(0, grid) if self.spans else frozenset(range(grid)), True)
+            found = Part(self, grid, self._span(0, grid), True)
             _set(self, "_whole", found)
         return found
 
@@ -128,10 +128,10 @@ class Dim:
         if grid == 1:
             return self._whole or self.whole
         found = self._shards.get((number, grid))
-        return found or keep(self._shards, (number, grid), Part(self, grid, self._one(number), False))
+        return found or keep(self._shards, (number, grid), Part(self, grid, self._span(number, number + 1), False))
 
-    def _one(self, number: int) -> Pieces:
-        return RunSet.span(number, number + 1) if self.spans else frozenset([number])
+    def _span(self, first: int, after: int) -> Pieces:
+        return RunSet.span(first, after) if self.spans else frozenset(range(first, after))
 
     def like(self, part: Part) -> Part:
         """The same pieces of this dim as a part has of its own: a layer's features are a weight's columns."""
@@ -141,8 +141,8 @@ class Dim:
 
     def part(self, *ranges: Range) -> Part:
         """Any part, as ranges in any order, which may overlap."""
-        joined = _joined(ranges)
-        return Part(self, None, NO_PIECES, joined == ((0, self.size),), joined)
+        found = joined(ranges)
+        return Part(self, None, NO_PIECES, found == ((0, self.size),), found)
 
     def may_make(self, pieces: Pieces, sets: int = 1) -> None:
         """Refuses a set that is made of so many others where too many numbers were written down. After a refusal it
@@ -288,17 +288,6 @@ def simplest(fraction: Fraction | int) -> Elements:
 def _size(size: int, pieces: int, grid: int) -> Elements:
     """Elements of some pieces of a grid."""
     return size * pieces // grid if size * pieces % grid == 0 else Fraction(size * pieces, grid)
-
-
-def _joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """The union of ranges, given in any order."""
-    joined: list[Range] = []
-    for low, high in sorted(ranges):
-        if joined and low <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], high))
-        elif low < high:
-            joined.append((low, high))
-    return tuple(joined)
 
 
 def union(parts: Iterable[Part]) -> Part:

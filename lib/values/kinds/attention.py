@@ -33,9 +33,9 @@ class Causal(Relation):
     def pairs(self, items: RunSet, others: RunSet) -> int:
         """How many keys the rows need of those, one by one, from the ends of runs."""
         return sum(
-            _up_to(after - key, keys) - _up_to(first - key, keys)
+            _up_to(after - key, end - key) - _up_to(first - key, end - key)
             for first, after in items.runs
-            for key, keys in [(key, end - key) for key, end in others.runs]
+            for key, end in others.runs
         )
 
 
