@@ -43,7 +43,7 @@ SMALL_SET = 16
 MOST_RUNS = 20
 """Runs that a message lists."""
 MOST_NUMBERS = 2 * 10**7
-"""The most numbers in all larger sets that the laws make of one axis: a few lines, or a short file, may ask for any
+"""The most numbers in all larger sets that the laws make of one dim: a few lines, or a short file, may ask for any
 number of unions of 10^6."""
 MOST_KEPT = 2**15
 """Entries of a table before it begins anew: a table makes equal things one object, and correctness never asks it to."""

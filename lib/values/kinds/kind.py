@@ -62,7 +62,7 @@ class Layer:
 PRICED: Final = Layer()
 """The layer that prices are said of: a pass of one batch through it takes what `Costs.forward` and so on say."""
 USUAL: Final = (PRICED,)
-"""The layers of whoever describes none, and of all puzzles: one description stands for all."""
+"""The layers of a run that describes none, and of a puzzle that describes none: one description stands for all."""
 
 
 class Sum(NamedTuple):
