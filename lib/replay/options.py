@@ -39,7 +39,10 @@ DTYPES: Final = {
 TRANSPORTS: Final = ("local", "gloo", "nccl")
 OPTIMIZERS: Final = {"sgd": 1, "adam": 2}
 """The optimizers, with the numbers that each keeps for one weight. The simulated state is as large as the weight."""
-LIBRARIES: Final = ("ddp", "ddp_by_layer", "zero1", "zero2", "fsdp", "hsdp", "gpipe", "1f1b", "torch-pipelining")
+DATA: Final = ("ddp", "ddp_by_layer", "zero1", "zero2", "fsdp", "hsdp")
+TENSOR: Final = ("tensor_parallel", "sequence_parallel")
+LIBRARIES: Final = (*DATA, *TENSOR, "gpipe", "1f1b", "torch-pipelining")
+"""Those of data parallelism, those that cut each layer, so that each rank has all batches, and pipelines."""
 
 
 MOST: Final = 10**6

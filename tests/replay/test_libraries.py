@@ -141,6 +141,23 @@ def test_the_second_stage_with_two_microbatches() -> None:
     assert zero.replay_counts == zero.counts | {"allgather": 4 * 6}
 
 
+def test_each_layer_cut_into_columns_or_rows() -> None:
+    """Torch sums no gradient of the data either, and gathers what a column layer takes again for backward."""
+    (whole,) = against(way("tensor_parallel"), "tensor_parallel").libraries
+    assert whole.counts == {"allreduce": 4 * 3}
+    (rows,) = against(way("sequence_parallel"), "sequence_parallel").libraries
+    assert rows.counts == {"allgather": 4 * 4, "scatterreduce": 4 * 3}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_an_odd_number_of_layers_cut_and_adam(ranks: int) -> None:
+    schedule = Trace.of(simulate(fully_sharded(), ranks=ranks, layers=3, batches=ranks))
+    whole, rows = against(schedule, "tensor_parallel", "sequence_parallel", optimizer="adam").libraries
+    assert whole.counts == {"allreduce": ranks * 2, "allgather": ranks}
+    assert rows.counts == {"allgather": ranks * 5, "scatterreduce": ranks * 2}
+
+
 def test_pipelines() -> None:
     (gpipe,) = against(trace("gpipe"), "gpipe").libraries
     assert gpipe.counts == gpipe.replay_counts == {"pass_to": 2 * 3 * 4, "receive": 2 * 3 * 4}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lib.replay.errors import ReplayError
+from lib.replay.options import DATA, TENSOR
 from lib.replay.plan.plan import Plan
 from lib.schedules.formats.trace import pipeline_of
 from lib.schedules.pipelines.action import Order, parts_of, places
@@ -114,9 +115,13 @@ def layers_of(plan: Plan, name: str, rank: int) -> tuple[int, ...]:
     return tuple(layer for stage in pipeline.stages(rank) for layer in pipeline.layers_of[stage])
 
 
-def microbatches_of(plan: Plan, rank: int) -> tuple[tuple[int, ...], ...]:
-    """The batches of a rank, in the parts in which it takes them one after the other: as the schedule does it, where
-    all ranks take batches of their own in as many parts; else every n-th batch, in one."""
+def microbatches_of(plan: Plan, name: str, rank: int) -> tuple[tuple[int, ...], ...]:
+    """The batches of a rank, in the parts in which it takes them one after the other. With a data parallel library as
+    the schedule does it, where all ranks take batches of their own in as many parts; else every n-th batch, in one."""
+    if name in PIPELINES:
+        return pipeline_plan(plan, name).microbatches
+    if name in TENSOR:
+        return (tuple(range(plan.trace.batches)),)
     taken = [_taken(plan, other) for other in range(plan.ranks)]
     every = [batch for parts in taken for part in parts for batch in part]
     if sorted(every) == list(range(plan.trace.batches)) and len(set(map(len, taken))) == 1:
@@ -152,7 +157,11 @@ def _refuse(plan: Plan, name: str) -> None:
         wrong = "more than one rank"
     elif name in PIPELINES and name != TORCH and layers % ranks:
         wrong = f"as many layers on each rank: {layers} do not divide by {ranks}"
-    elif name not in PIPELINES and batches < ranks:
+    elif name in TENSOR and (width := plan.sizes.shape.descriptions[0].inputs) % ranks:
+        wrong = f"as many columns on each rank: {width} do not divide by {ranks}"
+    elif name == "sequence_parallel" and batches * plan.sizes.rows % ranks:
+        wrong = f"as many rows on each rank: {batches * plan.sizes.rows} do not divide by {ranks}"
+    elif name in DATA and batches < ranks:
         wrong = f"a batch for every rank: there are {batches} for {ranks}"
     elif name == "hsdp" and len(set(map(len, lines_of(plan)))) > 1:
         wrong = f"a mesh of replicas and shards, or an even number of ranks; there are {ranks}"

@@ -1,9 +1,10 @@
 """The libraries' own training steps, on the same layers, weights and data, in the same processes as the replay.
 
 torch's DistributedDataParallel (as it comes; with a bucket for each layer, as the schedules have it; and with the
-ZeroRedundancyOptimizer), fully_shard on a line and on a mesh of replicas and shards (HSDP), and
-torch.distributed.pipelining with its GPipe and 1F1B, or with the order of the Trace. Data parallel libraries average
-gradients over ranks; as the loss is a sum over batches here, it is scaled up before.
+ZeroRedundancyOptimizer), fully_shard on a line and on a mesh of replicas and shards (HSDP), parallelize_module for
+tensor parallelism, with rows whole or cut, and torch.distributed.pipelining with its GPipe and 1F1B, or with the order
+of the Trace. Data parallel libraries average gradients over ranks; as the loss is a sum over batches here, it is scaled
+up before.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -20,15 +21,20 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lib.replay.layers import layers, optimizers
+from lib.replay.options import TENSOR
 from lib.replay.plan.library_plan import HYBRID, PIPELINES, layers_of, lines_of, microbatches_of, pipeline_plan
 from lib.replay.rank.context import RankContext
 from lib.schedules.formats import torch_csv
 from lib.schedules.formats.timelines.kineto import our_name
 
 __all__ = ["library_step", "preload"]
+
+AFTERWARDS = ("wait_tensor", "_wrap_tensor_autograd")
+"""What torch calls after each communication of a tensor that is cut."""
 
 
 def preload(names: tuple[str, ...]) -> None:
@@ -37,6 +43,8 @@ def preload(names: tuple[str, ...]) -> None:
 
     if set(names) & {"fsdp", "hsdp", "zero2"}:
         import torch.distributed.fsdp
+    if set(names) & set(TENSOR):
+        import torch.distributed.tensor.parallel
     if "zero1" in names:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # it compiles functions in a way that torch gives up
@@ -53,9 +61,11 @@ class _Count(TorchDispatchMode):
         self.found: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace == "c10d":
-            name = func._schema.name.partition("::")[2]
-            self.found[our_name(str(name))] += 1
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented  # first it becomes what each rank does, and that comes by here again
+        name = str(func._schema.name.partition("::")[2])
+        if func.namespace in ("c10d", "_c10d_functional") and name not in AFTERWARDS:
+            self.found[our_name(name.removesuffix("_tensor").removesuffix("_into"))] += 1
         return func(*args, **(kwargs or {}))
 
 
@@ -73,8 +83,7 @@ class LibraryStep:
         plan, initial, device = context.plan, context.initial, context.device
         self.layers = layers_of(plan, name, context.rank)
         self.modules = layers.model(initial.matrix(i).clone().to(device) for i in self.layers)
-        pipeline = pipeline_plan(plan, name).microbatches if name in PIPELINES else None
-        self.parts = microbatches_of(plan, context.rank) if pipeline is None else pipeline
+        self.parts = microbatches_of(plan, name, context.rank)
         batches = [batch for part in self.parts for batch in part]
         self.x = initial.rows("data", batches).to(device)
         self.target = initial.rows("target", batches).to(device)
@@ -217,14 +226,48 @@ class FullySharded(DataParallel):
 
     def like(self, parameter: nn.Parameter, flat: Tensor) -> Tensor:
         """Sharded as the parameter is."""
-        from torch.distributed.tensor import distribute_tensor
-
         whole: Any = parameter
         return distribute_tensor(flat.clone().view(parameter.shape), whole.device_mesh, whole.placements)
 
     def whole(self, tensor: Any) -> Tensor:
         """Gathered."""
         return tensor.full_tensor().detach()
+
+
+class TensorParallel(LibraryStep):
+    """parallelize_module: layers are cut into columns and rows in turn. With `sequence_parallel` what goes from one
+    pair to the next is cut into rows. As torch takes no other layers, these are its own Linear ones."""
+
+    def build(self) -> None:
+        """Cuts each layer, and the data where that is part of it."""
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+        ranks, between = dist.get_world_size(), Shard(0) if self.name == "sequence_parallel" else Replicate()
+        styles = ColwiseParallel(input_layouts=between), RowwiseParallel(output_layouts=between)
+        last = ColwiseParallel(input_layouts=between, output_layouts=between)
+        mesh, made = init_device_mesh(self.context.device.type, (ranks,)), nn.Sequential()
+        for number, old in enumerate(self.parameters()):
+            linear = nn.Linear(*old.shape, bias=False, dtype=old.dtype, device="meta")
+            linear.weight = nn.Parameter(old.detach().t().contiguous())
+            style = last if number % 2 == 0 and number == len(self.layers) - 1 else styles[number % 2]
+            made.extend([nn.Tanh(), parallelize_module(linear, mesh, style)])
+        self.modules = made
+        if between.is_shard():
+            self.x, self.target = (one.chunk(ranks)[self.context.rank] for one in (self.x, self.target))
+
+    def compute(self) -> None:
+        """Forward and backward of all batches."""
+        layers.loss(self.modules(self.x), self.target, self.context.rows).backward()
+
+    def like(self, parameter: nn.Parameter, flat: Tensor) -> Tensor:
+        """Cut as the parameter is."""
+        cut: Any = parameter
+        return distribute_tensor(flat.view(*parameter.shape[::-1]).t().contiguous(), cut.device_mesh, cut.placements)
+
+    def whole(self, tensor: Any) -> Tensor:
+        """Gathered, and inputs by outputs as ours are."""
+        return tensor.full_tensor().detach().t()
 
 
 def _mesh(kind: str, lines: Sequence[Sequence[int]]) -> Any:
@@ -318,6 +361,8 @@ KINDS: dict[str, type[LibraryStep]] = {
     "zero2": FullySharded,
     "fsdp": FullySharded,
     "hsdp": FullySharded,
+    "tensor_parallel": TensorParallel,
+    "sequence_parallel": TensorParallel,
 }
 """By name; the others are pipelines."""
 
