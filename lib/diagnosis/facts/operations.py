@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lib.diagnosis.facts.laws import tokens
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words
 from lib.errors.wording import plural, ranges, runs, these, with_article
@@ -174,7 +175,11 @@ class Owes(Fact):
         lacks = next(part for part in value.place.sums if not part.whole)
         whole = f"{definite(subject(value.kind, value.layer))} with all parts of the sum in it"
         if owed := DIMS[lacks.dim.name].owed:
-            return Words(f"the {self.role} is only a part of a sum", whole, describe(value), owed)
+            got = describe(value)
+            if lacks.dim.route is not None:
+                rest = frozenset(range(lacks.dim.size)) - frozenset(lacks.pieces)
+                got += f"; without {tokens(value.place, lacks.dim.name, rest) or 'any token'}"
+            return Words(f"the {self.role} is only a part of a sum", whole, got, owed)
         terms = f"part {ranges(lacks.pieces)} of {lacks.grid} of a sum: "
         return Words(
             f"the {self.role} owes an all-reduce: it is only a part of a sum",
