@@ -479,6 +479,11 @@ class Place:
         return self.schema.split is not None
 
     @property
+    def noun(self) -> str:
+        """What its shards are called."""
+        return DIMS[self.first.dim.name].noun if self.first.dim.counted else "shard"
+
+    @property
     def shards(self) -> frozenset[int]:
         if self.schema.split is None:
             return ONE_PIECE
@@ -576,8 +581,7 @@ class Place:
         if self.schema.batch is not None:
             found.append(numbered("batch", self.batches) if self.batches else "no batches")
         if self.total > 1 and not (self.first.whole and self.first.dim.counted):
-            noun = DIMS[self.first.dim.name].noun if self.sharded and self.first.dim.counted else "shard"
-            found.append(f"{numbered(noun, self.shards) if self.shards else f'no {noun}s'} of {self.total}")
+            found.append(f"{numbered(self.noun, self.shards) if self.shards else f'no {self.noun}s'} of {self.total}")
         return found + self.cut_words()
 
     def cut_words(self) -> list[str]:

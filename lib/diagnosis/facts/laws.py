@@ -117,6 +117,11 @@ class Different(Fact):
                 return (
                     "one is a shard of a sum, the other is whole: reduce-scatter that one too, and then add the shards"
                 )
+        if self.verb == "gather" and self.field == "rows":
+            return (
+                "what is put together differs in one thing: rows of the same batches, or batches of the same rows.\n"
+                "Where rows come from other ranks, all go through them in the same order"
+            )
         if self.field in ("shards", "total") and self.first.place.first.dim.counted:
             return DIMS[self.first.place.first.dim.name].alike
         if self.field in REST:
@@ -205,6 +210,9 @@ class Undivided(Fact):
         fix = "cut it into as many parts as there are ranks that share it, and give each of them as much as the others"
         if self.what == "batches":
             fix = "take slices of equally many examples each"
+        elif self.what == "experts" and self.value is not None:
+            fix = "tokens are cut along their experts on the way to these, and on the way home along what each rank\n"
+            fix += "has of its own: batches, or rows"
         return Words(
             f"{counted(size, 'batch' if self.what == 'batches' else self.what[:-1])} cannot be cut into {parts} "
             "equal parts",
