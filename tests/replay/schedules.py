@@ -36,7 +36,9 @@ def trace(name: str) -> Trace:
     if name in PUZZLES and any(layer.rows > 256 for layer in PUZZLES[name].last):
         record = PUZZLES[name]
         layers = [replace(layer, rows=64) for layer in record.last]
-        models = simulate(load_function(reference(name), name), ranks=record.ranks, layers=layers, batches=record.batches)
+        models = simulate(
+            load_function(reference(name), name), ranks=record.ranks, layers=layers, batches=record.batches
+        )
         return Trace.of(models)
     if name in PUZZLES:
         return Trace.of(simulate(load_function(reference(name), name), puzzle=name))

@@ -252,23 +252,27 @@ def open_experts(mistake: str) -> Any:
 
     async def step(model: Model) -> Model:
         rank, ranks = model.rank, model.RANKS
-        load(model, 1, rank, ranks)
-        mine = model.shard(model.get_activation(range(model.BATCHES)), "rows", rank, ranks)
-        rows = await model.allgather(mine, 0)
-        sent = model.shard(model.forward(0, rows), "experts", rank, ranks)
-        out = model.forward(1, sent, model.weights[1])
-        y = model.forward(2, out)
+        load(model, 0)
+        load(model, 2, rank, ranks)
+        data = model.shard(model.get_activation(range(model.BATCHES)), "rows", rank, ranks)
+        rows = await model.allgather(model.forward(0, data, model.weights[0]), 1)
+        sent = model.shard(model.forward(1, rows), "experts", rank, ranks)
+        out = model.forward(2, sent, model.weights[2])
+        y = model.forward(3, out)
         if mistake != "parts are not added":
-            y = await model.scatterreduce(y, 3, dim="rows")
+            y = await model.scatterreduce(y, 4, dim="rows")
         g = model.loss(y)
         if mistake != "rows of the gradient are not gathered":
-            g = await model.allgather(g, 2)
-        g = model.backward(2, out, g)
-        dw, g = model.backward(1, sent, g, model.weights[1])
-        whole = model.backward(0, rows, g)
-        if mistake != "whole rows go on":
-            whole = await model.scatterreduce(whole, -1, dim="rows")
-        await update(model, 1, dw, reduce=mistake == "experts are summed over others")
+            g = await model.allgather(g, 3)
+        dw2, g = model.backward(2, sent, model.backward(3, out, g), model.weights[2])
+        g = model.backward(1, rows, g)
+        if mistake == "whole rows go on":
+            g = model.shard(g, "rows", rank, ranks)
+        else:
+            g = await model.scatterreduce(g, 0, dim="rows")
+        dw0, _ = model.backward(0, data, g, model.weights[0])
+        await update(model, 0, dw0)
+        await update(model, 2, dw2, reduce=mistake == "experts are summed over others")
         return model
 
     return step
@@ -364,13 +368,19 @@ PROGRAMS = {
     "open experts": Inside(
         open_experts,
         [
+            Layer("linear", 8, 8, ROWS),
             Layer("dispatch", 8, 8, ROWS, experts=4, route=route_by_loads([5, 1, 1, 1]), capacity=3, groups=(6, 10)),
             Layer("experts", 8, 8, ROWS, experts=4),
             Layer("combine", 8, 8, ROWS),
         ],
         2,
         2,
-        ["parts are not added", "rows of the gradient are not gathered", "experts are summed over others"],
+        [
+            "parts are not added",
+            "rows of the gradient are not gathered",
+            "whole rows go on",
+            "experts are summed over others",
+        ],
     ),
     "grid": Inside(grid, [Layer("linear", 8, 8, ROWS)] * 2, 4, 2, ["rows are not cut", "one part twice", "rows alone"]),
 }
