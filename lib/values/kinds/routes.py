@@ -12,11 +12,12 @@ million rows on a short route cost what sixteen do.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from lib.errors.wording import counted
-from lib.values.dims import Pieces, Run, RunSet, joined
+from lib.values.dims import Pieces, Run, RunSet
+from lib.values.placement import keep
 
 __all__ = ["Choices", "Route"]
 
@@ -86,6 +87,7 @@ class Route:
             for expert, mine in turns.items()
         }
         self._groups = [0, *accumulate(groups)]
+        self._known: dict[tuple[int, int, RunSet], int] = {}
         times = max(batches, self.tokens * len(groups) // self._groups[-1]) * sum(map(len, turns.values()))
         if times > MOST_TIMES:
             raise ValueError(
@@ -95,31 +97,30 @@ class Route:
 
     def count(self, batches: Pieces, rows: Pieces, experts: Pieces) -> int:
         """How often some rows of some batches are at some experts."""
-        runs = self._runs(batches, rows)
-        return sum(
-            turn.between(first, end)
-            for expert in self._turns
-            if expert in experts
-            for turn, first, end in self._taken(expert, runs)
-        )
+        inside, few, many = RunSet.of(rows), *sorted((experts, self._turns), key=len)
+        return sum([self._count(expert, batch, inside) for expert in few if expert in many for batch in batches])
+
+    def _count(self, expert: int, batch: int, rows: RunSet) -> int:
+        """The same of one batch and expert, which is looked up: parts of an exchange are put together one by one."""
+        key = expert, batch, rows
+        found = self._known.get(key)
+        if found is None:
+            taken = self._taken(expert, batch, rows)
+            found = keep(self._known, key, sum([turn.between(first, end) for turn, first, end in taken]))
+        return found
 
     def rows_of(self, expert: int, batch: int, rows: Pieces) -> list[int]:
         """The rows of a batch, among these, that an expert takes, in order."""
         taken = [
             turn.nth(number)
-            for turn, first, end in self._taken(expert, self._runs([batch], rows))
+            for turn, first, end in self._taken(expert, batch, RunSet.of(rows))
             for number in range(turn.before(first), turn.before(end))
         ]
         return sorted([token % self.rows for token in taken])
 
-    def _runs(self, batches: Iterable[int], rows: Pieces) -> Sequence[Run]:
-        """Some rows of some batches, as runs of tokens."""
-        inside, starts = RunSet.of(rows).runs, [batch * self.rows for batch in batches]
-        return joined([(start + low, start + high) for start in starts for low, high in inside])
-
-    def _taken(self, expert: int, runs: Sequence[Run]) -> Iterator[tuple[_Turn, int, int]]:
+    def _taken(self, expert: int, batch: int, rows: RunSet) -> Iterator[tuple[_Turn, int, int]]:
         """The ranges of tokens of which an expert takes all that want it, choice by choice."""
-        for first, after in runs:
+        for first, after in [(batch * self.rows + low, batch * self.rows + high) for low, high in rows.runs]:
             if self.capacity is None:
                 yield from ((turn, first, after) for turn in self._turns.get(expert, ()))
                 continue
