@@ -16,6 +16,7 @@ from lib.values.operations import OPERATIONS, Operation, calls
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.thorough
 def test_rows_that_are_made_up_are_taken_by_everything() -> None:
     """In a process of its own, as the tables are read when modules are imported."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.made_up_rows"]

@@ -33,15 +33,12 @@ class Case(NamedTuple):
 def trace(name: str) -> Trace:
     """The Trace of a reference at full size, or of a schedule of ours. Texts of thousands of tokens are cut short: real
     attention takes half a minute for them."""
-    if name in PUZZLES and any(layer.rows > 256 for layer in PUZZLES[name].last):
-        record = PUZZLES[name]
-        layers = [replace(layer, rows=64) for layer in record.last]
-        models = simulate(
-            load_function(reference(name), name), ranks=record.ranks, layers=layers, batches=record.batches
-        )
-        return Trace.of(models)
     if name in PUZZLES:
-        return Trace.of(simulate(load_function(reference(name), name), puzzle=name))
+        record, function = PUZZLES[name], load_function(reference(name), name)
+        if all(layer.rows <= 256 for layer in record.last):
+            return Trace.of(simulate(function, puzzle=name))
+        short = [replace(layer, rows=64) for layer in record.last]
+        return Trace.of(simulate(function, ranks=record.ranks, layers=short, batches=record.batches))
     function, ranks, layers, batches, mesh = CASES[name]
     return Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches, mesh=mesh))
 

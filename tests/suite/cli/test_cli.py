@@ -96,6 +96,7 @@ def test_comparing_figures_draws_nothing(folder: Path, monkeypatch: pytest.Monke
     assert "good.py and good.py do the same" in result.output
 
 
+@pytest.mark.thorough
 def test_demo_draws_every_reference_and_records_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUZZLES_PROGRESS", str(folder / "progress.json"))
     result = puzzles("demo", "-o", "pictures")

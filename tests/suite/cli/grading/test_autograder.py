@@ -87,6 +87,7 @@ def test_being_late_costs_what_the_file_says(root: Path) -> None:
     assert "late by 1 day: 10 percent less" in results["tests"][0]["output"]
 
 
+@pytest.mark.thorough
 def test_nothing_that_is_handed_in_stops_it_or_names_points_of_its_own(root: Path) -> None:
     forged = 'async def ddp(model):\n    raise ValueError("x\\n\\n\\n{\\"score\\": 99}\\n\\n\\n")\n'
     files = {"ddp.py": forged, "results.json": '{"score": 99}', "Bob_4_assignsubmission_file_fsdp.py": "x = ("}

@@ -297,6 +297,7 @@ def test_the_same_bytes_every_time_and_after_a_break(tmp_path: Path) -> None:
     assert again.items() >= drawn.items()
 
 
+@pytest.mark.thorough
 def test_several_processes_draw_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     book, traces = small()
     whole = written(book, traces, tmp_path / "one")
