@@ -2,7 +2,7 @@
 
     from drawing import compare, draw, draw_group, step_through
     from drawing import draw_collective, draw_curves, draw_figures, draw_mesh, draw_ring, draw_step
-    from drawing import draw_gallery, draw_recordings, draw_trade_off
+    from drawing import draw_experts, draw_gallery, draw_recordings, draw_trade_off
 
 All but `step_through`, `draw_ring` and `draw_gallery` give a Picture: notebooks show it, `picture.save("name.svg")`
 writes it (or .png or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from drawing.canvas.picture import Picture
 from drawing.communication.collective import draw_collective
+from drawing.communication.experts import draw_experts
 from drawing.communication.mesh import draw_mesh
 from drawing.communication.ring.draw import draw_ring
 from drawing.communication.step import draw_step
@@ -36,6 +37,7 @@ __all__ = [
     "draw",
     "draw_collective",
     "draw_curves",
+    "draw_experts",
     "draw_figures",
     "draw_gallery",
     "draw_group",

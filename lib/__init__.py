@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from lib.suite.submissions.function_check import check_function
     from lib.trace.retiming import retime
     from lib.trace.trace import Event, Trace
+    from lib.values.kinds.made_routes import drawn_route, route_by_loads
     from lib.values.layers import Layer
     from lib.values.values import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, Weight, WeightGrad
 
@@ -94,6 +95,7 @@ __all__ = [
     "check",
     "check_function",
     "critical_path",
+    "drawn_route",
     "expect",
     "fix",
     "goal",
@@ -102,6 +104,7 @@ __all__ = [
     "retime",
     "reveal",
     "review",
+    "route_by_loads",
     "schedule",
     "simulate",
     "solved",
@@ -138,6 +141,7 @@ _HOMES = {
     "lib.suite.submissions.function_check": "check_function",
     "lib.trace.retiming": "retime",
     "lib.trace.trace": "Event Trace",
+    "lib.values.kinds.made_routes": "drawn_route route_by_loads",
     "lib.values.layers": "Layer",
     "lib.values.values": "HIDDEN LENGTH Activation ActivationGrad OptState Weight WeightGrad",
 }

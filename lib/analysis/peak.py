@@ -200,7 +200,7 @@ def _what(group: list[Holding]) -> str:
     totals = {value.place.total for value in values}
     if totals != {1} and len(totals) == 1:
         shards = {shard for value in values for shard in value.place.shards}
-        parts.append(f"{numbered('shard', shards)} of {totals.pop()}")
+        parts.append(f"{numbered(values[0].place.noun, shards)} of {totals.pop()}")
     return ", ".join(parts)
 
 

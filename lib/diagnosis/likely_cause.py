@@ -383,7 +383,9 @@ def _(fact: facts.WrongLayer, program: Running) -> Advice | None:
     value, layer = fact.value, fact.layer
     made = maker(value)
     if made is None or made.op != "receive" or made.peer is None:
-        if layer == value.layers and program.world.ranks > 1 and value.is_complete():
+        kinds = program.world.models[program.rank].shape.kinds
+        weighted = any(kind.weight is not None for kind in kinds[value.layer :])
+        if layer == value.layers and program.world.ranks > 1 and value.is_complete() and weighted:
             return "only the ranks that have the last layer call loss: the others pass their activation on"
         if fact.op == "forward" and made is not None and made.op == "get_activation" and program.world.ranks > 1:
             idea = f"{definite(subject(value.kind, layer))} is made on the rank that has layer {layer - 1}"

@@ -325,7 +325,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
         made["mesh"] = mesh_from_table(data["mesh"])
         if len(made["mesh"]) != made["ranks"]:
             raise ValueError(f"{key}: it has {made['ranks']} ranks, and {made['mesh']} has {len(made['mesh'])}")
-    made["last"] = tuple(Layer(**layer | {"of": tuple(layer.get("of", ()))}) for layer in data.get("last", ()))
+    made["last"] = tuple(Layer(**layer) for layer in data.get("last", ()))
     made["hidden"] = tuple(_hidden(size, made) for size in data.get("hidden", ()))
     if "costs" in data:
         made["costs"] = costs_from(data["costs"])

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 from lib.errors.wording import runs
 from lib.values.table import table
 
-__all__ = ["DIMS", "NAMES", "NO_PIECES", "REST", "DimKind", "Pieces", "Relation", "RunSet", "joined"]
+__all__ = ["DIMS", "NAMES", "NO_PIECES", "REST", "DimKind", "Pieces", "Relation", "Run", "RunSet", "joined"]
 __all__ += ["listed_numbers", "united"]
 
 NO_PIECES: frozenset[int] = frozenset()
@@ -120,11 +120,24 @@ DIMS: Final = table(
             owed="this is as if there were no other words than those that are here. Sum it over the ranks that have "
             "the\nrest of the vocabulary: await model.allreduce(value, layer)",
         ),
+        DimKind(
+            "experts",
+            "expert",
+            "experts",
+            counted=True,
+            alike="each rank has its own experts, which see the tokens of all ranks: what is of one expert is put "
+            "together,\nand of a weight's gradient there is nothing to add",
+            once="each expert counts once: after an exchange a rank has its own experts and all tokens, or its own "
+            "tokens\nand all experts",
+            owed="results come home before they are combined, and gradients before they go on: exchange them, so "
+            "that each rank\nhas those of all experts, for its own tokens. Or add what each rank has, by a "
+            "reduce-scatter",
+        ),
     ),
     by="role",
 )
 # Heads are no dim of their own: some of them are some of the features, as a linear layer gives them, and attention asks
-# that none is broken (see `LayerKind.unbroken`). Experts have a row when there is a kind of layer that has experts.
+# that none is broken (see `LayerKind.unbroken`).
 """The kinds of dims by role."""
 NAMES: Final = ("", *DIMS)
 """Their roles. A Trace names one by its number here, from 1 on, so a row is only ever added at the end."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, cast
 
 from lib.errors.wording import counted
 from lib.values.kinds.attention import Attention
-from lib.values.kinds.kind import USUAL, Dims, Layer, LayerKind, Sum, schema
+from lib.values.kinds.experts import Combine, Dispatch, Experts
+from lib.values.kinds.kind import SIZES, USUAL, Dims, Layer, LayerKind, Sum, schema
 from lib.values.kinds.linear import Linear
 from lib.values.kinds.pointwise import Add, Norm
 from lib.values.kinds.vocabulary import CrossEntropy, Embedding
@@ -21,28 +22,51 @@ __all__ = ["LAYER_KINDS", "Layer", "LayerKind", "Shape", "batches_at", "by_hand"
 __all__ += ["weight_at"]
 
 _set = object.__setattr__
-LAYER_KINDS: Final[Mapping[str, type[LayerKind]]] = table((Linear, Attention, Norm, Add, Embedding, CrossEntropy))
-SIZES = ("inputs", "outputs", "rows")
+LAYER_KINDS: Final[Mapping[str, type[LayerKind]]] = table(
+    (Linear, Attention, Norm, Add, Embedding, CrossEntropy, Dispatch, Experts, Combine)
+)
+LISTS = ("of", "route", "groups")
 
 
 def layer_from(data: object) -> Layer:
     """The description that `to_json` wrote. ValueError where it is none, or of a kind that there is not."""
-    fields = dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else {}
-    name = fields.get("kind")
+    given = dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else {}
+    name = given.get("kind")
     kind = LAYER_KINDS.get(name) if isinstance(name, str) else None
-    wanted = ["kind", *SIZES, *(kind.options if kind is not None else ())]
-    of = cast("Sequence[object]", fields.pop("of", []))
-    if "kind" in fields and kind is None:
+    if "kind" in given and kind is None:
         raise ValueError(f"there is no kind of layer {str(name)[:40]!r}; there is {', '.join(LAYER_KINDS)}")
-    wanted += [name for name in (kind.optional if kind is not None else ()) if name in fields]
-    if set(fields) != set(wanted):
+    wanted = [*SIZES, *(kind.options if kind is not None else ())]
+    wanted += [name for name in ("of", *(kind.optional if kind is not None else ())) if name in given]
+    if set(given) != set(wanted):
+        wanted = [name for name in wanted if name != "of"]
         raise ValueError(f"a layer is described by its {', '.join(wanted[:-1])} and {wanted[-1]}")
-    for field in wanted[1:]:
-        if type(fields[field]) is not int or not 1 <= fields[field] <= MOST:
-            raise ValueError(f"{field} of a layer is a whole number from 1 to {MOST}; got {str(fields[field])[:40]}")
-    if not isinstance(of, list) or not all(type(one) is int and 0 <= one <= MOST for one in of):
-        raise ValueError(f"of= names the activations that a layer takes, by number; got {str(of)[:40]}")
-    return Layer(**fields, of=tuple(cast("list[int]", of)))
+    for field in LISTS:
+        if not isinstance(given.get(field, []), list):
+            raise ValueError(f"{field} of a layer is a list; got {str(given[field])[:40]}")
+    layer = Layer(**given)
+    _must_be_possible(layer)
+    return layer
+
+
+def _must_be_possible(layer: Layer) -> None:
+    """Whether each field of a description can be that: it may come from a file, or from somebody's program."""
+    for field in fields(layer):
+        item = getattr(layer, field.name)
+        if field.name in ("kind", "route") or (item == field.default and type(item) is type(field.default)):
+            continue
+        if field.name == "capacity":  # what is below 1 has an error of its own
+            if type(item) is not int or item > MOST:
+                raise ValueError(f"the capacity of an expert is a whole number up to {MOST}; got {str(item)[:40]}")
+        elif field.name == "of":
+            if not all(type(one) is int and 0 <= one <= MOST for one in item):
+                raise ValueError(f"of= names the activations that a layer takes, by number; got {str(item)[:40]}")
+        elif field.name == "groups":
+            if not all(type(one) is int and one <= MOST for one in item):
+                raise ValueError(f"groups= says how many tokens each has, up to {MOST}; got {str(item)[:40]}")
+        elif type(item) is not int or not 1 <= item <= MOST:
+            raise ValueError(f"{field.name} of a layer is a whole number from 1 to {MOST}; got {str(item)[:40]}")
+    if sum(map(len, layer.route)) > MOST or not all(type(one) is int for chosen in layer.route for one in chosen):
+        raise ValueError(f"a route says the experts of each token, by number, at most {MOST} in all")
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -94,6 +118,8 @@ class Shape:
         def dim(role: str, size: int) -> Dim:
             return known.get((role, size)) or known.setdefault((role, size), Dim(role, size))
 
+        for layer in self.descriptions:
+            _must_be_possible(layer)
         first = self.descriptions[0]
         width = LAYER_KINDS[first.kind].width(first)
         data = (("batch", self.items), ("rows", first.rows), ("features", width))
@@ -115,6 +141,10 @@ class Shape:
                 )
             kinds.append(cls(layer, dims, dim))
             edges.append(kinds[-1].gives)
+        if "experts" in dict(edges[-1]):
+            raise ValueError(
+                "tokens that are dispatched to experts are combined again: give a layer of the kind combine"
+            )
         if len(kinds) == 1 and self.layers > 1 and kinds[0].gives != kinds[0].dims:
             raise ValueError(
                 "layers that are all alike have as many outputs as inputs: each takes what the last one gave"

@@ -92,7 +92,7 @@ class Operation:
         if not values:
             return batches
         kind = shape.kinds[layer or 0]
-        if kind.cost == 1 and values[-1].place.complete and values[0].place.plain:
+        if kind.usual and values[-1].place.complete and values[0].place.plain:
             return batches  # all of a layer of the usual size
         return kind.batches_of(batches, values)
 

@@ -20,15 +20,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, pairwise
 from math import prod
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from lib.errors.arguments import described, plain
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import numbered, ranges, run_words, runs, these
 from lib.values.dims import DIMS, NO_PIECES, Pieces, Relation, RunSet, joined, listed_numbers, united
 
-__all__ = ["MOST", "SMALL_SET", "Dim", "Elements", "Owners", "Part", "Place", "Range", "Rest", "Schema", "alike"]
-__all__ += ["held_together", "listed", "numbers_in", "simplest", "union"]
+if TYPE_CHECKING:
+    from lib.values.kinds.routes import Route
+
+__all__ = ["MOST", "ROUTED", "SMALL_SET", "Dim", "Elements", "Owners", "Part", "Place", "Range", "Rest", "Schema"]
+__all__ += ["alike", "held_together", "listed", "numbers_in", "simplest", "union"]
 
 Elements = int | Fraction
 Range = tuple[Elements, Elements]
@@ -36,6 +39,8 @@ Rest = Iterable[tuple[str, Iterable[int], int]]
 """Parts of further dims: (role, pieces, of how many)."""
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+ROUTED = ("batch", "rows", "experts")
+"""The dims of which a route says what there is."""
 MOST = 10**6
 """The largest number of shards of a weight, and of ranks, layers or batches: a Trace file holds no more."""
 SMALL_SET = 16
@@ -80,10 +85,14 @@ def _give(thing: object, **fields: object) -> None:
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Dim:
-    """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces."""
+    """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces.
+
+    Of a tensor with a `route` along it there is not all: an expert has the rows that go to it.
+    """
 
     name: str
     size: int
+    route: Route | None
     counted: bool
     joins: bool
     spans: bool
@@ -92,12 +101,12 @@ class Dim:
     _pieces: dict[tuple[int, Pieces], Part]
     _shards: dict[tuple[int, int], Part]
 
-    def __init__(self, name: str, size: int) -> None:
+    def __init__(self, name: str, size: int, route: Route | None = None) -> None:
         kind = DIMS.get(name)
         counted = kind is not None and kind.counted and size <= MOST
         joins = counted or (kind is not None and kind.field is None)
         spans = counted and kind is not None and kind.field is None  # of the others a student sees a plain set
-        _give(self, name=name, size=size, counted=counted, joins=joins, spans=spans)
+        _give(self, name=name, size=size, route=route, counted=counted, joins=joins, spans=spans)
         _give(self, _whole=None, _left=MOST_NUMBERS, _pieces={}, _shards={})
 
     @property
@@ -344,6 +353,7 @@ class Schema:
     batch: int | None
     related: tuple[tuple[int, int, Relation], ...]
     running: Fraction | int
+    route: Route | None
     adds: bool
     unions: dict[tuple[str, tuple[Place, ...]], Place]
     _rest: tuple[Part, ...] | None
@@ -360,9 +370,11 @@ class Schema:
         split, batch = None if roles[0] == "batch" else 0, roles.index("batch") if "batch" in roles else None
         relations = tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related)
         adds = bool(sums) and (split is not None or bool(relations))
-        _give(self, roles=roles, spaces=spaces, ndim=len(dims), size=prod(dim.size for _, dim in dims))
+        route = next((dim.route for _, dim in dims if dim.route is not None), None)
+        _give(self, roles=roles, spaces=spaces, ndim=len(dims), route=route)
         _give(self, split=split, batch=batch, related=relations, running=running, adds=adds)
         _give(self, unions={}, _rest=None, _places={})
+        _give(self, size=prod(dim.size for _, dim in dims) if route is None else self.there(self.whole.parts))
 
     def place(self, *parts: Part) -> Place:
         """The place with these parts, of the dims and then of the sums."""
@@ -386,6 +398,13 @@ class Schema:
         if any(not part.pieces for part in found[self.ndim :]):  # there is one zero
             found[self.ndim :] = [dim.piece(_grid(dim.whole), NO_PIECES) for dim in self.spaces[self.ndim :]]
         return Place(self, parts) if tuple(found) == parts else self.place(*found)
+
+    def there(self, parts: Sequence[Part]) -> Elements:
+        """How many elements there are of a part of what is routed."""
+        assert self.route is not None, "of any other tensor there is everything"
+        here = dict(zip(self.roles, parts[: self.ndim], strict=False))
+        others = prod([Fraction(part.size) for role, part in here.items() if role not in ROUTED], start=Fraction(1))
+        return simplest(self.route.count(*[here[role].pieces for role in ROUTED]) * others)
 
     @property
     def whole(self) -> Place:
@@ -439,7 +458,10 @@ class Place:
             else:
                 is_open = True
                 zero = zero or not part.pieces
-        elements = schema.size if complete else _size(schema.size, pieces, grid)
+        if schema.route is not None:
+            elements = schema.there(parts)
+        else:
+            elements = schema.size if complete else _size(schema.size, pieces, grid)
         if schema.running and is_open:
             elements = simplest(elements * (1 + Fraction(schema.running)))
         # A step has many places, and each is made once: by what writes slots the fastest.
@@ -457,8 +479,16 @@ class Place:
         return self.schema.split is not None
 
     @property
+    def noun(self) -> str:
+        """What its shards are called."""
+        return DIMS[self.first.dim.name].noun if self.first.dim.counted else "shard"
+
+    @property
     def shards(self) -> frozenset[int]:
-        return ONE_PIECE if self.schema.split is None else cast("frozenset[int]", self.parts[self.schema.split].pieces)
+        if self.schema.split is None:
+            return ONE_PIECE
+        pieces = self.parts[self.schema.split].pieces
+        return frozenset(pieces) if isinstance(pieces, RunSet) else pieces
 
     @property
     def total(self) -> int:
@@ -550,8 +580,8 @@ class Place:
         found: list[str] = []
         if self.schema.batch is not None:
             found.append(numbered("batch", self.batches) if self.batches else "no batches")
-        if self.total > 1:
-            found.append(f"{numbered('shard', self.shards) if self.shards else 'no shards'} of {self.total}")
+        if self.total > 1 and not (self.first.whole and self.first.dim.counted):
+            found.append(f"{numbered(self.noun, self.shards) if self.shards else f'no {self.noun}s'} of {self.total}")
         return found + self.cut_words()
 
     def cut_words(self) -> list[str]:

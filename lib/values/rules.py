@@ -15,6 +15,7 @@ from lib.errors.forgotten_await import forgotten_await
 from lib.errors.wording import with_article
 from lib.values import facts
 from lib.values.collectives import Collective
+from lib.values.dims import DIMS, RunSet
 from lib.values.kinds.kind import LayerKind, done
 from lib.values.layers import Shape, batches_at, gradient_at
 from lib.values.placement import MOST
@@ -79,14 +80,20 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0)
     weight = kind.weight
     if weight is None:
         raise RuleError(facts.Unweighted("load_weights", layer, kind.name))
-    if not dim:
-        place = weight.cut(weight.spaces[0].shard(shard, total))
-    elif weight.ndim < 2:
+    first = weight.spaces[0]
+    if not dim and first.counted:
+        if first.size % total:
+            raise RuleError(facts.Undivided(None, DIMS[first.name].plural, first.size, total))
+        each = first.size // total
+        place = weight.cut(first.piece(first.size, RunSet.span(shard * each, (shard + 1) * each)))
+    elif not dim:
+        place = weight.cut(first.shard(shard, total))
+    elif "out" not in weight.roles:
         raise RuleError(facts.NotCut(made_step(Weight, layer, shape.layers, weight.whole, 0), "out", None))
-    elif (columns := weight.spaces[1].size) % total:
+    elif (columns := weight.spaces[weight.ndim - 1].size) % total:
         raise RuleError(facts.Undivided(None, "columns", columns, total))
     else:
-        place = weight.whole.having("out", weight.spaces[1].shard(shard, total))
+        place = weight.whole.having("out", weight.spaces[weight.ndim - 1].shard(shard, total))
     return made_step(Weight, layer, shape.layers, place, 0), made_step(OptState, layer, shape.layers, place, 0)
 
 

@@ -55,7 +55,6 @@ from lib import (
 from lib.errors.fixes import HOW
 from lib.schedules.data_parallel import segments
 from lib.schedules.pipelines.generators import one_f_one_b
-from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from tests.support.drivers import gather
 
@@ -63,6 +62,8 @@ FOLDER = Path(__file__).with_name("cases")
 CHECKED = Path(__file__).parents[1] / "checker" / "cases"
 """What is no mistake of a student's to be taught by: cheats, and what only the checker is asked about."""
 FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
+ABOVE = {"ragged": ["shuffled"], "expert_parallel": ["cut", "joined"]}
+"""The functions that the notebook of a puzzle has above the gap."""
 SECTIONS = ("change", "code", "message", "fix")
 
 
@@ -147,15 +148,17 @@ def cases(folder: Path = FOLDER) -> list[Case]:
 
 
 def code_of(puzzle: str, alternative: str | None = None) -> str:
-    """The function of a puzzle's reference solution, or of an alternative, without comments and empty lines: what they
-    say may change."""
+    """The function of a puzzle's reference solution, or of an alternative, and those above it in its notebook. Without
+    comments and empty lines: what they say may change."""
     path = reference(puzzle)
     path = path if alternative is None else path.parent / "alternatives" / f"{alternative}.py"
     text = path.read_text("utf-8")
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    (node,) = [n for n in ast.parse(text).body if isinstance(n, kinds) and n.name == puzzle]
-    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-    lines = text.splitlines()[first - 1 : node.end_lineno]
+    wanted, lines = {puzzle, *ABOVE.get(puzzle, ())}, list[str]()
+    for node in ast.parse(text).body:
+        if isinstance(node, kinds) and node.name in wanted:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            lines += text.splitlines()[first - 1 : node.end_lineno]
     return "\n".join(line for line in lines if line.strip() and not line.strip().startswith("#"))
 
 
@@ -177,8 +180,6 @@ def function(case: Case) -> Iterator[Callable[[Model], Any]]:
     path = f"/tmp/ipykernel_1/{case.name}.py"
     given = (Model, NotSolved, Weight, schedule, stages, segments, one_f_one_b)
     namespace: dict[str, Any] = {each.__name__: each for each in given}
-    if case.puzzle == "ragged":  # whose notebook has it above the gap
-        namespace["shuffled"] = load_function(reference(case.puzzle), "shuffled")
     linecache.cache[path] = (len(case.source), None, case.source.splitlines(keepends=True), path)
     try:
         exec(compile(case.source, path, "exec", dont_inherit=True), namespace)

@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from lib import Activation, ActivationGrad, Layer, Model, PuzzleError, Trace, Weight, WeightGrad, simulate
+from lib import (
+    Activation,
+    ActivationGrad,
+    Layer,
+    Model,
+    PuzzleError,
+    Trace,
+    Weight,
+    WeightGrad,
+    drawn_route,
+    route_by_loads,
+    simulate,
+)
 from lib.replay import ReplayResult, UnfitTrace, replay
 from tests.replay.hooks import hooked
 from tests.replay.schedules import compared
@@ -56,6 +68,19 @@ def test_so_do_processes(name: str) -> None:
     result = replay(run(name), transport="gloo", timeout=120)
     right(result)
     assert "layers as they are described" in result.text()
+
+
+@pytest.mark.parametrize("route", [route_by_loads([1] * 8, top=2), drawn_route(3, 64, 8, top=2, skew=1.0)])
+@pytest.mark.parametrize(("ranks", "capacity"), [(2, None), (4, 3), (8, 1)])
+def test_experts_on_any_number_of_ranks_train_what_a_loop_over_them_trains(
+    ranks: int, capacity: int | None, route: Any
+) -> None:
+    one = PROGRAMS["experts"]
+    layers = [replace(layer, experts=8) if layer.experts else layer for layer in one.layers]
+    layers[1] = replace(layers[1], route=route, capacity=capacity)
+    result = replay(simulate(one.make(""), layers=layers, ranks=ranks, batches=8), transport="local")
+    right(result)
+    assert max(error.relative for error in result.errors) <= 1e-12
 
 
 def gathered(how: str) -> Any:

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from lib import Model
+from lib import Model, drawn_route, route_by_loads
 from lib.values.layers import Layer
 
 __all__ = ["PROGRAMS", "Inside"]
@@ -210,7 +210,76 @@ def grid(mistake: str) -> Any:
     return step
 
 
+def experts(mistake: str) -> Any:
+    """A shared layer for the rank's own batches; then each token goes to its experts, on whatever rank, and home."""
+
+    async def step(model: Model) -> Model:
+        rank, ranks = model.rank, model.RANKS
+        load(model, 0)
+        for layer in (2, 3):
+            load(model, layer, rank, ranks)
+        mine = model.shard(model.get_activation(range(model.BATCHES)), "batch", rank, ranks)
+        x = model.forward(0, mine, model.weights[0])
+        sent = model.forward(1, x)
+        here = sent if mistake == "tokens stay" else await exchange(model, sent, "experts")
+        if mistake == "some tokens are forgotten":
+            here = model.shard(here, "rows", 0, 2)
+        a = model.forward(2, here, model.weights[2])
+        b = model.forward(3, a, model.weights[3])
+        home = b if mistake == "results stay" else await exchange(model, b, "batch")
+        y = model.forward(4, home)
+        g = model.backward(4, home, model.loss(y))
+        if mistake != "gradients stay":
+            g = await exchange(model, g, "experts")
+        dw3, g = model.backward(3, a, g, model.weights[3])
+        dw2, g = model.backward(2, here, g, model.weights[2])
+        if mistake != "gradients do not come home":
+            g = await exchange(model, g, "batch")
+        if mistake == "an expert twice":
+            g = g.combine(model.shard(g, "experts", 1, 4))
+        g = model.backward(1, x, g)
+        dw0, _ = model.backward(0, mine, g, model.weights[0])
+        await update(model, 0, dw0, reduce=mistake != "the shared layer is not summed")
+        await update(model, 2, dw2, reduce=mistake == "experts are summed over others")
+        await update(model, 3, dw3, reduce=False)
+        return model
+
+    return step
+
+
+def open_experts(mistake: str) -> Any:
+    """Rows are gathered in place of being sent, and each rank adds what its experts make of all of them."""
+
+    async def step(model: Model) -> Model:
+        rank, ranks = model.rank, model.RANKS
+        load(model, 0)
+        load(model, 2, rank, ranks)
+        data = model.shard(model.get_activation(range(model.BATCHES)), "rows", rank, ranks)
+        rows = await model.allgather(model.forward(0, data, model.weights[0]), 1)
+        sent = model.shard(model.forward(1, rows), "experts", rank, ranks)
+        out = model.forward(2, sent, model.weights[2])
+        y = model.forward(3, out)
+        if mistake != "parts are not added":
+            y = await model.scatterreduce(y, 4, dim="rows")
+        g = model.loss(y)
+        if mistake != "rows of the gradient are not gathered":
+            g = await model.allgather(g, 3)
+        dw2, g = model.backward(2, sent, model.backward(3, out, g), model.weights[2])
+        g = model.backward(1, rows, g)
+        if mistake == "whole rows go on":
+            g = model.shard(g, "rows", rank, ranks)
+        else:
+            g = await model.scatterreduce(g, 0, dim="rows")
+        dw0, _ = model.backward(0, data, g, model.weights[0])
+        await update(model, 0, dw0)
+        await update(model, 2, dw2, reduce=mistake == "experts are summed over others")
+        return model
+
+    return step
+
+
 ROWS = 16
+ROUTES = {"experts": 4, "route": drawn_route(5, 2 * ROWS, experts=4, top=2, skew=0.5), "capacity": 9}
 ATTENTION = [Layer("linear", 8, 8, ROWS), Layer("attention", 8, 8, ROWS, heads=4), Layer("linear", 8, 8, ROWS)]
 PROGRAMS = {
     "tensor": Inside(
@@ -272,6 +341,45 @@ PROGRAMS = {
             "the loss is not summed",
             "the gradient is not summed",
             "the norm is summed over its copies",
+        ],
+    ),
+    "experts": Inside(
+        experts,
+        [
+            Layer("linear", 8, 8, ROWS),
+            Layer("dispatch", 8, 8, ROWS, **ROUTES),
+            Layer("experts", 8, 12, ROWS, experts=4),
+            Layer("experts", 12, 8, ROWS, experts=4),
+            Layer("combine", 8, 8, ROWS),
+        ],
+        4,
+        4,
+        [
+            "tokens stay",
+            "some tokens are forgotten",
+            "results stay",
+            "gradients stay",
+            "an expert twice",
+            "gradients do not come home",
+            "the shared layer is not summed",
+            "experts are summed over others",
+        ],
+    ),
+    "open experts": Inside(
+        open_experts,
+        [
+            Layer("linear", 8, 8, ROWS),
+            Layer("dispatch", 8, 8, ROWS, experts=4, route=route_by_loads([5, 1, 1, 1]), capacity=3, groups=(6, 10)),
+            Layer("experts", 8, 8, ROWS, experts=4),
+            Layer("combine", 8, 8, ROWS),
+        ],
+        2,
+        2,
+        [
+            "parts are not added",
+            "rows of the gradient are not gathered",
+            "whole rows go on",
+            "experts are summed over others",
         ],
     ),
     "grid": Inside(grid, [Layer("linear", 8, 8, ROWS)] * 2, 4, 2, ["rows are not cut", "one part twice", "rows alone"]),

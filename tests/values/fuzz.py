@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from typing import Any
 
-from lib import Activation, ActivationGrad, Dist, Model, PuzzleError, Weight, WeightGrad
+from lib import Activation, ActivationGrad, Dist, Model, PuzzleError, Weight, WeightGrad, drawn_route
 from lib.values.layers import Layer
 from lib.values.placement import Part
 from lib.values.values import Value
@@ -30,6 +30,13 @@ NETS: dict[str, list[Layer]] = {
     ],
     "residual": [Layer("norm", 4, 4, ROWS), Layer("linear", 4, 4, ROWS), Layer("add", 4, 4, ROWS, of=(2, 0))],
     "vocabulary": [Layer("embedding", 12, 4, ROWS), Layer("linear", 4, 12, ROWS), Layer("cross_entropy", 12, 1, ROWS)],
+    "experts": [
+        Layer("linear", 4, 4, ROWS),
+        Layer("dispatch", 4, 4, ROWS, experts=4, route=drawn_route(1, 24, 4, top=2), capacity=3, groups=(4, 8)),
+        Layer("experts", 4, 8, ROWS, experts=4),
+        Layer("experts", 8, 4, ROWS, experts=4),
+        Layer("combine", 4, 4, ROWS),
+    ],
 }
 OPERANDS: dict[str, Any] = {"weight": Weight, "activation": Activation}
 OFTEN = {"load": 2, "data": 1, "shard": 2, "cut": 2, "add": 6, "combine": 4, "loss": 2, "forward": 5, "backward": 12}
@@ -76,7 +83,10 @@ class _Fuzz:
             return model.get_activation(self.some())
         if move == "shard":
             value = self.pick(Activation, ActivationGrad, WeightGrad, Weight)
-            dim, total = chance.choice(["rows", "features", "batch", "in", "out"]), chance.choice([2, 2, 3, 4])
+            dim, total = (
+                chance.choice(["rows", "features", "batch", "in", "out", "experts"]),
+                chance.choice([2, 2, 3, 4]),
+            )
             return tuple(model.shard(value, dim, i, total) for i in range(total))
         if move == "cut":
             low, high = sorted(chance.sample(range(ROWS + 1), 2))

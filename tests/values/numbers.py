@@ -197,6 +197,61 @@ class CrossEntropy(Math):
         return None, (np.exp(x - logs) - self.targets(at)) * grad
 
 
+class Routed(Math):
+    """Tokens by experts are arrays with zeros where a token is not at an expert, from a plain list of who is where."""
+
+    def there(self, at: Place) -> Array:
+        """Which rows are at which experts, by batch, expert and row, by counting tokens one after the other."""
+        kinds = self.truth.shape.kinds
+        layer = next(kind.layer for kind in reversed(kinds[: self.number + 1]) if kind.name == "dispatch")
+        batches = self.truth.shape.items
+        found = np.zeros((batches, layer.experts, layer.rows))
+        groups, size = layer.groups or (layer.rows,), batches * layer.rows
+        first = number = 0
+        while first < size:
+            group = range(first, min(first + groups[number % len(groups)], size))
+            left = [size if layer.capacity is None else layer.capacity] * layer.experts
+            for choice in range(layer.experts):
+                for token in group:
+                    chosen = layer.route[token % len(layer.route)]
+                    if choice < len(chosen) and left[chosen[choice]]:
+                        left[chosen[choice]] -= 1
+                        gates = [1 + (7 * token + 3 * one) % 5 for one in range(len(chosen))]
+                        found[token // layer.rows, chosen[choice], token % layer.rows] = gates[choice] / sum(gates)
+            first, number = group.stop, number + 1
+        parts = at.named
+        experts = items(parts["experts"]) if "experts" in parts else np.arange(layer.experts)
+        return found[np.ix_(items(parts["batch"]), experts, items(parts["rows"]))][None, ..., None]
+
+
+class Dispatch(Routed):
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        return (self.there(at) > 0) * x[:, :, None]
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        return None, grad.sum(2)
+
+
+class Experts(Routed):
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        return np.einsum("nberi,neio->nbero", np.tanh(x), other)
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        inner = np.tanh(x)
+        by_input = None if other is None else np.einsum("nbero,neio->nberi", grad, other) * (1 - inner**2)
+        return np.einsum("nberi,nbero->neio", inner, grad), by_input
+
+
+class Combine(Routed):
+    """The gates of a token's choices are 1 together, those that are dropped too."""
+
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        return (x * self.there(at)).sum(2)
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        return None, grad[:, :, None] * self.there(at)
+
+
 MATH: dict[str, Callable[..., Math]] = {
     "linear": Linear,
     "norm": Norm,
@@ -204,6 +259,9 @@ MATH: dict[str, Callable[..., Math]] = {
     "attention": Attention,
     "embedding": Embedding,
     "cross_entropy": CrossEntropy,
+    "dispatch": Dispatch,
+    "experts": Experts,
+    "combine": Combine,
 }
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lib
 from lib import Activation, ActivationGrad, Model, RuleError, Weight, WeightGrad, check, simulate
 from lib.errors.wording import runs
 from lib.trace.rebuild import rebuild
@@ -288,16 +289,23 @@ def test_a_renewed_value_has_the_same_place() -> None:
         assert value.at(value.place).place is value.place
 
 
+EXPERTS = [
+    Layer("dispatch", experts=4, route=((0, 1),), capacity=9, groups=(4,)),
+    Layer("experts", experts=4),
+    Layer("combine"),
+]
+
+
 # -- layers -------------------------------------------------------------------------------------------------------
 
 
 def test_a_description_reads_back() -> None:
-    for layer in (PRICED, Layer("linear", 8, 8, 3)):
+    for layer in (PRICED, Layer("linear", 8, 8, 3), *EXPERTS):
         assert layer_from(json.loads(json.dumps(layer.to_json()))) == layer
 
 
 test_a_description_that_there_cannot_be_is_refused = Said(Path(__file__).with_name("said") / "layers.txt").test(
-    lambda: {**globals(), "layer_from": layer_from, "PRICED": PRICED}
+    lambda: {**globals(), "lib": lib, "load_weights": rules.load_weights}
 )
 
 

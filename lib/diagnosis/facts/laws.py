@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words
-from lib.errors.wording import counted, ranges, these, with_article
-from lib.values.dims import DIMS, REST
-from lib.values.placement import MOST
+from lib.errors.wording import counted, numbered, ranges, these, with_article
+from lib.values.dims import DIMS, REST, RunSet
+from lib.values.placement import MOST, ROUTED, Place
 from lib.values.values import (
     KINDS,
     Activation,
@@ -21,7 +22,7 @@ from lib.values.values import (
 )
 
 __all__ = ["Different", "Gaps", "NoKind", "NoShard", "NoSum", "NoValue", "NotCut", "OtherKind", "TooManyShards"]
-__all__ += ["Twice", "Undivided"]
+__all__ += ["Twice", "Undivided", "tokens"]
 
 MADE_BY_HAND = "take it from an operation: load_weights, forward, backward, update or a collective"
 ALIKE = {
@@ -32,6 +33,22 @@ ALIKE = {
     "step": "gather all shards before the update, or all of them after it",
 }
 CUT_ALIKE = "cut a weight into as many shards as ranks share it, and give each rank its own:\n"
+
+
+def tokens(place: Place, role: str, items: Iterable[int]) -> str:
+    """The tokens at experts that some batches, rows or experts stand for, in a place of what is routed: how many, and
+    those of the first batch and expert. Nothing where there are none."""
+    parts = {name: part for name, part in zip(place.schema.roles, place.parts, strict=True) if name in ROUTED}
+    route = parts["experts"].dim.route if role in parts and "experts" in parts else None
+    if route is None:
+        return ""
+    pieces = [RunSet.of(items if name == role else parts[name].pieces) for name in ROUTED]
+    batches, rows, experts = pieces
+    first = next(((one, batch) for batch in batches for one in experts if route.rows_of(one, batch, rows)), None)
+    if first is None:
+        return ""
+    there = numbered("row", route.rows_of(*first, rows))
+    return f"{counted(route.count(*pieces), 'token', ',')}, such as {there} of batch {first[1]} at expert {first[0]}"
 
 
 class OtherKind(Fact):
@@ -100,6 +117,13 @@ class Different(Fact):
                 return (
                     "one is a shard of a sum, the other is whole: reduce-scatter that one too, and then add the shards"
                 )
+        if self.verb == "gather" and self.field == "rows":
+            return (
+                "what is put together differs in one thing: rows of the same batches, or batches of the same rows.\n"
+                "Where rows come from other ranks, all go through them in the same order"
+            )
+        if self.field in ("shards", "total") and self.first.place.first.dim.counted:
+            return DIMS[self.first.place.first.dim.name].alike
         if self.field in REST:
             return DIMS[self.field].alike or f"cut both along their {REST[self.field]} in the same way"
         return ALIKE[self.field]
@@ -132,6 +156,9 @@ class Twice(Fact):
             if verb == "sum":
                 are = f"{these('batch', self.items)} {'is' if len(self.items) == 1 else 'are'}"
                 fix = f"add the gradient of each batch once: {are} in both already"
+        role = next((kind.role for kind in DIMS.values() if field in (kind.field, kind.role)), field)
+        if found := tokens(both[0].place, role, self.items):
+            what += f": {found}"
         whom = "the summands" if verb == "sum" else "them"
         return Words(what, f"each {noun} in one of {whom} only", "; ".join(map(describe, both)), fix)
 
@@ -183,6 +210,9 @@ class Undivided(Fact):
         fix = "cut it into as many parts as there are ranks that share it, and give each of them as much as the others"
         if self.what == "batches":
             fix = "take slices of equally many examples each"
+        elif self.what == "experts" and self.value is not None:
+            fix = "tokens are cut along their experts on the way to these, and on the way home along what each rank\n"
+            fix += "has of its own: batches, or rows"
         return Words(
             f"{counted(size, 'batch' if self.what == 'batches' else self.what[:-1])} cannot be cut into {parts} "
             "equal parts",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lib.diagnosis.facts.laws import tokens
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words
 from lib.errors.wording import plural, ranges, runs, these, with_article
@@ -174,7 +175,11 @@ class Owes(Fact):
         lacks = next(part for part in value.place.sums if not part.whole)
         whole = f"{definite(subject(value.kind, value.layer))} with all parts of the sum in it"
         if owed := DIMS[lacks.dim.name].owed:
-            return Words(f"the {self.role} is only a part of a sum", whole, describe(value), owed)
+            got = describe(value)
+            if lacks.dim.route is not None:
+                rest = frozenset(range(lacks.dim.size)) - frozenset(lacks.pieces)
+                got += f"; without {tokens(value.place, lacks.dim.name, rest) or 'any token'}"
+            return Words(f"the {self.role} is only a part of a sum", whole, got, owed)
         terms = f"part {ranges(lacks.pieces)} of {lacks.grid} of a sum: "
         return Words(
             f"the {self.role} owes an all-reduce: it is only a part of a sum",
@@ -291,12 +296,19 @@ class OtherBatches(Fact):
     grad: Value
 
     def words(self) -> Words:
+        fix = "take the input of the same batch; messages arrive in the order in which they were passed,\n"
+        fix += "so both ranks have to go through the batches in the same order"
+        if "experts" in self.inp.place.named:
+            fix = "the gradient of a result goes to the rank whose expert made it, as the result came from there:\n"
+            fix += "cut it along its experts, and exchange the parts: await model.alltoall(parts, layer)"
+        elif "experts" in self.grad.place.named:
+            fix = "the gradient of a token goes home, as the token came from there: cut it along what each rank has,\n"
+            fix += "its batches or its rows, and exchange the parts: await model.alltoall(parts, layer)"
         return Words(
             f"the input and the gradient given to {self.op} are of different batches",
             expected=f"the gradient of {these('batch', self.inp.place.batches)}, as the input",
             got=f"the gradient of {these('batch', self.grad.place.batches)}",
-            fix="take the input of the same batch; messages arrive in the order in which they were passed,\n"
-            "so both ranks have to go through the batches in the same order",
+            fix=fix,
         )
 
 
@@ -312,7 +324,14 @@ class OtherParts(Fact):
         plural = DIMS[self.role].plural
         mine, its = (value.place.part(self.role) for value in (self.one, self.other))
         fix = f"gather the {plural} of the one, or cut those of the other"
-        if mine is not None and its is not None and not mine.meets(its):
+        apart = mine is not None and its is not None and not mine.meets(its)
+        if apart and self.role == "experts":
+            fix = "a rank works on the tokens of the experts that it has loaded, and each loads experts of its own:\n"
+            fix += "model.load_weights(layer, model.rank, model.RANKS)"
+        elif self.role == "experts":
+            fix = "tokens go where their experts are: cut what dispatch gave along its experts, a part for each rank,\n"
+            fix += "and exchange the parts: await model.alltoall(parts, layer)"
+        elif apart:
             fix = f"they have no {plural} in common: what is of the same {plural} has to come to the same rank"
         return Words(
             f"{self.op} got values of different {plural}",
@@ -394,11 +413,15 @@ class Lacks(Fact):
 
     def words(self) -> Words:
         size, kind = self.part.dim.size, DIMS[self.part.dim.name]
+        fix = kind.owed
+        if self.grad.place.first.dim.counted:
+            fix = f"the tokens of all {kind.plural} come to this rank's {self.grad.place.noun}s: add up the gradients"
+            fix += "\nthat its backwards give, grad_weights[layer] + gradient, and update when all are there"
         return Words(
             f"the gradient of layer {self.grad.layer} is not summed over all {kind.plural} yet",
             expected=f"the sum over all {size} {kind.plural} of all batches",
             got=describe(self.grad),
-            fix=kind.owed,
+            fix=fix,
         )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from lib.replay.plan.sizes import Range
 from lib.values.kinds.kind import LayerKind
+from lib.values.kinds.routes import Route
 
 __all__ = ["REAL_LAYERS", "Gradients", "Held", "Layer", "RealLayer", "loss", "model", "normal"]
 
@@ -303,6 +304,113 @@ class CrossEntropy(RealLayer):
         return target.fill_(1.0 / rows)
 
 
+class Lines(NamedTuple):
+    """The lines of a matrix of tokens at experts: the place of each one's row among the rows of the batches that are
+    here, that of its expert among the experts, and how much that expert's result counts."""
+
+    rows: Tensor
+    experts: Tensor
+    gates: Tensor
+
+
+class _Routed(RealLayer):
+    """A layer of tokens at experts. The first choice of a token counts for more than the second or less, by a formula;
+    all its choices together for 1, those that are dropped too."""
+
+    def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
+        super().__init__(kind, classes)
+        experts = dict(kind.dims).get("experts") or dict(kind.gives)["experts"]
+        self.route = cast(Route, experts.route)
+        self.number = experts.size
+
+    def gate(self, token: int, expert: int) -> float:
+        """How much the result of an expert counts for a token."""
+        chosen = self.route.choices[token % len(self.route.choices)]
+        weights = [1 + (7 * token + 3 * choice) % 5 for choice in range(len(chosen))]
+        return weights[chosen.index(expert)] / sum(weights)
+
+    def lines(self, x: Held) -> Lines:
+        """The lines of what has the batches, rows and experts of `x`; all experts where it has none."""
+        batches, rows = (x.numbers(role).tolist() for role in ("batch", "rows"))
+        experts = x.numbers("experts").tolist() if "experts" in x.parts else range(self.number)
+        here = {row: place for place, row in enumerate(rows)}
+        found = [
+            (at * len(rows) + here[row], place, self.gate(batch * self.route.rows + row, expert))
+            for at, batch in enumerate(batches)
+            for place, expert in enumerate(experts)
+            for row in self.route.rows_of(expert, batch, frozenset(rows))
+        ]
+        columns = zip(*found, strict=True) if found else ((), (), ())
+        kinds = (torch.long, torch.long, x.tensor.dtype)
+        one, other, gates = (
+            torch.tensor(column, dtype=kind, device=x.tensor.device)
+            for column, kind in zip(columns, kinds, strict=True)
+        )
+        return Lines(one, other, gates[:, None])
+
+    def gates(self, x: Held) -> Tensor:
+        """By batch, expert and row how much it counts, 0 where the row is not there; for all of a step."""
+        lines, (batches, rows) = self.lines(x), (len(x.numbers(role)) for role in ("batch", "rows"))
+        found = lines.gates.new_zeros(batches, self.number, rows)
+        found[lines.rows // rows, lines.experts, lines.rows % rows] = lines.gates[:, 0]
+        return found[..., None]
+
+
+class Dispatch(_Routed):
+    """A copy of each token for each of its experts."""
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        return x.rows[self.lines(x).rows]
+
+    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
+        """The sum over the experts that the gradient is of."""
+        return None, torch.zeros_like(x.rows).index_add_(0, self.lines(grad).rows, grad.tensor)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        return (self.gates(x) > 0) * x.tensor[:, None]
+
+
+class Experts(_Routed):
+    """A linear layer for each expert."""
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        at, inner = self.lines(x).experts, torch.tanh(x.tensor)
+        y = inner.new_zeros(len(at), other.tensor.shape[-1])
+        for expert, weight in enumerate(other.tensor):
+            y[at == expert] = inner[at == expert] @ weight
+        return y
+
+    def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
+        at, inner = self.lines(x).experts, torch.tanh(x.tensor)
+        tokens = [at == expert for expert in range(len(other.tensor))]
+        by_weight = torch.stack([inner[one].t() @ grad.tensor[one] for one in tokens]) if wanted[0] else None
+        if not wanted[1]:
+            return by_weight, None
+        by_input = torch.zeros_like(inner)
+        for one, weight in zip(tokens, other.tensor, strict=True):
+            by_input[one] = grad.tensor[one] @ weight.t() * (1 - inner[one] ** 2)
+        return by_weight, by_input
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        return torch.stack([torch.tanh(x.tensor[:, expert]) @ weight for expert, weight in enumerate(other.tensor)], 1)
+
+
+class Combine(_Routed):
+    """Each token again: what its experts made of it, as much as each counts."""
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        lines, rows = self.lines(x), len(x.numbers("batch")) * len(x.numbers("rows"))
+        return x.tensor.new_zeros(rows, x.tensor.shape[-1]).index_add(0, lines.rows, lines.gates * x.tensor)
+
+    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
+        """For those tokens at experts that are here."""
+        lines = self.lines(x)
+        return None, lines.gates * grad.rows[lines.rows]
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        return (self.gates(x) * x.tensor).sum(1)
+
+
 REAL_LAYERS: dict[str, type[RealLayer]] = {
     "linear": Linear,
     "norm": Norm,
@@ -310,6 +418,9 @@ REAL_LAYERS: dict[str, type[RealLayer]] = {
     "attention": Attention,
     "embedding": Embedding,
     "cross_entropy": CrossEntropy,
+    "dispatch": Dispatch,
+    "experts": Experts,
+    "combine": Combine,
 }
 """By the name of the kind."""
 

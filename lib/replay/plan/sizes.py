@@ -3,15 +3,17 @@
 Every value is a set of ranges over the line of all elements of its tensor, the last dim fastest: a weight, its gradient
 and its optimizer state on a line of inputs x outputs elements (row after row), an activation on one of rows x features
 a batch. What has only a part of a later dim, such as some columns of a weight, has a range in each row; of shards of
-such columns the line is that of the columns alone. Ends of ranges that fall between two elements are rounded down, so
-shard i of n goes from i x N // n to (i + 1) x N // n: contiguous rows where n divides the rows, and never more than an
-element away from N / n.
+such columns the line is that of the columns alone. Of what goes to experts the line has each row at each expert, and a
+value has the ranges of those that are there. Ends of ranges that fall between two elements are rounded down, so shard i
+of n goes from i x N // n to (i + 1) x N // n: contiguous rows where n divides the rows, and never more than an element
+away from N / n.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import prod
 
 from lib.replay.errors import UnfitTrace
 from lib.replay.options import ReplayOptions
@@ -73,10 +75,10 @@ class Sizes:
         return sum(map(self.weight, range(self.shape.layers)))
 
     def batch(self, number: int) -> int:
-        """Elements of one batch of an activation."""
+        """Elements of the line of one batch of an activation."""
         schema = self.shape.schema_of("activation", number)
         assert schema is not None, "there are activations before and after every layer"
-        return schema.size // self.shape.items
+        return prod(dim.size for dim in schema.spaces[1 : schema.ndim])
 
     def dims(self, value: Value) -> Sequence[Dim]:
         """The dims of a value's tensor and then its sums, as large as they are."""
@@ -94,7 +96,18 @@ class Sizes:
         found = self._known.get(value.place)
         if found is None:
             found, line = ((0, 1),), 1
-            for part, dim in reversed([*zip(value.place.dims, self.dims(value), strict=False)]):
+            pairs = [*zip(value.place.dims, self.dims(value), strict=False)]
+            if (route := value.place.schema.route) is not None:
+                (batches, _), (experts, _), (rows, _), (part, dim) = pairs
+                inner = _ends(part, dim.size)
+                at = [
+                    ((batch * experts.dim.size + expert) * rows.dim.size + row) * dim.size
+                    for batch in sorted(batches.pieces)
+                    for expert in experts.pieces
+                    for row in route.rows_of(expert, batch, rows.pieces)
+                ]
+                pairs, found = [], merged([(first + low, first + high) for first in at for low, high in inner])
+            for part, dim in reversed(pairs):
                 wide = length(found)
                 flat = _ends(part, dim.size * wide)
                 if wide < line:

@@ -145,9 +145,12 @@ class Call:
         return self.form(self.input(place), self.tensors[self.event.inputs[place]])
 
     def form(self, value: Value, flat: Tensor) -> Held:
-        """The numbers of a value in the form of its dims; one number stands for all where nobody looks at them."""
+        """The numbers of a value in the form of its dims, of what goes to experts a matrix of tokens; one number stands
+        for all where nobody looks at them."""
         parts = self.context.sizes.parts(value)
         sizes = [length(ranges) for ranges in parts.values()]
+        if value.place.schema.route is not None:
+            sizes = [self.context.sizes.numel(value) // max(sizes[-1], 1), sizes[-1]]
         return Held(flat.view(sizes) if flat.ndim else flat.expand(sizes), parts)
 
     def made(self, place: int, tensor: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -19,11 +19,14 @@ from lib.values.dims import Relation
 from lib.values.placement import Dim, Elements, Part, Place, Schema, keep, simplest
 
 if TYPE_CHECKING:
+    from lib.values.kinds.routes import Choices
     from lib.values.values import Value
 
-__all__ = ["PRICED", "USUAL", "Dims", "Layer", "LayerKind", "Sum", "done", "fits", "fraction", "part", "schema"]
+__all__ = ["PRICED", "SIZES", "USUAL", "Dims", "Layer", "LayerKind", "Sum", "done", "fits", "fraction", "part"]
+__all__ += ["schema"]
 
 Dims = tuple[tuple[str, Dim], ...]
+_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,8 @@ class Layer:
     """The description of a layer. Sizes in elements.
 
     `of`: the activations that it takes, by number. Without, it takes that of its own number, the output of the layer
-    before it.
+    before it. `route`, `capacity` and `groups`: which experts the tokens go to (see `routes`); without groups each
+    batch is one.
     """
 
     kind: str = "linear"
@@ -41,6 +45,20 @@ class Layer:
     heads: int = 0
     kv_heads: int = 0
     of: tuple[int, ...] = ()
+    experts: int = 0
+    capacity: int | None = None
+    route: Choices = ()
+    groups: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        try:
+            for name, items in (("of", self.of), ("groups", self.groups), ("route", map(tuple, self.route))):
+                _set(self, name, tuple(items))
+        except TypeError:
+            raise ValueError(
+                "of= and groups= are lists of numbers, and route= is a list of the experts of each token, such as "
+                "[[0, 1], [1, 2]]"
+            ) from None
 
     @property
     def weight(self) -> int:
@@ -54,11 +72,13 @@ class Layer:
 
     def to_json(self) -> dict[str, Any]:
         """The fields: what `layer_from` reads."""
-        options = {"heads": self.heads, "kv_heads": self.kv_heads, "of": list(self.of)}
-        sizes = {"kind": self.kind, "inputs": self.inputs, "outputs": self.outputs, "rows": self.rows}
-        return sizes | {name: item for name, item in options.items() if item}
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        lists = {"of": list(self.of), "route": [*map(list, self.route)], "groups": list(self.groups)}
+        return {name: item for name, item in (given | lists).items() if item or name in SIZES}
 
 
+SIZES: Final = ("kind", "inputs", "outputs", "rows")
+"""What every description says."""
 PRICED: Final = Layer()
 """The layer that prices are said of: a pass of one batch through it takes what `Costs.forward` and so on say."""
 USUAL: Final = (PRICED,)
@@ -79,12 +99,14 @@ class LayerKind(ABC):
     """A layer of a step: the schemas of its tensors, and the places of what forward and backward give.
 
     A subclass is a kind of layer. `takes` is what forward takes beside its input: "weight", "activation" or nothing;
-    `options` are the fields of the description that it has besides, and `optional` those that it may have. `describe`
-    says what its tensors are, and `output_of` and `gradients_of` what comes of what, or raise a fact.
+    `routed`: it takes tokens by the experts that they go to. `options` are the fields of the description that it has
+    besides, and `optional` those that it may have. `describe` says what its tensors are, and `output_of` and
+    `gradients_of` what comes of what, or raise a fact.
     """
 
     name: ClassVar[str]
     takes: ClassVar[str] = "weight"
+    routed: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...]] = ()
     gives: Dims
@@ -97,8 +119,8 @@ class LayerKind(ABC):
     """What the gradients of its input, and of the other activation that it takes, may be partial sums over."""
     weight_dims: Dims = ()
     """Of its weight, if it has one. The gradient of that is a sum over all else that its input extends along."""
-    work: int
-    """Multiplications for one batch."""
+    work: Fraction | int
+    """Multiplications for one batch, on the average."""
     activations: list[Schema]
     """The activations that it takes, and of each the gradient."""
     gradients: list[Schema]
@@ -111,6 +133,12 @@ class LayerKind(ABC):
 
     def __init__(self, layer: Layer, dims: Sequence[Dims], dim: Callable[[str, int], Dim]) -> None:
         self.layer, self.dims, self.other, self.dim = layer, dims[0], dims[-1], dim
+        if any(self.routed != ("experts" in dict(one)) for one in dims):
+            taken, given = ("by expert", "row by row") if self.routed else ("row by row", "by expert")
+            raise ValueError(
+                f"a layer of the kind {self.name} takes its tokens {taken}, and is given them {given}: dispatch, "
+                "experts and combine are three layers, in this order"
+            )
         self.gives = (*self.dims[:-1], ("features", dim("features", layer.outputs)))
         self.known: dict[tuple[Place, Place | None], Place] = {}
         self.known_back: dict[tuple[Place, Place, Place | None], tuple[Place | None, Place | None]] = {}
@@ -118,9 +146,11 @@ class LayerKind(ABC):
         self.describe()
         if self.weight_dims:
             self.weight = schema(self.weight_dims)  # of an optimizer state too
-            self.weight_gradient = schema(self.weight_dims, [Sum(*named) for named in self.dims[:-1]])
+            summed = [Sum(*named) for named in self.dims[:-1] if named[0] not in dict(self.weight_dims)]
+            self.weight_gradient = schema(self.weight_dims, summed)
         self.cost = simplest(Fraction(self.work, PRICED.rows * PRICED.weight))
         self.step = simplest(Fraction(self.weight.size if self.weight is not None else 0, PRICED.weight))
+        self.usual = self.cost == 1 and not self.routed
 
     @classmethod
     def width(cls, layer: Layer) -> int:

@@ -1,0 +1,143 @@
+"""Which experts each token goes to, and which of them have no room for it.
+
+The tokens of a step are all its rows, batch by batch. A route says the experts of each token, in order of choice, and
+begins again after its last one. Tokens that lie together are a group, and an expert takes as many of a group as its
+capacity: first choices before second ones, and tokens in their order. So a rank that has a group knows what is dropped
+without asking anybody.
+
+No list of all tokens is made: how many of them an expert takes is worked out from a route's own tokens, so that a
+million rows on a short route cost what sixteen do.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from lib.errors.wording import counted
+from lib.values.dims import Pieces, Run, RunSet
+from lib.values.placement import keep
+
+__all__ = ["Choices", "Route"]
+
+Choices = tuple[tuple[int, ...], ...]
+"""The experts of each token, in order of choice."""
+MOST_TIMES = 10**6
+"""How often it is asked at most how many tokens of a group an expert takes, for all tokens of a step."""
+
+
+class _Turn:
+    """The tokens of a route with one expert as their choice of one rank, such as the second. The route comes again."""
+
+    def __init__(self, tokens: list[int], period: int) -> None:
+        self.tokens, self.period = tokens, period
+
+    def before(self, token: int) -> int:
+        """How many of them come before a token."""
+        turns, rest = divmod(token, self.period)
+        return turns * len(self.tokens) + bisect_left(self.tokens, rest)
+
+    def between(self, first: int, after: int) -> int:
+        """How many of them there are from one token to before another."""
+        return self.before(after) - self.before(first)
+
+    def nth(self, number: int) -> int:
+        """The token with this number among them."""
+        turns, at = divmod(number, len(self.tokens))
+        return turns * self.period + self.tokens[at]
+
+
+class Route:
+    """Where the tokens of a step go: `rows` in each batch, to `experts`.
+
+    `choices` are those of a route's tokens, and `groups` the sizes of the groups, which come again as well. Without a
+    `capacity` nothing is dropped.
+    """
+
+    def __init__(
+        self, choices: Choices, experts: int, rows: int, batches: int, capacity: int | None, groups: Sequence[int]
+    ) -> None:
+        if not experts:
+            raise ValueError("tokens are dispatched to experts, so there are some: experts=4")
+        if not choices:
+            raise ValueError("a route says the experts of each token, such as [[0, 1], [1, 2]]; got none")
+        for token, chosen in enumerate(choices):
+            wrong = [expert for expert in chosen if not 0 <= expert < experts]
+            if not chosen or wrong or len(set(chosen)) < len(chosen):
+                what = f"expert {wrong[0]}" if wrong else "no expert" if not chosen else f"the same one twice, {chosen}"
+                raise ValueError(
+                    f"a token goes to one or several of {counted(experts, 'expert')}, 0 to {experts - 1}, each once; "
+                    f"token {token} of the route goes to {what}"
+                )
+        if capacity is not None and capacity < 1:
+            raise ValueError(
+                f"an expert with a capacity of {capacity} takes no token: it is at least 1, or leave it out, so that "
+                "none is dropped"
+            )
+        if min(groups, default=0) < 1:
+            raise ValueError(f"a group has at least 1 token; got groups={tuple(groups)}")
+        self.choices, self.rows, self.tokens, self.capacity = choices, rows, rows * batches, capacity
+        turns: dict[int, dict[int, list[int]]] = {}
+        for token, chosen in enumerate(choices):
+            for rank, expert in enumerate(chosen):
+                turns.setdefault(expert, {}).setdefault(rank, []).append(token)
+        self._turns = {
+            expert: [_Turn(tokens, len(choices)) for _, tokens in sorted(mine.items())]
+            for expert, mine in turns.items()
+        }
+        self._groups = [0, *accumulate(groups)]
+        self._known: dict[tuple[int, int, RunSet], int] = {}
+        times = max(batches, self.tokens * len(groups) // self._groups[-1]) * sum(map(len, turns.values()))
+        if times > MOST_TIMES:
+            raise ValueError(
+                f"{counted(batches, 'batch', ',')} of {counted(rows, 'token', ',')} in groups of {self._groups[1]:,} "
+                f"are too many for {counted(experts, 'expert', ',')}: groups times experts are at most {MOST_TIMES:,}"
+            )
+
+    def count(self, batches: Pieces, rows: Pieces, experts: Pieces) -> int:
+        """How often some rows of some batches are at some experts."""
+        inside, few, many = RunSet.of(rows), *sorted((experts, self._turns), key=len)
+        return sum([self._count(expert, batch, inside) for expert in few if expert in many for batch in batches])
+
+    def _count(self, expert: int, batch: int, rows: RunSet) -> int:
+        """The same of one batch and expert, which is looked up: parts of an exchange are put together one by one."""
+        key = expert, batch, rows
+        found = self._known.get(key)
+        if found is None:
+            taken = self._taken(expert, batch, rows)
+            found = keep(self._known, key, sum([turn.between(first, end) for turn, first, end in taken]))
+        return found
+
+    def rows_of(self, expert: int, batch: int, rows: Pieces) -> list[int]:
+        """The rows of a batch, among these, that an expert takes, in order."""
+        taken = [
+            turn.nth(number)
+            for turn, first, end in self._taken(expert, batch, RunSet.of(rows))
+            for number in range(turn.before(first), turn.before(end))
+        ]
+        return sorted([token % self.rows for token in taken])
+
+    def _taken(self, expert: int, batch: int, rows: RunSet) -> Iterator[tuple[_Turn, int, int]]:
+        """The ranges of tokens of which an expert takes all that want it, choice by choice."""
+        for first, after in [(batch * self.rows + low, batch * self.rows + high) for low, high in rows.runs]:
+            if self.capacity is None:
+                yield from ((turn, first, after) for turn in self._turns.get(expert, ()))
+                continue
+            for low, high in self._groups_at(first, after):
+                room = self.capacity
+                for turn in self._turns.get(expert, ()):
+                    wanted = turn.between(low, high)
+                    end = high if wanted <= room else turn.nth(turn.before(low) + room)
+                    room -= min(wanted, room)
+                    if first < end and low < after:
+                        yield turn, max(first, low), max(min(after, end), max(first, low))
+
+    def _groups_at(self, first: int, after: int) -> Iterator[Run]:
+        """The groups that have any of these tokens."""
+        *starts, period = self._groups
+        turn, rest = divmod(first, period)
+        at = bisect_left(starts, rest + 1) - 1
+        while (low := turn * period + starts[at]) < after:
+            yield low, min(turn * period + self._groups[at + 1], self.tokens)
+            turn, at = (turn, at + 1) if at + 1 < len(starts) else (turn + 1, 0)

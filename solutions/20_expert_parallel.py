@@ -1,0 +1,422 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# In 2020 a model with 600 billion parameters was trained in four days, on 2,048 TPUs [1]. In a usual model of that size every
+# token is multiplied by all 600 billion. Here it met only a few of them.
+#
+# The trick is a layer that has many weights, the **experts**, and a **router** that chooses two of them for each token. Add
+# experts, and the model grows, but a token takes no longer. There is one catch: all those experts do not fit on one GPU. So
+# they live on different ones.
+#
+# > **To tell a friend:** the weights stay where they are, and each token goes to see its experts.
+
+# %%
+from drawing import draw, draw_collective, draw_experts, draw_group
+from lib import Layer, Links, Model, PuzzleError, goal, predict, route_by_loads, simulate
+from lib.suite.course.solutions import run_of
+
+PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
+
+
+def layers(*loads: int, capacity: int | None = None) -> list[Layer]:
+    """The layers of this puzzle, with experts that get these shares of the tokens."""
+    route = route_by_loads(loads, top=2)
+    return [
+        Layer(),  # layer 0: as in other puzzles, the same for all tokens
+        Layer("dispatch", experts=4, route=route, capacity=capacity),  # layer 1
+        Layer("experts", experts=4),  # layer 2
+        Layer("combine"),  # layer 3
+    ]
+
+
+# %% [markdown]
+# ## The idea
+#
+# Four ranks, four experts, one on each rank. Each rank has a batch of its own, 256 tokens, and each token has chosen two
+# experts. The layer of experts comes in three steps, which are layers of their own here:
+#
+# | layer | what forward gives | weight |
+# |---|---|---|
+# | 1, **dispatch** | each token twice, once for each expert it has chosen | none |
+# | 2, **experts** | what each expert makes of its tokens | four, one for each expert |
+# | 3, **combine** | each token once again: its two results, added, each as much as the router trusts that expert | none |
+#
+# After dispatch a rank holds its own tokens, sorted by expert, and has only one of the experts. So between layers 1 and 2 all
+# ranks exchange: each cuts what it has into the parts for expert 0, 1, 2 and 3, and sends each part to the rank where that
+# expert is. An **all-to-all** does that for all of them at once. After layer 2 another one brings the results home.
+#
+# Cutting and joining are a line or two each, so here they are:
+
+
+# %%
+def cut(model: Model, value, dim: str) -> list:
+    """A value cut along a dim, into one part for each rank."""
+    return [model.shard(value, dim, rank, model.RANKS) for rank in range(model.RANKS)]
+
+
+def joined(parts: list):
+    """The parts that came from all ranks, as one value."""
+    whole, *others = parts
+    for part in others:
+        whole = whole.combine(part)
+    return whole
+
+
+async def only_forward(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    expert, _ = model.load_weights(2, model.rank, model.RANKS)  # this rank's expert
+    tokens = model.forward(0, model.get_activation([model.rank]), weight)
+    by_expert = model.forward(1, tokens)
+    arrived = joined(await model.alltoall(cut(model, by_expert, "experts"), 2))
+    results = model.forward(2, arrived, expert)
+    home = joined(await model.alltoall(cut(model, results, "batch"), 3))
+    shown[model.rank] = {"by expert": by_expert, "arrived": arrived, "home": home}
+    model.forward(3, home)
+
+
+shown: dict = {}
+balanced = simulate(only_forward, layers=layers(1, 1, 1, 1), batches=4, ranks=4, costs=PRICES)
+draw_experts(balanced)
+
+# %% [markdown]
+# Each rank has 512 choices to place, two for each of its 256 tokens, and here the router is fair: 128 for each expert. What
+# rank 2 has after dispatch is its own batch, for all experts:
+
+# %%
+draw_group({"by expert": shown[2]["by expert"]})
+
+# %% [markdown]
+# And after the exchange it has the tokens of all batches for its own expert:
+
+# %%
+draw_group({"arrived": shown[2]["arrived"]})
+
+# %% [markdown]
+# In between, this is what travelled:
+
+# %%
+draw_collective(balanced, "alltoall")
+
+# %% [markdown]
+# Now leave out the second exchange. Combine adds up the results that it is given, and the next operation says which ones are
+# missing:
+
+
+# %%
+async def not_home(model: Model) -> None:
+    expert, _ = model.load_weights(2, model.rank, model.RANKS)
+    weight, _ = model.load_weights(0)
+    by_expert = model.forward(1, model.forward(0, model.get_activation([model.rank]), weight))
+    arrived = joined(await model.alltoall(cut(model, by_expert, "experts"), 2))
+    model.loss(model.forward(3, model.forward(2, arrived, expert)))
+
+
+try:
+    simulate(not_home, layers=layers(1, 1, 1, 1), batches=4, ranks=4)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# Backward is the same way in the other direction. The gradient of each result goes to the expert that made it; the expert
+# works out the gradients of its weight and of its tokens; and the latter go home, where dispatch adds up the two that each
+# token has.
+#
+# ## The puzzle
+#
+# | ranks | batches | layer 0 | layer 2 | an exchange | all-reduce of layer 0's gradient | an update |
+# |---|---|---|---|---|---|---|
+# | 4 | 4, one a rank | 1 | 2: 512 tokens for this rank's expert | 0.3 | 0.6 | 0.5 for a weight, or an expert |
+#
+# These are times forward on a rank; backward takes the same again. Dispatch and combine take no time.
+#
+# **Given:** the weight of layer 0, whole on every rank, that of this rank's expert, and the data of this rank's batches.
+#
+# **To do:** one training step.
+#
+# - Dispatch and combine have no weight: `model.forward(1, tokens)`, and `model.backward(1, tokens, gradient)` gives one
+#   gradient.
+# - `cut` and `joined`, from above, are yours to use. Cut along `"experts"` on the way to the experts, and along `"batch"` on
+#   the way home.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts: what an exchange will bring takes memory from its start on.
+# - Calls may wait in a dict or a list of your own.
+# - `set_final_weight` gets layer 0, and this rank's expert of layer 2.
+
+# %% [markdown]
+# ### Predict first
+#
+# Take all tokens at once, and await every collective where you call it. How many collectives does a rank call, and when is
+# the step over?
+
+# %%
+guess = predict("expert_parallel", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step, wherever the experts are. For the second, they stay on their ranks, and only tokens travel.
+# For the third, a rank has something to compute while tokens are on their way. In the last, it never waits for a token at all.
+
+# %%
+goal("expert_parallel")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def expert_parallel(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    weights[0], opt_states[0] = model.load_weights(0)
+    weights[2], opt_states[2] = model.load_weights(2, model.rank, model.RANKS)
+    mine = model.BATCHES // model.RANKS
+    activations[0] = model.get_activation(range(model.rank * mine, (model.rank + 1) * mine))
+
+    # Forward, loss and backward of this rank's batches; then update layers 0 and 2.
+    # --- your code (about 41 lines) ---
+    parts = 4  # of the rows of each batch, one after the other
+    on_the_way = {}
+
+    async def turn_back(part: int) -> None:
+        """From the results of a part, at home, to the gradients, on their way to the experts."""
+        activations[3, part] = joined(await on_the_way.pop(("home", part)))
+        grad_activations[4, part] = model.loss(model.forward(3, activations[3, part]))
+        grad_activations[3, part] = model.backward(3, activations.pop((3, part)), grad_activations.pop((4, part)))
+        on_the_way["out", part] = model.alltoall(cut(model, grad_activations.pop((3, part)), "experts"), 2)
+
+    for part in range(parts):
+        activations[0, part] = model.shard(activations[0], "rows", part, parts)
+        activations[1, part] = model.forward(0, activations[0, part], weights[0])
+        by_expert = model.forward(1, activations[1, part])
+        on_the_way["out", part] = model.alltoall(cut(model, by_expert, "experts"), 2)
+        del by_expert
+    del activations[0]
+
+    for part in range(parts):
+        activations[2, part] = joined(await on_the_way.pop(("out", part)))
+        results = model.forward(2, activations[2, part], weights[2])
+        on_the_way["home", part] = model.alltoall(cut(model, results, "batch"), 3)
+        del results
+        if part > 0:
+            await turn_back(part - 1)
+
+    for part in range(parts):
+        grad_activations[3, part] = joined(await on_the_way.pop(("out", part)))
+        gradient, grad_activations[2, part] = model.backward(
+            2, activations.pop((2, part)), grad_activations.pop((3, part)), weights[2]
+        )
+        grad_weights[2] = gradient if part == 0 else grad_weights[2] + gradient
+        on_the_way["home", part] = model.alltoall(cut(model, grad_activations.pop((2, part)), "batch"), 1)
+        if part == 0:
+            await turn_back(parts - 1)  # its results came home while the experts went back already
+
+    for part in range(parts):
+        grad_activations[2, part] = joined(await on_the_way.pop(("home", part)))
+        grad_activations[1, part] = model.backward(1, activations.pop((1, part)), grad_activations.pop((2, part)))
+        gradient, _ = model.backward(0, activations.pop((0, part)), grad_activations.pop((1, part)), weights[0])
+        grad_weights[0] = gradient if part == 0 else grad_weights[0] + gradient
+    del gradient, _
+
+    total = model.allreduce(grad_weights.pop(0), 0)  # of layer 0 alone: each expert has seen the tokens of all ranks
+    weights[2], opt_states[2] = model.update(2, grad_weights.pop(2), weights[2], opt_states[2])
+    grad_weights[0] = await total
+    weights[0], opt_states[0] = model.update(0, grad_weights.pop(0), weights[0], opt_states[0])
+    # --- end of your code ---
+
+    for layer in (0, 2):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(expert_parallel, puzzle="expert_parallel")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# A rank computes 1 and 2 forward, 2 and 1 backward, and two updates take 1: at least 7. There are two exchanges in each
+# direction, 0.3 each, and an all-reduce of 0.6: five collectives, over at 8.8.
+#
+# The time of an exchange: a rank sends 384 of its 512 choices to others, 512 numbers each, 196,608 elements, and receives as
+# many. Four exchanges and an all-reduce are 1,179,648 elements sent.
+#
+# Four parts: tokens of one travel while those of another are computed, and only the all-reduce, 0.1 longer than the update
+# beside it, is waited for. Over at 7.1.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="expert_parallel")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## When all want the same expert
+#
+# A router learns, and nothing says that it learns to be fair. Suppose that 7 of 8 tokens choose expert 0. Here is forward
+# alone, with the function from above:
+
+# %%
+hot = simulate(only_forward, layers=layers(7, 3, 3, 3), batches=4, ranks=4, costs=PRICES)
+draw_experts(hot)
+
+# %%
+draw(hot)
+
+# %% [markdown]
+# Rank 0 has more than twice the work of each of the others, and they all wait for it, because their results come home in one
+# exchange. That exchange is longer, too: it takes as long as the rank that sends or receives the most.
+#
+# One answer is a **capacity**: of each rank's tokens an expert takes so many and no more. First choices go before second
+# ones, and tokens in their order, so each rank decides alone what it sends. The rest is **dropped**: that token does without
+# that expert.
+
+# %%
+capped = simulate(only_forward, layers=layers(7, 3, 3, 3, capacity=160), batches=4, ranks=4, costs=PRICES)
+draw_experts(capped)
+
+# %%
+print("capacity   at expert 0   dropped   forward takes")
+for capacity in (224, 192, 160, 128, 96):
+    run = simulate(only_forward, layers=layers(7, 3, 3, 3, capacity=capacity), batches=4, ranks=4, costs=PRICES)
+    at_expert = [shown[rank]["arrived"].elements() // 512 for rank in range(4)]
+    dropped = 1 - sum(at_expert) / 2048
+    print(f"{capacity:8} {at_expert[0]:13} {dropped:9.1%} {max(model.time for model in run):15.4g}")
+
+# %% [markdown]
+# With a capacity of 128, which is just an even share, forward is as fast as with a fair router, and 19 % of all choices are
+# lost. It is usually given as a multiple of the even share, the **capacity factor**: 160 is a factor of 1.25.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Expert parallelism**, beside data parallelism over the same ranks: layer 0 is on all of them, and its gradients are
+# summed; each expert is on one, sees the tokens of all, and nothing is summed. With *n* ranks, *t* tokens on each, and *k*
+# experts for each token, *h* numbers a token:
+#
+# ```
+# one exchange, in elements sent        t·k·h·(n - 1)/n
+# a step                                 four exchanges a layer
+# weights and optimizer states          those of 1 expert in n, however many there are
+# all experts on all ranks               no exchange, n times the weights, and an all-reduce of all their gradients
+# ```
+#
+# The first line hardly grows with *n*: with more experts, each on a rank of its own, a token still travels twice.
+#
+# </details>
+
+# %%
+run, _ = run_of("expert_parallel")  # yours, once it is correct
+draw_experts(run)
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *How large.* GShard had 600 billion parameters and was trained in 4 days on 2,048 TPU v3 [1].
+# - *Where the link is slow.* On H100s an all-to-all over two hosts takes more than four times as long as in one [2]. So
+#   routers are told to prefer few hosts for each token.
+# - *A library of its own.* DeepEP does dispatch and combine alone, with 90 GB/s to a second host, on 12 of a GPU's
+#   multiprocessors [3]. With it, a model of 30 billion parameters, its experts spread over 8 GPUs, went from 9,930 to 14,796
+#   tokens a second on each GPU [4].
+# - *Without dropping.* MegaBlocks multiplies experts' tokens as one sparse matrix, however many each has, and drops none: up
+#   to 40 % faster than Tutel [5].
+# - *And with pipelines.* A stage that had no layer of experts crashed where loads were balanced [6].
+#
+# [1] Lepikhin et al., *GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding*, 2020, arXiv
+# 2006.16668. [2] Austin et al., *How To Scale Your Model*, 2025, jax-ml/scaling-book. [3] deepseek-ai/DeepEP, README.
+# [4] NousResearch/torchtitan, pull request 19, 2025. [5] Gale et al., *MegaBlocks: Efficient Sparse Training with
+# Mixture-of-Experts*, 2022, arXiv 2211.15841. [6] pytorch/torchtitan, issue 1689.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# The router is given: which experts a token goes to does not depend on what is learned, and how much each result counts is
+# fixed. A real router is a small matrix with a gradient of its own, and with an extra loss that makes it fair. An expert is
+# one matrix here, and two or three in a transformer. Ranks know how many tokens will come; real ones first exchange the
+# counts. Adding up what a token's experts say takes no time.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Why is the gradient of layer 0 summed over all ranks, and that of an expert over none?
+#
+# <details><summary>Answer</summary>
+#
+# A gradient has to be of all tokens. Layer 0 on rank 2 has only seen the tokens of rank 2. Expert 2, on rank 2, has seen
+# everybody's: the exchange brought them. Its gradient is whole where it is. A sum over the ranks would add up gradients of
+# different experts, which have nothing to do with each other.
+#
+# </details>
+#
+# **2.** Put all four experts on each rank. What does a step take then?
+#
+# <details><summary>Answer</summary>
+#
+# No exchange. But four experts' gradients are summed over all ranks, 2.4, and four experts updated, 2, on each. Awaited, it
+# is over at 11.5, and each rank holds four times the experts' weights, gradients and optimizer states. With 256 experts it
+# would be 256 times.
+#
+# </details>
+#
+# **3.** Which tokens are dropped, and what becomes of them?
+#
+# <details><summary>Answer</summary>
+#
+# Of each rank's batch those that come last: first choices go first, tokens in their order. A token that loses one of its
+# two experts goes on with the other result, which counts for no more than before. If it loses both, combine gives zero; in
+# a transformer the residual connection carries the token past the layer. That the last tokens of a text are those that
+# lose is unfair as well: shuffle them first, and it is chance.
+#
+# </details>
+#
+# **4.** The step is over at 7.1, and a rank computes for 7. Where are the 0.1, and could they be had?
+#
+# <details><summary>Answer</summary>
+#
+# The all-reduce of layer 0 takes 0.6, and only the update of the expert, 0.5, is left to do beside it. Keep something back
+# for it: the weight half of the expert's last backward, with `backward_input` and `backward_weight`, is 0.25. Then the step
+# is over at 7.0.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Tensor, sequence, context and now expert parallelism each fill a group of ranks, and each has its own idea of who sums what
+# with whom. A large model uses three or four of them at once. Which ranks should lie next to each other?
+
+# %% [markdown]
+# <!-- part: links -->
