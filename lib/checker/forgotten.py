@@ -118,7 +118,11 @@ def maker_of(program: Program, number: int) -> Event | None:
 
 def places(events: Sequence[tuple[int, Event | None]]) -> Where:
     """The lines of events with their ranks: a few different ones."""
-    found = [(rank, place) for rank, event in events if (place := place_of(event)) is not None]
+    lines: dict[object, Place | None] = {}  # of ten thousand events most are of one line
+    for _, event in events:
+        if event is not None and event.source not in lines:
+            lines[event.source] = place_of(event)
+    found = [(rank, place) for rank, event in events if event is not None and (place := lines[event.source])]
     few = list(dict.fromkeys(place for _, place in found))[:SHOWN]
     return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
 

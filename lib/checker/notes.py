@@ -23,6 +23,7 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
+from lib.values.placement import Part
 from lib.values.values import Activation, Elements, OptState, Value
 
 __all__ = ["left_out", "other_costs", "over_memory", "over_sent", "over_time"]
@@ -303,6 +304,12 @@ def _made(event: Event | None) -> str:
 # -- time ---------------------------------------------------------------------------------------------------------
 
 
+def _beside_batches(value: Value) -> tuple[Part, ...]:
+    """Which part of each dim and sum of its tensor a value is, whatever its batches."""
+    place = value.place
+    return tuple([part for role, part in zip(place.schema.roles, place.parts, strict=True) if role != "batch"])
+
+
 def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     """Why a run takes longer than the limit of a goal: work that nobody uses, or that is done several times, else where
     a rank waits longest."""
@@ -312,7 +319,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     for rank, event in trace.events():
         if event.op in COMPUTE and OPERATIONS[event.op].per_batch and event.length:
             ends = trace.programs[rank].values_of((*event.inputs[-1:], *event.outputs[:1]))
-            part = tuple(value.place.dims for value in ends if value.place.sharded)
+            part = tuple([_beside_batches(value) for value in ends])
             for batch in event.batches:
                 done[event.op, event.layer, batch, part].append((rank, event))
     again = {key: found for key, found in done.items() if len(found) > 1}

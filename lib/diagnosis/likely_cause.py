@@ -34,11 +34,23 @@ from lib.errors.forgotten_await import put_await
 from lib.errors.source_lines import student_place
 from lib.errors.wording import plural, shown, these, with_article
 from lib.trace.event import STORES, Event, place_of
-from lib.values.collectives import COLLECTIVES
+from lib.values.collectives import COLLECTIVES, STEP
 from lib.values.dims import DIMS
 from lib.values.laws import reduce
-from lib.values.operations import BY_INPUT, BY_WEIGHT, LOCAL, MESSAGES, OPERATIONS, calls, signatures
-from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, definite, subject
+from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, LOCAL, MESSAGES, OPERATIONS, calls, signatures
+from lib.values.placement import listed
+from lib.values.values import (
+    KINDS,
+    Activation,
+    ActivationGrad,
+    OptState,
+    Value,
+    Weight,
+    WeightGrad,
+    definite,
+    describe,
+    subject,
+)
 
 __all__ = ["advise"]
 
@@ -228,6 +240,15 @@ def _(fact: facts.Owes, program: Running | None) -> Advice | None:
     axes = [] if mesh is None else [axis for axis, size in mesh.axes.items() if size == members and axis != "data"]
     group = f', group="{axes[0]}"' if axes else "" if world == members else ", group=..."
     number = value.layer + (name == "grad_activations")
+    if (
+        made.op not in COMPUTE and members is not None
+    ):  # it was brought here, or added up here: the rest lacks on the way
+        missing = lacks.dim.whole.minus(lacks).shards(members) or ()
+        what, parts = "+" if made.op == "add" else made.op, plural("part", sum(after - at for at, after in missing))
+        return (
+            f"the sum that {what} gave{line_of(made)} lacks {parts} {listed(missing)} of {members}: each of the ranks "
+            "that share the weight\nadds its own part once, before the sum goes on"
+        )
     idea = f"{made.op}{line_of(made)} used a part of the weight, and gave a part of a sum"
     call = f"{name}[{number}] = await model.allreduce({name}[{number}], {number}{group})"
     return line(
@@ -236,6 +257,27 @@ def _(fact: facts.Owes, program: Running | None) -> Advice | None:
         f"{idea}: whoever has the other parts of the weight has the rest",
         f"{idea}. Add it up with those who have the other parts of the weight:\n{call}",
     )
+
+
+@likely_cause.register
+def _(fact: facts.Lacks, program: Running | None) -> str | None:
+    """A gradient of some rows: has this rank made that of the others as well, or taken them forward?"""
+    name, grad = fact.part.dim.name, fact.grad
+    for other in () if program is None else reversed(program.values):
+        part, made = None if other is None or other.layer != grad.layer else other.place.part(name), maker(other)
+        if part is None or part.meets(fact.part) or made is None:
+            continue
+        if type(other) is WeightGrad and made.op in BY_WEIGHT:
+            return (
+                f"this rank has made the gradients of other {DIMS[name].plural} as well, by {made.op}{line_of(made)}: "
+                "keep their sum,\nand update with that: grad_weights[layer] = grad_weights[layer] + gradient"
+            )
+        if isinstance(other, Activation):
+            return (
+                f"this rank has other {DIMS[name].plural} of {subject(other.kind, other.layer)} too: update when it "
+                "has gone back through all of them,\nwith the sum of what they give"
+            )
+    return None
 
 
 def _made(value: Value) -> str:
@@ -496,6 +538,9 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{what} is the data, which get_activation gives"
     if kind is ActivationGrad and number == layers:
         where = ", on the rank that has the last layer" if program.world.ranks > 1 else ""
+        lost = next((event for event in program.events if event.op == "loss"), None)
+        if lost is not None and more:
+            return f"loss gave what this rank has of it{line_of(lost)}: what others have has to come from them"
         return f"{what} is what loss gives{where}"
     if kind is not WeightGrad and mine and layer not in mine and kinds[layer].weight is not None:
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
@@ -534,6 +579,12 @@ def _(fact: facts.Deleted, program: Running) -> Advice | None:
     value = program.values[number]
     if (elsewhere := _inside_my_stage(program, value) or _in_a_sum(program, fact.store, value)) is not None:
         return elsewhere
+    for event in program.events:
+        if number in event.inputs and event.op in COLLECTIVES and COLLECTIVES[event.op].travel is STEP:
+            return (
+                f"this rank passed it on, by {event.op}{line_of(event)}: only what it does not need itself can go on "
+                "without being kept.\nOf a sum that goes round, that is all but the last"
+            )
     if (again := _once_more(program, fact, value)) is not None:
         return again
     made = maker(value)
@@ -622,6 +673,34 @@ def _(fact: facts.OtherBatches, program: Running | None) -> str | None:
             if found is not None:
                 return found
     return None
+
+
+@likely_cause.register
+def _(fact: facts.OtherParts, program: Running | None) -> str | None:
+    """Values of different rows: does this rank have the one that goes with the other?"""
+    if program is None:
+        return None
+    for value, other in ((fact.one, fact.other), (fact.other, fact.one)):
+        wanted = other.place.part(fact.role)
+        for number, held in () if wanted is None else alike(program, value):
+            part = held.place.part(fact.role)
+            if part is not None and part.alike(wanted) and is_held(program, number):
+                return (
+                    f"this rank has {describe(held)}, too, which {_made(held)}:\nthat goes with the {describe(other)}"
+                )
+    return None
+
+
+@likely_cause.register
+def _(fact: facts.OtherFeatures, _: Running | None) -> str | None:
+    """Features that another rank has made and passed on."""
+    made = maker(fact.value)
+    if made is None or made.op not in COLLECTIVES or COLLECTIVES[made.op].travel is not STEP:
+        return None
+    return (
+        f"{made.op}{line_of(made)} brought what another rank's part of a weight gave: pass on what went into that "
+        "layer,\nand multiply it with this rank's part"
+    )
 
 
 @likely_cause.register

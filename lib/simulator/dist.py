@@ -200,7 +200,9 @@ class Dist(Given):
         """A rank has its Model. The first one says how large the training step of this world is."""
         if not self.models:
             layers, batches, padding = size
-            own = [replace(layer) for layer in self.descriptions]  # nobody else's: a student may reach them
+            # Nobody else's: a student may reach them. What is no Layer is for the Shape to refuse.
+            given: Sequence[Any] = self.descriptions
+            own = [replace(layer) if isinstance(layer, Layer) else layer for layer in given]
             self._give(shape=Shape(layers, batches, own, padding), sandbox=sandbox)
         elif size != (given := (self.shape.layers, self.shape.batches, self.shape.padding)):
             names = ("layers", "batches", "padding") if size[2] or given[2] else ("layers", "batches")

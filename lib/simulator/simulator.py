@@ -83,6 +83,8 @@ def simulate(
     if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
     described: Sequence[Layer] | None = None
+    if isinstance(layers, Layer):
+        raise ValueError("layers that are described stand in a list, one for each: layers=[Layer(...), Layer(...)]")
     if isinstance(layers, Sequence):
         layers, described = len(layers), layers
     record: Puzzle | None = None

@@ -78,7 +78,8 @@ DIMS: Final = table(
             "row",
             "rows",
             counted=True,
-            alike="a sum is over values of the same rows: ranks that share a weight gather the rows before they use it",
+            alike="a sum is over values of the same rows: ranks that share a weight gather the rows before they use it,"
+            "\nand a sum that goes round meets the same rows on each of them",
             once="each rank has rows of its own, with its place in the group as the shard",
             owed="sum it over the ranks that have the other rows: await model.allreduce(gradient, layer)",
         ),
@@ -265,7 +266,10 @@ def listed_numbers(pieces: Pieces) -> int:
 
 
 class Relation:
-    """Which elements of one dim each element of another needs. Asked of sets of them, each worked out once."""
+    """Which elements of one dim each element of another needs. Asked of sets of them, each worked out once.
+
+    Two that say the same are equal: layers that are alike then have one schema, and one table of what is known.
+    """
 
     def __init__(self, needs: Callable[[int], Iterable[int]]) -> None:
         self.needs = needs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -31,10 +31,7 @@ LISTS = ("of", "route", "groups")
 def layer_from(data: object) -> Layer:
     """The description that `to_json` wrote. ValueError where it is none, or of a kind that there is not."""
     given = dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else {}
-    name = given.get("kind")
-    kind = LAYER_KINDS.get(name) if isinstance(name, str) else None
-    if "kind" in given and kind is None:
-        raise ValueError(f"there is no kind of layer {str(name)[:40]!r}; there is {', '.join(LAYER_KINDS)}")
+    kind = _kind(given["kind"]) if "kind" in given else None
     wanted = [*SIZES, *(kind.options if kind is not None else ())]
     wanted += [name for name in ("of", *(kind.optional if kind is not None else ())) if name in given]
     if set(given) != set(wanted):
@@ -44,27 +41,41 @@ def layer_from(data: object) -> Layer:
         if not isinstance(given.get(field, []), list):
             raise ValueError(f"{field} of a layer is a list; got {str(given[field])[:40]}")
     layer = Layer(**given)
-    _must_be_possible(layer)
+    _refuse(layer)
     return layer
 
 
-def _must_be_possible(layer: Layer) -> None:
-    """Whether each field of a description can be that: it may come from a file, or from somebody's program."""
+def _kind(name: object) -> type[LayerKind]:
+    """The kind of that name."""
+    kind = LAYER_KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise ValueError(f"there is no kind of layer {str(name)[:40]!r}; there is {', '.join(LAYER_KINDS)}")
+    return kind
+
+
+def _refuse(layer: Layer) -> None:
+    """Refuses a layer that there cannot be, whether a student describes it or a file."""
+    if not isinstance(layer, Layer):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"each layer is described by a Layer, such as Layer(outputs=2048); got {str(layer)[:40]}")
+    kind = _kind(layer.kind)
     for field in fields(layer):
-        item = getattr(layer, field.name)
-        if field.name in ("kind", "route") or (item == field.default and type(item) is type(field.default)):
+        name, item = field.name, getattr(layer, field.name)
+        left_out = item == field.default and type(item) is type(field.default)
+        if name in ("kind", "of") or (left_out and name not in kind.options):
             continue
-        if field.name == "capacity":  # what is below 1 has an error of its own
-            if type(item) is not int or item > MOST:
-                raise ValueError(f"the capacity of an expert is a whole number up to {MOST}; got {str(item)[:40]}")
-        elif field.name == "of":
-            if not all(type(one) is int and 0 <= one <= MOST for one in item):
-                raise ValueError(f"of= names the activations that a layer takes, by number; got {str(item)[:40]}")
-        elif field.name == "groups":
-            if not all(type(one) is int and one <= MOST for one in item):
-                raise ValueError(f"groups= says how many tokens each has, up to {MOST}; got {str(item)[:40]}")
-        elif type(item) is not int or not 1 <= item <= MOST:
-            raise ValueError(f"{field.name} of a layer is a whole number from 1 to {MOST}; got {str(item)[:40]}")
+        if name not in (*SIZES, *kind.options, *kind.optional):
+            raise ValueError(f"a layer of the kind {layer.kind} has no {name}; got {name}={repr(item)[:40]}")
+        if name not in (*LISTS, "capacity") and (type(item) is not int or not 1 <= item <= MOST):
+            raise ValueError(f"{name} of a layer is a whole number from 1 to {MOST}; got {repr(item)[:40]}")
+    if not all(type(one) is int and 0 <= one <= MOST for one in layer.of):
+        raise ValueError(
+            f"of= names the activations that a layer takes, by number, such as (0, 1); got {repr(layer.of)[:40]}"
+        )
+    # What is below 1 has an error of its own, and a route without experts.
+    if layer.capacity is not None and (type(layer.capacity) is not int or layer.capacity > MOST):
+        raise ValueError(f"the capacity of an expert is a whole number up to {MOST}; got {repr(layer.capacity)[:40]}")
+    if not all(type(one) is int and one <= MOST for one in layer.groups):
+        raise ValueError(f"groups= says how many tokens each has, up to {MOST}; got {repr(layer.groups)[:40]}")
     if sum(map(len, layer.route)) > MOST or not all(type(one) is int for chosen in layer.route for one in chosen):
         raise ValueError(f"a route says the experts of each token, by number, at most {MOST} in all")
 
@@ -93,6 +104,9 @@ class Shape:
         self, layers: int, batches: int, descriptions: Layer | Sequence[Layer] = USUAL, padding: int = 0
     ) -> None:
         described = (descriptions,) if isinstance(descriptions, Layer) else tuple(descriptions)
+        for number, layer in enumerate(described):
+            if not number or layer != described[number - 1]:
+                _refuse(layer)
         if len(described) not in (1, layers):
             raise ValueError(
                 f"a model of {counted(layers, 'layer')} has one description for all of them, or one for each"
@@ -118,8 +132,6 @@ class Shape:
         def dim(role: str, size: int) -> Dim:
             return known.get((role, size)) or known.setdefault((role, size), Dim(role, size))
 
-        for layer in self.descriptions:
-            _must_be_possible(layer)
         first = self.descriptions[0]
         width = LAYER_KINDS[first.kind].width(first)
         data = (("batch", self.items), ("rows", first.rows), ("features", width))
@@ -139,7 +151,10 @@ class Shape:
                     f"layer {number} takes {layer.rows} rows of {cls.width(layer)} features, and is given "
                     f"{sizes['rows']} of {sizes['features']}"
                 )
-            kinds.append(cls(layer, dims, dim))
+            try:
+                kinds.append(cls(layer, dims, dim))
+            except ValueError as error:
+                raise ValueError(f"layer {number}: {error}") from None
             edges.append(kinds[-1].gives)
         if "experts" in dict(edges[-1]):
             raise ValueError(
@@ -165,10 +180,13 @@ class Shape:
                 used[one].append((kind, place))
         if any(not uses for uses in used[:-1]):
             number = next(number for number, uses in enumerate(used[:-1]) if not uses)
-            raise ValueError(f"activation {number} is taken by no layer")
+            raise ValueError(
+                f"activation {number} is taken by no layer: name it in of= of a later one, or leave it out"
+            )
         activations: list[Schema] = []
         gradients: list[Schema] = []
         known: dict[tuple[object, ...], Schema] = {}
+        parts = {len(uses): Dim("uses", len(uses)) for uses in used}
 
         def once(dims: Dims, sums: tuple[Sum, ...], running: Fraction | int = 0) -> Schema:
             """One schema for all that are alike: values of many layers have the same places."""
@@ -179,7 +197,7 @@ class Shape:
             before = kinds[number - 1] if number or alike else None
             owes = tuple([one for kind, place in uses for one in kind.owes[place]])
             if len(uses) > 1:
-                owes += (Sum("uses", Dim("uses", len(uses))),)
+                owes += (Sum("uses", parts[len(uses)]),)
             activations.append(once(dims, before.opens if before else (), before.running if before else 0))
             gradients.append(once(dims, owes))
         if alike:
@@ -195,6 +213,10 @@ class Shape:
                 else None
                 for place, one in enumerate(of)
             ]
+        known_kinds: dict[tuple[object, ...], LayerKind] = {}
+        for number, kind in enumerate(kinds):  # layers that are alike are one, with one table of places
+            wired = *kind.activations, *kind.gradients, *kind.uses, kind.output, kind.output_gradient
+            kinds[number] = known_kinds.setdefault((replace(kind.layer, of=()), kind.dims, kind.other, *wired), kind)
         _set(self, "activations", activations)
         _set(self, "gradients", gradients)
 

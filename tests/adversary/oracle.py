@@ -4,7 +4,8 @@ Slow, and from the definitions alone: it reads the JSON form of a Trace and impo
 worked out element by element. A weight is cut into the smallest cells that anything in the run is cut into, each some
 rows of some columns; each cell of a weight gradient is the list of the batches that are summed up in it, by honest
 forward and backward passes, and each cell of a weight is as loaded, updated once by exactly that sum, or spoilt. A cell
-of an activation is a batch of some features: honest and done, spoilt, or the list of the parts that are summed in it.
+of an activation is some rows of a batch, of some features: honest and done, spoilt, or the list of the parts that are
+summed in it. No layer mixes rows, so some of them are like a smaller batch: batch b in n slices has items n * b and on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 WEIGHT, BATCH = 512 * 512, 512 * 256
 REDUCED = ("allreduce", "scatterreduce")
-COLLECTIVES = ("allreduce", "allreduce_bucket", "allgather", "scatterreduce", "alltoall", "broadcast")
+COLLECTIVES = ("allreduce", "allreduce_bucket", "allgather", "scatterreduce", "alltoall", "broadcast", "shift")
 OVERWRITES = ("allreduce", "allreduce_bucket", "broadcast")
 TWICE = ("allreduce", "allreduce_bucket")
 """What comes out lies where what went in was: no memory of its own."""
@@ -27,6 +28,8 @@ PRICED = ("forward", "backward", "backward_input", "backward_weight")
 WAITED = ("pass_to", "receive", "read", *COLLECTIVES)
 SAMPLED = (*PRICED, "loss", "update", *WAITED)
 LOADED, UPDATED, SPOILT = 0, 1, -1
+ROWS = 6
+"""The dim of that name, where an event says along which it cuts."""
 MOST_CELLS = 5000
 
 
@@ -53,20 +56,20 @@ Cell = tuple[int, int]
 
 @dataclass
 class Thing:
-    """A value. `cells` says of each cell (rows and columns, or batch and features) what is in it; of gradients, a
+    """A value. `cells` says of each cell (rows and columns, or item and features) what is in it; of gradients, a
     sorted tuple."""
 
     kind: str
     layer: int
     cells: dict[Cell, Any]
 
-    def size(self, grain: tuple[int, int]) -> Fraction:
-        rows, columns = grain
-        whole = Fraction(BATCH, columns) if self.kind in "AD" else Fraction(WEIGHT, rows * columns)
+    def size(self, grain: tuple[int, int, int]) -> Fraction:
+        rows, columns, slices = grain
+        whole = Fraction(BATCH, columns * slices) if self.kind in "AD" else Fraction(WEIGHT, rows * columns)
         return whole * len(self.cells)
 
     def along(self, dim: int) -> set[int]:
-        """Which rows or columns there are, batches or features."""
+        """Which rows or columns there are, items or features."""
         return {cell[dim] for cell in self.cells}
 
 
@@ -146,7 +149,8 @@ class _World:
         self.rows = lcm(self._rows(), self.columns)
         if self.rows * self.columns > MOST_CELLS:
             raise TooFine(self.rows, self.columns)
-        self.grain = self.rows, self.columns
+        self.slices = self._slices()
+        self.grain = self.rows, self.columns, self.slices
         self.every = [(row, column) for row in range(self.rows) for column in range(self.columns)]
         self.at = [0] * self.ranks
         self.begun = [-1] * self.ranks
@@ -202,6 +206,15 @@ class _World:
             for value in (program["values"][e[4][0]] for e in program["events"] if e[0] == "foreign"):
                 grain = lcm(grain, value[totals[value[0]]] if value[0] in totals else 1)
         return grain * finer
+
+    def _slices(self) -> int:
+        """Into how many slices of rows a batch is cut."""
+        cuts = [e.arg[1] for events in self.events for e in events if e.op == "shard" and e.arg[2:] == [ROWS]]
+        cuts += [len(e.group) for events in self.events for e in events if e.op == "scatterreduce" and e.arg == [ROWS]]
+        return lcm(*cuts)
+
+    def _items(self, batches: Iterable[int]) -> list[int]:
+        return [batch * self.slices + part for batch in batches for part in range(self.slices)]
 
     # -- one after the other ------------------------------------------------------------------------------------
 
@@ -290,7 +303,7 @@ class _World:
             heavy = self.costs.get("layers", [1])
             share *= _exact(heavy[(e.layer or 0) % len(heavy)])
             cost = self.costs.get(e.op, self.costs["backward"] / 2)
-            length = _exact(cost) * len(things[0].along(0)) * share
+            length = _exact(cost) * len(things[0].along(0)) * share / self.slices
         else:
             length = _exact(self.costs[e.op]) if e.op in ("update", "loss") else Fraction(0)
         slow = self.costs.get("ranks", [])
@@ -305,7 +318,7 @@ class _World:
         if not 0 <= shard < total:
             raise Malformed(f"no shard {shard} of {total}")
         each = self.grain[dim] // total
-        mine, sizes = range(shard * each, (shard + 1) * each), list(map(range, self.grain))
+        mine, sizes = range(shard * each, (shard + 1) * each), list(map(range, self.grain[:2]))
         sizes[dim] = mine
         return [(row, column) for row in sizes[0] for column in sizes[1]]
 
@@ -336,7 +349,7 @@ class _World:
         pieces, of = more.get("out") or more.get("features") or ["0", 1]
         columns = {column for column in range(self.columns) if column * of // self.columns in numbers(pieces)}
         if kind.startswith("activation"):
-            cells = [(batch, feature) for batch in numbers(rest[1]) for feature in columns]
+            cells = [(batch, feature) for batch in self._items(numbers(rest[1])) for feature in columns]
             yield Thing("A" if kind == "activation" else "D", layer, dict.fromkeys(cells, SPOILT))
             return
         parts, total = rest[-2:]
@@ -367,7 +380,7 @@ class _World:
     def _get_activation(self, e: Happening) -> Iterator[Thing]:
         if not e.batches or max(e.batches) >= self.batches:
             raise Malformed("no such data")
-        yield Thing("A", 0, {(b, f): LOADED for b in e.batches for f in range(self.columns)})
+        yield Thing("A", 0, {(b, f): LOADED for b in self._items(e.batches) for f in range(self.columns)})
 
     def _forward(self, e: Happening, data: Thing, weight: Thing) -> Iterator[Thing]:
         takes, gives, good = self._box(weight, e.layer)
@@ -416,7 +429,7 @@ class _World:
         things = grad, weight, state
         if [(thing.kind, thing.layer) for thing in things] != [(kind, e.layer) for kind in "GWO"]:
             raise Malformed("update of something else")
-        every = tuple(range(self.batches))
+        every = tuple(self._items(range(self.batches)))
         made: dict[Cell, int] = {}
         for cell, before in weight.cells.items():
             if cell not in grad.cells or cell not in state.cells:
@@ -438,12 +451,16 @@ class _World:
         yield self._union([left, right])
 
     def _shard(self, e: Happening, thing: Thing) -> Iterator[Thing]:
-        yield self._cut(thing, e.arg[0], e.arg[1])
+        yield self._cut(thing, *e.arg)
 
-    def _cut(self, thing: Thing, shard: int, total: int) -> Thing:
+    def _cut(self, thing: Thing, shard: int, total: int, dim: int = 0) -> Thing:
         if not 0 <= shard < total:
             raise Malformed(f"no shard {shard} of {total}")
-        rows = sorted(thing.along(0))  # or batches
+        along = thing.along(0)
+        here = {row: row for row in along}
+        if thing.kind in "AD":  # batches, or the rows that each of them has
+            here = {item: item % self.slices if dim == ROWS else item // self.slices for item in along}
+        rows = sorted(set(here.values()))
         each, left = divmod(len(rows), total)
         if thing.kind in "AD" and (left or not each):
             raise Malformed("batches that do not divide")
@@ -452,7 +469,7 @@ class _World:
         if thing.kind not in "AD" and not whole:
             raise Malformed("only rows without a gap are cut")
         mine = set(rows[shard * each : (shard + 1) * each])
-        return Thing(thing.kind, thing.layer, {at: token for at, token in thing.cells.items() if at[0] in mine})
+        return Thing(thing.kind, thing.layer, {at: token for at, token in thing.cells.items() if here[at[0]] in mine})
 
     def _sum(self, things: list[Thing]) -> Thing:
         first = things[0]
@@ -539,8 +556,10 @@ class _World:
             return [[_again(root)] for _ in things]
         if e.op == "allgather":
             return [[_again(self._union(things))] for _ in things]
+        if e.op == "shift":
+            return [[_again(things[i - 1])] for i in range(n)]
         total = self._sum(things)
-        return [[_again(total) if e.op == "allreduce" else self._cut(total, i, n)] for i in range(n)]
+        return [[_again(total) if e.op == "allreduce" else self._cut(total, i, n, *e.arg)] for i in range(n)]
 
     def moved(self, e: Happening, brought: list[list[Thing]]) -> tuple[Fraction, list[Fraction]]:
         """How large the whole is that goes round the ring, and what each member sends."""
@@ -550,6 +569,8 @@ class _World:
             into = [sum(row[i] for row in sizes) - sizes[i][i] for i in range(n)]
             busiest = Fraction(max(out + into))
             return busiest * n / (n - 1) if n > 1 else sizes[0][0], [Fraction(x) for x in out]
+        if e.op == "shift":
+            return max(row[0] for row in sizes), [row[0] if n > 1 else Fraction(0) for row in sizes]
         whole = {
             "broadcast": sizes[e.arg[0] if e.op == "broadcast" else 0][0],
             "allgather": sum(row[0] for row in sizes),
@@ -566,6 +587,8 @@ class _World:
         n = len(e.group)
         if e.op == "alltoall":
             return self.exchange_time(e.group, whole / n)
+        if e.op == "shift":
+            return whole * self.beta(e.group) + _exact(self.costs["latency"]) if n > 1 else Fraction(0)
         busiest = (whole if n > 1 else Fraction(0)) if e.op == "broadcast" else Fraction(n - 1, n) * whole
         once = busiest * self.beta(e.group) + _exact(self.costs["latency"]) * (n - 1)
         return once * (2 if e.op in TWICE else 1)

@@ -309,6 +309,11 @@ test_a_description_that_there_cannot_be_is_refused = Said(Path(__file__).with_na
 )
 
 
+def test_layers_that_are_alike_are_one_with_one_table_of_places() -> None:
+    kinds = Shape(8, 1, [PRICED, Layer("attention", heads=4)] * 4).kinds
+    assert [kinds.index(kind) for kind in kinds] == [0, 1, 2, 1, 2, 1, 2, 7]  # data are no sum, nor what the loss takes
+
+
 # -- what a check makes of shards -----------------------------------------------------------------------------------
 
 

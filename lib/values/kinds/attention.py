@@ -27,6 +27,12 @@ class Causal(Relation):
     def __init__(self) -> None:
         super().__init__(lambda row: range(row + 1))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Causal)
+
+    def __hash__(self) -> int:
+        return hash(Causal)
+
     def union(self, items: RunSet) -> RunSet:
         return RunSet.span(0, items.runs[-1][1] if items else 0)
 
@@ -53,6 +59,12 @@ class Seen(Relation):
         super().__init__(lambda key: range(key, rows))
         self.rows = rows
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Seen) and self.rows == other.rows
+
+    def __hash__(self) -> int:
+        return hash((Seen, self.rows))
+
     def union(self, items: RunSet) -> RunSet:
         return RunSet.span(items.runs[0][0] if items else self.rows, self.rows)
 
@@ -65,11 +77,17 @@ class Attention(LayerKind):
 
     def describe(self) -> None:
         layer, rows = self.layer, self.layer.rows
-        width = layer.inputs // max(layer.heads, 1) * 2 * layer.kv_heads or layer.inputs
-        if layer.heads < 1 or layer.inputs % layer.heads or layer.outputs != layer.inputs:
-            raise ValueError("attention has heads of equal size, and gives as many features as it takes")
-        if dict(self.other)["features"].size != width or layer.heads % (layer.kv_heads or layer.heads):
-            raise ValueError(f"this attention needs keys and values of {width} features, for heads in equal groups")
+        if layer.inputs % layer.heads:
+            raise ValueError(f"{layer.heads} heads cannot share {layer.inputs} features equally")
+        if layer.outputs != layer.inputs:
+            raise ValueError(
+                f"attention gives as many features as it takes, {layer.inputs}; got outputs={layer.outputs}"
+            )
+        if layer.kv_heads and layer.heads % layer.kv_heads:
+            raise ValueError(f"{layer.heads} heads of queries cannot share {layer.kv_heads} of keys equally: kv_heads")
+        width = layer.inputs // layer.heads * 2 * layer.kv_heads or layer.inputs
+        if (given := dict(self.other)["features"].size) != width:
+            raise ValueError(f"attention takes keys and values of {width} features, and is given {given}")
         causal, keys = Causal(), self.dim("keys", rows)
         self.opens = (Sum("keys", keys, causal, "rows"),)
         self.running = Fraction(2 * layer.heads, layer.inputs)

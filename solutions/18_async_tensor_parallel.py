@@ -1,0 +1,390 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# Eight GPUs share each layer of a Llama model, and at the end of each block they wait for a sum. How long? When PyTorch hid
+# that wait, forward of the 70B model became up to 20 % faster, and of the small one up to 29 % [1]. So up to about a fifth of
+# forward was GPUs that watched a link.
+#
+# With tensor parallelism you hid the sum of one batch behind the multiplications of the next. Here is one batch, and no next.
+# But look at a multiplication: a row of its output needs one row of its input, and not the other 255. Nobody has to wait for
+# all rows before the first can be multiplied. That is **async tensor parallelism**.
+#
+# > **To tell a friend:** don't gather and then multiply. Multiply the rows you have while the next ones travel.
+#
+# *Reminder.* Sequence parallelism calls the two halves of an all-reduce apart: a **reduce-scatter** leaves each rank with
+# the sum of its own rows, and an **all-gather** brings the rows together again. `model.shift(value, layer)` passes a value
+# to the next rank, and the last one passes it to the first.
+
+# %%
+from drawing import draw, draw_curves, draw_group
+from lib import Links, Model, PuzzleError, goal, predict, retime, simulate
+from lib.analysis.figures import end
+from lib.suite.course.solutions import run_of
+
+PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
+
+# %% [markdown]
+# ## The idea
+#
+# Four ranks, and rank 2 has its own quarter of the rows: a **chunk**. Layer 0 is cut into columns, and wants all rows. An
+# all-gather takes three steps of 0.05, and then comes a multiplication of 0.25. Take both apart: three shifts of 0.05, four
+# multiplications of 0.0625. The first multiplication needs no shift at all.
+#
+# Here are two steps of that. Each rank sends its chunk off, multiplies it, and then multiplies the one that has arrived:
+
+
+# %%
+async def two_chunks(model: Model) -> None:
+    columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
+    data = model.get_activation([0])
+    own = model.shard(data, "rows", model.rank, model.RANKS)
+    passing = model.shift(own, 0)  # sent off: no await
+    first = model.forward(0, own, columns)
+    arrived = await passing
+    second = model.forward(0, arrived, columns)
+    shown[model.rank] = [[own, columns, first], [arrived, columns, second]]
+
+
+shown: dict = {}
+demo = simulate(two_chunks, layers=1, batches=1, ranks=4, costs=PRICES)
+draw(demo)
+
+# %% [markdown]
+# The shift is there, and nobody waited for it. What rank 2 multiplied first, and what second:
+
+# %%
+draw_group(shown[2][0])
+
+# %%
+draw_group(shown[2][1])
+
+# %% [markdown]
+# Two more shifts, and it has its features of all rows. They are the same numbers as after a gather: a row is multiplied with
+# the same columns, whenever it comes.
+#
+# The row layer is the other half. It makes a part of a sum for all rows, and each rank wants the whole sum of its own. So
+# let the *sum* travel: a rank makes its part for one chunk, sends it on, and makes the part for another chunk while the first
+# one travels. What arrives is added to what it has just made. In the end each sum has been on all four ranks. It should
+# then be on the rank whose rows it is of, and that is a question of where you start. With your own rows, for instance?
+
+
+# %%
+async def own_rows_first(model: Model) -> None:
+    columns, _ = model.load_weights(0, model.rank, model.RANKS, dim="out")
+    rows_of_weight, _ = model.load_weights(1, model.rank, model.RANKS, dim="in")
+    features = model.forward(0, model.get_activation([0]), columns)
+    own = model.shard(features, "rows", model.rank, model.RANKS)
+    part = model.forward(1, own, rows_of_weight)
+    part + await model.shift(part, 2)
+
+
+try:
+    simulate(own_rows_first, layers=2, batches=1, ranks=4)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# Backward has the same two halves. The gradient of a block's output comes as chunks, and the row layer takes them as they
+# come. The gradient of a block's input is a sum that has to get home. And each chunk gives a part of the gradient of a
+# weight: add them up.
+#
+# ## The puzzle
+#
+# | ranks | layers | batches | a layer on a quarter of the weight | on a chunk of it | a shift of a chunk | an update |
+# |---|---|---|---|---|---|---|
+# | 4 | 4 | 1 | 0.25 | 0.0625 | 0.05 | 0.5 |
+#
+# Forward and backward take as long as each other. An all-reduce of all rows takes 0.3, and half of it each of its halves.
+#
+# **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer states.
+# The data come whole to each rank.
+#
+# **To do:** one training step in which all ranks work on all rows.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
+# - Works may wait in a dict or a list of your own.
+# - A layer may be updated as soon as the gradient of its weight is whole.
+# - `set_final_weight` gets this rank's shard.
+
+# %% [markdown]
+# ### Predict first
+#
+# Cut each of the three all-reduces into shifts of a chunk, six of them, and await each shift where you call it. How many
+# collectives does a rank call, and when is the step over?
+
+# %%
+guess = predict("async_tensor_parallel", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step, however you talk. For the second, nobody waits for a chunk, and what has been gathered may
+# be kept for backward. For the third you keep only your own rows of each block's input, as in sequence parallelism, and
+# gather them again for backward. Find something to hide *that* behind.
+
+# %%
+goal("async_tensor_parallel")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def async_tensor_parallel(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in range(model.LAYERS):
+        dim = "out" if layer % 2 == 0 else "in"
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS, dim=dim)
+    activations[0] = model.get_activation(range(model.BATCHES))
+
+    # Forward, loss and backward, chunk by chunk; update every layer.
+    # --- your code (about 55 lines) ---
+    me = model.rank
+    coming = [(me - step) % model.RANKS for step in range(model.RANKS)]  # own rows first, then as they arrive
+    homeward = coming[1:] + coming[:1]  # own rows last: that is where their sum is done
+    passing = {}
+
+    async def arrive(store, layer, owner):
+        if owner != coming[0]:
+            store[layer, owner] = await passing.pop("rows")
+        if owner != coming[-1]:
+            passing["rows"] = model.shift(store[layer, owner], layer)
+
+    async def send_home(store, layer, owner):
+        if owner != homeward[0]:
+            store[layer, owner] = store[layer, owner] + await passing.pop("sum")
+        if owner != homeward[-1]:
+            passing["sum"] = model.shift(store.pop((layer, owner)), layer)
+
+    def cut(layer, owner):
+        activations[layer, owner] = model.shard(activations[layer], "rows", owner, model.RANKS)
+
+    def take_back(layer, owner):
+        gradient, grad_activations[layer, owner] = model.backward(
+            layer, activations.pop((layer, owner)), grad_activations.pop((layer + 1, owner)), weights[layer]
+        )
+        grad_weights[layer] = grad_weights[layer] + gradient if layer in grad_weights else gradient
+
+    def update(layer):
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        del grad_weights[layer]
+
+    for block in range(0, model.LAYERS, 2):
+        for owner in coming:
+            if block == 0:
+                cut(0, owner)
+            else:
+                await arrive(activations, block, owner)
+            activations[block + 1, owner] = model.forward(block, activations[block, owner], weights[block])
+            if owner != me:
+                del activations[block, owner]
+        if block == 0:
+            del activations[0]
+        for owner in homeward:
+            activations[block + 2, owner] = model.forward(block + 1, activations[block + 1, owner], weights[block + 1])
+            await send_home(activations, block + 2, owner)
+
+    grad_activations[model.LAYERS, me] = model.loss(activations.pop((model.LAYERS, me)))
+    for block in reversed(range(0, model.LAYERS, 2)):
+        for owner in coming:
+            await arrive(grad_activations, block + 2, owner)
+            take_back(block + 1, owner)
+        again = model.allgather(activations.pop((block, me)), block)
+        update(block + 1)
+        activations[block] = await again
+        for owner in homeward:
+            cut(block, owner)
+            take_back(block, owner)
+            if block > 0:
+                await send_home(grad_activations, block, owner)
+            else:
+                del grad_activations[0, owner]
+        del activations[block]
+        update(block)
+    # --- end of your code ---
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(async_tensor_parallel, puzzle="async_tensor_parallel")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Computing takes 4: four layers forward and backward, 0.25 each, and four updates. Three all-reduces take 0.9, so a step that
+# awaits them is over at 4.9. Each is six shifts of 0.05 (three to scatter the sum, three to gather the rows): 18 collectives
+# for three. If each is awaited where it is called, they take 0.9 as well, and the step is over at 4.9. More steps, and
+# no gain. The gain is in *what you do* between the call and the `await`.
+#
+# Sent chunk by chunk and not awaited, each 0.05 fits behind a multiplication of 0.0625: 4.0, all of it computing. Gathering
+# two inputs again for backward makes it 20 collectives.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="async_tensor_parallel")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What a step costs
+#
+# Until now a shift cost only what it moves. On real links each one has a start-up cost too, its **latency**. Here is that
+# run with more and more of it, beside a step that awaits everything.
+
+# %%
+run, _ = run_of("async_tensor_parallel")  # yours, once it is correct
+LATENCIES = (0, 0.005, 0.01, 0.0125, 0.015, 0.02, 0.03, 0.04)
+draw_curves(
+    {
+        "this run": [(latency, end(retime(run, Links(latency=latency)))) for latency in LATENCIES],
+        "everything awaited": [(latency, 4.9 + 18 * latency) for latency in LATENCIES],
+    },
+    across="latency of a shift",
+    title="When the step is over, by the latency of a shift",
+)
+
+# %% [markdown]
+# Up to 0.0125 a shift still fits behind a chunk, and nobody notices. From there on each of the 18 shifts is awaited for the
+# rest. With a latency of 0.02 a shift takes 0.07 and a chunk 0.0625: 18 times 0.0075 is waited for, and the step is over at
+# 4.135. Everything awaited, it is 5.26.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Async tensor parallelism**, which the field also calls a **collective matmul** or overlapped tensor parallelism. With *n*
+# ranks, *B* batches, *L = 2K* layers, updates of *u* and a latency of *a*:
+#
+# ```
+# a chunk is multiplied in     c = B/n²
+# a shift of a chunk takes     p = 0.2·B/n + a
+# everything awaited           2·L·B/n + u·L + (2K - 1)·2(n - 1)·p      in chunks or not
+# chunks that travel           2·L·B/n + u·L                           if p is no more than c
+#                              ... + (2K - 1)·2(n - 1)·(p - c)        if it is more
+# ```
+#
+# Without latency p is no more than c up to five ranks, however many batches there are. The share of a layer that a rank
+# multiplies gets smaller with *n*, and so does the chunk: *c* falls with the square of *n*, and *p* only with *n*. At eight
+# ranks the ring turns at the pace of the links.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *How much.* Up to 29 % of forward for the small Llama and up to 20 % for 70B; of a whole step, about 8 % [1]. On 256 H100s
+#   each did 876 tokens of the 70B model a second, and had done 829 [2].
+# - *Who writes it.* Nobody, by hand. `torch.compile` looks for a gather before a multiplication, and for a multiplication
+#   before a reduce-scatter. It puts one operation in their place: `fused_all_gather_matmul` is the first half of what you
+#   wrote [3]. In torchtitan it is an option, and refuses to run without `torch.compile` [4].
+# - *A trap.* It looks for a pattern. Write the layer as a batched product, `torch.bmm`, and nothing matches, nothing is hidden,
+#   and nothing tells you [5].
+# - *Elsewhere.* Megatron-LM has it as `--tp-comm-overlap`, and used it on up to 6,144 H100s, which did 47 to 48 % of what they
+#   could have done [6].
+#
+# [1] He et al., *Introducing Async Tensor Parallelism in PyTorch*, 2024,
+# [discuss.pytorch.org 209487](https://discuss.pytorch.org/t/distributed-w-torchtitan-introducing-async-tensor-parallelism-in-pytorch/209487).
+# [2] pytorch/torchtitan, *benchmarks/llama3_h100_202412_torchtitan.md*, 2024, in float8. [3] vllm-project/vllm,
+# *vllm/compilation/collective_fusion.py*, which does the same. [4] pytorch/torchtitan,
+# *torchtitan/distributed/tensor_parallel.py*. [5] NVIDIA, *NeMo AutoModel*, docs.nvidia.com/nemo/automodel, `tp_linear`.
+# [6] NVIDIA/Megatron-LM, README.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# Four multiplications of a quarter take as long as one of the whole. On a GPU they take longer: a small matrix does not fill
+# it, and each one has to be launched. A shift takes nothing from the multiplication beside it; on a GPU both want memory,
+# and a shift that is done by a kernel wants processors too. An update takes 0.5 here, as long as two layers forward, and so
+# it hides a gather with ease. And many trainers clip gradients by their norm: nothing is updated until all are known.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** A rank begins a gather with its own rows, and a sum with those of the rank before it. Why is that the only order in
+# which nobody waits?
+#
+# <details><summary>Answer</summary>
+#
+# Its own rows are the only ones that it has. After one shift come those of the rank before, then of the one before that. A
+# sum travels the same way round, and after three shifts it is on the rank before the one where it began. So on rank *r* the
+# sum for rank *r* - 1 begins, and the own one comes by last, when it has everything but the own part.
+#
+# </details>
+#
+# **2.** Cut the rows into two halves, treat them as two batches, and hide the all-reduce of the one behind the other, as you
+# did with batches. No ring, no shift, 4.0. Why the trouble?
+#
+# <details><summary>Answer</summary>
+#
+# In this net it is a good idea. Written simply it needs 1,032,192 elements, as activations are whole on each rank, and with
+# some care no more than the ring. With a latency of 0.02 it is over at 4.12, a little before the ring. But in a transformer
+# every other block is attention, in which a row asks all rows before it: two halves of a text are no two batches. The ring
+# stays inside of one multiplication, so it does not matter what stands before it or after it. With several texts, halves
+# of the batch do work.
+#
+# </details>
+#
+# **3.** Cut each chunk in two, so that there are eight: shifts of half the size, and twice as many. What is gained?
+#
+# <details><summary>Answer</summary>
+#
+# Here, nothing: a half is sent in 0.025 and multiplied in 0.03125, and all shifts are hidden already. With latency it gets
+# worse, because there are twice as many to start. It would help if two shifts could run at once: the halves could go round
+# in opposite directions, and use both directions of the links.
+#
+# </details>
+#
+# **4.** Your third goal hides an all-gather in one piece behind an update. Could one hide the 18 shifts in that way, and leave
+# out the chunks?
+#
+# <details><summary>Answer</summary>
+#
+# In backward, nearly: update layer 3 and then layer 2 while the sum for layer 1 is on its way, as a plain all-reduce. What an
+# update cannot hide is what comes before the first of them: the sums of forward, and the gather of the loss's gradient.
+#
+# </details>
+#
+# ## Where this leads
+#
+# The last layer of a language model is the largest of all, with a column for each word that there is. Its output is cut into
+# columns, and then somebody wants a softmax over all of them.
+
+# %% [markdown]
+# <!-- part: links -->
