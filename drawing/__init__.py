@@ -2,7 +2,7 @@
 
     from drawing import compare, draw, draw_group, step_through
     from drawing import draw_collective, draw_curves, draw_figures, draw_mesh, draw_ring, draw_step
-    from drawing import draw_experts, draw_gallery, draw_recordings, draw_trade_off
+    from drawing import draw_attention, draw_experts, draw_gallery, draw_recordings, draw_trade_off
 
 All but `step_through`, `draw_ring` and `draw_gallery` give a Picture: notebooks show it, `picture.save("name.svg")`
 writes it (or .png or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a
@@ -13,6 +13,7 @@ run, `draw_ring` one to step through a collective, and `draw_gallery` one with t
 
 from __future__ import annotations
 
+from drawing.attention import draw_attention
 from drawing.canvas.picture import Picture
 from drawing.communication.collective import draw_collective
 from drawing.communication.experts import draw_experts
@@ -35,6 +36,7 @@ __all__ = [
     "Picture",
     "compare",
     "draw",
+    "draw_attention",
     "draw_collective",
     "draw_curves",
     "draw_experts",

@@ -37,7 +37,7 @@
 # %%
 from math import exp
 
-from drawing import draw, draw_collective, draw_curves, draw_group
+from drawing import draw, draw_attention, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, goal, predict, retime, simulate
 from lib.analysis.figures import end
 from lib.suite.course.solutions import run_of
@@ -256,8 +256,8 @@ guess.against(out)
 # <details><summary>Where do these numbers come from?</summary>
 #
 # Rank 3 has the most to do: three whole blocks and its own, 56.008, forward and backward. With 8 and 4 for the other layers,
-# twice, and 1.5 for the updates that is 137.516: as long as the tokens stay where they are, no step is shorter. Awaited,
-# there are three shifts forward, three in backward and four of gradients: ten of 1.6. And two all-reduces, 1.8 together:
+# twice, and 1.5 for the updates that is 137.516: as long as rank 3 has these tokens, it computes for that long. Awaited, there
+# are three shifts forward, three in backward and four of gradients: ten of 1.6. And two all-reduces, 1.8 together:
 # 12 collectives, over at 155.316.
 #
 # With passes before computing all are hidden but the last, in which the gradients come home, and of the all-reduces what is
@@ -278,13 +278,23 @@ Model.check(out, puzzle="ring_attention")
 # <!-- part: replay -->
 
 # %% [markdown]
+# ## The table fills up
+#
+# The table of blocks again, as this run filled it forward: queries down, keys across, each block in the colour of the rank that
+# worked on it, paler when it is done. After each shift the blocks lie one further from the diagonal, and one rank more has
+# nothing to do. The bars say how long each works.
+
+# %%
+run, _ = run_of("ring_attention")  # yours, once it is correct
+draw_attention(run)
+
+# %% [markdown]
 # ## How slow may the link be?
 #
 # A pass takes a tenth of a block here. Forward there is one pass to hide behind each block, in backward there are two: keys
 # and a gradient. Here is that run under slower links, and beside it what it would take if all were awaited.
 
 # %%
-run, _ = run_of("ring_attention")  # yours, once it is correct
 SLOW = (1, 2, 4, 5, 6, 8, 10, 12)
 draw_curves(
     {

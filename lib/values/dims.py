@@ -89,7 +89,9 @@ DIMS: Final = table(
             "keys",
             counted=True,
             partial=True,
-            once="each block of keys is attended to once: look for a step of the ring that is made twice",
+            alike="rows that have seen different keys stay apart, and are put together when all have seen theirs",
+            once="each block of keys is attended to once: look for a step of the ring that is made twice, and for two "
+            "ranks\nwith the same tokens",
             owed="attend to the other keys too, and add up what comes of it: out + model.forward(layer, x, keys)",
         ),
         DimKind(
@@ -98,7 +100,9 @@ DIMS: Final = table(
             "queries",
             counted=True,
             partial=True,
-            once="each block of queries counts once: look for a step of the ring that is made twice",
+            alike="gradients that different queries gave stay apart, and are put together when all queries are in each",
+            once="each block of queries counts once: look for a step of the ring that is made twice, and for two "
+            "ranks\nwith the same tokens",
             owed="the gradient of the keys goes round with them until all queries are in it, and comes home",
         ),
         DimKind(

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from drawing import draw, draw_collective, draw_ring, draw_step, step_through
-from drawing.canvas.palette import KINDS, PAPER, mix
+from drawing import draw, draw_attention, draw_collective, draw_ring, draw_step, step_through
+from drawing.canvas.palette import KINDS, ORIGINS, PAPER, TRACK, mix
 from drawing.canvas.scene import Rect
 from drawing.communication.exchange import chosen
 from drawing.communication.tiles import Origin
@@ -13,7 +13,7 @@ from drawing.values import picture_of_value
 from lib import Model, simulate
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import Value
-from tests.drawing.marks import rects, texts
+from tests.drawing.marks import polys, rects, texts
 from tests.support.inside import PROGRAMS
 
 
@@ -117,3 +117,27 @@ def test_a_layer_without_a_weight_has_none_in_its_step() -> None:
         shown = texts(draw_step(models))
         assert set(kinds) <= set(shown)
         assert [shown.count(word) for word in ("weight", "gradient", "update")] == [weights] * 3
+
+
+@pytest.mark.parametrize("name", ["ring", "zigzag"])
+def test_each_pair_of_a_query_and_a_key_is_worked_on_by_one_rank_in_one_step(name: str) -> None:
+    one = PROGRAMS[name]
+    models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+    picture = draw_attention({name: models})
+    panels = [mark for mark in rects(picture) if mark.fill == TRACK]
+    assert len(panels) == 4
+    size, side = one.layers[1].rows, panels[0].width
+    blocks = [mark for mark in rects(picture) if mark.fill in ORIGINS and panels[0].y <= mark.y < panels[0].y + side]
+    for query in range(size):
+        for key in range(query + 1):
+            points = [(panel.x + (key + 0.5) * side / size, panel.y + (query + 0.5) * side / size) for panel in panels]
+            here = [b for x, y in points for b in blocks if 0 < x - b.x < b.width and 0 < y - b.y < b.height]
+            rank = (query * 4 // size) if name == "ring" else min(query * 8 // size, 7 - query * 8 // size)
+            assert [b.fill for b in here] == [ORIGINS[rank]]
+
+
+def test_heads_of_the_same_pairs_are_woven() -> None:
+    one = PROGRAMS["ulysses"]
+    picture = draw_attention(simulate(one.make(""), layers=one.layers, ranks=2, batches=2))
+    assert {mark.fill for mark in polys(picture)} >= set(ORIGINS[:2])
+    assert "step 1" not in texts(picture)

@@ -14,6 +14,7 @@ from tests.drawing.curriculum import Stop
 from tests.drawing.runs import RUNS, VALUES
 from tests.drawing.stepper.runs import TRACES
 from tests.drawing.test_curves import FLAT, UP
+from tests.support.inside import PROGRAMS
 from tests.support.said import Said
 
 
@@ -24,6 +25,11 @@ def nothing(model: Model) -> None:
 def not_awaited() -> Any:
     model = simulate(nothing, ranks=2)[0]
     return model.allreduce(model.fake_grad(0, [0]), 0)
+
+
+def inside(name: str) -> list[Model]:
+    one = PROGRAMS[name]
+    return simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
 
 
 def said(shown: Any) -> str:

@@ -108,6 +108,8 @@ class Different(Fact):
                     "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of:\n"
                     "where rows go round, theirs goes with them, and is added to what is of the same rows"
                 )
+            if self.field == "features" and not self.first.place.open:
+                return "values with different features are put together and not added: first.combine(second)"
             if self.field == "out":
                 return (
                     "each rank has the gradient of its own columns, so there is nothing to add. If other ranks have "
@@ -117,6 +119,8 @@ class Different(Fact):
                 return (
                     "one is a shard of a sum, the other is whole: reduce-scatter that one too, and then add the shards"
                 )
+        if self.field in REST and isinstance(self.first, WeightGrad) and self.verb == "gather":
+            return f"gradients of different {REST[self.field]} are parts of a sum: first + second"
         if self.verb == "gather" and self.field == "rows":
             return (
                 "what is put together differs in one thing: rows of the same batches, or batches of the same rows.\n"
@@ -188,11 +192,14 @@ class NoSum(Fact):
             if not thing.is_complete():
                 expected = "a part of a sum: a weight gradient, or what a layer cut into rows gives"
         gather = "to put the shards of a weight together, use an all-gather"
+        fix += gather if isinstance(thing, Weight | OptState) else "grad_weights[layer]"
+        if isinstance(thing, Activation) and (cut := [role for role, *_ in thing.place.rest]):
+            fix = f"values with different {REST[cut[0]]} are put together and not added: first.combine(second)"
         return Words(
             f"{with_article(thing.kind) if isinstance(thing, Value) else repr(thing)} cannot be summed",
             expected,
             describe(thing),
-            fix + (gather if isinstance(thing, Weight | OptState) else "grad_weights[layer]"),
+            fix,
         )
 
 

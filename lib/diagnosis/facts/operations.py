@@ -205,7 +205,9 @@ class OtherFeatures(Fact):
         needs = "all features" if part is None or part.whole else f"features {ranges(part.pieces)} of {part.grid}"
         side = "takes" if rows else "gives"
         fix = "gather the features first: await model.allgather(value, layer, group=...)"
-        if rows:
+        if rows and value.place.part("keys") is not None:
+            fix = "attention gave some heads of all rows: swap them for all heads of some rows, by an all-to-all"
+        elif rows:
             fix += ";\nor use a row shard of the weight, which takes just these: "
             fix += 'load_weights(layer, shard, total, dim="in")'
         elif not whole:
@@ -331,8 +333,9 @@ class OtherParts(Fact):
         elif self.role == "experts":
             fix = "tokens go where their experts are: cut what dispatch gave along its experts, a part for each rank,\n"
             fix += "and exchange the parts: await model.alltoall(parts, layer)"
-        elif apart:
-            fix = f"they have no {plural} in common: what is of the same {plural} has to come to the same rank"
+        elif mine is not None and its is not None and not (mine.covers(its) or its.covers(mine)):
+            differ = f"they have no {plural} in common" if apart else f"each has {plural} that the other has not"
+            fix = f"{differ}: what is of the same {plural} has to come to the same rank"
         return Words(
             f"{self.op} got values of different {plural}",
             expected=f"the same {plural} in both",

@@ -1,0 +1,370 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# In a ring of four, the rank with the first quarter of the text computes attention for 8 time units, forward. The rank with
+# the last quarter needs 56 for the same number of tokens. Everybody waits for that one: of all the time that four ranks spend
+# in attention, three sevenths go by in waiting.
+#
+# It gets worse with more ranks. The first of *n* has half a block, and the last *n* - 1/2: in a ring of 16 that is 31 times
+# as much, and nearly half of a very expensive machine stands still. On eight H800s a plain ring reached 54 % of what the GPUs
+# can do, forward and backward. Then somebody dealt out the tokens differently, changed nothing else, and it was 90 % [1].
+#
+# > **To tell a friend:** deal out the text so that everybody has easy tokens and hard ones.
+
+# %%
+from drawing import draw, draw_attention, draw_curves, draw_group
+from lib import Layer, Links, Model, goal, predict, retime, simulate
+from lib.analysis.figures import end
+from lib.suite.course.solutions import run_of
+
+PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
+TOKENS = 4096
+LAYERS = [
+    Layer(outputs=1024, rows=TOKENS),  # layer 0: the data gives keys and values, 512 numbers each
+    Layer("attention", rows=TOKENS, heads=4, kv_heads=4, of=(0, 1)),  # layer 1: the data asks, activation 1 is asked
+    Layer(rows=TOKENS),  # layer 2
+]
+
+# %% [markdown]
+# ## The idea
+#
+# Here is the forward pass of a ring, for any way of dealing out the text. Cut it into equal pieces and say which of them each
+# rank has. The ring itself is the one that you know.
+
+
+# %%
+def ring_of(*shares: tuple[int, ...]) -> list[Model]:
+    """Attention forward over a ring in which rank r has the pieces shares[r] of the text."""
+    pieces = sum(len(share) for share in shares)
+
+    async def attend(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        data = model.get_activation([0])
+        first, *more = [model.shard(data, "rows", piece, pieces) for piece in shares[model.rank]]
+        for piece in more:
+            first = first.combine(piece)  # one value with all rows of this rank
+        model.activations[0] = first
+        keys = model.forward(0, first, weight)
+        result = model.forward(1, first, keys)
+        for _ in range(1, model.RANKS):
+            keys = await model.shift(keys, 1)
+            result = result + model.forward(1, first, keys)
+
+    return simulate(attend, layers=LAYERS, batches=1, ranks=len(shares), costs=PRICES)
+
+
+draw_attention(ring_of((0,), (1,), (2,), (3,)))
+
+# %% [markdown]
+# This is the table of blocks from the last puzzle, with queries down and keys across. A block has the colour of the rank that
+# works on it, and what was done before is paler. The bars say how long each rank works in each step.
+#
+# From step 1 on there is always somebody with a whole block, and somebody with nothing. The keys go round in step, so each
+# step takes as long as its longest bar: 56.008 in all. The work of all four together is 128.03. Dealt out evenly, that would be
+# **32.008 each**.
+#
+# Nothing says that a rank's tokens have to lie together. A ring passes on keys, whichever they are, and `forward` knows
+# from the positions which pairs there are. So cut the text into eight pieces and give two to each rank. For instance every
+# fourth one: pieces 0 and 4 to rank 0, 1 and 5 to rank 1, and so on.
+
+# %%
+dealt = ring_of((0, 4), (1, 5), (2, 6), (3, 7))
+draw_attention(dealt)
+
+# %% [markdown]
+# Better: 44.004, and nobody is ever without work. But rank 3 still has more than the others in every step. What it holds is
+# one value whose rows have a gap, and all that you can do with rows works on it as before:
+
+# %%
+draw_group({"rank 3": dealt[3].activations[0]})
+
+# %% [markdown]
+# Two of eight pieces for each rank: can it be 32.008? Try it. How much work is piece 0, and how much is piece 7?
+
+# %%
+draw_attention(ring_of((0, 4), (1, 5), (2, 6), (3, 7)))  # deal them out as you like
+
+# %% [markdown]
+# ## The puzzle
+#
+# | ranks | tokens | layer 0 | all of attention, dealt out evenly | layer 2 | a pass of keys and values |
+# |---|---|---|---|---|---|
+# | 4 | 4,096, so 1,024 each | 8 | 32.008 | 4 | 1.6 |
+#
+# The layers and the prices are those of *Ring attention*. Times are forward on a rank; backward takes the same again. An update
+# takes 1 for layer 0 and 0.5 for layer 2, and the all-reduces of their weights' gradients 1.2 and 0.6.
+#
+# **Given:** the weights of layers 0 and 2, whole on every rank, and `data`: all tokens, of which a rank keeps a quarter.
+#
+# **To do:** choose the tokens of each rank, and write the training step. Bring your ring along: it is correct whichever tokens
+# a rank has. At the end every rank has the updated weights.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
+# - Works may wait in a dict or a list of your own.
+# - `model.shard(value, "rows", i, n)` cuts what a value has into *n* equal parts, in order: of rows 0-511 and 3584-4095 the
+#   second of two is 3584-4095.
+
+# %% [markdown]
+# ### Predict first
+#
+# With a quarter of the text in one piece, the best ring of the last puzzle was over at 138.216, and its ranks were idle for
+# 35 % of the time. Leave it as it is, but deal out the tokens evenly. When is the step over, and how much of the time are
+# ranks idle?
+
+# %%
+guess = predict("zigzag", end=..., idle=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal wants even work, nothing else. For the second nobody waits for keys, and for the third no pass at the end of
+# backward is waited for. The fourth is as quick, and needs 13 % less memory.
+
+# %%
+goal("zigzag")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def zigzag(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in (0, 2):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    data = model.get_activation(range(model.BATCHES))
+
+    # Choose this rank's tokens. Forward, loss and backward of them; then update layers 0 and 2.
+    # --- your code (about 41 lines) ---
+    early = model.shard(data, "rows", model.rank, 2 * model.RANKS)
+    late = model.shard(data, "rows", 2 * model.RANKS - 1 - model.rank, 2 * model.RANKS)
+    activations[0] = early.combine(late)
+    del data, early, late
+
+    last = model.RANKS - 1
+    activations[1] = model.forward(0, activations[0], weights[0])  # the keys and values of these rows
+    passing = {"keys": model.shift(activations[1], 1)}
+    activations[2] = model.forward(1, activations[0], activations[1])
+    for step in range(1, model.RANKS):
+        activations["keys"] = await passing.pop("keys")
+        if step < last:
+            passing["keys"] = model.shift(activations["keys"], 1)
+        activations[2] = activations[2] + model.forward(1, activations[0], activations.pop("keys"))
+
+    activations[3] = model.forward(2, activations[2], weights[2])
+    grad_activations[3] = model.loss(activations.pop(3))
+    grad_weights[2], grad_activations[2] = model.backward(2, activations.pop(2), grad_activations.pop(3), weights[2])
+    sums = {2: model.allreduce(grad_weights.pop(2), 2)}
+
+    # Early and late keys go round one after the other, each with its gradient.
+    activations[1, 0], activations[1, 1] = (model.shard(activations[1], "rows", half, 2) for half in (0, 1))
+    del activations[1]
+    for step in range(model.RANKS):
+        for half in (1, 0):
+            if step > 0:
+                activations[1, half] = await passing.pop(("keys", half))
+            if step < last:
+                passing["keys", half] = model.shift(activations[1, half], 1)
+            part, _ = model.backward(1, activations[0], grad_activations[2], activations.pop((1, half)))
+            if step > 0:
+                part = part + await passing["gradient", half]
+            passing["gradient", half] = model.shift(part, 1)
+            del part, _
+    del grad_activations[2]
+
+    # The late gradient is at home first, and layer 0 takes it while the early one is on its way.
+    for half in (1, 0):
+        grad_activations[1] = await passing.pop(("gradient", half))
+        rows = model.shard(activations[0], "rows", half, 2)
+        grad_weights[0, half], _ = model.backward(0, rows, grad_activations.pop(1), weights[0])
+        del rows, _
+    sums[0] = model.allreduce(grad_weights.pop((0, 0)) + grad_weights.pop((0, 1)), 0)
+    for layer in (2, 0):
+        grad_weights[layer] = await sums.pop(layer)
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        del grad_weights[layer]
+    # --- end of your code ---
+
+    for layer in (0, 2):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(zigzag, puzzle="zigzag")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Attention takes 32.008 on every rank, forward and backward. With 8 and 4 for the other layers, twice, and 1.5 for the updates
+# that is 89.516: all that there is to compute. The ring of the last puzzle leaves nothing to wait for but the end of the last
+# all-reduce, 0.7 more than an update hides: 90.216, of which 0.8 % is idle. It was 138.216, and more than a third.
+#
+# The memory is the same whichever tokens a rank has. To keep your own keys until the end of backward takes 1,048,576 elements.
+# Do your own block first, and you need not keep them, but then the last gradient comes home late: 91.816 and 7,077,888. Send
+# the two pieces' gradients one after the other, and while the second travels layer 0 is busy with the first: 90.216 again.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="zigzag")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## One ring, two ways to deal
+#
+# Two runs, the text in four pieces and in eight. In every step of the second all bars are equally long.
+
+# %%
+run, _ = run_of("zigzag")  # yours, once it is correct
+contiguous, _ = run_of("ring_attention")
+draw_attention({"one piece each": contiguous, "two pieces each": run})
+
+# %% [markdown]
+# But the bars are half as long, and the passes are not: as many keys travel as before, with half the time to hide behind.
+# Slower links show it.
+
+# %%
+SLOW = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+draw_curves(
+    {
+        "one piece each": [(slow, end(retime(contiguous, Links(p2p=slow * 0.2)))) for slow in SLOW],
+        "two pieces each": [(slow, end(retime(run, Links(p2p=slow * 0.2)))) for slow in SLOW],
+    },
+    across="how much slower the link is (1: a pass of keys and values takes 1.6)",
+    title="When the step is over, by the speed of the link",
+)
+
+# %% [markdown]
+# Two pieces each hide all passes up to a link that is 2.5 times as slow, one piece each up to five times. At eight times the
+# link alone decides, and it makes no difference who has which tokens.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Zigzag** ring attention: with *n* ranks the text is cut into 2*n* pieces, and rank *i* has pieces *i* and 2*n* - 1 - *i*. The
+# work on a piece grows with its number by the same amount from piece to piece, so first and last together have as much as
+# second and last but one. That is the way in which Gauss is said to have added up the numbers from 1 to 100. With *t* tokens on
+# each rank, and a block of *b* = *t*²/65,536:
+#
+# ```
+# attention, one way     contiguous: (n - 1/2)·b     zigzag: n/2·b     together: n²/2·b
+# each step              contiguous: b for some      zigzag: b/2 for all
+# ```
+#
+# So for many ranks it is nearly twice as fast. Which rank has which of the pairs does not matter, and no other way to give out
+# two pieces each is even.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *How much.* On eight H800s, forward and backward: a plain ring 54 % of what they can do, zigzag 90 % [1]. The text is cut
+#   once, when it is loaded, so it costs nothing later.
+# - *In PyTorch* it is what you get: `context_parallel` rearranges causal text in this way unless you turn it off. After its own
+#   block, a rank takes either all its queries and the early half of the keys, or the late half of its queries and all keys:
+#   always half a block, and never one with a mask in it [2].
+# - *Without a ring.* Llama 3 deals out its text in the same 2*n* pieces, and gathers keys and values [3].
+# - *In stripes.* Give rank *i* tokens *i*, *n* + *i*, 2*n* + *i* and so on, and it is almost even too. But now each block of
+#   every step has a mask, along all of its diagonal. It reached 83 % [1].
+#
+# [1] zhuzilin/ring-flash-attention, README. [2] pytorch/pytorch 2.13,
+# *torch/distributed/tensor/experimental/_context_parallel/_attention.py*: head-tail load balance. [3] Grattafiori et al., *The
+# Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# A pair of a query and a key costs the same wherever it is, and one behind the mask costs nothing. A kernel works on tiles of
+# 64 or 128 tokens at a time, and a tile that the mask cuts through costs as much as a whole one. And all texts here fill all
+# 4,096 tokens. Where short texts are packed into one long row, each token looks only at those of its own text, and the work
+# lies somewhere else again.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Do all ranks send equally much? Are there keys that travel in vain?
+#
+# <details><summary>Answer</summary>
+#
+# All send as much as each other, and as much as without zigzag. The early half of a rank's keys is needed by every other rank.
+# The late half is piece 2*n* - 1 - *i*, and only ranks before *i* have tokens that are later. So a quarter of all that is
+# passed on is in vain; in the plain ring it was a half.
+#
+# </details>
+#
+# **2.** Cut the text into 16 pieces, and give them out in fours: 0 7 11 12, 1 2 13 14, 5 6 9 10 and 3 4 8 15. The numbers
+# of each four add up to 30, so the work is even. Is the ring as fast as zigzag?
+#
+# <details><summary>Answer</summary>
+#
+# No: `draw_attention(ring_of((0, 7, 11, 12), (1, 2, 13, 14), (5, 6, 9, 10), (3, 4, 8, 15)))`. Each rank has as much as the others
+# in all, but not in each step. After the first step the longest block takes 10, and the shortest 6: 38.008 together, and not
+# 32.008. For a ring it is not enough to be even in total, it has to be even in every step. Zigzag is.
+#
+# </details>
+#
+# **3.** In the last goal the late half of the gradients goes first. Try the early half first: why does it take 0.8 longer?
+#
+# <details><summary>Answer</summary>
+#
+# In each step, some ranks have the keys of a rank before them. There, the late keys are later than all of their own tokens:
+# nothing to do, and the early keys are the whole block. Others have keys of a rank after them, and each half is half of the
+# work. A shift begins when all have called it. Early first, and the first shift waits for those for whom the early half is
+# everything. Late first, and it sets out in the middle of the block.
+#
+# </details>
+#
+# **4.** Without the causal mask, what would you do?
+#
+# <details><summary>Answer</summary>
+#
+# Nothing. All blocks are equally large, and contiguous pieces are fine. The same is true if the mask is a window of a fixed
+# size that moves with the token: then each token has equally many keys, and contiguous pieces have the advantage that most of
+# them are close by.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Zigzag is fair because it counts pairs. There is a fair way that need not count: give every rank all the tokens, but not all
+# the heads.
+
+# %% [markdown]
+# <!-- part: links -->

@@ -1,0 +1,429 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# In a ring, nearly all keys and values of the text pass every rank: with 4 ranks three quarters of them, with 64 ranks 98 %.
+# Take more GPUs, and each has less to compute, but as much to pass on as before. At some point a ring does nothing else.
+#
+# DeepSpeed went another way and called it Ulysses. For a text of *N* tokens with *h* features, on *P* GPUs, each link carries
+# 4*Nh*/*P* for the attention of a layer. With the sequence parallelism that they compare it with it is 4*Nh*, however many
+# GPUs there are. They report up to 2.5 times the speed [1].
+#
+# > **To tell a friend:** tokens need each other, heads do not. So for attention, swap some tokens of all heads for all tokens
+# > of some heads.
+
+# %%
+from drawing import draw, draw_attention, draw_collective, draw_curves, draw_group
+from lib import Layer, Links, Model, PuzzleError, goal, predict, simulate
+
+PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
+
+
+def layers(tokens: int) -> list[Layer]:
+    """A layer, its keys and values, attention with 8 heads, and a layer."""
+    return [
+        Layer(rows=tokens),  # layer 0: gives the queries, 512 numbers each
+        Layer(outputs=1024, rows=tokens),  # layer 1: gives keys and values of activation 1
+        Layer("attention", rows=tokens, heads=8, kv_heads=8, of=(1, 2)),  # layer 2: activation 1 asks activation 2
+        Layer(rows=tokens),  # layer 3
+    ]
+
+
+# %% [markdown]
+# ## The idea
+#
+# With the text cut among four ranks, most layers need nothing from anybody: they take it row by row. Attention needs other rows,
+# because a query asks the keys of all rows before it. But only those of its own **head**: the 512 features of a query are 8
+# heads of 64, and each head asks for itself.
+#
+# | | heads 0 1 | heads 2 3 | heads 4 5 | heads 6 7 |
+# |---|---|---|---|---|
+# | **rows of rank 0** | stays | to rank 1 | to rank 2 | to rank 3 |
+# | **of rank 1** | to rank 0 | stays | to rank 2 | to rank 3 |
+# | **of rank 2** | to rank 0 | to rank 1 | stays | to rank 3 |
+# | **of rank 3** | to rank 0 | to rank 1 | to rank 2 | stays |
+#
+# Before the swap a rank has a row of this table, afterwards a column: 2 of the 8 heads, for all rows. Every rank has something
+# else for every other one, and that is an **all-to-all**. Here are the queries of rank 1, before and after:
+
+
+# %%
+async def by_heads(model: Model, value):
+    """All rows of some heads, for some rows of all heads."""
+    mine = [model.shard(value, "features", rank, model.RANKS) for rank in range(model.RANKS)]
+    first, *more = await model.alltoall(mine, 2)  # one part for each rank, and one from each
+    for part in more:
+        first = first.combine(part)
+    return first
+
+
+async def forward(model: Model) -> None:
+    model.weights[0], _ = model.load_weights(0)
+    model.weights[1], _ = model.load_weights(1)
+    data = model.shard(model.get_activation([0]), "rows", model.rank, model.RANKS)
+    queries = model.forward(0, data, model.weights[0])
+    keys = model.forward(1, queries, model.weights[1])  # and values
+    model.activations["before"] = queries
+    model.activations["after"] = await by_heads(model, queries)
+    model.forward(2, model.activations["after"], await by_heads(model, keys))
+
+
+demo = simulate(forward, layers=layers(4096), batches=1, ranks=4, costs=PRICES)
+draw_group({"before": demo[1].activations["before"]})
+
+# %%
+draw_group({"after": demo[1].activations["after"]})
+
+# %%
+draw_collective(demo, "alltoall")
+
+# %% [markdown]
+# A rank keeps a quarter of what it has and sends three quarters. To give everybody all rows, with an all-gather, it would send
+# four times as much.
+#
+# Swap queries, keys and values, and attention is an ordinary attention on one rank: all pairs, the mask, the softmax, and no
+# sums to be finished. It is even, too. All heads have the same triangle, and every rank has some of the heads:
+
+# %%
+draw_attention(demo)
+
+# %% [markdown]
+# The result has all rows and some features, and the next layer wants it the other way round. So swap back, and this time cut
+# along the rows. In backward it is all the same: what came by an all-to-all has a gradient that goes back by one.
+#
+# There is one condition. Cut between heads, and each rank has an attention of its own. Cut through a head, and no score is
+# right. Here are 16 ranks for 8 heads:
+
+# %%
+try:
+    simulate(forward, layers=layers(4096), batches=1, ranks=16, costs=PRICES)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# ## The puzzle
+#
+# | ranks | tokens | layer 0 | layer 1 | attention | layer 3 | swap of queries, result, or a gradient of them | of keys and values |
+# |---|---|---|---|---|---|---|---|
+# | 4 | 4,096, so 1,024 each | 4 | 8 | 32.008 | 4 | 0.6 | 1.2 |
+#
+# These are times forward on a rank; backward takes the same again. Updates take 0.5, 1 and 0.5, and the all-reduces of the
+# weights' gradients 0.6, 1.2 and 0.6. To swap half of the features takes half as long.
+#
+# **Given:** the weights of layers 0, 1 and 3, whole on every rank, and the data of this rank's tokens.
+#
+# **To do:** one training step. `model.forward(2, queries, keys)` takes activations 1 and 2, and `model.backward(2, queries,
+# gradient, keys)` gives the gradients of activation 2 and of activation 1, in this order. Activation 1 is used twice, by
+# layer 1 and by attention: add up the two gradients of it that their backwards give.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts.
+# - Works may wait in a dict or a list of your own. Functions inside yours are fine.
+# - No goal is reached by a run that sends more than 4,718,592 elements per rank. A ring sends more than twice that.
+
+# %% [markdown]
+# ### Predict first
+#
+# Swap all heads at once, and await every all-to-all and every all-reduce where you call it. How many collectives does a rank
+# call, and when is the step over?
+
+# %%
+guess = predict("ulysses", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step. For the second, everything travels behind something that is there already. For the third,
+# a rank has two heads.
+
+# %%
+goal("ulysses")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def ulysses(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in (0, 1, 3):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    data = model.get_activation(range(model.BATCHES))
+    activations[0] = model.shard(data, "rows", model.rank, model.RANKS)
+    del data
+
+    # Forward, loss and backward; then update layers 0, 1 and 3. Attention has 8 heads.
+    # --- your code (about 50 lines) ---
+    # A rank works on its heads one by one.
+    turns = range(8 // model.RANKS)
+
+    def to_heads(value, turn):
+        mine = [model.shard(value, "features", rank * len(turns) + turn, 8) for rank in range(model.RANKS)]
+        return model.alltoall(mine, 2)
+
+    def to_rows(value):
+        return model.alltoall([model.shard(value, "rows", rank, model.RANKS) for rank in range(model.RANKS)], 2)
+
+    async def arrived(*works):
+        first, *more = [part for work in works for part in await work]
+        while more:
+            first = first.combine(more.pop(0))
+        return first
+
+    activations[1] = model.forward(0, activations[0], weights[0])
+    queries = [to_heads(activations[1], turn) for turn in turns]
+    activations[2] = model.forward(1, activations[1], weights[1])
+    keys = [to_heads(activations[2], turn) for turn in turns]
+    del activations[2]
+    results = []
+    for turn in turns:
+        activations["queries", turn] = await arrived(queries[turn])
+        activations["keys", turn] = await arrived(keys[turn])
+        activations[3] = model.forward(2, activations["queries", turn], activations["keys", turn])
+        results.append(to_rows(activations.pop(3)))
+    activations[3] = await arrived(*results)
+    del queries, keys, results
+
+    activations[4] = model.forward(3, activations[3], weights[3])
+    grad_activations[4] = model.loss(activations.pop(4))
+    grad_weights[3], grad_activations[3] = model.backward(3, activations.pop(3), grad_activations.pop(4), weights[3])
+    gradients = [to_heads(grad_activations[3], turn) for turn in turns]
+    del grad_activations[3]
+    sums = {3: model.allreduce(grad_weights.pop(3), 3)}
+
+    keys, queries = [], []
+    for turn in turns:
+        grad_activations[3] = await arrived(gradients[turn])
+        grad_activations["keys"], grad_activations["queries"] = model.backward(
+            2, activations.pop(("queries", turn)), grad_activations.pop(3), activations.pop(("keys", turn))
+        )
+        keys.append(to_rows(grad_activations.pop("keys")))
+        queries.append(to_rows(grad_activations.pop("queries")))
+    grad_activations[2] = await arrived(*keys)
+    grad_weights[1], grad_activations[1] = model.backward(1, activations.pop(1), grad_activations.pop(2), weights[1])
+    sums[1] = model.allreduce(grad_weights.pop(1), 1)
+    grad_activations[1] = grad_activations[1] + await arrived(*queries)
+    del gradients, keys, queries
+
+    grad_weights[0], _ = model.backward(0, activations.pop(0), grad_activations.pop(1), weights[0])
+    del _
+    sums[0] = model.allreduce(grad_weights.pop(0), 0)
+    for layer in (3, 1, 0):
+        grad_weights[layer] = await sums.pop(layer)
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        del grad_weights[layer]
+    # --- end of your code ---
+
+    for layer in (0, 1, 3):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(ulysses, puzzle="ulysses")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Layers 0, 1 and 3 take 16, attention 32.008, twice, and the updates 2: 98.016 to compute. Awaited there are three swaps
+# forward, of queries, keys and results, 2.4, three of their gradients, 2.4 again, and three all-reduces, 2.4: nine collectives,
+# over at 105.216.
+#
+# Queries travel behind layer 1, their gradients behind its backward, and the all-reduces behind what is computed after them.
+# What is left are keys and results forward, and their gradients: 3.6, so 101.616. One head after the other, half of that is
+# hidden behind the other head: 99.816.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="ulysses")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## When is it better than a ring?
+#
+# A ring sends more, but it sends it behind the blocks. For long texts that is free. How short must a text be for Ulysses to win?
+# Here is attention forward, each as it is known: the rings pass before they compute, and Ulysses awaits its swaps.
+
+
+# %%
+async def ring(model: Model, pieces: int = 1) -> float:
+    """Attention over a ring: of the text in contiguous pieces, or dealt out as in zigzag (two pieces)."""
+    weights = [model.load_weights(layer)[0] for layer in (0, 1)]
+    data, total = model.get_activation([0]), pieces * model.RANKS
+    mine = model.shard(data, "rows", model.rank, total)
+    if pieces == 2:
+        mine = mine.combine(model.shard(data, "rows", total - 1 - model.rank, total))
+    queries = model.forward(0, mine, weights[0])
+    keys = model.forward(1, queries, weights[1])
+    began = model.time
+    for step in range(model.RANKS):
+        coming = model.shift(keys, 2) if step < model.RANKS - 1 else None
+        model.forward(2, queries, keys)  # a part of the result
+        keys = await coming if coming else None
+    return model.time - began
+
+
+async def zigzag(model: Model) -> float:
+    return await ring(model, 2)
+
+
+async def swapped(model: Model) -> float:
+    """Attention on heads, with the results swapped back."""
+    weights = [model.load_weights(layer)[0] for layer in (0, 1)]
+    queries = model.forward(0, model.shard(model.get_activation([0]), "rows", model.rank, model.RANKS), weights[0])
+    keys = model.forward(1, queries, weights[1])
+    began = model.time
+    result = model.forward(2, await by_heads(model, queries), await by_heads(model, keys))
+    await model.alltoall([model.shard(result, "rows", rank, model.RANKS) for rank in range(model.RANKS)], 2)
+    return model.time - began
+
+
+def longest(way, tokens: int, ranks: int = 4) -> float:
+    """How long attention takes, on the rank where it takes longest."""
+    took = []
+
+    async def timed(model: Model) -> None:
+        took.append(await way(model))
+
+    simulate(timed, layers=layers(tokens), batches=1, ranks=ranks, costs=PRICES)
+    return max(took)
+
+
+TEXTS = (64, 128, 192, 256, 320, 384, 400, 408, 416, 448, 512, 576, 640)
+draw_curves(
+    {
+        "ring, one piece each": [(tokens, longest(ring, tokens)) for tokens in TEXTS],
+        "ring, zigzag": [(tokens, longest(zigzag, tokens)) for tokens in TEXTS],
+        "Ulysses": [(tokens, longest(swapped, tokens)) for tokens in TEXTS],
+    },
+    across="tokens of the text, on 4 ranks",
+    title="Attention forward, by the length of the text",
+)
+
+# %% [markdown]
+# Up to about 408 tokens Ulysses is first: 102 on each rank. With so few, a block of zigzag is too short to hide a pass behind.
+# From then on zigzag is first, because the swaps here are awaited. Against contiguous pieces Ulysses wins at every length: it
+# waits for its swaps, and they wait for the last rank.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Ulysses**: sequence parallelism by all-to-all, with *n* ranks, *t* tokens on each and 512 features:
+#
+# ```
+# sent by a rank, forward    Ulysses: 4·(n - 1)/n·512·t    ring: 2·(n - 1)·512·t    so 2/n of it
+# waiting, forward           Ulysses: (n - 1)/n·t/80       zigzag: (n - 1)·(t/640 - t²/131,072) while that is more than 0
+# Ulysses is first           for t up to 204.8·(1 - 2/n)
+# ranks                      as many as divide the heads; a ring has no such limit
+# ```
+#
+# Take twice as many ranks for the same text, and a rank of Ulysses sends about half as much, and one of a ring as much as
+# before. And all of attention is one call: any kernel will do, with any mask.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *How well.* On up to 64 A100s with 40 GB, DeepSpeed reports 175 TFLOP/s per GPU: 54 % of what they can do [1].
+# - *How many ranks.* Llama 3 has 8 heads of keys and values [2]. Swap those as they are, and Ulysses ends at 8 ranks. With more,
+#   each head of keys goes to several ranks; or a ring of groups, each of them with Ulysses inside.
+# - *Across hosts.* An all-to-all over two hosts with H100s took more than four times as long as inside one [3]. So the ranks that
+#   swap heads sit in one host.
+# - *What a ring can do.* Zigzag reached 90 % on eight H800s [4]. Which of the two is better on your machines? Measure.
+#
+# [1] Jacobs et al., *DeepSpeed Ulysses*, 2023, arXiv 2309.14509, and DeepSpeed's blog. [2] Grattafiori et al., *The
+# Llama 3 Herd of Models*, 2024, arXiv 2407.21783. [3] Austin et al., *How To Scale Your Model*, 2025, jax-
+# ml.github.io/scaling-book. [4] zhuzilin/ring-flash-attention, README.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# An all-to-all of small parts has a latency for each of them, here it has none. To cut features out of an activation and
+# put rows together again is work for the memory of a GPU, and here it takes no time. The queries are activation 1 itself.
+# An attention that works on some heads of four ranks takes the same time as one on a quarter of the rows.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Why are queries swapped here, when in a ring they stay where they are?
+#
+# <details><summary>Answer</summary>
+#
+# In a ring a rank answers for its own rows, and needs the keys and values of all others: 2·(*n* - 1) parts as large as its own.
+# Here it answers for its heads. It needs queries, keys and values of all rows, and sends the result back: four things, but
+# only (*n* - 1)/*n* of a part of each.
+#
+# </details>
+#
+# **2.** With 8 heads of queries but 2 of keys and values, on 4 ranks: what can you do?
+#
+# <details><summary>Answer</summary>
+#
+# Two heads cannot be cut in four. Each pair of ranks needs the same head of keys, so send it to both. That is twice as much as
+# there is, but of a quarter of the heads. Or let pairs of ranks swap heads, and make a ring of two such pairs. What you cannot
+# do is cut the head: the scores of half a head are a part of a sum, and the softmax has to wait for the rest.
+#
+# </details>
+#
+# **3.** Could the swap of the keys be hidden too, without more heads?
+#
+# <details><summary>Answer</summary>
+#
+# Yes, by rows. Let layer 1 take half of your rows, start the swap of their keys, and take the other half meanwhile. From each
+# rank you get the keys of some rows, and combine them with those of the others when they come. Then only the second swap is
+# waited for. Each cut makes the messages smaller, and here that is free.
+#
+# </details>
+#
+# **4.** Tensor parallelism cuts attention by heads as well. What is different?
+#
+# <details><summary>Answer</summary>
+#
+# It cuts the weights: each rank has the columns of its heads, and all rows. So the queries of its heads are made where they are
+# needed, and nothing is swapped. But the input is on every rank, and the output is a part of a sum for all rows. Ulysses has
+# all weights everywhere, which FSDP can mend, and moves activations only. In *Sequence parallel* the two come together: rows
+# are gathered and scattered where here they are swapped.
+#
+# </details>
+#
+# ## Where this leads
+#
+# So far all ranks do the same for each token. What if a token chooses who works on it?
+
+# %% [markdown]
+# <!-- part: links -->
