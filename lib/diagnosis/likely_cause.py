@@ -678,7 +678,7 @@ def _(fact: facts.OtherBatches, program: Running | None) -> str | None:
 @likely_cause.register
 def _(fact: facts.OtherParts, program: Running | None) -> str | None:
     """Values of different rows: does this rank have the one that goes with the other?"""
-    if program is None:
+    if program is None or fact.role != "rows":
         return None
     for value, other in ((fact.one, fact.other), (fact.other, fact.one)):
         wanted = other.place.part(fact.role)
