@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib import PUZZLES, Mesh, Model, Trace, Weight, WeightGrad, simulate
@@ -29,16 +30,21 @@ class Case(NamedTuple):
     mesh: Mesh | None = None
 
 
+def answer(puzzle: str, path: Path) -> Trace:
+    """The Trace of an answer to a puzzle at full size. Texts of thousands of tokens are cut short: real attention takes
+    half a minute for them."""
+    record, function = PUZZLES[puzzle], load_function(path, puzzle)
+    if all(layer.rows <= 256 for layer in record.last):
+        return Trace.of(simulate(function, puzzle=puzzle))
+    short = [replace(layer, rows=64) for layer in record.last]
+    return Trace.of(simulate(function, ranks=record.ranks, layers=short, batches=record.batches))
+
+
 @cache
 def trace(name: str) -> Trace:
-    """The Trace of a reference at full size, or of a schedule of ours. Texts of thousands of tokens are cut short: real
-    attention takes half a minute for them."""
+    """The Trace of a reference, or of a schedule of ours."""
     if name in PUZZLES:
-        record, function = PUZZLES[name], load_function(reference(name), name)
-        if all(layer.rows <= 256 for layer in record.last):
-            return Trace.of(simulate(function, puzzle=name))
-        short = [replace(layer, rows=64) for layer in record.last]
-        return Trace.of(simulate(function, ranks=record.ranks, layers=short, batches=record.batches))
+        return answer(name, reference(name))
     function, ranks, layers, batches, mesh = CASES[name]
     return Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches, mesh=mesh))
 

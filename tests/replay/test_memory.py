@@ -12,10 +12,9 @@ import pytest
 from lib import PUZZLES, Costs, Model, Trace, simulate
 from lib.replay import ReplayResult, replay
 from lib.suite.course.solutions import alternatives
-from lib.suite.submissions.load import load_function
 from lib.trace.event import Event
 from tests.replay.hooks import hooked
-from tests.replay.schedules import besides, compared, compute, fitting, trace
+from tests.replay.schedules import answer, besides, compared, compute, fitting, trace
 from tests.support.profiles import sample
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
@@ -34,7 +33,7 @@ def exact(result: ReplayResult) -> ReplayResult:
 
 @pytest.mark.parametrize(("puzzle", "path"), ALTERNATIVES, ids=[path.stem for _, path in ALTERNATIVES])
 def test_alternative_solutions(puzzle: str, path: Path) -> None:
-    schedule = Trace.of(simulate(load_function(path, puzzle), puzzle=puzzle))
+    schedule = answer(puzzle, path)
     exact(replay(schedule, transport="local", **fitting(schedule, SMALL)))
 
 
