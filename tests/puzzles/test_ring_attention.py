@@ -5,20 +5,19 @@ its other one.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from lib import PUZZLES, Links, Model, Trace, simulate
+from lib import Links, Model, Trace, simulate
 from lib.analysis.figures import most_sent
 from lib.cluster.costs import units
 from lib.suite.grade.sizes.draws import draw_sizes
 from tests.diagnosis.corpus import changed, code_of
 from tests.support.inside import exchange
-from tests.support.puzzles import way
+from tests.support.puzzles import way, with_rows
 
-LAYERS = [replace(layer, rows=256) for layer in PUZZLES["ring_attention"].last]
+LAYERS = with_rows("ring_attention", 256)
 
 
 def keys_awaited_before_the_block(zigzag: bool) -> Callable[[Model], Any]:

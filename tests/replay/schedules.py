@@ -1,9 +1,7 @@
 """Schedules to replay: the reference solutions of the classic eight, and some that no textbook has."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib import PUZZLES, Mesh, Model, Trace, Weight, WeightGrad, simulate
@@ -13,8 +11,7 @@ from lib.replay.plan.sizes import Sizes
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import reference
+from tests.support.puzzles import way, with_rows
 from tests.support.schedules import buckets, ddp_fed, two_of_a_row
 
 CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
@@ -30,13 +27,13 @@ class Case(NamedTuple):
     mesh: Mesh | None = None
 
 
-def answer(puzzle: str, path: Path) -> Trace:
-    """The Trace of an answer to a puzzle at full size. Texts of thousands of tokens are cut short: real attention takes
-    half a minute for them."""
-    record, function = PUZZLES[puzzle], load_function(path, puzzle)
+def answer(puzzle: str, name: str = "") -> Trace:
+    """The Trace of a reference, or of another way by its name, at full size. Texts of thousands of tokens are cut
+    short: real attention takes half a minute for them."""
+    record, function = PUZZLES[puzzle], way(puzzle, name)
     if all(layer.rows <= 256 for layer in record.last):
         return Trace.of(simulate(function, puzzle=puzzle))
-    short = [replace(layer, rows=64) for layer in record.last]
+    short = with_rows(puzzle, 64)
     return Trace.of(simulate(function, ranks=record.ranks, layers=short, batches=record.batches))
 
 
@@ -44,7 +41,7 @@ def answer(puzzle: str, path: Path) -> Trace:
 def trace(name: str) -> Trace:
     """The Trace of a reference, or of a schedule of ours."""
     if name in PUZZLES:
-        return answer(name, reference(name))
+        return answer(name)
     function, ranks, layers, batches, mesh = CASES[name]
     return Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches, mesh=mesh))
 

@@ -4,15 +4,14 @@ Torch's context_parallel deals out the text as zigzag does, unless it is told no
 run, for the attention of a CPU has no rule there; the ring behind it runs.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from lib import PUZZLES, Trace, simulate
+from lib import Trace, simulate
 from lib.replay import replay
 from tests.replay.hooks import hooked
-from tests.support.puzzles import way
+from tests.support.puzzles import way, with_rows
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
@@ -25,8 +24,8 @@ SEEN = {("forward", 0): (0, -1), ("forward", 2): (0,), ("backward", 2): (-1,), (
 @pytest.mark.parametrize("transport", ["local", pytest.param("gloo", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("ranks", [*(pytest.param(few, marks=pytest.mark.thorough) for few in (2, 4)), 8])
 def test_attention_over_ranks_is_attention_on_one(puzzle: str, transport: str, ranks: int) -> None:
-    layers = [replace(layer, rows=ROWS) for layer in PUZZLES[puzzle].last]
-    result = replay(simulate(way(puzzle), layers=layers, ranks=ranks, batches=2), transport=transport, timeout=120)
+    models = simulate(way(puzzle), layers=with_rows(puzzle, ROWS), ranks=ranks, batches=2)
+    result = replay(models, transport=transport, timeout=120)
     assert result.ok, result.text()
     assert all(error.relative <= 1e-12 for error in result.errors)
     assert all(one.sent == one.simulated_sent for one in result.ranks)
@@ -34,8 +33,7 @@ def test_attention_over_ranks_is_attention_on_one(puzzle: str, transport: str, r
 
 def seen(puzzle: str, name: str) -> list[list[Any]]:
     """What a replay has of attention, by rank, each with all heads: batch, head, row, number."""
-    layers = [replace(layer, rows=ROWS) for layer in PUZZLES[puzzle].last]
-    trace = Trace.of(simulate(way(puzzle, name), layers=layers, ranks=RANKS, batches=1))
+    trace = Trace.of(simulate(way(puzzle, name), layers=with_rows(puzzle, ROWS), ranks=RANKS, batches=1))
     found: list[list[Any]] = [[] for _ in range(RANKS)]
 
     def look(rank: int, index: int, event: Any, tensors: dict[int, Any]) -> None:

@@ -8,9 +8,7 @@ from lib.schedules.data_parallel import fully_sharded, zero1
 from lib.schedules.pipelines.action import Order, batches_of, parse, places
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import home, reference
-from tests.replay.schedules import compute, trace
+from tests.replay.schedules import answer, compute, trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 pytestmark = pytest.mark.usefixtures("cache_of_torch")
@@ -108,44 +106,38 @@ def test_stages_of_zero() -> None:
     assert second.rank_counts == ({"allgather": 6, "scatterreduce": 6},) * 4
 
 
-def way(puzzle: str, alternative: str = "") -> Trace:
-    """The reference of a puzzle, or an alternative."""
-    path = home() / "solutions" / "alternatives" / f"{puzzle}_{alternative}.py" if alternative else reference(puzzle)
-    return Trace.of(simulate(load_function(path, puzzle), puzzle=puzzle))
-
-
 def test_buckets_beside_those_of_ddp() -> None:
     """Torch counts bytes: so small a model fits into one bucket, after the first step."""
-    (ddp,) = against(way("ddp_overlap"), "ddp").libraries
+    (ddp,) = against(answer("ddp_overlap"), "ddp").libraries
     assert ddp.rank_counts == ({"allreduce": 1},) * 4
     assert ddp.replay_counts == {"allreduce_bucket": 4 * 4}
 
 
 @pytest.mark.thorough
 def test_whole_layers_are_what_the_zero_redundancy_optimizer_calls() -> None:
-    (zero,) = against(way("zero1", "whole_layers"), "zero1").libraries
+    (zero,) = against(answer("zero1", "whole_layers"), "zero1").libraries
     assert zero.replay_counts == zero.counts == {"allreduce": 4 * 6, "broadcast": 4 * 6}
 
 
 @pytest.mark.thorough
 def test_gathering_first_is_what_fully_shard_calls_that_keeps_its_weights() -> None:
-    (zero,) = against(way("zero1", "gather_first"), "zero2").libraries
+    (zero,) = against(answer("zero1", "gather_first"), "zero2").libraries
     assert zero.replay_counts == zero.counts == {"allgather": 4 * 6, "scatterreduce": 4 * 6}
 
 
 @pytest.mark.thorough
 def test_the_second_stage_with_two_microbatches() -> None:
     """fully_shard drops the weights after backward all the same, and gathers them for the next microbatch."""
-    (zero,) = against(way("zero2"), "zero2").libraries
+    (zero,) = against(answer("zero2"), "zero2").libraries
     assert zero.counts == {"allgather": 4 * 2 * 6, "scatterreduce": 4 * 2 * 6}
     assert zero.replay_counts == zero.counts | {"allgather": 4 * 6}
 
 
 def test_each_layer_cut_into_columns_or_rows() -> None:
     """Torch sums no gradient of the data either, and gathers what a column layer takes again for backward."""
-    (whole,) = against(way("tensor_parallel"), "tensor_parallel").libraries
+    (whole,) = against(answer("tensor_parallel"), "tensor_parallel").libraries
     assert whole.counts == {"allreduce": 4 * 3}
-    (rows,) = against(way("sequence_parallel"), "sequence_parallel").libraries
+    (rows,) = against(answer("sequence_parallel"), "sequence_parallel").libraries
     assert rows.counts == {"allgather": 4 * 4, "scatterreduce": 4 * 3}
 
 

@@ -33,7 +33,7 @@ def exact(result: ReplayResult) -> ReplayResult:
 
 @pytest.mark.parametrize(("puzzle", "path"), ALTERNATIVES, ids=[path.stem for _, path in ALTERNATIVES])
 def test_alternative_solutions(puzzle: str, path: Path) -> None:
-    schedule = answer(puzzle, path)
+    schedule = answer(puzzle, path.stem.removeprefix(f"{puzzle}_"))
     exact(replay(schedule, transport="local", **fitting(schedule, SMALL)))
 
 

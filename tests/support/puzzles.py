@@ -1,13 +1,14 @@
 """The puzzles by the kind of their answer; our ways to solve them, and what these come to."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from lib import PUZZLES, Trace, Verdict, check, simulate
+from lib import PUZZLES, Layer, Trace, Verdict, check, simulate
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import home, reference
 
-__all__ = ["FUNCTIONS", "SCHEDULES", "came_to_goal", "figures", "judged", "way"]
+__all__ = ["FUNCTIONS", "SCHEDULES", "came_to_goal", "figures", "judged", "way", "with_rows"]
 
 SCHEDULES = [puzzle for puzzle, record in PUZZLES.items() if not record.is_function]
 FUNCTIONS = [puzzle for puzzle, record in PUZZLES.items() if record.is_function]
@@ -18,6 +19,11 @@ def way(puzzle: str, name: str = "") -> Any:
     """The function of a reference, or of another way by its name."""
     other = home() / "solutions" / "alternatives" / f"{puzzle}_{name}.py"
     return load_function(other if name else reference(puzzle), puzzle)
+
+
+def with_rows(puzzle: str, rows: int) -> list[Layer]:
+    """The layers that a puzzle describes, with texts of so many tokens."""
+    return [replace(layer, rows=rows) for layer in PUZZLES[puzzle].last]
 
 
 def judged(function: Any, puzzle: str) -> Verdict:
