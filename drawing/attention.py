@@ -14,7 +14,7 @@ from drawing.timeline.schedule import note, trace_of
 from lib.cluster.costs import units
 from lib.errors.wording import exact
 from lib.trace.trace import Trace, nothing_to
-from lib.values.dims import RunSet
+from lib.values.dims import Run, RunSet
 
 __all__ = ["draw_attention"]
 
@@ -29,7 +29,6 @@ BARS: Final = 36.0
 PALER: Final = 0.68
 PIECES: Final = 4096
 """Rectangles of one step, at most: finer shares are not to be seen."""
-Run = tuple[int, int]
 
 
 class Block(NamedTuple):

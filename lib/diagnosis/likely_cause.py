@@ -240,9 +240,8 @@ def _(fact: facts.Owes, program: Running | None) -> Advice | None:
     axes = [] if mesh is None else [axis for axis, size in mesh.axes.items() if size == members and axis != "data"]
     group = f', group="{axes[0]}"' if axes else "" if world == members else ", group=..."
     number = value.layer + (name == "grad_activations")
-    if (
-        made.op not in COMPUTE and members is not None
-    ):  # it was brought here, or added up here: the rest lacks on the way
+    # It was brought here, or added up here: the other parts were left out on the way.
+    if made.op not in COMPUTE and members is not None:
         missing = lacks.dim.whole.minus(lacks).shards(members) or ()
         what, parts = "+" if made.op == "add" else made.op, plural("part", sum(after - at for at, after in missing))
         return (

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -208,7 +209,6 @@ class FullySharded(DataParallel):
 
     def build(self) -> None:
         """Shards each layer over all ranks, or over those of its replica."""
-        from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
         kind, ranks = self.context.device.type, dist.get_world_size()
@@ -240,17 +240,16 @@ class TensorParallel(LibraryStep):
 
     def build(self) -> None:
         """Cuts each layer, and the data where that is part of it."""
-        from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
         ranks, between = dist.get_world_size(), Shard(0) if self.name == "sequence_parallel" else Replicate()
-        styles = ColwiseParallel(input_layouts=between), RowwiseParallel(output_layouts=between)
-        last = ColwiseParallel(input_layouts=between, output_layouts=between)
         mesh, made = init_device_mesh(self.context.device.type, (ranks,)), nn.Sequential()
         for number, old in enumerate(self.parameters()):
             linear = nn.Linear(*old.shape, bias=False, dtype=old.dtype, device="meta")
             linear.weight = nn.Parameter(old.detach().t().contiguous())
-            style = last if number % 2 == 0 and number == len(self.layers) - 1 else styles[number % 2]
+            after = between if number == len(self.layers) - 1 else Shard(-1)  # a row layer takes what is cut like this
+            columns = ColwiseParallel(input_layouts=between, output_layouts=after)
+            style = RowwiseParallel(output_layouts=between) if number % 2 else columns
             made.extend([nn.Tanh(), parallelize_module(linear, mesh, style)])
         self.modules = made
         if between.is_shard():
@@ -273,8 +272,6 @@ class TensorParallel(LibraryStep):
 def _mesh(kind: str, lines: Sequence[Sequence[int]]) -> Any:
     """Torch's mesh of these lines, whatever the order of their ranks. Left to itself it sorts the ranks of each group,
     and says nothing where a rank is then in another place of its line: so it is given groups that are as the lines."""
-    from torch.distributed.device_mesh import DeviceMesh
-
     groups: list[Any] = []
     for along in (tuple(zip(*lines, strict=True)), lines):
         made = {tuple(line): dist.new_group(list(line), sort_ranks=False) for line in along}
