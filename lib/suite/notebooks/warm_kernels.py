@@ -27,6 +27,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec, module_from_spec
+from pkgutil import walk_packages
 from types import ModuleType
 from typing import IO, Any, NoReturn, cast
 
@@ -49,11 +50,13 @@ READY = (
     "lib.simulator.running_loop",
     "lib.checker.checker",
     "lib.checker.notes",
+    "lib.diagnosis.likely_cause",
+    "lib.suite.course.exercises",
+    "lib.suite.course.predictions",
     "lib.suite.course.progress",
-    "drawing.registry",
-    "drawing.timeline",
+    "lib.suite.course.solutions",
 )
-"""What nearly every notebook imports of ours, with all that these import."""
+"""What nearly every notebook imports of lib, with all that these import; of drawing, it imports everything."""
 LAUNCHER = ["-m", "ipykernel_launcher"]
 """How the command of a Python kernel goes on after the interpreter."""
 
@@ -142,8 +145,10 @@ class _Ready(MetaPathFinder):
             spec = find_spec(package)
             assert spec is not None
             sys.modules[package] = module_from_spec(spec)
-        for name in READY:
+        drawing = (module.name for module in walk_packages(sys.modules["drawing"].__path__, "drawing."))
+        for name in (*READY, *drawing):
             import_module(name)
+        len(sys.modules["lib.puzzles.records"].PUZZLES)  # which reads the records
         self.modules = {name: module for name, module in _forget_ours().items() if name not in OURS}
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
