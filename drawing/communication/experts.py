@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -121,10 +121,12 @@ class _Picture:
 
     def picture(self) -> Picture:
         """Paints it from left to right."""
-        before = [self._rank(rank, boxes) for rank, boxes in enumerate(self.sent)]
-        after = [self._rank(rank, boxes, home=True) for rank, boxes in enumerate(self.home)]
+        before = {rank: self._rank(rank, boxes) for rank, boxes in enumerate(self.sent) if boxes}
+        after = {rank: self._rank(rank, boxes, home=True) for rank, boxes in enumerate(self.home) if boxes}
         middle = {(rank, expert): bar for rank, expert, bar in self._experts()}
-        columns = (before, [*middle.values()], after)
+        if not middle:
+            return note(f"no expert of layer {self.layer + 1} has taken any token in this run")
+        columns = ([*before.values()], [*middle.values()], [*after.values()])
         most = max(sum(bar.count + bar.dropped for bar in column) for column in columns)
         self.scale = HIGH / max(most, 1)
         for column in columns:
@@ -167,7 +169,7 @@ class _Picture:
 
     def _bands(
         self,
-        ranks: Sequence[Bar],
+        ranks: Mapping[int, Bar],
         middle: dict[tuple[int, int], Bar],
         boxes: Sequence[Sequence[tuple[Box, int]]],
         side: int,

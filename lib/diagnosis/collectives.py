@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ __all__ = [
     "other_half",
     "outside",
     "pipelined",
+    "replicas",
     "same_shard",
     "shard_call",
     "sum_axis",
@@ -54,11 +56,16 @@ def sum_axis(program: Running) -> str | None:
 
 def _loaded(program: Running, rank: int, layer: int) -> frozenset[int] | None:
     """The shards of a layer's weight that a rank loaded first; None where it has none, or has all of them."""
+    weight = _first_load(program, rank, layer)
+    return None if weight is None or weight.is_complete() else weight.place.shards
+
+
+def _first_load(program: Running, rank: int, layer: int) -> Value | None:
+    """The weight of a layer that a rank loaded first."""
     models = program.world.models
     events = models[rank].program.events if rank in models else ()
     load = next((event for event in events if event.op == "load_weights" and event.layer == layer), None)
-    weight = None if load is None else models[rank].program.values[load.outputs[0]]
-    return None if weight is None or weight.is_complete() else weight.place.shards
+    return None if load is None else models[rank].program.values[load.outputs[0]]
 
 
 def _axis(program: Running, layer: int, *, alike: bool) -> tuple[str, tuple[int, ...]] | None:
@@ -70,6 +77,23 @@ def _axis(program: Running, layer: int, *, alike: bool) -> tuple[str, tuple[int,
         if len(ranks) > 1 and None not in shards and (len(set(shards)) == (1 if alike else len(ranks))):
             return axis, ranks
     return None
+
+
+def replicas(program: Running, layer: int) -> tuple[str, tuple[int, ...]] | None:
+    """The axes of a mesh along which all ranks have loaded the same part of a weight, as `group=` takes them, and the
+    ranks along them."""
+    mesh, here = program.world.mesh, _first_load(program, program.rank, layer)
+    if mesh is None or here is None:
+        return None
+
+    def same(axis: str) -> bool:
+        others = (_first_load(program, rank, layer) for rank in mesh.group(program.rank, axis))
+        return mesh.axes[axis] > 1 and all(other is not None and other.place == here.place for other in others)
+
+    axes = [axis for axis in mesh.axes if same(axis)]
+    if not axes:
+        return None
+    return json.dumps(axes if len(axes) > 1 else axes[0]), mesh.group(program.rank, *axes)
 
 
 def _gather_along(program: Running, value: Value, other: Value) -> Advice | None:

@@ -20,6 +20,7 @@ from lib.diagnosis.collectives import (
     not_taken,
     other_half,
     pipelined,
+    replicas,
     same_shard,
     shard_call,
     sum_axis,
@@ -333,14 +334,21 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
         return not_taken(program) or "update once, after the last batch, with the sum of all gradients"
     if (found := not_reached(program, layer) or pipelined(program, grad)) is not None:
         return found
+    copies = replicas(program, layer)
     if made is not None and made.op in COLLECTIVES and len(grad.batches) > len(here):
+        if copies is not None and set(made.group) < set(copies[1]):
+            others = these("rank", set(copies[1]) - set(made.group))
+            why = f"{others} have the same weight, and gradients of other batches: sum with them, too"
+            return line(program, "group", why, f"{why}, with group={copies[0]}")
         return other_half(program, made, layer) or (
             f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take,\n"
             "and updates once, after the last of them, with the sum of all"
         )
+    op = "scatterreduce" if "scatterreduce" in (program.world.asks or ()) else "allreduce"
     axis = sum_axis(program)
     whose, group = ("all ranks", "") if axis is None else (f"the ranks along the axis {axis!r}", f', group="{axis}"')
-    op = "scatterreduce" if "scatterreduce" in (program.world.asks or ()) else "allreduce"
+    if op == "allreduce" and copies is not None and len(copies[1]) < program.world.ranks:
+        whose, group = f"{these('rank', copies[1])}, which have the same weight,", f", group={copies[0]}"
     seen = these("batch", here or grad.batches)  # a gradient that was made up comes from no backward
     return line(
         program,

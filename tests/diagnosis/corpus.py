@@ -62,7 +62,7 @@ FOLDER = Path(__file__).with_name("cases")
 CHECKED = Path(__file__).parents[1] / "checker" / "cases"
 """What is no mistake of a student's to be taught by: cheats, and what only the checker is asked about."""
 FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
-ABOVE = {"ragged": ["shuffled"], "expert_parallel": ["cut", "joined"]}
+ABOVE = {"ragged": ["shuffled"], "expert_parallel": ["cut", "joined"], "moe_pipeline": ["exchange"]}
 """The functions that the notebook of a puzzle has above the gap."""
 SECTIONS = ("change", "code", "message", "fix")
 

@@ -1,4 +1,4 @@
-"""Experts in a pipeline, on three axes at once, in the figures of an independent timing model.
+"""The schedules of puzzle moe_pipeline, and some between them, in the figures of an independent timing model.
 
 What that model holds in memory is less: it keeps the inputs of the layers with a weight alone, and here backward of
 dispatch and of combine takes their inputs, too.

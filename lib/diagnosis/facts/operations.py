@@ -329,7 +329,7 @@ class OtherParts(Fact):
         apart = mine is not None and its is not None and not mine.meets(its)
         if apart and self.role == "experts":
             fix = "a rank works on the tokens of the experts that it has loaded, and each loads experts of its own:\n"
-            fix += "model.load_weights(layer, model.rank, model.RANKS)"
+            fix += "model.load_weights(layer, place, ranks), by its place among the ranks that exchange tokens"
         elif self.role == "experts":
             fix = "tokens go where their experts are: cut what dispatch gave along its experts, a part for each rank,\n"
             fix += "and exchange the parts: await model.alltoall(parts, layer)"

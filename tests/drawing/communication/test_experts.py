@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from drawing import Picture, draw_experts
-from lib import PUZZLES, Layer, simulate
+from lib import PUZZLES, Layer, Model, simulate
 from tests.drawing.marks import polys, texts
 from tests.support.puzzles import way
 
@@ -37,7 +37,20 @@ def test_loads_and_what_is_dropped_are_told() -> None:
     )
 
 
+def test_ranks_of_other_stages_are_left_out() -> None:
+    run = simulate(way("moe_pipeline"), puzzle="moe_pipeline")
+    for layer, ranks in ((1, range(4)), (5, range(4, 8))):
+        shown = [text for text in texts(draw_experts(run, layer)) if text.startswith("rank ")]
+        assert shown == [f"rank {rank}" for rank in ranks] * 2
+
+
+async def stops_at_dispatch(model: Model) -> None:
+    model.forward(1, model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0]))
+
+
 def test_a_run_without_experts_says_so() -> None:
+    stopped = simulate(stops_at_dispatch, layers=PUZZLES["expert_parallel"].last, ranks=4, batches=4)
+    assert "no expert of layer 2 has taken any token" in draw_experts(stopped).words
     basic = simulate(way("basic"), puzzle="basic")
     assert "no layer of this run dispatches tokens" in draw_experts(basic).words
     with pytest.raises(

@@ -1,0 +1,394 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# DeepSeek-V3 was trained on 2,048 GPUs, and no single idea of this course shares a model out among so many. So it takes three
+# at once: pipelines of 16 stages, the experts of each layer on 64 GPUs, and data parallelism around it all [1].
+#
+# You know all three. What is new is that they meet: a GPU belongs to a pipeline, to a group that exchanges tokens, and to a
+# group that sums gradients. It has three kinds of partners, and for each thing that it sends only one of them is right.
+#
+# > **To tell a friend:** ask of each gradient whose tokens it has seen. What is missing says with whom to sum it.
+
+# %%
+from drawing import draw, draw_experts, draw_mesh
+from lib import Layer, Links, Mesh, Model, PuzzleError, goal, predict, route_by_loads, simulate
+from lib.suite.course.solutions import run_of
+
+MESH = Mesh({"stage": 2, "data": 2, "expert": 2})
+PRICES = Links()  # 0.2 for 131,072 elements from one rank to the next
+FAIR = route_by_loads([1, 1])  # each token has one expert, and each expert gets half of them
+BLOCK = [Layer(), Layer("dispatch", experts=2, route=FAIR), Layer("experts", experts=2), Layer("combine")]
+
+# %% [markdown]
+# ## The idea
+#
+# Eight ranks, three axes. The first axis is the pipeline: ranks 0 to 3 are stage 0, ranks 4 to 7 are stage 1.
+
+# %%
+draw_mesh(MESH)
+
+# %% [markdown]
+# A stage has one **block**: a layer that all tokens meet, and a layer of two experts, which is three layers here, as in puzzle
+# $number_expert_parallel. Stage 0 has layers 0 to 3, stage 1 has layers 4 to 7.
+#
+# | layer | what it is | on a rank |
+# |---|---|---|
+# | 0 and 4 | a usual layer | all of it, on the 4 ranks of its stage |
+# | 1 and 5 | dispatch: each token to its expert | no weight |
+# | 2 and 6 | two experts | the one with this rank's place along `expert`: 2 ranks have the same |
+# | 3 and 7 | combine: each token where it came from | no weight |
+#
+# Now the three kinds of partners. Take rank 1, with the coordinates stage 0, data 0, expert 1:
+#
+# | along | partners of rank 1 | what goes there |
+# |---|---|---|
+# | `stage` | 5 | activations forward, their gradients backward |
+# | `expert` | 0 | tokens that want the other expert, and their way home |
+# | `data` | 3 | gradients, of something |
+#
+# Exchanging tokens takes a few lines that you know. Here they are, for the group along `expert`:
+
+
+# %%
+async def exchange(model: Model, value, dim: str, layer: int):
+    """Cuts a value along a dim, sends a part to each rank along "expert", and joins what comes."""
+    ranks = len(model.group("expert"))
+    parts = [model.shard(value, dim, rank, ranks) for rank in range(ranks)]
+    coming = model.alltoall(parts, layer, group="expert")
+    del value, parts
+    whole, *others = await coming
+    for part in others:
+        whole = whole.combine(part)
+    return whole
+
+
+# %% [markdown]
+# One stage on its own, with one batch for each rank, and its two sums left out. Look at who has what at the end:
+
+
+# %%
+async def one_stage(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    expert, _ = model.load_weights(2, model.coord["expert"], 2)
+    tokens = model.get_activation([model.rank])
+    out = model.forward(0, tokens, weight)
+    arrived = await exchange(model, model.forward(1, out), "experts", 2)
+    home = await exchange(model, model.forward(2, arrived, expert), "batch", 3)
+    gradient = model.backward(3, home, model.loss(model.forward(3, home)))
+    of_expert, gradient = model.backward(2, arrived, await exchange(model, gradient, "experts", 2), expert)
+    gradient = model.backward(1, out, await exchange(model, gradient, "batch", 1))
+    of_layer_0, _ = model.backward(0, tokens, gradient, weight)
+    seen[model.rank] = of_layer_0, of_expert
+
+
+seen: dict = {}
+stage = simulate(one_stage, layers=BLOCK, mesh=Mesh({"data": 2, "expert": 2}), batches=4, costs=PRICES)
+for rank, (of_layer_0, of_expert) in seen.items():
+    print(f"rank {rank}   layer 0: {of_layer_0}   expert: {of_expert}")
+
+# %% [markdown]
+# Layer 0 has seen one batch on each rank. An expert has seen two: its rank's own, and that of the rank it exchanges with.
+# **So they are not summed over the same ranks.** What happens to someone who sums both over all four?
+
+
+# %%
+async def summed_over_all(model: Model) -> None:
+    await one_stage(model)
+    _, of_expert = seen[model.rank]
+    await model.allreduce(of_expert, 2, group=["data", "expert"])
+
+
+try:
+    simulate(summed_over_all, layers=BLOCK, mesh=Mesh({"data": 2, "expert": 2}), batches=4)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# ## The puzzle
+#
+# | ranks | mesh | batches | a block, forward | an exchange | a message between stages | all-reduce | an update |
+# |---|---|---|---|---|---|---|---|
+# | 8 | stage 2, data 2, expert 2 | 16, so 4 a rank | 1 + 1 | 0.1 | 0.2 at each end | 0.6 of four ranks, 0.4 of two | 0.5 |
+#
+# Backward takes as long as forward. Dispatch and combine take no time.
+#
+# **Given:** on each rank its stage and the rank it talks to in the other one, the four layers of the stage, the batches of its
+# pipeline, and its weights.
+#
+# **To do:** one training step. Stage 0 gets batches `mine`, stage 1 has the loss, and each sums its gradients.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts. Messages and sums may wait in a dict of your own.
+# - Backward of each layer takes the layer's input, and that goes for dispatch and combine, too: what forward leaves in the
+#   stores are four activations a batch.
+# - A rank sends one message at a time over a link, and a sum over the same link waits for it.
+# - `set_final_weight` gets the whole weight of the usual layer, and this rank's expert.
+
+# %% [markdown]
+# ### Predict first
+#
+# The simplest pipeline: all four batches forward, then all backward, and everything awaited where it is called. How many
+# collectives does a rank call, and when is the step over?
+
+# %%
+guess = predict("moe_pipeline", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step. The second is as fast as your guess, with fewer activations. For the third, look at what a
+# rank has to do when its last expert is through; for the last, at who waits while a message is on its way.
+
+# %%
+goal("moe_pipeline")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def moe_pipeline(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    stage, other = model.coord["stage"], model.group("stage")[1 - model.coord["stage"]]
+    dense, dispatch, experts, combine = range(4 * stage, 4 * stage + 4)  # this stage's layers
+    replicas = model.group(["data", "expert"])  # all ranks of this stage
+    mine = range(replicas.index(model.rank), model.BATCHES, len(replicas))
+    weights[dense], opt_states[dense] = model.load_weights(dense)
+    weights[experts], opt_states[experts] = model.load_weights(
+        experts, model.coord["expert"], len(model.group("expert"))
+    )
+
+    # This rank's part of all batches, forward and backward through both stages; then update `dense` and `experts`.
+    # --- your code (about 62 lines) ---
+    on_the_way = {}  # messages and sums
+
+    async def sent(key) -> None:
+        if key in on_the_way:
+            await on_the_way.pop(key)
+
+    def add_up(layer: int, gradient) -> None:
+        grad_weights[layer] = grad_weights[layer] + gradient if layer in grad_weights else gradient
+
+    async def forward(b: int) -> None:
+        activations[dense, b] = model.get_activation([b]) if stage == 0 else await model.receive(other)
+        activations[dispatch, b] = model.forward(dense, activations[dense, b], weights[dense])
+        activations["out", b] = model.forward(dispatch, activations[dispatch, b])
+        activations[experts, b] = await exchange(model, activations.pop(("out", b)), "experts", experts)
+        activations["out", b] = model.forward(experts, activations[experts, b], weights[experts])
+        activations[combine, b] = await exchange(model, activations.pop(("out", b)), "batch", combine)
+        activations["out", b] = model.forward(combine, activations[combine, b])
+        if stage == 1:
+            grad_activations["out", b] = model.loss(activations.pop(("out", b)))
+        else:
+            await sent("forward")  # the batch before, which has had a whole batch's time to arrive
+            on_the_way["forward"] = model.pass_to(other, activations.pop(("out", b)))
+
+    async def backward(b: int) -> None:
+        if stage == 0:
+            grad_activations["out", b] = await model.receive(other)
+        grad_activations[combine, b] = model.backward(
+            combine, activations.pop((combine, b)), grad_activations.pop(("out", b))
+        )
+        grad_activations[combine, b] = await exchange(model, grad_activations.pop((combine, b)), "experts", experts)
+        gradient, grad_activations[experts, b] = model.backward(
+            experts, activations.pop((experts, b)), grad_activations.pop((combine, b)), weights[experts]
+        )
+        add_up(experts, gradient)
+        del gradient
+        grad_activations[experts, b] = await exchange(model, grad_activations.pop((experts, b)), "batch", dispatch)
+        if b == mine[-1]:  # the sum of this expert's gradients, while layer `dense` goes back
+            on_the_way["sum", experts] = model.allreduce(grad_weights.pop(experts), experts, group="data")
+        grad_activations[dispatch, b] = model.backward(
+            dispatch, activations.pop((dispatch, b)), grad_activations.pop((experts, b))
+        )
+        gradient, grad_activations[dense, b] = model.backward(
+            dense, activations.pop((dense, b)), grad_activations.pop((dispatch, b)), weights[dense]
+        )
+        add_up(dense, gradient)
+        del gradient
+        if stage == 0:
+            del grad_activations[dense, b]
+        else:
+            await sent("backward")
+            on_the_way["backward"] = model.pass_to(other, grad_activations.pop((dense, b)))
+
+    ahead = 2 - stage  # the first stage is one batch ahead of the second, and no more
+    for b in mine[:ahead]:
+        await forward(b)
+    for number, b in enumerate(mine):
+        await backward(b)
+        for later in mine[number + ahead : number + ahead + 1]:
+            await forward(later)
+    await sent("forward")
+    await sent("backward")
+
+    on_the_way["sum", dense] = model.allreduce(grad_weights.pop(dense), dense, group=["data", "expert"])
+    for layer in (experts, dense):
+        grad_weights[layer] = await on_the_way.pop(("sum", layer))
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+    # --- end of your code ---
+
+    for layer in (dense, experts):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(moe_pipeline, puzzle="moe_pipeline")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# A batch takes 2.2 through a block, forward as backward: 1 + 1, and two exchanges. Stage 0 has four of them, 17.6. At the turn
+# it waits until its last batch has been through stage 1 and back, 4.4. Messages take 2.0: 0.2 for each that it sends or receives,
+# and for the two of stage 1 at the turn. Then come the sums, 0.4 and 0.6, and two updates of 0.5: over at 26.0. A rank calls 4
+# exchanges a batch and two all-reduces: 18 collectives.
+#
+# Elements sent by a rank: 16 exchanges of half of 131,072, 4 messages of 131,072, and 262,144 + 393,216 in two sums: 2,228,224.
+#
+# Memory of stage 0, which is ahead: two weights and two optimizer states (1,048,576), two gradients (524,288), and four
+# activations of 131,072 for each batch that it has in hand. With all four batches in hand that is 3,670,016; with two of
+# them it is 2,752,512, when a message is on its way, too.
+#
+# The expert's sum is done while layer `dense` goes back, and the sum of `dense` begins together with the update of the expert,
+# which saves 0.4 + 0.5: over at 25.1. Messages that nobody waits for make it 24.9.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="moe_pipeline")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Pipeline × expert × data parallelism**, the shape in which the large models with experts are trained. With *p* stages, *e*
+# ranks along `expert`, and *d* along `data`:
+#
+# ```
+# a usual layer              on e·d ranks, gradient summed over data and expert
+# an expert                  on d ranks, gradient summed over data
+# tokens                     exchanged along expert, inside a stage
+# activations, gradients     sent along stage, between ranks with the same other coordinates
+# batches in hand            p - stage, in the order 1F1B
+# ```
+#
+# The order in which stage 0 is ahead by one batch, and each backward makes room for the next forward, is called **1F1B**: one
+# forward, one backward. It has a puzzle of its own in the chapter on pipelines.
+#
+# </details>
+
+# %%
+run, _ = run_of("moe_pipeline")  # yours, once it is correct
+draw_experts(run, layer=1)
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Three axes.* DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the data parallel
+#   ranks (ZeRO-1), on 2,048 H800s [1].
+# - *Exchanges cost.* On H100s an all-to-all over two hosts takes more than four times as long as in one [1]. So the axis
+#   `expert` comes last in a mesh: neighbours are in one host.
+# - *A stage without experts.* Statistics of the router were summed over all stages, and where a stage had no layer of
+#   experts, training crashed [2].
+# - *Zero bubble.* A pipeline of 28.3 billion parameters on 32 A100s had 26.5 % of its time empty with 1F1B, and 0.4 % with a
+#   schedule that cuts backward in two [3].
+#
+# [1] Austin et al., *How To Scale Your Model*, 2025, jax-ml/scaling-book. [2] pytorch/torchtitan, issue 1689. [3] Qi et al.,
+# *Zero Bubble Pipeline Parallelism*, 2023, arXiv 2401.10241.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# Two stages and two experts instead of 16 and 256, and one block in a stage. The router is given and fair. All links are equally
+# fast: see puzzle $number_hsdp for meshes where they are not. Backward of dispatch and combine would not need their input on a
+# real GPU, only the list of who went where: with that, stage 0 would come down to 2,228,224 elements.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Which gradients are summed over which ranks, if `expert` has 1 rank? And if `data` has?
+#
+# <details><summary>Answer</summary>
+#
+# With one rank along `expert` each rank has both experts, nothing is exchanged, and both gradients are summed along `data`: a
+# pipeline with data parallelism. With one rank along `data` the expert's gradient is complete where it is, and nothing is summed;
+# the usual layer's is summed along `expert`. Your function should be right for both without an `if`.
+#
+# </details>
+#
+# **2.** Both experts of each stage on all of its ranks: no token travels. What does that cost?
+#
+# <details><summary>Answer</summary>
+#
+# One weight, its gradient and its optimizer state more on each rank, and an all-reduce of both experts' gradients over four ranks,
+# where it was one over two. It is over at 23.7, earlier than any of these goals, but a rank holds 3,670,016 elements. With
+# two small experts that may be the better choice. With 256 it is none.
+#
+# </details>
+#
+# **3.** In the timeline, the ranks of a stage do the same at the same time. Which part of the picture would change if expert 0
+# got three tokens of four?
+#
+# <details><summary>Answer</summary>
+#
+# In each stage the two ranks with expert 0 would take 1.5 for it, and the two with expert 1 would wait for them twice a batch,
+# forward and backward. And the other stage would wait as well: a pipeline is as slow as its slowest stage, and a stage as slow
+# as its busiest expert.
+#
+# </details>
+#
+# **4.** A rank computes for 17 of the 24.9. Where is the rest, and which of it could be had?
+#
+# <details><summary>Answer</summary>
+#
+# On stage 0: 16 exchanges, 1.6, which the other half of the tokens could hide, as in puzzle $number_expert_parallel. The turn,
+# 4.4: a pipeline of two stages waits for one batch, forward and backward. Some of that could be had by cutting backward in two, as
+# zero-bubble schedules do. Messages, 1.8. And the last all-reduce, 0.1 longer than the update beside it.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Whatever is inside a layer, a pipeline is a line of GPUs of which some always wait. The chapter on pipelines is about how
+# few of them it can be. But first: where do all those batches come from?
+
+# %% [markdown]
+# <!-- part: links -->
