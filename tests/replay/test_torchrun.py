@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 
-from lib import Mesh, Trace, simulate
+from lib import PUZZLES, Mesh, Trace, simulate
 from lib.files import ROOT
 from lib.replay import ReplayError, WrongWorld, feed, replay
 from lib.schedules.data_parallel import fully_sharded
 from lib.trace.event import Event
 from tests.replay.hooks import hooked
-from tests.replay.schedules import overlapped, trace
+from tests.replay.schedules import fitting, overlapped, trace
+from tests.replay.test_conformance import SMALL, correct
 from tests.replay.test_feeding import TURNED, by_index, in_parts
+from tests.support.profiles import THOROUGH
 from tests.support.worlds import as_torchrun
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
@@ -98,6 +100,20 @@ def test_several_devices_a_process() -> None:
     """A process plays the devices that it owns on the mesh, whatever their order there; one replay after the other."""
     fault = "rows 2 and 3 hold the same example"
     assert as_torchrun(4, several) == [(rank, process, fault) for process, rank in enumerate((0, 1, 4, 3))]
+
+
+INSIDE = [record.id for record in PUZZLES.values() if record.chapter == "inside" and record.ranks == 4]
+
+
+def inside_a_layer(process: int) -> int:
+    """Replays what cuts rows, columns, heads and experts, on ranks of several processes."""
+    for name in INSIDE if THOROUGH else INSIDE[-1:]:
+        correct(replay(trace(name), **fitting(trace(name), SMALL)), trace(name))
+    return process
+
+
+def test_layers_that_are_cut() -> None:
+    assert as_torchrun(4, inside_a_layer) == [0, 1, 2, 3]
 
 
 def stalled(process: int) -> str:
