@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
 
 from lib import Layer, Model, Trace, Uneven, check, simulate
 from lib.analysis.bounds.family import excuse
@@ -15,6 +16,9 @@ from lib.suite.course.solutions import alternatives
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from lib.values.operations import COMPUTE
+from tests.adversary.examples import runs, tensor_runs
+from tests.adversary.programs import Program
+from tests.support.profiles import examples
 
 SHARED = [name for name, record in PUZZLES.items() if record.bound is not None and record.bound.work]
 DUST = 1e-6
@@ -35,6 +39,15 @@ def test_no_known_way_computes_less_at_any_size_and_one_is_as_fast_where_we_say_
             assert end(trace) >= busy / ranks >= family.time(record.costs).value - DUST, way
             ends += [end(trace)] if here.size == record.size else []
     assert (min(ends) == pytest.approx(bound.time.value, abs=DUST)) == bound.time.optimal
+
+
+@examples(200, 20)
+@given(runs() | tensor_runs())
+def test_no_random_step_with_all_its_updates_and_halves_is_below(program: Program) -> None:
+    trace = program.run().normalised()
+    family = SharedWork(trace.ranks, trace.layers, trace.batches, trace.descriptions)
+    limit = family.time(trace.costs).value
+    assert excuse(trace, family) is not None or end(trace) >= limit - DUST
 
 
 def _alone(family: SharedWork, *, half: bool = False) -> Trace:
