@@ -392,7 +392,8 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # Rank 0 has its own block, 8.008 forward, and rank 3 has 56.008: 7 times as much. In the middle of the step rank 0 waits. All four
-# together have 128.03, which would be 32.008 for each.
+# together have 128.03, which would be 32.008 for each. The lower bound in your review shares the whole step out that evenly, and
+# is 89.02: this ring takes 49 time units longer.
 #
 # </details>
 #

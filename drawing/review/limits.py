@@ -43,10 +43,13 @@ def limits(scene: Scene, review: Review, y: float) -> float:
 
 
 def speaking(review: Review) -> tuple[Limit | None, Limit | None, Limit | None]:
-    """The lower bounds of time, memory and what is sent, where they speak of this run."""
+    """The lower bounds of time, memory and what is sent, where they speak of this run and say anything."""
     if review.bound is None or review.excuse is not None or not review.verdict.correct:
         return None, None, None
-    return review.bound.time, review.bound.memory, review.bound.sent if review.bound.sent.value else None
+    time, memory, sent = [
+        limit if limit.value else None for limit in (review.bound.time, review.bound.memory, review.bound.sent)
+    ]
+    return time, memory, sent
 
 
 def bound_parts(limit: Limit) -> list[Part]:

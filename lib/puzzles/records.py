@@ -110,15 +110,20 @@ class Premise(NamedTuple):
     `words` say for a student what it asks of a schedule. `together` are time and memory of a schedule of the
     family that is near both limits, and of which we know none that is better in both. Each shard of a weight is on
     `copies` ranks, and that of a state on `state_copies`.
+
+    `work`: it speaks of the time of all that share the work, whatever they cut (see `bounds.shared_work`), and nothing
+    else is to be said, but whether a schedule has `reached` it.
     """
 
-    words: str
+    words: str = ""
     stages: int = 1
     sharded: bool = False
     grouping: str = "any"
     together: tuple[float, float] | None = None
     copies: int = 1
     state_copies: int = 1
+    work: bool = False
+    reached: bool = True
 
 
 class Chapter(NamedTuple):
@@ -333,7 +338,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
         premise = dict(data["bound"])
         if "together" in premise:
             premise["together"] = tuple(premise["together"])
-        made["bound"] = Premise(premise.pop("premise"), **premise)
+        made["bound"] = Premise(premise.pop("premise", ""), **premise)
     return Puzzle(key, number, chapter, **made)
 
 

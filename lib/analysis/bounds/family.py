@@ -11,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import these
-from lib.puzzles.records import Size
+from lib.puzzles.records import Size, Sized
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import Lifetimes
 from lib.trace.trace import Trace
@@ -26,10 +27,18 @@ from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, LOADS, OPERATION
 from lib.values.placement import union
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, definite, describe
 
-__all__ = ["Family", "excuse"]
+__all__ = ["Family", "Schedules", "excuse"]
 
 PRICED = frozenset(["allreduce", "allreduce_bucket", "allgather", "scatterreduce"])
 """Collectives of which `figures.traffic` counts what really moves, whatever the members bring."""
+
+
+class Schedules(Sized, Protocol):
+    """A kind of schedule of one size that a lower bound speaks of."""
+
+    @property
+    def described(self) -> tuple[Layer, ...]: ...
+    def differences(self, run: Trace) -> Iterator[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +104,33 @@ class Family:
         """Whether a rank holds more of the weights than it updates."""
         return self.state_share < self.share
 
+    @property
+    def described(self) -> tuple[Layer, ...]:
+        """The layers, which are all alike."""
+        return (self.layer,)
+
     def stage(self, layer: int) -> int:
         """The stage of a layer."""
         return layer // self.each
 
+    def differences(self, run: Trace) -> Iterator[str]:
+        """In what a run, whose values have been made anew, is no schedule of this family."""
+        return _differences(run, self)
 
-def excuse(run: Trace, family: Family) -> str | None:
+
+def excuse(run: Trace, family: Schedules) -> str | None:
     """The first thing in which a run is not of a family, in a sentence about the run; None where it is of it."""
     if Size.of(run) != Size.of(family):
         return "it has {} ranks, {} layers and {} batches".format(*Size.of(run))
     if run.error is not None:
         return "it did not end"
-    if run.descriptions != (family.layer,):
+    if run.descriptions != family.described:
         return "its layers are of other sizes"
     try:
         rebuilt = run.normalised()
     except (PuzzleError, TraceError):
         return "it is not one correct training step"
-    return next(_differences(rebuilt, family), None)
+    return next(family.differences(rebuilt), None)
 
 
 def _differences(run: Trace, family: Family) -> Iterator[str]:

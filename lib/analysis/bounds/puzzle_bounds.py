@@ -1,6 +1,7 @@
 """Lower bounds: what no schedule of a puzzle's family can be below, and what each bound is made of.
 
-`limits` has the arguments, `family` what kind of schedule they are about, and `optima` what a solver proved besides.
+`limits` has the arguments, `family` what kind of schedule they are about, and `optima` what a solver proved besides;
+`shared_work` is about all schedules that share the work of layers, whatever they cut.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import cache
 from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.limits import Limit, Part, memory, sent, solved, time
 from lib.analysis.bounds.optima import AIMS, Optimum
+from lib.analysis.bounds.shared_work import SharedWork
 from lib.cluster.costs import UNIT, Costs
 from lib.puzzles.records import PUZZLES
 from lib.trace.trace import Trace
@@ -23,8 +25,8 @@ class Bound:
     """The limits of a puzzle: the time of the true end, elements on the rank with the highest peak, elements sent by
     the rank that sends most. They speak of a family of schedules; `premise` says which, in a sentence for a student.
 
-    Each limit holds on its own: the schedules that reach them need not be the same. `together` are time and memory of
-    one that is near both, and of which we know none that is better in both.
+    A limit of 0 says nothing. Each holds on its own: the schedules that reach them need not be the same. `together`
+    are time and memory of one that is near both, and of which we know none that is better in both.
     """
 
     puzzle: str
@@ -32,7 +34,7 @@ class Bound:
     time: Limit
     memory: Limit
     sent: Limit
-    family: Family
+    family: Family | SharedWork
     together: tuple[float, float] | None = None
     costs: Costs = UNIT
 
@@ -43,7 +45,7 @@ class Bound:
     @property
     def frontier(self) -> tuple[Optimum, ...]:
         """Proved optima from the fastest to the one with the least memory, where the family was solved at its costs."""
-        if self.costs != UNIT:
+        if self.costs != UNIT or not isinstance(self.family, Family):
             return ()
         return tuple(optimum for aim in AIMS if (optimum := solved(self.family, aim)) is not None)
 
@@ -60,15 +62,22 @@ def lower_bound(puzzle: str) -> Bound:
     if record is None or record.bound is None:
         known = ", ".join(name for name in PUZZLES if has_bound(name))
         raise ValueError(f"no lower bound is known for {puzzle!r}; there are those of {known}")
-    premise, stages, sharded, grouping, together, copies, states = record.bound
-    family = Family(*record.size, stages, sharded, grouping, copies, states)
-    return replace(bound_of(family, record.costs, puzzle, premise, reached=True), together=together)
+    premise = record.bound
+    if premise.work:
+        family = SharedWork(*record.size, record.described(record.layers))
+        return bound_of(family, record.costs, puzzle, reached=premise.reached)
+    copies = premise.copies, premise.state_copies
+    family = Family(*record.size, premise.stages, premise.sharded, premise.grouping, *copies)
+    return replace(bound_of(family, record.costs, puzzle, premise.words, reached=True), together=premise.together)
 
 
 def bound_of(
-    family: Family, costs: Costs = UNIT, puzzle: str = "", premise: str = "", *, reached: bool = False
+    family: Family | SharedWork, costs: Costs = UNIT, puzzle: str = "", premise: str = "", *, reached: bool = False
 ) -> Bound:
     """The bound of a family of any size. `reached`: a schedule that reaches each limit is known."""
+    if isinstance(family, SharedWork):
+        nothing = Limit(0.0, (), "work", False, "Of this nothing is known.")
+        return Bound(puzzle, family.premise, family.time(costs, reached), nothing, nothing, family, costs=costs)
     return Bound(
         puzzle,
         premise,

@@ -162,7 +162,8 @@ class Review:
         if bound is None:
             return
         yield f"It ends no earlier than at time {_limit(bound.time, verdict.time)}"
-        yield f"It needs no less than {_limit(bound.memory, verdict.memory, ' elements')}"
+        if bound.memory.value:
+            yield f"It needs no less than {_limit(bound.memory, verdict.memory, ' elements')}"
         if bound.sent.value:
             sent = figures.most_sent(self.mine)
             yield f"Sent per rank is no less than {_limit(bound.sent, sent, ' elements')}"

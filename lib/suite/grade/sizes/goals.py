@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.puzzle_bounds import bound_of
+from lib.analysis.bounds.shared_work import SharedWork
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.cluster.costs import as_written
@@ -157,6 +158,8 @@ def _bound(record: Puzzle) -> Figures:
     premise, mesh = record.bound, record.mesh
     if premise is None or premise.copies > 1 or premise.state_copies > 1:
         return Figures()
+    if premise.work:
+        return Figures(SharedWork(*record.size, record.described(record.layers)).time(record.costs).value)
     stages = 1 if premise.stages == 1 else mesh.axes.get("stage", record.ranks) if mesh else record.ranks
     replicas = record.ranks // stages
     if record.ranks % stages or record.layers % stages or record.batches % replicas:
