@@ -6,6 +6,7 @@ probably meant. Nothing is decided here: an error is an error, whatever advice t
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence, Set
 from functools import singledispatch
@@ -128,6 +129,30 @@ def _(fact: facts.WrongKind, program: Running | None) -> Advice:
     if wanted in STORE and not isinstance(value, Value):
         return f"take {with_article(wanted.kind)} out of its store: {STORE[wanted]}[...]\n{order}"
     return f"take it from the store {STORE[wanted]}: {order}" if wanted in STORE else order
+
+
+@likely_cause.register
+def _(fact: facts.Besides, _: Running | None) -> str | None:
+    """What a layer takes besides its input: left out, or a name for what is None."""
+    here = student_place()
+    written = _arguments(fact.op, "" if here is None else here.text)
+    if fact.other is not None or not written:
+        return None
+    if len(written) <= (2 if fact.op == "forward" else 3):
+        return f"give it one more argument: {fact.call(written)}"
+    return f"{written[-1]} is None on this rank: look at what it should be, as in\n{fact.call(written[:-1])}"
+
+
+def _arguments(op: str, text: str) -> list[str]:
+    """The arguments of a call of an operation, as the text of its line has them."""
+    try:
+        nodes = ast.walk(ast.parse(text))
+    except SyntaxError:  # the head of a loop, or a text that was cut
+        return []
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == op:
+            return [ast.unparse(one) for one in (*node.args, *[named.value for named in node.keywords])]
+    return []
 
 
 def _misplaced(program: Running | None, value: object) -> str | None:
