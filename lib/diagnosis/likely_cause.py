@@ -771,6 +771,8 @@ def _(fact: facts.Twice, _: Running | None) -> Advice | None:
 def _(fact: facts.Different, _: Running | None) -> Advice | None:
     """Shards in a sum over ranks that are no part of one, or a whole gradient beside a shard of a sum."""
     mine, theirs = home(fact.first), home(fact.other)
+    if fact.field == "layer":
+        return _exchanged(fact.first, fact.other)
     if mine is None or theirs is None or fact.verb != "sum":
         return None
     if theirs is mine:
@@ -778,6 +780,22 @@ def _(fact: facts.Different, _: Running | None) -> Advice | None:
     if fact.field != "shards":
         return None
     return cut_otherwise(mine, fact.first) or same_shard(mine, fact.first.layer)
+
+
+def _exchanged(first: Value, other: Value) -> str | None:
+    """Values of two layers out of one all-to-all: two ranks brought different things to it."""
+    program, event = home(first), maker(first)
+    while program is not None and event is not None and event.op == "combine":
+        first = cast("Value", program.values[event.inputs[0]])
+        event = maker(first)
+    if event is None or event is not maker(other) or event.op not in COLLECTIVES:
+        return None
+    given = [(event.group[event.outputs.index(value.mark[1])], value) for value in (first, other) if value.mark]
+    brought = [f"rank {rank} brought {definite(subject(value.kind, value.layer))}" for rank, value in given]
+    return (
+        f"both came out of one {COLLECTIVES[event.op].title}{line_of(event)}: {' and '.join(brought)}.\n"
+        "All ranks of a group call its collectives in the same order, each time with the same value"
+    )
 
 
 def _summed_already(program: Running, fact: facts.Different) -> str | None:
