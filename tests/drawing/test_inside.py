@@ -95,7 +95,9 @@ def test_pictures_of_collectives_say_what_differs() -> None:
     softmax = " ".join(texts(drawn("vocabulary", "allreduce", 4)))
     assert "the sum of a softmax beside it" in softmax
     assert "cut into shards" not in softmax
-    assert "times a whole" not in " ".join(texts(drawn("ring", "shift", 1)))
+    assert "a whole" not in " ".join(texts(drawn("ring", "shift", 1)))
+    summed = " ".join(texts(drawn("vocabulary", "allreduce", 1)))
+    assert "each rank sends 384 elements (twice 3/4 of a whole activation)" in summed
 
 
 def test_a_row_of_a_sum_comes_from_all_who_brought_one() -> None:
