@@ -155,7 +155,7 @@ def _legend(scene: Scene, ranks: int) -> float:
 def _row(scene: Scene, one: Turning, longest: int, y: float) -> float:
     """A run: a triangle for each step, with the times of its blocks below it."""
     words = one.words.partition(";")[0]
-    words = words[:1].upper() + words[1:] + "."
+    words = f"{words if one.name else words[:1].upper() + words[1:]}."  # a name stays as it is written
     scene.add(Text(MARGIN, y, fit(words, scene.width - 2 * MARGIN, TEXT), TEXT, INK, bold=True))
     side = _side(one)
     for place, step in enumerate(one.shown):

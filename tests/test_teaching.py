@@ -1,5 +1,6 @@
 """TEACHING.md: its commands are commands, what it says they print is printed, and its minutes add up."""
 
+import ast
 import re
 import shlex
 import tomllib
@@ -159,6 +160,26 @@ def test_the_pictures_of_the_lecture_are_drawn(tmp_path: Path, monkeypatch: pyte
         result = CliRunner().invoke(app, shlex.split(command))
         assert result.exit_code == 0, result.output
     assert len([*(tmp_path / "lecture").glob("*.svg")]) == len(drawn) == 8
+
+
+def test_the_cell_that_saves_runs_makes_those_that_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs where the notebook's functions and prices are known."""
+    (cell,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (notebook,) = re.findall(r"`(solutions/\d+_expert_parallel)\.ipynb`", WRITTEN)
+    solution = ast.parse((ROOT / f"{notebook}.py").read_text("utf-8")).body
+    known = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef)
+    made = [node for node in solution if isinstance(node, known) or ast.unparse(node).startswith("PRICES =")]
+    names: dict[str, object] = {}
+    exec(compile(ast.Module(made, []), "solution", "exec"), names)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "220")
+    exec(cell, names)
+    (told,) = [(command, said) for command, said in claims(WRITTEN) if command.startswith("compare balanced.json")]
+    found = CliRunner().invoke(app, shlex.split(told[0]))
+    assert found.exit_code == 0, found.output
+    assert [found.output.find(figure) >= 0 for figure in told[1][:4]] == [True] * 4, found.output
 
 
 def test_links_in_the_page_lead_somewhere() -> None:

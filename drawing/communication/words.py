@@ -117,14 +117,16 @@ def _compared(one: Exchange) -> str:
     if not sent or not whole or len(kinds) > 1 or (row is not None and row.many):
         return ""
     share = Fraction(sent) / Fraction(whole)
-    words = f"{share.numerator}/{share.denominator} of" if share.denominator > 1 else f"{share.numerator} times"
     place = one.values[0].place
     part = place.open or not all(part.whole for part in place.dims[1:])
     if share == 1 and part and not place.sharded:
         return ""
+    twice = row is not None and row.travel == TWICE_ROUND
+    once = share / 2 if twice else share
+    words = ("twice " if twice else "") + (f"{once} of " if once < 1 else f"{once} times " if once > 1 else "")
     if place.sharded and whole < place.schema.size:  # what is moved is itself a part
-        return f" ({words} {amount(Fraction(whole))})"
-    return f" ({words} a whole {kinds.pop()})"
+        return f" ({words}{amount(Fraction(whole))})"
+    return f" ({words}a whole {kinds.pop()})"
 
 
 def summary(trace: Trace, one: Exchange) -> str:

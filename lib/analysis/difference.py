@@ -49,7 +49,10 @@ class Difference(NamedTuple):
         event = self.events[side]
         if event is None:
             return f"{name} does nothing more"
+        other = self.events[1 - side]
         when = "never begun" if event.start is None else f"at {exact(units(event.start))}"
+        if other is not None and event.start == other.start and event.length != other.length:
+            when += f", for {exact(units(event.length))}"  # the same operation, perhaps, of other sizes
         return f"{name} has {event_words(event, self.ranks[side])} ({when})"
 
 

@@ -6,6 +6,7 @@ probably meant. Nothing is decided here: an error is an error, whatever advice t
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence, Set
 from functools import singledispatch
@@ -129,6 +130,30 @@ def _(fact: facts.WrongKind, program: Running | None) -> Advice:
     if wanted in STORE and not isinstance(value, Value):
         return f"take {with_article(wanted.kind)} out of its store: {STORE[wanted]}[...]\n{order}"
     return f"take it from the store {STORE[wanted]}: {order}" if wanted in STORE else order
+
+
+@likely_cause.register
+def _(fact: facts.Besides, _: Running | None) -> str | None:
+    """What a layer takes besides its input: left out, or a name for what is None."""
+    here = student_place()
+    written = _arguments(fact.op, "" if here is None else here.text)
+    if fact.other is not None or not written:
+        return None
+    if len(written) <= (2 if fact.op == "forward" else 3):
+        return f"give it one more argument: {fact.call(written)}"
+    return f"{written[-1]} is None on this rank: look at what it should be, as in\n{fact.call(written[:-1])}"
+
+
+def _arguments(op: str, text: str) -> list[str]:
+    """The arguments of a call of an operation, as the text of its line has them."""
+    try:
+        nodes = ast.walk(ast.parse(text))
+    except SyntaxError:  # the head of a loop, or a text that was cut
+        return []
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == op:
+            return [ast.unparse(one) for one in (*node.args, *[named.value for named in node.keywords])]
+    return []
 
 
 def _misplaced(program: Running | None, value: object) -> str | None:
@@ -754,6 +779,8 @@ def _(fact: facts.Twice, _: Running | None) -> Advice | None:
 def _(fact: facts.Different, _: Running | None) -> Advice | None:
     """Shards in a sum over ranks that are no part of one, or a whole gradient beside a shard of a sum."""
     mine, theirs = home(fact.first), home(fact.other)
+    if fact.field == "layer":
+        return _exchanged(fact.first, fact.other)
     if mine is None or theirs is None or fact.verb != "sum":
         return None
     if theirs is mine:
@@ -761,6 +788,22 @@ def _(fact: facts.Different, _: Running | None) -> Advice | None:
     if fact.field != "shards":
         return None
     return cut_otherwise(mine, fact.first) or same_shard(mine, fact.first.layer)
+
+
+def _exchanged(first: Value, other: Value) -> str | None:
+    """Values of two layers out of one all-to-all: two ranks brought different things to it."""
+    program, event = home(first), maker(first)
+    while program is not None and event is not None and event.op == "combine":
+        first = cast("Value", program.values[event.inputs[0]])
+        event = maker(first)
+    if event is None or event is not maker(other) or event.op not in COLLECTIVES:
+        return None
+    given = [(event.group[event.outputs.index(value.mark[1])], value) for value in (first, other) if value.mark]
+    brought = [f"rank {rank} brought {definite(subject(value.kind, value.layer))}" for rank, value in given]
+    return (
+        f"both came out of one {COLLECTIVES[event.op].title}{line_of(event)}: {' and '.join(brought)}.\n"
+        "All ranks of a group call its collectives in the same order, each time with the same value"
+    )
 
 
 def _summed_already(program: Running, fact: facts.Different) -> str | None:

@@ -17,7 +17,7 @@ from lib.errors.source_lines import Place
 from lib.trace.event import Event, Move, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.dims import NAMES, REST
+from lib.values.dims import NAMES, REST, Pieces, Run, RunSet, joined
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape, layer_from
 from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS, READS
@@ -37,43 +37,50 @@ DESCRIPTIONS = "layer_descriptions"
 MAX_COUNT = 10**6
 """The most ranks, layers or batches, and the highest rank, layer or batch number."""
 MAX_SET_ITEMS = 3 * 10**6
-"""The most numbers that all sets of a file may hold, so that a short file cannot fill the memory."""
+"""The most numbers that all sets of a file may list, so that a short file cannot fill the memory."""
 MAX_TOTALS = 1000
 """The most different numbers of shards in one file: sizes are exact fractions, and their sums have all denominators."""
 
 
 class Sets:
-    """Reads sets of numbers, each text once, and no more numbers than a sensible file has."""
+    """Reads sets of numbers, each text once: as runs, or number by number, of which a file has not too many."""
 
     def __init__(self) -> None:
-        self._known: dict[str, frozenset[int]] = {"": frozenset()}
-        self._highest: dict[str, int] = {}
+        self._runs: dict[str, RunSet] = {"": RunSet()}
+        self._known: dict[str, frozenset[int]] = {}
         self._left = MAX_SET_ITEMS
 
     def __call__(self, text: str) -> frozenset[int]:
         found = self._known.get(text)
         if found is None:
-            found = self._known[text] = self._read(text)
+            self._spend(text, len(self.runs(text)))
+            found = self._known[text] = frozenset(self.runs(text))
+        return found
+
+    def runs(self, text: str) -> RunSet:
+        """A set as its runs, which may be as long as they like: a part of a million rows is one."""
+        found = self._runs.get(text)
+        if found is None:
+            found = self._runs[text] = RunSet(*joined([self._run(text, part) for part in text.split(",")]))
         return found
 
     def below(self, text: str, total: int) -> bool:
-        """Whether all numbers of a set are below a total. A short file may ask this of a long set again and again."""
-        if text not in self._highest:
-            self._highest[text] = max(self(text), default=0)
-        return self._highest[text] < total
+        """Whether all numbers of a set are below a total."""
+        runs = self.runs(text).runs
+        return (runs[-1][1] if runs else 1) <= total
 
-    def _read(self, text: str) -> frozenset[int]:
-        items: set[int] = set()
-        for part in text.split(","):
-            first, dash, last = part.partition("-")
-            if not (_digits(first) and (_digits(last) if dash else True)):
-                raise TraceError(f"{text[:40]!r} is not a set of numbers like 0-3,7")
-            low, high = int(first), int(last) if dash else int(first)
-            self._left -= max(0, high - low + 1)
-            if high < low or high >= MAX_COUNT or self._left < 0:
-                raise TraceError(f"the set {text[:40]!r} is out of bounds")
-            items.update(range(low, high + 1))
-        return frozenset(items)
+    def _run(self, text: str, part: str) -> Run:
+        first, dash, last = part.partition("-")
+        if not (_digits(first) and (_digits(last) if dash else True)):
+            raise TraceError(f"{text[:40]!r} is not a set of numbers like 0-3,7")
+        low, high = int(first), int(last) if dash else int(first)
+        self._spend(text, 1 if low <= high < MAX_COUNT else self._left + 1)
+        return low, high + 1
+
+    def _spend(self, text: str, numbers: int) -> None:
+        self._left -= numbers
+        if self._left < 0:
+            raise TraceError(f"the set {text[:40]!r} is out of bounds")
 
 
 def _digits(text: str) -> bool:
@@ -265,7 +272,7 @@ class _Reader:
             raise TraceError(f"{where}: layer {made['layer']} has no weight")
         return value_of(cls, home, *made.values(), self.rest(where, schema, more))
 
-    def rest(self, where: str, schema: Schema, item: Any) -> list[tuple[str, frozenset[int], int]]:
+    def rest(self, where: str, schema: Schema, item: Any) -> list[tuple[str, Pieces, int]]:
         """The parts of the dims along which a value is cut besides."""
         dims = {
             role: dim
@@ -273,7 +280,7 @@ class _Reader:
             if at not in (schema.split, schema.batch)
         }
         roles = [*dims]
-        found: list[tuple[str, frozenset[int], int]] = []
+        found: list[tuple[str, Pieces, int]] = []
         for role, part in cast("dict[Any, Any]", item).items():
             if role not in roles:
                 raise TraceError(f"{where}: it can be cut along {' and '.join(roles)}; got {str(role)[:40]}")
@@ -285,7 +292,7 @@ class _Reader:
             if dims[role].counted and total != dims[role].size:
                 raise TraceError(f"{where}: there are {dims[role].size} {REST[role]}; got {total}")
             self.shards(where, total)
-            found.append((role, self.sets(text), total))
+            found.append((role, self.sets.runs(text) if dims[role].spans else self.sets(text), total))
         return found
 
     def of_batches(self, where: str, batches: int) -> Shape:

@@ -137,7 +137,7 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None) -> Activation
     if type(inp) is not Activation:
         need(Activation, inp, "input of forward", "forward")
     if type(other) is not OPERANDS[kind.takes]:
-        _need_other(kind, other, "forward")
+        _need_other("forward", shape, layer, other)
     if inp.layer != layer or other is None or other.layer != layer:
         _on_its_layers("forward", shape, layer, inp, other)
     try:
@@ -147,8 +147,11 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None) -> Activation
     return made(Activation, layer + 1, shape.layers, place)
 
 
-def _need_other(kind: LayerKind, other: Any, op: str) -> None:
-    """Whether what is given beside the input is what this kind of layer takes."""
+def _need_other(op: str, shape: Shape, layer: int, other: Any) -> None:
+    """Whether what is given beside the input is what the kind of this layer takes."""
+    kind = _with_weight(shape, layer, op) if op == "backward_input" else shape.kinds[layer]
+    if kind.takes and (other is None or (kind.takes == "activation" and type(other) in (Weight, ActivationGrad))):
+        raise RuleError(facts.Besides(op, layer, kind.name, kind.takes, shape.of(layer), other))
     if kind.takes:
         need(OPERANDS[kind.takes], other, f"{kind.takes} of {op}", op)
     elif other is not None:
@@ -185,7 +188,7 @@ def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) 
     other = None
     for other in others:
         if type(other) is not takes:
-            _need_other(shape.kinds[layer], other, op)
+            _need_other(op, shape, layer, other)
     if inp.layer != layer or grad.layer != layer or other is None or other.layer != layer:
         _on_its_layers(op, shape, layer, inp, other)
         _on_layer(op, f"gradient given to {op}", grad, layer)

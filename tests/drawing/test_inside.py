@@ -95,7 +95,9 @@ def test_pictures_of_collectives_say_what_differs() -> None:
     softmax = " ".join(texts(drawn("vocabulary", "allreduce", 4)))
     assert "the sum of a softmax beside it" in softmax
     assert "cut into shards" not in softmax
-    assert "times a whole" not in " ".join(texts(drawn("ring", "shift", 1)))
+    assert "a whole" not in " ".join(texts(drawn("ring", "shift", 1)))
+    summed = " ".join(texts(drawn("vocabulary", "allreduce", 1)))
+    assert "each rank sends 384 elements (twice 3/4 of a whole activation)" in summed
 
 
 def test_a_row_of_a_sum_comes_from_all_who_brought_one() -> None:
@@ -141,3 +143,10 @@ def test_heads_of_the_same_pairs_are_woven() -> None:
     picture = draw_attention(simulate(one.make(""), layers=one.layers, ranks=2, batches=2))
     assert {mark.fill for mark in polys(picture)} >= set(ORIGINS[:2])
     assert "step 1" not in texts(picture)
+
+
+def test_the_name_of_a_run_stays_as_it_is_written_and_without_one_a_sentence_begins() -> None:
+    one = PROGRAMS["ring"]
+    models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+    for runs, title in (({"ring_attention": models}, "ring_attention: the longest"), (models, "The longest")):
+        assert any(text.startswith(title) for text in texts(draw_attention(runs)))

@@ -19,6 +19,7 @@ from lib.values import placement
 from lib.values.kinds.kind import PRICED as LINEAR
 from lib.values.kinds.kind import Layer
 from tests.support.damage import DATA, TRACES, damaged
+from tests.support.inside import PROGRAMS
 from tests.support.random_programs import RUNS, Schedule, traced
 from tests.support.said import Said
 from tests.support.schedules import Case
@@ -226,6 +227,24 @@ def test_many_large_sets_are_refused_before_they_fill_the_memory(folder: Path, m
     data["programs"][0]["values"] += [["activation", 0, 1, f"{i}-99999", 10**5] for i in range(3)]
     with pytest.raises(TraceError, match="out of bounds"):
         load(data, folder)
+
+
+@pytest.mark.parametrize("name", ["ring", "zigzag", "ulysses"])
+def test_parts_of_many_rows_are_read_as_runs_like_parts_of_a_few(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more numbers are listed for a million tokens than for sixteen; but runs are limited too."""
+    one = PROGRAMS[name]
+    layers = [dataclasses.replace(layer, rows=10**6) for layer in one.layers]
+    trace = simulate(one.make(""), layers=layers, ranks=one.ranks, batches=1)[0].trace
+    monkeypatch.setattr(reader, "MAX_SET_ITEMS", 100)
+    trace.save(folder / "trace.json")
+    for again in (Trace.load(folder / "trace.json"), Trace.parse(trace.text())):
+        assert [program.values for program in again.programs] == [program.values for program in trace.programs]
+        assert check(again).correct
+    monkeypatch.setattr(reader, "MAX_SET_ITEMS", 5)
+    with pytest.raises(TraceError, match="out of bounds"):
+        Trace.load(folder / "trace.json")
 
 
 def test_thousands_of_large_unions_are_a_fault_and_not_all_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,13 @@ class Different(Fact):
                 "what is put together differs in one thing: rows of the same batches, or batches of the same rows.\n"
                 "Where rows come from other ranks, all go through them in the same order"
             )
+        if self.field == "layer" and isinstance(self.first, Activation | ActivationGrad):
+            back = isinstance(self.first, ActivationGrad)
+            low, high = sorted(value.layer + back for value in (self.first, self.other))
+            between = these("layer", range(low, high))
+            if back:
+                return f"the gradient of activation {high} goes back through {between} first, and is then one of {low}"
+            return f"activation {high} is activation {low} after {between}: only parts of the same one belong together"
         if self.field in ("shards", "total") and self.first.place.first.dim.counted:
             return DIMS[self.first.place.first.dim.name].alike
         if self.field in REST:

@@ -13,10 +13,10 @@ from lib.values.dims import DIMS
 from lib.values.placement import Part, listed
 from lib.values.values import Activation, OptState, Value, Weight, WeightGrad, definite, describe, subject
 
-__all__ = ["Broken", "Deleted", "EndlessBatches", "Incomplete", "Lacks", "Missing", "NoBatch", "NoDim", "NoLayer"]
-__all__ += ["NotALayer", "NotBatches", "NotStored", "NothingBeside", "NothingToGet", "OtherBatches", "OtherFeatures"]
-__all__ += ["OtherParts", "OtherStep", "Owes", "Stateless", "Uncovered", "Unread", "Unsummed", "Unweighted"]
-__all__ += ["WrongKind", "WrongLayer"]
+__all__ = ["Besides", "Broken", "Deleted", "EndlessBatches", "Incomplete", "Lacks", "Missing", "NoBatch", "NoDim"]
+__all__ += ["NoLayer", "NotALayer", "NotBatches", "NotStored", "NothingBeside", "NothingToGet", "OtherBatches"]
+__all__ += ["OtherFeatures", "OtherParts", "OtherStep", "Owes", "Stateless", "Uncovered", "Unread", "Unsummed"]
+__all__ += ["Unweighted", "WrongKind", "WrongLayer"]
 
 SHOWN = 40
 """Batches that a message lists."""
@@ -361,6 +361,38 @@ class Broken(Fact):
         )
 
 
+class Besides(Fact):
+    """What a layer takes besides its input is left out, or something else: a weight, or one of the activations `of`."""
+
+    op: str
+    layer: int
+    kind: str
+    takes: str
+    of: tuple[int, ...]
+    other: object
+
+    @property
+    def lacks(self) -> str:
+        """What it takes besides, from its store."""
+        return f"weights[{self.layer}]" if self.takes == "weight" else f"activations[{self.of[1]}]"
+
+    def call(self, given: Sequence[str] = ()) -> str:
+        """The call as it should be, with what it was given."""
+        stored = [str(self.layer), f"activations[{self.of[0]}]", f"grad_activations[{self.layer + 1}]"]
+        arguments = given or stored[: 2 if self.op == "forward" else 3]
+        return f"model.{self.op}({', '.join([*arguments, self.lacks])})"
+
+    def words(self) -> Words:
+        wanted = "a weight" if self.takes == "weight" else f"activation {self.of[1]}"
+        other = with_article(self.other.kind) if isinstance(self.other, Value) else None
+        return Words(
+            f"{self.op} of layer {self.layer} got {other or 'nothing'} where it needs {wanted}",
+            expected=f"{wanted} besides its input: layer {self.layer} is of the kind {self.kind}",
+            got=describe(self.other) if other else "nothing",
+            fix=f"write {self.call()}" if other else f"give it one more argument: {self.call()}",
+        )
+
+
 class NothingBeside(Fact):
     """Something is given beside the input to a layer of a kind that takes nothing besides."""
 
@@ -387,7 +419,9 @@ class Unweighted(Fact):
         return Words(
             f"layer {self.layer} is of the kind {self.kind}, which has no weight",
             expected=f"{self.op} of a layer with a weight",
-            fix=f"leave out {self.op} for this layer",
+            fix=f"leave out {self.op} for this layer"
+            if "backward" not in self.op
+            else f"write model.backward({self.layer}, ...), which gives each gradient of this layer",
         )
 
 
