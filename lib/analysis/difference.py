@@ -46,14 +46,14 @@ class Difference(NamedTuple):
 
     def side(self, name: str, side: int) -> str:
         """What the first (side 0) or the second (side 1) does there."""
-        event = self.events[side]
+        event, other, size = self.events[side], self.events[1 - side], self.ranks[side]
         if event is None:
             return f"{name} does nothing more"
-        other = self.events[1 - side]
+        words = event_words(event, size)
         when = "never begun" if event.start is None else f"at {exact(units(event.start))}"
-        if other is not None and event.start == other.start and event.length != other.length:
-            when += f", for {exact(units(event.length))}"  # the same operation, perhaps, of other sizes
-        return f"{name} has {event_words(event, self.ranks[side])} ({when})"
+        if other is not None and (words, event.start) == (event_words(other, size), other.start):
+            when += f", for {exact(units(event.length))}"  # the same operation, of other sizes
+        return f"{name} has {words} ({when})"
 
 
 def ending(trace: Trace) -> str:
