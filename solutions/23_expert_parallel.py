@@ -153,7 +153,7 @@ except PuzzleError as error:
 # **To do:** one training step.
 #
 # - Dispatch and combine have no weight: `model.forward(1, tokens)`, and `model.backward(1, tokens, gradient)` gives one
-#   gradient.
+#   gradient. Neither needs its input for that: `None` will do for `tokens`.
 # - `cut` and `joined`, from above, are yours to use. Cut along `"experts"` on the way to the experts, and along `"batch"` on
 #   the way home.
 #

@@ -90,12 +90,12 @@ async def one_stage(model: Model) -> None:
     weight, _ = model.load_weights(0)
     expert, _ = model.load_weights(2, model.coord["expert"], 2)
     tokens = model.get_activation([model.rank])
-    out = model.forward(0, tokens, weight)
-    arrived = await exchange(model, model.forward(1, out), "experts", 2)
+    by_expert = model.forward(1, model.forward(0, tokens, weight))
+    arrived = await exchange(model, by_expert, "experts", 2)
     home = await exchange(model, model.forward(2, arrived, expert), "batch", 3)
-    gradient = model.backward(3, home, model.loss(model.forward(3, home)))
+    gradient = model.backward(3, None, model.loss(model.forward(3, home)))
     of_expert, gradient = model.backward(2, arrived, await exchange(model, gradient, "experts", 2), expert)
-    gradient = model.backward(1, out, await exchange(model, gradient, "batch", 1))
+    gradient = model.backward(1, None, await exchange(model, gradient, "batch", 1))
     of_layer_0, _ = model.backward(0, tokens, gradient, weight)
     seen[model.rank] = of_layer_0, of_expert
 
@@ -139,8 +139,8 @@ except PuzzleError as error:
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts. Messages and sums may wait in a dict of your own.
-# - Backward of each layer takes the layer's input, and that goes for dispatch and combine, too: what forward leaves in the
-#   stores are four activations a batch.
+# - Backward of dispatch and combine needs to know who went where, and no input: `model.backward(layer, None, gradient)`. So
+#   forward has to leave only two activations of each batch in the stores.
 # - A rank sends one message at a time over a link, and a sum over the same link waits for it.
 # - `set_final_weight` gets the whole weight of the usual layer, and this rank's expert.
 
@@ -181,7 +181,7 @@ async def moe_pipeline(model: Model) -> None:
     )
 
     # This rank's part of all batches, forward and backward through both stages; then update `dense` and `experts`.
-    # --- your code (about 62 lines) ---
+    # --- your code (about 58 lines) ---
     on_the_way = {}  # messages and sums
 
     async def sent(key) -> None:
@@ -193,12 +193,12 @@ async def moe_pipeline(model: Model) -> None:
 
     async def forward(b: int) -> None:
         activations[dense, b] = model.get_activation([b]) if stage == 0 else await model.receive(other)
-        activations[dispatch, b] = model.forward(dense, activations[dense, b], weights[dense])
-        activations["out", b] = model.forward(dispatch, activations[dispatch, b])
+        activations["out", b] = model.forward(dense, activations[dense, b], weights[dense])
+        activations["out", b] = model.forward(dispatch, activations["out", b])
         activations[experts, b] = await exchange(model, activations.pop(("out", b)), "experts", experts)
         activations["out", b] = model.forward(experts, activations[experts, b], weights[experts])
-        activations[combine, b] = await exchange(model, activations.pop(("out", b)), "batch", combine)
-        activations["out", b] = model.forward(combine, activations[combine, b])
+        activations["out", b] = await exchange(model, activations.pop(("out", b)), "batch", combine)
+        activations["out", b] = model.forward(combine, activations["out", b])
         if stage == 1:
             grad_activations["out", b] = model.loss(activations.pop(("out", b)))
         else:
@@ -208,9 +208,7 @@ async def moe_pipeline(model: Model) -> None:
     async def backward(b: int) -> None:
         if stage == 0:
             grad_activations["out", b] = await model.receive(other)
-        grad_activations[combine, b] = model.backward(
-            combine, activations.pop((combine, b)), grad_activations.pop(("out", b))
-        )
+        grad_activations[combine, b] = model.backward(combine, None, grad_activations.pop(("out", b)))
         grad_activations[combine, b] = await exchange(model, grad_activations.pop((combine, b)), "experts", experts)
         gradient, grad_activations[experts, b] = model.backward(
             experts, activations.pop((experts, b)), grad_activations.pop((combine, b)), weights[experts]
@@ -220,9 +218,7 @@ async def moe_pipeline(model: Model) -> None:
         grad_activations[experts, b] = await exchange(model, grad_activations.pop((experts, b)), "batch", dispatch)
         if b == mine[-1]:  # the sum of this expert's gradients, while layer `dense` goes back
             on_the_way["sum", experts] = model.allreduce(grad_weights.pop(experts), experts, group="data")
-        grad_activations[dispatch, b] = model.backward(
-            dispatch, activations.pop((dispatch, b)), grad_activations.pop((experts, b))
-        )
+        grad_activations[dispatch, b] = model.backward(dispatch, None, grad_activations.pop((experts, b)))
         gradient, grad_activations[dense, b] = model.backward(
             dense, activations.pop((dense, b)), grad_activations.pop((dispatch, b)), weights[dense]
         )
@@ -273,9 +269,10 @@ guess.against(out)
 #
 # Elements sent by a rank: 16 exchanges of half of 131,072, 4 messages of 131,072, and 262,144 + 393,216 in two sums: 2,228,224.
 #
-# Memory of stage 0, which is ahead: two weights and two optimizer states (1,048,576), two gradients (524,288), and four
-# activations of 131,072 for each batch that it has in hand. With all four batches in hand that is 3,670,016; with two of
-# them it is 2,752,512, when a message is on its way, too.
+# Memory: two weights and two optimizer states are 1,048,576. Stage 1 has at the turn four batches in hand, two activations and
+# a gradient of 131,072 each, and makes the first gradient of an expert, 262,144: 2,883,584. With two batches in hand it is stage
+# 0 that has the most: two activations of each, both gradients of weights (524,288) and one that goes back, 2,228,224. With a
+# message that is on its way, 2,359,296.
 #
 # The expert's sum is done while layer `dense` goes back, and the sum of `dense` begins together with the update of the expert,
 # which saves 0.4 + 0.5: over at 25.1. Messages that nobody waits for make it 24.9.
@@ -338,8 +335,7 @@ draw_experts(run, layer=1)
 # ## What is simplified here
 #
 # Two stages and two experts instead of 16 and 256, and one block in a stage. The router is given and fair. All links are equally
-# fast: see puzzle $number_hsdp for meshes where they are not. Backward of dispatch and combine would not need their input on a
-# real GPU, only the list of who went where: with that, stage 0 would come down to 2,228,224 elements.
+# fast: see puzzle $number_hsdp for meshes where they are not. Each expert counts its tokens beforehand, for nothing.
 
 # %% [markdown]
 # ## Questions to think about
@@ -359,7 +355,7 @@ draw_experts(run, layer=1)
 # <details><summary>Answer</summary>
 #
 # One weight, its gradient and its optimizer state more on each rank, and an all-reduce of both experts' gradients over four ranks,
-# where it was one over two. It is over at 23.7, earlier than any of these goals, but a rank holds 3,670,016 elements. With
+# where it was one over two. It is over at 23.7, earlier than any of these goals, but a rank holds 3,145,728 elements. With
 # two small experts that may be the better choice. With 256 it is none.
 #
 # </details>

@@ -250,13 +250,15 @@ class Model(Given):
         return self._compute("loss", None, inp)
 
     def backward(
-        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight | Activation | None = None
+        self, layer: int, inp: Activation | None, grad: ActivationGrad, weight: Weight | Activation | None = None
     ) -> Any:
         """Layer `layer` backwards: the gradients of its weight and of its input. One time unit a batch.
 
         Of a layer that takes another activation in place of the weight, the gradients of that and of its input; of one
-        that takes nothing, the gradient of its input alone.
+        that takes nothing, the gradient of its input alone. Dispatch and combine do not need their input: None will do.
         """
+        if inp is None and weight is None and type(grad) is ActivationGrad:
+            return self._compute("backward", layer, grad)
         if weight is None:
             return self._compute("backward", layer, inp, grad)
         return self._compute("backward", layer, inp, grad, weight)

@@ -371,8 +371,8 @@ class _Reader:
             wrong = f"{op} names a dim and a range of it"
         elif shared is not None and shared.along and not (event.arg == () or 1 <= event.arg[0] < len(NAMES)):
             wrong = f"a {shared.title} may name a dim"
-        elif row is not None and len(event.inputs) != (count := row.inputs(self.shape, event.layer)):
-            wrong = f"{op} has {count} inputs"
+        elif row is not None and not row.fits(self.shape, event.layer, len(event.inputs)):
+            wrong = f"{op} has {row.inputs(self.shape, event.layer)} inputs"
         elif row is not None and row.rule is None and [program.values[i] is None for i in event.outputs] != [False]:
             wrong = "a value from elsewhere is stated"
         elif op not in COMMUNICATION and event.start is None:

@@ -102,6 +102,13 @@ class Operation:
             return len(self.takes) - (not shape.kinds[layer].takes)
         return len(self.takes)
 
+    def fits(self, shape: Shape, layer: int | None, count: int) -> bool:
+        """Whether it can be given so many values of a layer: backward needs no input where its kind keeps none."""
+        if count == self.inputs(shape, layer):
+            return True
+        kinds = shape.kinds[layer : layer + 1] if layer is not None and self.by_kind else ()
+        return count == 1 and ActivationGrad in self.takes and not all(kind.keeps for kind in kinds)
+
     def make(
         self, shape: Shape, layer: int | None, batches: frozenset[int], arg: tuple[int, ...], values: Sequence[Value]
     ) -> list[Value]:

@@ -195,9 +195,12 @@ def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) 
     return layer
 
 
-def backward(shape: Shape, layer: int, inp: Any, grad: Any, other: Any = None) -> Any:
+def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = None) -> Any:
     """Layer `layer` backwards: from its input, the gradient of its output and what it takes besides to the gradients
-    of both: a pair, or of a kind that takes nothing besides the one gradient there is."""
+    of both: a pair, or of a kind that takes nothing besides the one gradient there is. A kind that does not need its
+    input may be given the gradient of its output alone."""
+    if type(inp) is ActivationGrad and grad is None:
+        return _back_alone(shape, layer, inp)
     layer = _back("backward", shape, layer, inp, grad, other)
     kind, layers = shape.kinds[layer], shape.layers
     try:
@@ -211,6 +214,17 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any, other: Any = None) -
         by_weight = made(WeightGrad, layer, layers, besides)
         return by_weight if by_input is None else (by_weight, by_input)
     return made(ActivationGrad, other.layer - 1, layers, besides), by_input
+
+
+def _back_alone(shape: Shape, layer: int, grad: ActivationGrad) -> ActivationGrad:
+    """Backward of a layer that does not need its input, which would be of the same batches."""
+    layer = need_layer(shape, layer, "backward")
+    kind = shape.kinds[layer]
+    if kind.keeps:
+        need(Activation, None, "input of backward", "backward")
+    _on_layer("backward", "gradient given to backward", grad, layer)
+    _, place = kind.backward("backward", grad, grad, None)
+    return made(ActivationGrad, shape.of(layer)[0] - 1, shape.layers, cast("Any", place))
 
 
 def backward_input(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> ActivationGrad:

@@ -27,10 +27,10 @@ async def moe_pipeline(model: Model) -> None:
 
     async def forward(b: int) -> None:
         activations[dense, b] = model.get_activation([b]) if stage == 0 else await model.receive(other)
-        activations[dispatch, b] = model.forward(dense, activations[dense, b], weights[dense])
-        activations[experts, b] = model.forward(dispatch, activations[dispatch, b])
-        activations[combine, b] = model.forward(experts, activations[experts, b], weights[experts])
-        activations["out", b] = model.forward(combine, activations[combine, b])
+        activations["out", b] = model.forward(dense, activations[dense, b], weights[dense])
+        activations[experts, b] = model.forward(dispatch, activations.pop(("out", b)))
+        activations["out", b] = model.forward(experts, activations[experts, b], weights[experts])
+        activations["out", b] = model.forward(combine, activations["out", b])
         if stage == 1:
             grad_activations["out", b] = model.loss(activations.pop(("out", b)))
         else:
@@ -40,9 +40,7 @@ async def moe_pipeline(model: Model) -> None:
     async def backward(b: int) -> None:
         if stage == 0:
             grad_activations["out", b] = await model.receive(other)
-        grad_activations[combine, b] = model.backward(
-            combine, activations.pop((combine, b)), grad_activations.pop(("out", b))
-        )
+        grad_activations[combine, b] = model.backward(combine, None, grad_activations.pop(("out", b)))
         gradient, grad_activations[experts, b] = model.backward(
             experts, activations.pop((experts, b)), grad_activations.pop((combine, b)), weights[experts]
         )
@@ -50,9 +48,7 @@ async def moe_pipeline(model: Model) -> None:
         del gradient
         if b == mine[-1]:  # the sum of this expert's gradients, while layer `dense` goes back
             on_the_way["sum", experts] = model.allreduce(grad_weights.pop(experts), experts, group=["data", "expert"])
-        grad_activations[dispatch, b] = model.backward(
-            dispatch, activations.pop((dispatch, b)), grad_activations.pop((experts, b))
-        )
+        grad_activations[dispatch, b] = model.backward(dispatch, None, grad_activations.pop((experts, b)))
         gradient, grad_activations[dense, b] = model.backward(
             dense, activations.pop((dense, b)), grad_activations.pop((dispatch, b)), weights[dense]
         )

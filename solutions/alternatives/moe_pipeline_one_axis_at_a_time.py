@@ -34,12 +34,12 @@ async def moe_pipeline(model: Model) -> None:
 
     async def forward(b: int) -> None:
         activations[dense, b] = model.get_activation([b]) if stage == 0 else await model.receive(other)
-        activations[dispatch, b] = model.forward(dense, activations[dense, b], weights[dense])
-        activations["out", b] = model.forward(dispatch, activations[dispatch, b])
+        activations["out", b] = model.forward(dense, activations[dense, b], weights[dense])
+        activations["out", b] = model.forward(dispatch, activations["out", b])
         activations[experts, b] = await exchange(model, activations.pop(("out", b)), "experts", experts)
         activations["out", b] = model.forward(experts, activations[experts, b], weights[experts])
-        activations[combine, b] = await exchange(model, activations.pop(("out", b)), "batch", combine)
-        activations["out", b] = model.forward(combine, activations[combine, b])
+        activations["out", b] = await exchange(model, activations.pop(("out", b)), "batch", combine)
+        activations["out", b] = model.forward(combine, activations["out", b])
         if stage == 1:
             grad_activations["out", b] = model.loss(activations.pop(("out", b)))
         else:
@@ -48,9 +48,7 @@ async def moe_pipeline(model: Model) -> None:
     async def backward(b: int) -> None:
         if stage == 0:
             grad_activations["out", b] = await model.receive(other)
-        grad_activations[combine, b] = model.backward(
-            combine, activations.pop((combine, b)), grad_activations.pop(("out", b))
-        )
+        grad_activations[combine, b] = model.backward(combine, None, grad_activations.pop(("out", b)))
         grad_activations[combine, b] = await exchange(model, grad_activations.pop((combine, b)), "experts", experts)
         gradient, grad_activations[experts, b] = model.backward(
             experts, activations.pop((experts, b)), grad_activations.pop((combine, b)), weights[experts]
@@ -58,9 +56,7 @@ async def moe_pipeline(model: Model) -> None:
         add_up(experts, gradient)
         del gradient
         grad_activations[experts, b] = await exchange(model, grad_activations.pop((experts, b)), "batch", dispatch)
-        grad_activations[dispatch, b] = model.backward(
-            dispatch, activations.pop((dispatch, b)), grad_activations.pop((experts, b))
-        )
+        grad_activations[dispatch, b] = model.backward(dispatch, None, grad_activations.pop((experts, b)))
         gradient, grad_activations[dense, b] = model.backward(
             dense, activations.pop((dense, b)), grad_activations.pop((dispatch, b)), weights[dense]
         )

@@ -113,7 +113,7 @@ class _Fuzz:
             return model.forward(layer, x, *given)
         if kind.takes == "weight" and chance.random() < 0.2:
             return model.backward_weight(layer, x, one)
-        return model.backward(layer, x, one, *given)
+        return model.backward(layer, x if kind.keeps or chance.random() < 0.5 else None, one, *given)
 
     def together(self, move: str) -> Any:
         one = self.pick(Activation, ActivationGrad, WeightGrad)

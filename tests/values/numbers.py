@@ -370,6 +370,9 @@ class _Play:
             found = [self.truth.math[layer].forward(arrays[0], arrays[-1], places[0], beside)]
             if not made[0].place.schema.running:
                 found = [found[0][:1]]
+        elif op == "backward" and len(arrays) == 1:  # of its input only the place counts
+            _, by_input = self.truth.math[layer].backward(arrays[0], arrays[0], None, made[0].place, None)
+            found = [by_input]
         elif op in ("backward", "backward_input", "backward_weight"):
             beside = places[2] if len(places) > 2 else None
             other = arrays[2] if len(arrays) > 2 else None

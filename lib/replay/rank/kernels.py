@@ -67,7 +67,9 @@ def _backward_weight(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _gradients(call: Call, other: Held, wanted: tuple[bool, bool]) -> Gradients:
-    x, grad, kept = call.held(0), call.held(1), _softmax(call)
+    alone = len(call.event.inputs) == 1  # then of the input the form will do, which is that of its gradient
+    x = call.form(call.output(0), call.empty(0).new_zeros(())) if alone else call.held(0)
+    grad, kept = call.held(0 if alone else 1), _softmax(call)
     if call.context.options.backward == "autograd" and kept is None:
         return call.layer.differentiated(x, grad, other, wanted)
     return call.layer.backward(x, grad, other, wanted, kept)

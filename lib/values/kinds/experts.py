@@ -27,6 +27,7 @@ class _Moved(LayerKind):
     """A layer that only moves tokens, and takes no time."""
 
     takes = ""
+    keeps = False
 
     def describe(self) -> None:
         if self.layer.outputs != self.layer.inputs:
@@ -66,7 +67,8 @@ class Combine(_Moved):
         self.opens = (Sum("experts", dict(self.dims)["experts"]),)
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
-        self.alike(op, inp, grad, *grad.place.named)
+        if inp is not grad:  # of the gradient alone comes that of all experts
+            self.alike(op, inp, grad, *grad.place.named)
         return None, self.back(0, inp.place.named)
 
 

@@ -99,6 +99,7 @@ class LayerKind(ABC):
     """A layer of a step: the schemas of its tensors, and the places of what forward and backward give.
 
     A subclass is a kind of layer. `takes` is what forward takes beside its input: "weight", "activation" or nothing;
+    `keeps`: backward needs its input; without, it may be given the gradient alone.
     `routed`: it takes tokens by the experts that they go to. `options` are the fields of the description that it has
     besides, and `optional` those that it may have. `describe` says what its tensors are, and `output_of` and
     `gradients_of` what comes of what, or raise a fact.
@@ -106,6 +107,7 @@ class LayerKind(ABC):
 
     name: ClassVar[str]
     takes: ClassVar[str] = "weight"
+    keeps: ClassVar[bool] = True
     routed: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...]] = ()
@@ -189,7 +191,7 @@ class LayerKind(ABC):
         """The places of what backward gives, which are kept in `known_back`."""
         key = (inp.place, grad.place, other and other.place)
         if key not in self.known_back:
-            if inp.place.batches != grad.place.batches:
+            if inp is not grad and inp.place.batches != grad.place.batches:
                 raise RuleError(facts.OtherBatches(op, inp, grad))
             self._done(op, inp, grad, other)
             keep(self.known_back, key, self.gradients_of(op, inp, grad, other))
