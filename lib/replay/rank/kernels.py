@@ -67,9 +67,12 @@ def _backward_weight(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _gradients(call: Call, other: Held, wanted: tuple[bool, bool]) -> Gradients:
-    alone = len(call.event.inputs) == 1  # then of the input the form will do, which is that of its gradient
-    x = call.form(call.output(0), call.empty(0).new_zeros(())) if alone else call.held(0)
-    grad, kept = call.held(0 if alone else 1), _softmax(call)
+    kind = call.context.plan.trace.shape.kinds[call.event.layer or 0]
+    if kind.keeps:
+        x, grad = call.held(0), call.held(1)
+    else:  # of the input the form will do, which is that of its gradient
+        x, grad = call.form(call.output(0), call.empty(0).new_zeros(())), call.held(len(call.event.inputs) - 1)
+    kept = _softmax(call)
     if call.context.options.backward == "autograd" and kept is None:
         return call.layer.differentiated(x, grad, other, wanted)
     return call.layer.backward(x, grad, other, wanted, kept)
