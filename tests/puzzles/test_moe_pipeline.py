@@ -7,6 +7,7 @@ import pytest
 from lib import Layer, Links, Mesh, Model, check, route_by_loads, simulate
 from lib.analysis.figures import traffic
 from lib.cluster.costs import units
+from tests.support.inside import exchange
 
 BLOCK = [
     Layer(),
@@ -14,15 +15,6 @@ BLOCK = [
     Layer("experts", experts=2),
     Layer("combine"),
 ]
-
-
-async def exchange(model: Model, value: Any, dim: str) -> Any:
-    ranks = len(model.group("expert"))
-    parts = [model.shard(value, dim, rank, ranks) for rank in range(ranks)]
-    whole, *others = await model.alltoall(parts, value.layer, group="expert")
-    for part in others:
-        whole = whole.combine(part)
-    return whole
 
 
 def pipeline(one_f_one_b: bool, posted: bool = False, behind: bool = False) -> Any:
@@ -49,9 +41,9 @@ def pipeline(one_f_one_b: bool, posted: bool = False, behind: bool = False) -> A
         async def forward(b: int) -> None:
             kept[dense, b] = await model.receive(before) if stage else model.get_activation([b])
             tokens = model.forward(dispatch, model.forward(dense, kept[dense, b], weights[dense][0]))
-            kept[experts, b] = await exchange(model, tokens, "experts")
+            kept[experts, b] = await exchange(model, tokens, "experts", "expert")
             results = model.forward(experts, kept[experts, b], weights[experts][0])
-            out = model.forward(combine, await exchange(model, results, "batch"))
+            out = model.forward(combine, await exchange(model, results, "batch", "expert"))
             if stage:
                 kept["gradient", b] = model.loss(out)
             else:
@@ -59,10 +51,10 @@ def pipeline(one_f_one_b: bool, posted: bool = False, behind: bool = False) -> A
 
         async def backward(b: int, last: bool) -> None:
             grad = kept.pop(("gradient", b)) if stage else await model.receive(after)
-            grad = await exchange(model, model.backward(combine, None, grad), "experts")
+            grad = await exchange(model, model.backward(combine, None, grad), "experts", "expert")
             made, grad = model.backward(experts, kept.pop((experts, b)), grad, weights[experts][0])
             add(experts, made)
-            grad = await exchange(model, grad, "batch")
+            grad = await exchange(model, grad, "batch", "expert")
             if last and behind:
                 sums[experts] = model.allreduce(gradients[experts], experts, group=groups[experts])
             grad = model.backward(dispatch, None, grad)

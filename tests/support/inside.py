@@ -35,10 +35,11 @@ async def update(model: Model, layer: int, gradient: Any, reduce: bool = True) -
     model.set_final_weight(layer, weight)
 
 
-async def exchange(model: Model, value: Any, dim: str) -> Any:
-    """Cuts along one dim, and gathers what comes from the others."""
-    mine = [model.shard(value, dim, i, model.RANKS) for i in range(model.RANKS)]
-    first, *parts = await model.alltoall(mine, value.layer)
+async def exchange(model: Model, value: Any, dim: str, group: str | None = None) -> Any:
+    """Cuts along one dim, and gathers what comes from the others of a group."""
+    ranks = len(model.group(group))
+    mine = [model.shard(value, dim, i, ranks) for i in range(ranks)]
+    first, *parts = await model.alltoall(mine, value.layer, group=group)
     for one in parts:
         first = first.combine(one)
     return first

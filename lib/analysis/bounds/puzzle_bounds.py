@@ -64,20 +64,19 @@ def lower_bound(puzzle: str) -> Bound:
         raise ValueError(f"no lower bound is known for {puzzle!r}; there are those of {known}")
     premise = record.bound
     if premise.work:
-        family = SharedWork(*record.size, record.described(record.layers))
-        return bound_of(family, record.costs, puzzle, reached=premise.reached)
+        family = SharedWork.of(record)
+        nothing = Limit(0.0, (), "work", False, "Of this nothing is known.")
+        least = family.time(record.costs, premise.reached)
+        return Bound(puzzle, family.premise, least, nothing, nothing, family, costs=record.costs)
     copies = premise.copies, premise.state_copies
     family = Family(*record.size, premise.stages, premise.sharded, premise.grouping, *copies)
     return replace(bound_of(family, record.costs, puzzle, premise.words, reached=True), together=premise.together)
 
 
 def bound_of(
-    family: Family | SharedWork, costs: Costs = UNIT, puzzle: str = "", premise: str = "", *, reached: bool = False
+    family: Family, costs: Costs = UNIT, puzzle: str = "", premise: str = "", *, reached: bool = False
 ) -> Bound:
     """The bound of a family of any size. `reached`: a schedule that reaches each limit is known."""
-    if isinstance(family, SharedWork):
-        nothing = Limit(0.0, (), "work", False, "Of this nothing is known.")
-        return Bound(puzzle, family.premise, family.time(costs, reached), nothing, nothing, family, costs=costs)
     return Bound(
         puzzle,
         premise,

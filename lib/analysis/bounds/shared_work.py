@@ -31,6 +31,7 @@ from typing import ClassVar
 from lib.analysis.bounds.limits import Limit, Part
 from lib.cluster.costs import Costs, as_written
 from lib.errors.wording import counted
+from lib.puzzles.records import Puzzle
 from lib.trace.trace import Trace
 from lib.values.kinds.kind import USUAL, Layer
 from lib.values.layers import Shape
@@ -52,6 +53,11 @@ class SharedWork:
     layers: int
     batches: int
     described: tuple[Layer, ...] = USUAL
+
+    @classmethod
+    def of(cls, record: Puzzle) -> SharedWork:
+        """Those of a puzzle, at the size of its record."""
+        return cls(*record.size, record.described(record.layers))
 
     @property
     def shape(self) -> Shape:

@@ -67,8 +67,7 @@ def _backward_weight(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _gradients(call: Call, other: Held, wanted: tuple[bool, bool]) -> Gradients:
-    kind = call.context.plan.trace.shape.kinds[call.event.layer or 0]
-    if kind.keeps:
+    if call.layer.kind.keeps:
         x, grad = call.held(0), call.held(1)
     else:  # of the input the form will do, which is that of its gradient
         x, grad = call.form(call.output(0), call.empty(0).new_zeros(())), call.held(len(call.event.inputs) - 1)

@@ -99,10 +99,9 @@ class LayerKind(ABC):
     """A layer of a step: the schemas of its tensors, and the places of what forward and backward give.
 
     A subclass is a kind of layer. `takes` is what forward takes beside its input: "weight", "activation" or nothing;
-    `keeps`: backward needs its input; without, it may be given the gradient alone.
-    `routed`: it takes tokens by the experts that they go to. `options` are the fields of the description that it has
-    besides, and `optional` those that it may have. `describe` says what its tensors are, and `output_of` and
-    `gradients_of` what comes of what, or raise a fact.
+    `keeps`: backward needs the input; else it may be given the gradient alone. `routed`: it takes tokens by the experts
+    that they go to. `options` are the fields of the description that it has besides, and `optional` those that it may
+    have. `describe` says what its tensors are, and `output_of` and `gradients_of` what comes of what, or raise a fact.
     """
 
     name: ClassVar[str]

@@ -159,7 +159,7 @@ def _bound(record: Puzzle) -> Figures:
     if premise is None or premise.copies > 1 or premise.state_copies > 1:
         return Figures()
     if premise.work:
-        return Figures(SharedWork(*record.size, record.described(record.layers)).time(record.costs).value)
+        return Figures(SharedWork.of(record).time(record.costs).value)
     stages = 1 if premise.stages == 1 else mesh.axes.get("stage", record.ranks) if mesh else record.ranks
     replicas = record.ranks // stages
     if record.ranks % stages or record.layers % stages or record.batches % replicas:
