@@ -181,8 +181,10 @@ def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) 
     if type(layer) is not int or not 0 <= layer < shape.layers:
         layer = need_layer(shape, layer, op)
     takes = OPERANDS[shape.kinds[layer].takes]
-    if type(inp) is not Activation and (inp is not None or type(grad) is ActivationGrad or shape.kinds[layer].keeps):
-        need(Activation, inp, f"input of {op}", op)
+    if inp is None and not shape.kinds[layer].keeps:  # what is missing is the gradient, which would do alone
+        need(ActivationGrad, grad, f"gradient given to {op}", op)
+    if type(inp) is not Activation:
+        inp = need(Activation, inp, f"input of {op}", op)
     if type(grad) is not ActivationGrad:
         need(ActivationGrad, grad, f"gradient given to {op}", op)
     other = None

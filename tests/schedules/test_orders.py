@@ -81,5 +81,5 @@ def test_what_a_kind_of_action_is_in_a_run() -> None:
     """A pair is two operations, and every other kind one that there is."""
     known = {*OPERATIONS, *COLLECTIVES, "wait"}
     assert {kind for kind, row in KINDS.items() if row.operation not in known} == {PAIR}
-    letters = {row.operation: kind for kind, row in reversed(KINDS.items()) if row.computes}
+    letters = {row.operation: kind for kind, row in reversed([*KINDS.items()]) if row.computes}
     assert letters == {name: OPERATIONS[name].letter or OPERATIONS[name].word for name in letters}

@@ -174,12 +174,13 @@ def test_a_proof_speaks_of_the_moment_and_not_of_words(
 @pytest.mark.parametrize("costs", [Uneven(ranks=(1.2,)), Uneven(ranks=(1, 1, 1, 1.5)), Uneven(layers=(1,) * 7 + (3,))])
 def test_a_slow_rank_and_a_heavy_last_layer_are_not_below(costs: Uneven) -> None:
     """And what a solver proved with other costs is not said of them."""
-    bound = bound_of(Family(4, 8, 4, 4, grouping="one"), costs)
+    family = Family(4, 8, 4, 4, grouping="one")
+    bound = bound_of(family, costs)
     trace = Trace.of(simulate(program_of(one_f_one_b(4, 4)), ranks=4, layers=8, batches=4, costs=costs))
     assert bound.excuse(trace) is None
     for figure, limit in zip(_figures(trace), _limits(bound), strict=True):
         assert figure >= limit - DUST
-    assert (bound.time.value > bound_of(bound.family).time.value) == (costs.layers != (1,))
+    assert (bound.time.value > bound_of(family).time.value) == (costs.layers != (1,))
     assert bound.frontier == ()
-    assert bound_of(bound.family).frontier != ()
+    assert bound_of(family).frontier != ()
     assert "solver" not in bound.time.proof + bound.memory.proof
