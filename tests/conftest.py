@@ -15,6 +15,7 @@ from tests.support.durations import Durations
 from tests.support.profiles import THOROUGH
 from tests.support.warm import Warm
 
+gc.set_threshold(100_000)  # looking for garbage after every 700 objects takes 5 % of all tests and 20 % of collecting
 os.environ["PUZZLES_PROGRESS"] = "off"  # here and not in a fixture: for modules that run something when imported, too
 os.environ.pop("PUZZLES_GRADING", None)  # in most notebooks of tests a stub is no error
 os.environ.pop("FORCE_COLOR", None)  # what commands print is compared without colours
