@@ -320,6 +320,10 @@ for capacity in (224, 192, 160, 128, 96):
 # With a capacity of 128, which is just an even share, forward is as fast as with a fair router, and 19 % of all choices are
 # lost. It is usually given as a multiple of the even share, the **capacity factor**: 160 is a factor of 1.25.
 #
+# A capacity also says the size of the largest part that travels. Where a library exchanges only parts of equal size, all of
+# them are padded to it, with slots that no token takes: `model.alltoall_padded`. With a capacity of 160 each rank then sends
+# 3 × 160 slots each time, and with parts as large as they are 3 × 96 tokens (rank 0) or 160 + 2 × 96 (the others).
+#
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>

@@ -339,6 +339,10 @@ class Model(Given):
         """All-gather: everybody gets the shards of all members put together."""
         return self._communicate("allgather", v, layer, group)
 
+    def allgather_padded(self, v: T, layer: int, group: Any = None) -> Work[T]:
+        """All-gather for which each shard is sent as large as the largest: as NCCL's takes equal ones only."""
+        return self._communicate("allgather_padded", v, layer, group)
+
     def scatterreduce(self, v: T, layer: int, group: Any = None, *, dim: str | None = None) -> Work[T]:
         """Reduce-scatter: member i gets shard i of the sum of what the members bring.
 
@@ -350,6 +354,10 @@ class Model(Given):
     def alltoall(self, values: Sequence[T], layer: int, group: Any = None) -> Work[list[T]]:
         """All-to-all: member i gets the values number i of all members, in the order of the group."""
         return self._communicate("alltoall", values, layer, group)
+
+    def alltoall_padded(self, values: Sequence[T], layer: int, group: Any = None) -> Work[list[T]]:
+        """All-to-all for which each value is sent as large as the largest, as slots of an expert that are not taken."""
+        return self._communicate("alltoall_padded", values, layer, group)
 
     def broadcast(self, v: T, layer: int, root: int = 0, group: Any = None) -> Work[T]:
         """Broadcast: everybody gets what the member with rank `root` brings; the others bring a value to overwrite."""

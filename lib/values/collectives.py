@@ -247,6 +247,13 @@ def _rows(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_e
     return simplest(Fraction(members, members - 1) * most)
 
 
+def _all_pieces_as_the_largest(
+    values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements
+) -> Elements:
+    """The even exchange in which each piece has the size of the largest of all."""
+    return len(values) * max(_largest(row, root, size) for row in values)
+
+
 def _root(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return size(values[root : root + 1])
 
@@ -372,6 +379,27 @@ COLLECTIVES = table(
             size=_largest,
             travel=STEP,
             sends=_its_own,
+        ),
+        Collective(
+            name="allgather_padded",
+            word="GP",
+            title="padded all-gather",
+            signature="await model.allgather_padded(shard, layer)",
+            results=_all_gather,
+            law=gather,
+            apart=_split,
+            size=_all_as_the_largest,
+        ),
+        Collective(
+            name="alltoall_padded",
+            word="AP",
+            title="padded all-to-all",
+            signature="await model.alltoall_padded(values, layer)",
+            results=_all_to_all,
+            law=_nothing,
+            many=True,
+            size=_all_pieces_as_the_largest,
+            travel=STRAIGHT,
         ),
     )
 )

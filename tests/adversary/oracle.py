@@ -20,7 +20,8 @@ from typing import Any
 
 WEIGHT, BATCH = 512 * 512, 512 * 256
 REDUCED = ("allreduce", "scatterreduce")
-COLLECTIVES = ("allreduce", "allreduce_bucket", "allgather", "scatterreduce", "alltoall", "broadcast", "shift")
+GATHERS, EXCHANGES = ("allgather", "allgather_padded"), ("alltoall", "alltoall_padded")
+COLLECTIVES = ("allreduce", "allreduce_bucket", *GATHERS, "scatterreduce", *EXCHANGES, "broadcast", "shift")
 OVERWRITES = ("allreduce", "allreduce_bucket", "broadcast")
 TWICE = ("allreduce", "allreduce_bucket")
 """What comes out lies where what went in was: no memory of its own."""
@@ -537,7 +538,7 @@ class _World:
     def exchange(self, e: Happening, brought: list[list[Thing]]) -> list[list[Thing]]:
         """What each member gets."""
         n = len(brought)
-        if e.op == "alltoall":
+        if e.op in EXCHANGES:
             if any(len(row) != n for row in brought):
                 raise Malformed("an all-to-all takes one for each")
             return [[_again(row[i]) for row in brought] for i in range(n)]
@@ -554,7 +555,7 @@ class _World:
             if any(t.kind != root.kind or t.size(self.grain) != root.size(self.grain) for t in things):
                 raise Malformed("a broadcast overwrites what is as large")
             return [[_again(root)] for _ in things]
-        if e.op == "allgather":
+        if e.op in GATHERS:
             return [[_again(self._union(things))] for _ in things]
         if e.op == "shift":
             return [[_again(things[i - 1])] for i in range(n)]
@@ -569,6 +570,9 @@ class _World:
             into = [sum(row[i] for row in sizes) - sizes[i][i] for i in range(n)]
             busiest = Fraction(max(out + into))
             return busiest * n / (n - 1) if n > 1 else sizes[0][0], [Fraction(x) for x in out]
+        if e.op.endswith("_padded"):
+            largest = max(Fraction(size) for row in sizes for size in row)
+            return n * largest, [(n - 1) * largest] * n
         if e.op == "shift":
             return max(row[0] for row in sizes), [row[0] if n > 1 else Fraction(0) for row in sizes]
         whole = {
@@ -585,7 +589,7 @@ class _World:
         if self.costs["model"] != "links":
             return _exact(self.costs["collective"])
         n = len(e.group)
-        if e.op == "alltoall":
+        if e.op in EXCHANGES:
             return self.exchange_time(e.group, whole / n)
         if e.op == "shift":
             return whole * self.beta(e.group) + _exact(self.costs["latency"]) if n > 1 else Fraction(0)

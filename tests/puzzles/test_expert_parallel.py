@@ -11,8 +11,9 @@ Value = Any
 FAIR, HOT = route_by_loads([1, 1, 1, 1], top=2), route_by_loads([7, 3, 3, 3], top=2)
 
 
-def send(model: Model, value: Value, dim: str) -> Any:
-    return model.alltoall([model.shard(value, dim, rank, model.RANKS) for rank in range(model.RANKS)], value.layer)
+def send(model: Model, value: Value, dim: str, padded: bool = False) -> Any:
+    exchange = model.alltoall_padded if padded else model.alltoall
+    return exchange([model.shard(value, dim, rank, model.RANKS) for rank in range(model.RANKS)], value.layer)
 
 
 async def arrived(work: Any) -> Value:
@@ -22,27 +23,27 @@ async def arrived(work: Any) -> Value:
     return whole
 
 
-def in_parts(parts: int) -> Any:
+def in_parts(parts: int, padded: bool = False) -> Any:
     """Forward, backward and update of a layer of experts; while the tokens of a part travel another is computed."""
 
     async def step(model: Model) -> None:
         weight, state = model.load_weights(1, model.rank, model.RANKS)
         data = model.get_activation([model.rank])
         rows = [model.shard(data, "rows", part, parts) for part in range(parts)]
-        out = [send(model, model.forward(0, one), "experts") for one in rows]
+        out = [send(model, model.forward(0, one), "experts", padded) for one in rows]
         here, home = list[Value](), list[Any]()
         for work in out:
             here.append(await arrived(work))
-            home.append(send(model, model.forward(1, here[-1], weight), "batch"))
+            home.append(send(model, model.forward(1, here[-1], weight), "batch", padded))
         back, gradients = list[Any](), list[Value]()
         for work in home:
             result = await arrived(work)
-            back.append(send(model, model.backward(2, result, model.loss(model.forward(2, result))), "experts"))
+            back.append(send(model, model.backward(2, result, model.loss(model.forward(2, result))), "experts", padded))
         home.clear()
         for tokens, work in zip(here, back, strict=True):
             gradient, grad = model.backward(1, tokens, await arrived(work), weight)
             gradients.append(gradients[-1] + gradient if gradients else gradient)
-            home.append(send(model, grad, "batch"))
+            home.append(send(model, grad, "batch", padded))
         for one, work in zip(rows, home, strict=True):
             model.backward(0, one, await arrived(work))
         weight, state = model.update(1, gradients[-1], weight, state)
@@ -81,6 +82,10 @@ UNEVEN = [983_040, 720_896, 720_896, 720_896]
         (in_parts(1), HOT, 160, 0.0, 7.0, [786_432, 655_360, 655_360, 655_360]),
         (in_parts(1), HOT, 128, 0.0, 5.7, [688_128, 622_592, 622_592, 622_592]),
         (in_parts(1), FAIR, None, 0.02, 5.94, EVEN),
+        (in_parts(1, padded=True), FAIR, 128, 0.0, 5.7, EVEN),
+        (in_parts(1, padded=True), FAIR, 128, 0.02, 5.94, EVEN),
+        (in_parts(1, padded=True), HOT, 160, 0.0, 7.0, [983_040] * 4),
+        (in_parts(1, padded=True), HOT, 128, 0.0, 5.7, EVEN),
     ],
 )
 def test_a_layer_of_experts_takes_what_another_model_says(

@@ -35,6 +35,10 @@ async def uneven_gather(model: Model, place: int, group: tuple[int, ...]) -> Non
     await model.allgather(pieces(model, *((1, 3), (0,), (2,))[place]), 0, group)
 
 
+async def padded_gather(model: Model, place: int, group: tuple[int, ...]) -> None:
+    await model.allgather_padded(pieces(model, *((1, 3), (0,), (2,))[place]), 0, group)
+
+
 async def sum_up(model: Model, place: int, group: tuple[int, ...]) -> None:
     await model.allreduce(model.fake_grad(0), 0, group)
 
@@ -51,8 +55,9 @@ async def uneven_exchange(model: Model, place: int, group: tuple[int, ...]) -> N
     """Member 0 keeps a whole and sends halves, member 1 sends quarters, member 2 sends a whole and keeps a quarter."""
     half, quarter, whole = pieces(model, 0, 2), pieces(model, 3), model.fake_grad(0)
     rows = [[whole, half, half], [quarter, quarter, quarter], [quarter, whole, quarter]]
-    found = await model.alltoall(rows[place], 0, group)
-    assert [value.elements() for value in found] == [row[place].elements() for row in rows]
+    for exchange in (model.alltoall, model.alltoall_padded):
+        found = await exchange(rows[place], 0, group)
+        assert [value.elements() for value in found] == [row[place].elements() for row in rows]
 
 
 def broadcast(root: int) -> Callable[[Model, int, tuple[int, ...]], Any]:
@@ -73,6 +78,7 @@ async def message(model: Model, place: int, group: tuple[int, ...]) -> None:
 EXCHANGES = [
     even_gather,
     uneven_gather,
+    padded_gather,
     sum_up,
     scatter,
     even_exchange,

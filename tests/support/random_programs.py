@@ -93,13 +93,13 @@ class Schedule:
             case "allreduce":
                 mine = [place] if len(group) <= BATCHES else []
                 return model.allreduce(model.fake_grad(layer, mine), layer, group)
-            case "allgather":
+            case "allgather" | "allgather_padded":
                 shard, _ = model.load_weights(layer, place, len(group))
-                return model.allgather(shard, layer, group)
+                return getattr(model, step.what)(shard, layer, group)
             case "scatterreduce":
                 return model.scatterreduce(zero, layer, group)
-            case "alltoall":
-                return model.alltoall([zero.shard(i, len(group)) for i in range(len(group))], layer, group)
+            case "alltoall" | "alltoall_padded":
+                return getattr(model, step.what)([zero.shard(i, len(group)) for i in range(len(group))], layer, group)
             case "broadcast":
                 root = group[step.number % len(group)]
                 return model.broadcast(model.load_weights(layer, place, len(group))[0], layer, root, group)
@@ -125,6 +125,7 @@ class Schedule:
 
 
 OPS = ["compute", "compute", "drop", "sum", "read", "allreduce", "allgather", "scatterreduce", "alltoall", "broadcast"]
+OPS += ["allgather_padded", "alltoall_padded"]
 MESSAGES = ["message", "message of many", "message of none"]
 
 

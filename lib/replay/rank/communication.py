@@ -230,6 +230,16 @@ def _all_to_all(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     return Started(handle, [out], lambda: [part.clone() for part in out.split(sizes)])
 
 
+def _all_to_all_padded(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    sizes = [call.numel(brought[call.me]) for brought in call.brought]
+    largest = max(call.numel(value) for brought in call.brought for value in brought)
+    out = call.empty(largest * len(sizes))
+    parts = [torch.nn.functional.pad(part, (0, largest - part.numel())) for part in inputs]
+    handle = call.transport.all_to_all(call.group, out, parts, [largest] * len(sizes))
+    pieces = zip(out.split(largest), sizes, strict=True)
+    return Started(handle, [out], lambda: [part[:size].clone() for part, size in pieces])
+
+
 def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     numel = call.numel(call.brought[call.root][0])
     if inputs[0].numel() == numel:
@@ -255,8 +265,10 @@ COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
         "allreduce": _all_reduce,
         "allreduce_bucket": _all_reduce_bucket,
         "allgather": _all_gather,
+        "allgather_padded": _all_gather,  # a transport of torch pads unequal parts itself
         "scatterreduce": _reduce_scatter,
         "alltoall": _all_to_all,
+        "alltoall_padded": _all_to_all_padded,
         "broadcast": _broadcast,
         "shift": _shift,
     }

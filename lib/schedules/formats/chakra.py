@@ -37,8 +37,10 @@ COLLECTIVE_TYPES: Final = {
     "allreduce": 0,
     "allreduce_bucket": 0,
     "allgather": 2,
+    "allgather_padded": 2,
     "broadcast": 5,
     "alltoall": 6,
+    "alltoall_padded": 6,
     "scatterreduce": 7,
     "shift": 6,
 }

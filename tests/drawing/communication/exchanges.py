@@ -34,6 +34,18 @@ async def alltoall(model: Model) -> None:
     await model.alltoall(mine, 0)
 
 
+async def allgather_padded(model: Model) -> None:
+    """Of three parts, of which the last rank has two."""
+    parts = [model.load_weights(0, part, model.RANKS + 1)[0] for part in range(model.RANKS + 1)]
+    mine = parts[model.rank] if model.rank < model.RANKS - 1 else parts[-2].combine(parts[-1])
+    model.weights["whole"] = await model.allgather_padded(mine, 0)
+
+
+async def alltoall_padded(model: Model) -> None:
+    mine = [model.get_activation(range(other + 1)) for other in range(model.RANKS)]
+    await model.alltoall_padded(mine, 0)
+
+
 async def shift(model: Model) -> None:
     model.activations[0] = await model.shift(model.get_activation([model.rank]), 0)
 
@@ -79,6 +91,7 @@ def small(function: Callable[[Model], Any], ranks: int = 4, **sizes: Any) -> Tra
 
 
 GOOD = (allreduce, allreduce_bucket, allgather, scatterreduce, broadcast, alltoall, shift, message)
+GOOD += (allgather_padded, alltoall_padded)
 EXCHANGES: dict[str, Trace] = {
     **{each.__name__: small(each) for each in GOOD},
     **{each.__name__: small(each) for each in (missing, different, unreceived)},
