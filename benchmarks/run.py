@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import simpy
 
-from lib import LINKS, Costs, Model, check, retime, simulate
+from lib import LINKS, Costs, Layer, Model, check, retime, simulate
 from lib.analysis.figures import makespan
 from lib.schedules.data_parallel import ddp, fsdp
 from lib.schedules.pipelines.catalogue import SCHEDULES
@@ -59,6 +60,41 @@ def many_ranks() -> Iterator[tuple[str, float, str]]:
     """Very many ranks."""
     seconds, _ = best(lambda: simulate(fsdp, ranks=10_000, layers=4, batches=10_000), 2)
     yield "FSDP 10 000 ranks x 4 layers", seconds, "s (target 5)"
+
+
+def inside_a_layer() -> Iterator[tuple[str, float, str]]:
+    """Keys and values that go round 64 ranks, layer by layer, for an event of DDP in the same run."""
+
+    def layers(tokens: int) -> list[Layer]:
+        kinds = (Layer(outputs=1024, rows=tokens), Layer("attention", rows=tokens, heads=4, kv_heads=4))
+        return [
+            replace(kind, of=(2 * layer, 2 * layer + 1)[: 1 + place])
+            for layer in range(16)
+            for place, kind in enumerate(kinds)
+        ]
+
+    async def ring(model: Model) -> None:
+        data = model.shard(model.get_activation(range(model.BATCHES)), "rows", model.rank, model.RANKS)
+        for layer in range(0, model.LAYERS, 2):
+            keys = model.forward(layer, data, model.load_weights(layer)[0])
+            coming = model.shift(keys, layer + 1)
+            out = model.forward(layer + 1, data, keys)
+            for step in range(1, model.RANKS):
+                keys = await coming
+                if step < model.RANKS - 1:
+                    coming = model.shift(keys, layer + 1)
+                out = out + model.forward(layer + 1, data, keys)
+            data = out
+
+    plain, models = best(lambda: simulate(ddp, ranks=64, layers=128, batches=64))
+    plain /= events(models)
+    for tokens in (256, 10**6):
+        seconds, models = best(lambda n=tokens: simulate(ring, ranks=64, layers=layers(n), batches=1), 2)
+        yield (
+            f"ring attention, 64 ranks x 16 layers, {tokens:,} tokens",
+            seconds / events(models) / plain,
+            "of DDP's event",
+        )
 
 
 def simpy_pipeline(stages: int, batches: int) -> None:
@@ -197,7 +233,10 @@ def imports() -> Iterator[tuple[str, float, str]]:
         yield line, 1000 * seconds, f"ms (target {target})"
 
 
-SECTIONS = {f.__name__: f for f in (imports, data_parallel, many_ranks, pipeline, timed_anew, orders, large_pipelines)}
+SECTIONS = {
+    f.__name__: f
+    for f in (imports, data_parallel, many_ranks, inside_a_layer, pipeline, timed_anew, orders, large_pipelines)
+}
 
 
 def main() -> None:
