@@ -89,7 +89,7 @@ class _Fuzz:
         if move == "shard":
             value = self.pick(Activation, ActivationGrad, WeightGrad, Weight)
             dim, total = (
-                chance.choice(["rows", "features", "batch", "in", "out", "experts"]),
+                chance.choice(["rows", "features", "batch", "in", "out", "experts", "taps"]),
                 chance.choice([2, 2, 3, 4]),
             )
             return tuple(model.shard(value, dim, i, total) for i in range(total))

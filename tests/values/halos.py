@@ -18,10 +18,13 @@ class Part:
         ends = [0, *accumulate(sizes)]
         self.model, self.rows = model, ends[-1]
         self.low, self.high = ends[model.rank], ends[model.rank + 1]
-        self.first, self.last = model.rank == 0, model.rank == model.RANKS - 1
+        self.members = [rank for rank, size in enumerate(sizes) if size]
+        self.first, self.last = model.rank <= self.members[0], model.rank >= self.members[-1]
 
     def beside(self, before: int, after: int) -> list[int]:
         """The row that counts at the edge to the rank before, and that at the edge to the rank after."""
+        if self.model.rank not in self.members:
+            return []
         return [row for row, none in ((before, self.first), (after, self.last)) if not none]
 
     @property
@@ -42,12 +45,15 @@ class Part:
 
     def inner(self, value: Value, by: int) -> Value:
         """Its rows, but for so many at each edge to a neighbour."""
+        by = by if self.high > self.low else 0
         return value.cut("rows", self.low + (0 if self.first else by), self.high - (0 if self.last else by))
 
 
-async def exchange(model: Model, way: str, edges: list[Value], layer: int) -> list[Value]:
+async def exchange(part: Part, way: str, edges: list[Value], layer: int) -> list[Value]:
+    """What neighbours have for this rank; nothing where it has no rows."""
+    model = part.model
     if way == "halo":
-        return await model.halo(edges, layer)
+        return await model.halo(edges, layer, part.members) if model.rank in part.members else []
     first = edges[0].place.part("rows").pieces.runs[0][0]
     parts = [edges[0].cut("rows", first, first)] * model.RANKS
     near = [rank for rank in range(model.RANKS) if abs(rank - model.rank) == 1]
@@ -71,7 +77,7 @@ def step(
         x = part.inner(model.get_activation(range(model.BATCHES)), 0)
         for layer in range(model.LAYERS):
             if mistake != "no halo":
-                for edge in await exchange(model, way, [part.row(x, row) for row in part.edges], layer):
+                for edge in await exchange(part, way, [part.row(x, row) for row in part.edges], layer):
                     x = x.combine(edge)
             kept[layer] = x
             x = model.forward(layer, x, model.weights[layer])
@@ -81,7 +87,7 @@ def step(
             if layer and mistake == "halo's gradient dropped":
                 g = part.inner(g, 0)
             elif (layer or last_back) and mistake != "halo's gradient kept":
-                back = await exchange(model, way, [part.row(g, row) for row in part.halo], layer)
+                back = await exchange(part, way, [part.row(g, row) for row in part.halo], layer)
                 own = part.inner(g, 1)
                 for row, more in zip(part.edges, back, strict=True):
                     edge = part.row(g, row) + more

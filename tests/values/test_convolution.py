@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -98,8 +99,14 @@ def test_a_step_takes_what_another_model_says(make: Any, sizes: list[int], end: 
     assert check(simulate(make(sizes), layers=NET, ranks=len(sizes), batches=4)).correct
 
 
-@pytest.mark.parametrize("make", [step, partial(step, way="alltoall"), overlapped])
-@pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [5, 4, 11, 4], [9, 7]])
+@pytest.mark.parametrize(
+    ("make", "sizes"),
+    [
+        *product([step, partial(step, way="alltoall"), overlapped], [[4, 4, 4, 4], [5, 4, 11, 4], [9, 7]]),
+        (step, [3, 3, 3, 0]),
+        (step, [4, 0, 5]),
+    ],
+)
 def test_in_numbers_every_value_that_is_done_is_its_part_of_the_whole(make: Any, sizes: list[int]) -> None:
     rows = sum(sizes)
     net = [Layer("convolution", 3, 5, rows, kernel=3, padding=1), Layer("convolution", 5, 3, rows, kernel=3, padding=1)]
@@ -136,6 +143,15 @@ def test_a_mistake_is_named_with_its_rows(mistake: str, said: str) -> None:
 def test_what_is_no_convolution_is_refused_before_any_rank_runs(how: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         simulate(step([4, 4]), layers=[Layer("convolution", 4, 4, 8, **how)], ranks=2)
+
+
+def test_a_kernel_is_used_whole() -> None:
+    async def cut(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        model.forward(0, model.get_activation([0]), model.shard(weight, "taps", 0, 3))
+
+    with pytest.raises(RuleError, match="lacks a part of its kernel"):
+        simulate(cut, layers=[Layer("convolution", 4, 4, 8, kernel=3, padding=1)])
 
 
 def test_a_million_rows_cost_what_sixteen_do() -> None:

@@ -143,7 +143,14 @@ class Incomplete(Fact):
 
     def words(self) -> Words:
         weight = self.weight
-        part = weight.place.first
+        taps, part = weight.place.part("taps"), weight.place.first
+        if taps is not None and not taps.whole:
+            return Words(
+                f"the weight of layer {weight.layer} lacks a part of its kernel",
+                expected=f"all {taps.dim.size} taps",
+                got=describe(weight),
+                fix="a kernel is used whole: cut a weight along in or out, and not along its taps",
+            )
         missing = part.dim.whole.minus(part).shards(weight.total) or ()
         return Words(
             f"the weight of layer {weight.layer} is not complete",

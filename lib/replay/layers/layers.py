@@ -424,8 +424,13 @@ class Convolution(RealLayer):
             [places.get(first + tap * stencil.dilation, zeros) for tap in range(stencil.kernel)]
             for first in (row * stencil.stride - stencil.padding for row in stencil.given(RunSet.of(rows)))
         ]
+        at = torch.tensor(taken, dtype=torch.long, device=x.tensor.device).view(-1, stencil.kernel)
         inner = functional.pad(torch.tanh(x.tensor), (0, 0, 0, 1))
-        return torch.einsum("brti,iot->bro", inner[:, torch.tensor(taken, device=inner.device)], other.tensor)
+        return torch.einsum(
+            "brti,iot->bro",
+            inner[:, at],
+            other.tensor,
+        )
 
     def whole(self, x: Held, other: Held) -> Tensor:
         layer, weight = self.described, other.tensor.permute(1, 0, 2)

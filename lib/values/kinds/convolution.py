@@ -10,14 +10,13 @@ All of it is worked out from the ends of runs, whatever the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lib.errors.exceptions import RuleError
 from lib.values import facts
 from lib.values.dims import Pieces, Relation, RunSet
-from lib.values.kinds.kind import Sum, fits, fraction, part
+from lib.values.kinds.kind import Sum, fits, part
 from lib.values.kinds.linear import Linear, same
 from lib.values.placement import Dim, Part, Place
 
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
     from lib.values.values import Value
 
 __all__ = ["Convolution", "Stencil"]
+
+MOST_TAPS = 4096
+"""Rows of a kernel: each is looked at whenever a part of another form is given."""
 
 
 class Stencil(NamedTuple):
@@ -94,6 +96,8 @@ class Convolution(Linear):
         super().describe()
         layer = self.layer
         self.stencil = Stencil(layer.rows, layer.kernel, layer.stride, layer.dilation, layer.padding)
+        if layer.kernel > MOST_TAPS:
+            raise ValueError(f"a kernel has at most {MOST_TAPS:,} rows; got {layer.kernel:,}")
         if self.stencil.outputs < 1:
             raise ValueError(
                 f"a kernel of {layer.kernel} rows, {layer.dilation} apart, is wider than {layer.rows} rows with a "
@@ -109,6 +113,7 @@ class Convolution(Linear):
         self.work = rows.size * layer.kernel * layer.inputs * layer.outputs
 
     def output_of(self, inp: Value, other: Value | None) -> Place:
+        _has_all_taps(other)
         fits("input of forward", inp, other, "in")
         parts = {**same(inp), "rows": self._given("forward", inp)}
         return self.output.at({**parts, "features": part(other, "out"), "terms": part(other, "in")})
@@ -121,6 +126,7 @@ class Convolution(Linear):
         by_weight = self.weight_gradient.at({"batch": part(inp, "batch"), "rows": part(grad, "rows"), **ends})
         if other is None:  # the weight half alone
             return by_weight, inp.place
+        _has_all_taps(other)
         fits(f"input of {op}", inp, other, "in")
         fits(f"gradient given to {op}", grad, other, "out")
         sums = {"terms": part(other, "out"), "outputs": part(grad, "rows")}
@@ -129,12 +135,17 @@ class Convolution(Linear):
     def _given(self, op: str, inp: Value) -> Part:
         """The rows of the output that follow of those that are here."""
         rows: Dim = dict(self.gives)["rows"]
-        given = self.stencil.given(part(inp, "rows").pieces)
-        if not given:
+        here = part(inp, "rows").pieces
+        given = self.stencil.given(here)
+        if here and not given:
             raise RuleError(facts.NoRows(op, inp, self.stencil))
         return rows.piece(rows.size, given)
 
-    def share(self, places: Sequence[Place]) -> Fraction:
-        rows = cast(Any, places[0].part("rows"))
-        given = Fraction(len(self.stencil.given(rows.pieces)), self.stencil.outputs)
-        return super().share(places) / fraction(rows) * given
+    def rows_of_work(self, inp: Place) -> Fraction:
+        return Fraction(len(self.stencil.given(inp.named["rows"].pieces)), self.stencil.outputs)
+
+
+def _has_all_taps(weight: Value | None) -> None:
+    """Whether a weight is there for every place of the stencil."""
+    if not part(weight, "taps").whole:
+        raise RuleError(facts.Incomplete(cast(Any, weight)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import prod
 from typing import TYPE_CHECKING
 
 from lib.values.kinds.kind import LayerKind, Sum, fits, fraction, part
@@ -56,7 +55,11 @@ class Linear(LayerKind):
         weight = places[-1]
         columns = weight.part("out") or weight.dims[-1]  # without the weight those of the gradient
         rows = weight.part("in") or places[0].dims[-1]
-        return prod(map(fraction, (places[0].part("rows"), rows, columns)), start=Fraction(1))
+        return self.rows_of_work(places[0]) * fraction(rows) * fraction(columns)
+
+    def rows_of_work(self, inp: Place) -> Fraction:
+        """Which part of the rows there is to work on."""
+        return fraction(inp.part("rows"))
 
 
 def uncut(value: Value, weight: Value | None, gives: Schema) -> bool:
