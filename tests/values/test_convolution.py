@@ -137,6 +137,7 @@ def test_a_mistake_is_named_with_its_rows(mistake: str, said: str) -> None:
         ({"kernel": 3, "stride": 0}, "stride of a layer is a whole number from 1"),
         ({"kernel": 9}, "a kernel of 9 rows, 1 apart, is wider than 8 rows with a padding of 0"),
         ({"kernel": 3, "dilation": 5, "padding": 1}, "is wider than 8 rows"),
+        ({"kernel": 5000}, "a kernel has at most 4,096 rows; got 5,000"),
         ({"kernel": 3, "padding": 3}, "rows at the edge are of zeros alone"),
     ],
 )
