@@ -66,6 +66,9 @@ def pytest_configure() -> None:
     factory = cast(Any, KernelProvisionerFactory.instance())
     factory.provisioners[NAME] = EntryPoint(NAME, f"{__name__}:WarmProvisioner", factory.GROUP_NAME)
     factory.default_provisioner_name = NAME
+    with suppress(ImportError):
+        # nbval lays every message out for a log that nobody reads: 4 of 50 seconds.
+        cast(Any, import_module("nbval.kernel")).pformat = repr
 
 
 class WarmProvisioner(LocalProvisioner):
