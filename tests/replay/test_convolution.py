@@ -11,16 +11,19 @@ from tests.values.halos import overlapped, step
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-SAME = [Layer("convolution", 6, 4, 24, kernel=3, padding=1), Layer("convolution", 4, 6, 24, kernel=3, padding=1)]
-SIZES = {"even": [6, 6, 6, 6], "uneven": [5, 4, 11, 4], "of eight": [3] * 8, "with none": [9, 0, 8, 7]}
+SIZES = {"even": [6] * 4, "uneven": [5, 4, 11, 4], "of eight": [3] * 8, "of sixteen": [2, 3] * 8, "none": [9, 0, 8, 7]}
+WAYS = [*(("halo", name) for name in SIZES), ("alltoall", "even"), ("alltoall", "uneven")]
 
 
-@pytest.mark.parametrize(
-    ("way", "name"), [*(("halo", one) for one in SIZES), ("alltoall", "even"), ("alltoall", "uneven")]
-)
+def same(rows: int) -> list[Layer]:
+    """Two layers that give as many rows as they take."""
+    return [Layer("convolution", *sizes, rows, kernel=3, padding=1) for sizes in ((6, 4), (4, 6))]
+
+
+@pytest.mark.parametrize(("way", "name"), WAYS)
 def test_a_step_is_that_of_one_process(way: str, name: str) -> None:
     sizes = SIZES[name]
-    schedule = Trace.of(simulate(step(sizes, way), layers=SAME, ranks=len(sizes), batches=2))
+    schedule = Trace.of(simulate(step(sizes, way), layers=same(sum(sizes)), ranks=len(sizes), batches=2))
     for transport in ("local", "gloo") if len(sizes) == 4 else ("local",):
         result = replay(schedule, transport=transport, dtype="float64")
         assert result.ok, result.text()
@@ -28,7 +31,7 @@ def test_a_step_is_that_of_one_process(way: str, name: str) -> None:
 
 
 def test_edges_travel_behind_the_inner_rows() -> None:
-    schedule = Trace.of(simulate(overlapped([6, 7, 5, 6]), layers=SAME, ranks=4, batches=2))
+    schedule = Trace.of(simulate(overlapped([6, 7, 5, 6]), layers=same(24), ranks=4, batches=2))
     assert replay(schedule, transport="gloo", dtype="float64").ok
 
 
