@@ -10,7 +10,7 @@ from drawing.canvas.scene import Rect
 from drawing.communication.exchange import chosen
 from drawing.communication.tiles import Origin
 from drawing.values import picture_of_value
-from lib import Layer, Model, simulate
+from lib import Model, simulate
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import Value
 from tests.drawing.marks import polys, rects, texts
@@ -98,15 +98,6 @@ def test_pictures_of_collectives_say_what_differs() -> None:
     assert "a whole" not in " ".join(texts(drawn("ring", "shift", 1)))
     summed = " ".join(texts(drawn("vocabulary", "allreduce", 1)))
     assert "each rank sends 384 elements (twice 3/4 of a whole activation)" in summed
-
-
-def test_a_padded_gather_is_compared_with_what_comes_of_it() -> None:
-    async def padded(model: Model) -> None:
-        rows = model.get_activation([0]).cut("rows", 3 * model.rank, min(3 * model.rank + 3, 10))
-        await model.allgather_padded(rows, 0)
-
-    picture = draw_collective(simulate(padded, layers=[Layer(rows=10, inputs=8, outputs=8)], ranks=4, batches=1))
-    assert "each rank sends 72 elements (9/10 of a whole activation)" in " ".join(texts(picture))
 
 
 def test_a_row_of_a_sum_comes_from_all_who_brought_one() -> None:
