@@ -32,7 +32,8 @@ def one_collective(name: str) -> Callable[[Model], Coroutine[Any, Any, None]]:
             store.update((("gets", layer), value) for layer, value in enumerate(await model.allreduce_bucket(bucket)))
             return
         if row.many:
-            parts = await run([brought.shard(part, model.RANKS) for part in range(model.RANKS)], 0)
+            count = row.takes(model.rank, model.RANKS)
+            parts = await run([brought.shard(part, model.RANKS) for part in range(count)], 0)
             store.update((("gets", part), value) for part, value in enumerate(parts))
             return
         store["brings"] = brought

@@ -367,6 +367,11 @@ class Model(Given):
         """Shift: everybody gets what the member before it brings, round the group; the first that of the last."""
         return self._communicate("shift", v, layer, group)
 
+    def halo(self, edges: Sequence[T], layer: int, group: Any = None) -> Work[list[T]]:
+        """Halo exchange: the first of the edges goes to the member before, the last one to the member after, and what
+        these bring for this one is what it gets. The first and the last member have one neighbour, and one edge."""
+        return self._communicate("halo", edges, layer, group)
+
     def pass_to(self, rank: int, v: Any) -> Work[None]:
         """Sends any object to a rank; values in it travel in lists, tuples and dicts. There is room for one message
         that is not received yet."""
@@ -437,7 +442,7 @@ class Model(Given):
                 if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
                     # Of a class of the student's own, which may say anything of its length.
                     brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
-                rules.bring(row, brought, layer, len(members.ranks))
+                rules.bring(row, brought, layer, len(members.ranks), members.ranks.index(self.rank))
                 v = list(cast("Sequence[Value]", brought))
                 inputs = tuple([program.id(value, source) for value in v])
                 first = v[0]

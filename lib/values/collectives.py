@@ -56,6 +56,8 @@ TWICE_ROUND = Travel(2, RING.share, RING.messages)
 STRAIGHT = Travel(1, RING.share, RING.messages, straight=True)
 CHAIN = Travel(1, lambda members: min(members - 1, 1), lambda members: members - 1)
 """From one end to the other: the last byte travels the whole tensor's length over one link."""
+NEIGHBOURS = Travel(1, lambda members: min(members - 1, 1), lambda members: min(members - 1, 2))
+"""A message from each member to the one before it and to the one after it."""
 STEP = Travel(1, lambda members: min(members - 1, 1), lambda members: min(members - 1, 1))
 """One message from each member to one other."""
 
@@ -66,8 +68,9 @@ class Collective:
 
     `name` is Model's method, `word` its short form in text and pictures, `signature` how a student writes it.
 
-    What the members bring is a value each, or of `many` a list of values each, one for each member; in a `bucket` it is
-    a list as long as they agree on, of values of several layers. `results` maps that, in group order, to what each
+    What the members bring is a value each, or of `many` a list of values each, one for each member, or only for
+    those `beside` it, before and after; in a `bucket` it is a list as long as they agree on, of values of several
+    layers. `results` maps that, in group order, to what each
     member gets: a value, a list of them, or None. `law` is what is done to values, of whatever number of members, and
     complains where they do not fit; `apart` is what no two may have in common.
     `along`: the call may name a dim of a tensor, by its number, which then stands where a root does. `root` says what
@@ -89,6 +92,7 @@ class Collective:
     apart: Callable[[Any], Iterable[object]] = lambda value: ()
     many: bool = False
     bucket: bool = False
+    beside: bool = False
     root: tuple[str, str] | None = None
     along: bool = False
     origins: Callable[[int, int, int], Iterable[int]] | None = None
@@ -101,6 +105,10 @@ class Collective:
     def said(self, arg: Sequence[int]) -> int:
         """What its call says besides, in the argument of an event: the place of its root, or a dim; 0 for nothing."""
         return arg[0] if arg and (self.root or self.along) else 0
+
+    def takes(self, place: int, members: int) -> int:
+        """How many values the member at a place brings, of `many` that are no bucket."""
+        return (place > 0) + (place < members - 1) if self.beside else members
 
     def brought(self, values: Sequence[Sequence[Value]]) -> list[Any]:
         """The values of each member, as the row takes them: one each, or a list."""
@@ -272,12 +280,31 @@ def _shift(values: Sequence[Any], root: int) -> Results:
     return [values[i - 1].at(values[i - 1].place) for i in range(len(values))]
 
 
+def _halo(values: Sequence[Sequence[Value]], root: int) -> Results:
+    after, before = [one[-1:] for one in values[:-1]], [one[:1] for one in values[1:]]
+    pairs = zip(([], *after), (*before, []), strict=True)
+    return [[value.at(value.place) for value in (*left, *right)] for left, right in pairs]
+
+
+def _busiest(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
+    """What the busiest member sends or receives."""
+    return max(map(size, (*values, *_halo(values, root))))
+
+
 def _largest(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return max(size([value]) for value in values)
 
 
 def _its_own(values: Sequence[Any], root: int, size: Size) -> list[Elements]:
     return [size([value]) if len(values) > 1 else 0 for value in values]
+
+
+def _all_of_them(values: Sequence[Sequence[Value]], root: int, size: Size) -> list[Elements]:
+    return [*map(size, values)]
+
+
+def _those_beside(member: int, members: int, root: int) -> Iterable[int]:
+    return [one for one in (member - 1, member + 1) if 0 <= one < members]
 
 
 def _only_the_one_before(member: int, members: int, root: int) -> Iterable[int]:
@@ -400,6 +427,20 @@ COLLECTIVES = table(
             many=True,
             size=_all_pieces_as_the_largest,
             travel=STRAIGHT,
+        ),
+        Collective(
+            name="halo",
+            word="HX",
+            title="halo exchange",
+            signature="await model.halo(edges, layer)",
+            results=_halo,
+            origins=_those_beside,
+            law=_nothing,
+            many=True,
+            beside=True,
+            size=_busiest,
+            travel=NEIGHBOURS,
+            sends=_all_of_them,
         ),
     )
 )

@@ -138,6 +138,20 @@ DIMS: Final = table(
             "that each rank\nhas those of all experts, for its own tokens. Or add what each rank has, by a "
             "reduce-scatter",
         ),
+        DimKind("taps", "tap", "taps", counted=True),
+        DimKind(
+            "outputs",
+            "output row",
+            "output rows",
+            counted=True,
+            partial=True,
+            alike="the gradient of a row that several ranks took is a sum: each brings what its own rows of the output "
+            "gave",
+            once="each row of the output counts once: look for a halo that was added twice, and for two ranks that "
+            "worked out\nthe same row",
+            owed="the gradient of a halo goes home: cut it off, send it to the rank that has these rows, and there "
+            "add it\nto the edge. Inner rows are done by themselves",
+        ),
     ),
     by="role",
 )

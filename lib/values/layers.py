@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from lib.errors.wording import counted
 from lib.values.kinds.attention import Attention
+from lib.values.kinds.convolution import Convolution
 from lib.values.kinds.experts import Combine, Dispatch, Experts
 from lib.values.kinds.kind import SIZES, USUAL, Dims, Layer, LayerKind, Sum, schema
 from lib.values.kinds.linear import Linear
@@ -23,7 +24,7 @@ __all__ += ["weight_at"]
 
 _set = object.__setattr__
 LAYER_KINDS: Final[Mapping[str, type[LayerKind]]] = table(
-    (Linear, Attention, Norm, Add, Embedding, CrossEntropy, Dispatch, Experts, Combine)
+    (Linear, Attention, Norm, Add, Embedding, CrossEntropy, Dispatch, Experts, Combine, Convolution)
 )
 LISTS = ("of", "route", "groups")
 
@@ -65,8 +66,9 @@ def _refuse(layer: Layer) -> None:
             continue
         if name not in (*SIZES, *kind.options, *kind.optional):
             raise ValueError(f"a layer of the kind {layer.kind} has no {name}; got {name}={repr(item)[:40]}")
-        if name not in (*LISTS, "capacity") and (type(item) is not int or not 1 <= item <= MOST):
-            raise ValueError(f"{name} of a layer is a whole number from 1 to {MOST}; got {repr(item)[:40]}")
+        least = int(name != "padding")
+        if name not in (*LISTS, "capacity") and (type(item) is not int or not least <= item <= MOST):
+            raise ValueError(f"{name} of a layer is a whole number from {least} to {MOST}; got {repr(item)[:40]}")
     if not all(type(one) is int and 0 <= one <= MOST for one in layer.of):
         raise ValueError(
             f"of= names the activations that a layer takes, by number, such as (0, 1); got {repr(layer.of)[:40]}"
@@ -173,7 +175,7 @@ class Shape:
 
     def _wire(self, kinds: list[LayerKind], edges: list[Dims]) -> None:
         """Makes the schemas of all activations and their gradients, which two layers share, or more."""
-        alike = len(kinds) == 1
+        alike = len(kinds) == 1 and kinds[0].gives == kinds[0].dims
         used: list[list[tuple[LayerKind, int]]] = [[] for _ in range(len(kinds) + 1)]
         for number, kind in enumerate(kinds):
             for place, one in enumerate(self.of(number)):
@@ -222,7 +224,7 @@ class Shape:
 
     def schema_of(self, tensor: str, layer: int) -> Schema | None:
         """The schema of a tensor of a layer, or the nearest that there is; of a weight None where it has none."""
-        if len(self.descriptions) == 1:
+        if len(self.descriptions) == 1 and self.layers > 1:
             layer = 0
         if tensor in ("weight", "weight_gradient"):
             return getattr(self.kinds[min(max(layer, 0), len(self.kinds) - 1)], tensor)

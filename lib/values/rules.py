@@ -90,10 +90,10 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0)
         place = weight.cut(first.shard(shard, total))
     elif "out" not in weight.roles:
         raise RuleError(facts.NotCut(made_step(Weight, layer, shape.layers, weight.whole, 0), "out", None))
-    elif (columns := weight.spaces[weight.ndim - 1].size) % total:
-        raise RuleError(facts.Undivided(None, "columns", columns, total))
+    elif (columns := weight.spaces[weight.roles.index("out")]).size % total:
+        raise RuleError(facts.Undivided(None, "columns", columns.size, total))
     else:
-        place = weight.whole.having("out", weight.spaces[weight.ndim - 1].shard(shard, total))
+        place = weight.whole.having("out", columns.shard(shard, total))
     return made_step(Weight, layer, shape.layers, place, 0), made_step(OptState, layer, shape.layers, place, 0)
 
 
@@ -301,16 +301,16 @@ def final(shape: Shape, layer: int, weight: Any) -> Weight:
     return weight
 
 
-def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
-    """Whether one member may bring this value to this collective."""
+def bring(row: Collective, value: Any, layer: Any, members: int, place: int = 0) -> None:
+    """Whether the member at a place may bring this value to this collective."""
     if row.many:
         if is_awaitable(value):
             need(Value, value, f"list given to {row.name}", row.name)
         brought = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
         if row.bucket and not brought:
             raise RuleError(facts.NoBucket(row, cast("object", value)))
-        if not row.bucket and len(brought) != members:
-            raise RuleError(facts.NotOneForEach(row, cast("object", value), len(brought), members))
+        if not row.bucket and (not brought or len(brought) != row.takes(place, members)):
+            raise RuleError(facts.NotOneForEach(row, cast("object", value), len(brought), members, place))
     else:
         brought = (value,)
     for item in brought:

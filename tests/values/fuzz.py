@@ -37,6 +37,11 @@ NETS: dict[str, list[Layer]] = {
         Layer("experts", 8, 4, ROWS, experts=4),
         Layer("combine", 4, 4, ROWS),
     ],
+    "convolution": [
+        Layer("convolution", 4, 6, ROWS, kernel=3, padding=1),
+        Layer("convolution", 6, 4, ROWS, kernel=4, stride=2, dilation=2, padding=1),
+        Layer("linear", 4, 4, 4),
+    ],
 }
 OPERANDS: dict[str, Any] = {"weight": Weight, "activation": Activation}
 OFTEN = {"load": 2, "data": 1, "shard": 2, "cut": 2, "add": 6, "combine": 4, "loss": 2, "forward": 5, "backward": 12}

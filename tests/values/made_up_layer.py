@@ -1,4 +1,4 @@
-"""A dim and a kind of layer that are made up: a convolution along the rows, in parts that overlap at their edges.
+"""A dim and a kind of layer that are made up: a blur along the rows, in parts that overlap at their edges.
 
 Run by itself (see test_made_up_layer), as a row of a table is there before anybody reads the table.
 """
@@ -24,10 +24,10 @@ def with_more(rows: Iterable[Any], by: str = "name") -> Mapping[str, Any]:
     known, more = as_it_is(rows, by), list[Any]()
     if "batch" in known and by == "role":
         kind = type(known["batch"])
-        more.append(kind("taps", "tap", "taps", counted=True))
-        more.append(kind("outputs", "output row", "output rows", counted=True, partial=True, owed="give the rows back"))
+        more.append(kind("points", "point", "points", counted=True))
+        more.append(kind("results", "result row", "result rows", counted=True, partial=True, owed="give the rows back"))
     elif "attention" in known:
-        more.append(Convolution)
+        more.append(Blur)
     return as_it_is([*known.values(), *more], by)
 
 
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 KERNEL = 3
 
 
-class Convolution(Linear):
-    """A convolution padded with zeros: of the rows that are here it gives those with both neighbours."""
+class Blur(Linear):
+    """A blur padded with zeros: of the rows that are here it gives those with both neighbours."""
 
-    name = "convolution"
+    name = "blur"
 
     def describe(self) -> None:
         super().describe()
         rows = self.layer.rows
         self.near = Relation(lambda row: range(max(row - 1, 0), min(row + 2, rows)))
-        self.owes = ((*self.owes[0], Sum("outputs", self.dim("outputs", rows), self.near, "rows")),)
-        self.weight_dims = (*self.weight_dims, ("taps", self.dim("taps", KERNEL)))
+        self.owes = ((*self.owes[0], Sum("results", self.dim("results", rows), self.near, "rows")),)
+        self.weight_dims = (*self.weight_dims, ("points", self.dim("points", KERNEL)))
         self.work *= KERNEL
 
     def output_of(self, inp: Value, other: Value | None) -> Place:
@@ -73,7 +73,7 @@ class Convolution(Linear):
         fits(f"gradient given to {op}", grad, other, "out")
         summed = {"batch": part(inp, "batch"), "rows": part(grad, "rows")}
         ends = {"in": part(other, "in"), "out": part(other, "out")}
-        open_sums = {"terms": part(other, "out"), "outputs": part(grad, "rows")}
+        open_sums = {"terms": part(other, "out"), "results": part(grad, "rows")}
         by_input = self.back(0, {**same(inp), "features": part(other, "in"), **open_sums})
         return cast("Any", self.weight_gradient).at({**summed, **ends}), by_input
 
@@ -90,7 +90,7 @@ class Math(numbers.Math):
     def near(self, at: Place) -> Iterable[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
         """Each tap, with the places of the rows that it takes and of those that it gives."""
         rows = [int(row) for row in numbers.items(at.part("rows"))]
-        given = [row for row in rows if set(rows).issuperset(cast(Convolution, self.kind).near.needs(row))]
+        given = [row for row in rows if set(rows).issuperset(cast(Blur, self.kind).near.needs(row))]
         for tap in range(KERNEL):
             pairs = [(rows.index(row + tap - 1), i) for i, row in enumerate(given) if row + tap - 1 in rows]
             taken, gives = zip(*pairs, strict=True)
@@ -98,7 +98,7 @@ class Math(numbers.Math):
 
     def forward(self, x: Any, other: Any, at: Place, beside: Place | None) -> Any:
         rows = [int(row) for row in numbers.items(at.part("rows"))]
-        near = cast(Convolution, self.kind).near
+        near = cast(Blur, self.kind).near
         y = np.zeros((1, x.shape[1], sum(set(rows).issuperset(near.needs(row)) for row in rows), other.shape[2]))
         for tap, taken, gives in self.near(at):
             y[:, :, gives] += np.tanh(x[:, :, taken]) @ other[..., tap]
@@ -112,7 +112,7 @@ class Math(numbers.Math):
         return by_weight, by_input * (1 - inner**2)
 
 
-numbers.MATH["convolution"] = Math
+numbers.MATH["blur"] = Math
 ENDS = (0, 4, 7, 16)
 
 
@@ -161,7 +161,7 @@ def program(mistake: str = "") -> Any:
 
 
 def run(mistake: str = "") -> list[Model]:
-    layers = [Layer("convolution", 4, 6, ENDS[-1]), Layer("convolution", 6, 4, ENDS[-1])]
+    layers = [Layer("blur", 4, 6, ENDS[-1]), Layer("blur", 6, 4, ENDS[-1])]
     return simulate(program(mistake), layers=layers, batches=2, ranks=3)
 
 
@@ -184,7 +184,7 @@ def replay_it(trace: Trace) -> None:
             weight = other.tensor.permute(1, 0, 2)
             return functional.conv1d(tanh(x.tensor).transpose(1, 2), weight, padding=1).transpose(1, 2)
 
-    REAL_LAYERS["convolution"] = Real
+    REAL_LAYERS["blur"] = Real
     result = replay(trace, transport="local")
     assert result.ok, result.text()
     assert all(measured == simulated for one in result.ranks for _, simulated, measured in one.by_event)
@@ -207,7 +207,7 @@ def main(folder: Path) -> None:
     assert "peak" in step_through(models).html()
     assert "All-reduce" in repr(draw_collective(models, "allreduce"))
     shown = {str(value): value for value in models[1].program.values if value is not None}
-    assert any("output rows 4-6 of 16 of a sum" in words for words in shown), sorted(shown)
+    assert any("result rows 4-6 of 16 of a sum" in words for words in shown), sorted(shown)
     assert all(picture_of_value(value).svg() for value in shown.values())
     for mistake in ("no edges", "not given back", "cut off", "no all-reduce"):
         try:

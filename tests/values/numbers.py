@@ -252,6 +252,40 @@ class Combine(Routed):
         return None, grad[:, :, None] * self.there(at)
 
 
+class Convolution(Math):
+    def taps(self, at: Place) -> list[tuple[Array, Array]]:
+        """For each place of the stencil the rows that it lies on, and the rows of the output that take them, by number;
+        all rows of the output whose stencil has no row that is missing."""
+        layer, here = self.kind.layer, items(at.part("rows")).tolist()
+        of = {
+            row: [row * layer.stride - layer.padding + tap * layer.dilation for tap in range(layer.kernel)]
+            for row in range(dict(self.kind.gives)["rows"].size)
+        }
+        of = {row: taken for row, taken in of.items() if all(one in here or not 0 <= one < layer.rows for one in taken)}
+        pairs = [
+            [(here.index(taken[tap]), gives) for gives, taken in enumerate(of.values()) if taken[tap] in here]
+            for tap in range(layer.kernel)
+        ]
+        self.number_given = len(of)
+        return [(np.array([a for a, _ in one], int), np.array([b for _, b in one], int)) for one in pairs]
+
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        taps = self.taps(at)
+        y = np.zeros((*x.shape[:2], self.number_given, other.shape[2]))
+        for tap, (taken, gives) in enumerate(taps):
+            y[:, :, gives] += np.tanh(x[:, :, taken]) @ other[..., tap]
+        return y
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        inner, by_input = np.tanh(x), np.zeros_like(x)
+        by_weight = np.zeros((1, x.shape[3], grad.shape[3], self.kind.layer.kernel))
+        for tap, (taken, gives) in enumerate(self.taps(at)):
+            by_weight[..., tap] = np.einsum("nbri,nbro->nio", inner[:, :, taken], grad[:, :, gives])
+            if other is not None:
+                by_input[:, :, taken] += grad[:, :, gives] @ np.swapaxes(other[..., tap], -1, -2)
+        return by_weight, by_input * (1 - inner**2)
+
+
 MATH: dict[str, Callable[..., Math]] = {
     "linear": Linear,
     "norm": Norm,
@@ -262,6 +296,7 @@ MATH: dict[str, Callable[..., Math]] = {
     "dispatch": Dispatch,
     "experts": Experts,
     "combine": Combine,
+    "convolution": Convolution,
 }
 
 
@@ -405,6 +440,9 @@ class _Play:
         said = row.said(members[0][1].arg)
         results = [given(one) for one in row.results(row.brought(values), said)]
         first, ones = [each[0] for each in values], [each[0] for each in arrays]
+        if row.beside:
+            before, after = [[], *(each[-1:] for each in arrays[:-1])], [*(each[:1] for each in arrays[1:]), []]
+            return [[*one, *other] for one, other in zip(before, after, strict=True)]
         if row.many and not row.bucket:
             return [[each[i] for each in arrays] for i in range(len(members))]
         if row.name == "broadcast":

@@ -75,6 +75,8 @@ def test_everybody_gets_a_value_of_its_own(op: str) -> None:
         brought = [Weight(0, 3, 0, [i], 3) for i in range(3)]
     if op.startswith("alltoall"):
         brought = [[value.shard(i, 3) for i in range(3)] for value in brought]
+    if op == "halo":
+        brought = [[value] * (1 if place != 1 else 2) for place, value in enumerate(brought)]
     if op == "allreduce_bucket":
         brought = buckets(3)
     got = results(op, brought)
@@ -217,6 +219,7 @@ def test_what_an_operation_is_called_in_a_sentence() -> None:
         "shift",
         "padded all-gather",
         "padded all-to-all",
+        "halo exchange",
         "forward",
     ]
 

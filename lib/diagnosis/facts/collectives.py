@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words
-from lib.errors.wording import amount, with_article
+from lib.errors.wording import amount, counted, with_article
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import NAMES
 from lib.values.rules import Member
@@ -22,12 +22,30 @@ class NotOneForEach(Fact):
     value: object
     count: int
     members: int
+    place: int
 
     def words(self) -> Words:
+        title, got = with_article(self.row.title), counted(self.count, "value") if self.count else describe(self.value)
+        wanted = self.row.takes(self.place, self.members)
+        if not wanted:
+            return Words(
+                f"{title} is between neighbours, and a group of one member has none",
+                expected="a group of two members or more",
+                got=f"a group of {self.members}",
+                fix="leave the exchange out where there is one rank: if model.RANKS > 1",
+            )
+        if self.row.beside:
+            beside = ["before", "after"] if wanted > 1 else ["before" if self.place else "after"]
+            return Words(
+                f"{title} takes one value for each neighbour of a member",
+                expected=f"a list of {counted(wanted, 'value')}, for the member {' and for the one '.join(beside)} it",
+                got=got,
+                fix="the first and the last member of a group have one neighbour, and bring one edge",
+            )
         return Words(
             f"an {self.row.title} takes one value for each of the {self.members} members",
             expected=f"a list of {self.members} values, in the order of the group",
-            got=f"{self.count} values" if self.count else describe(self.value),
+            got=got,
             fix="value number i goes to member number i",
         )
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lib.diagnosis.facts.laws import tokens
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words
-from lib.errors.wording import plural, ranges, runs, these, with_article
-from lib.values.dims import DIMS
+from lib.errors.wording import numbered, plural, ranges, runs, these, with_article
+from lib.values.dims import DIMS, RunSet
 from lib.values.placement import Part, listed
 from lib.values.values import Activation, OptState, Value, Weight, WeightGrad, definite, describe, subject
 
+if TYPE_CHECKING:
+    from lib.values.kinds.convolution import Stencil
+
 __all__ = ["Besides", "Broken", "Deleted", "EndlessBatches", "Incomplete", "Lacks", "Missing", "NoBatch", "NoDim"]
-__all__ += ["NoLayer", "NotALayer", "NotBatches", "NotStored", "NothingBeside", "NothingToGet", "OtherBatches"]
-__all__ += ["OtherFeatures", "OtherParts", "OtherStep", "Owes", "Stateless", "Uncovered", "Unread", "Unsummed"]
-__all__ += ["Unweighted", "WrongKind", "WrongLayer"]
+__all__ += ["NoLayer", "NoRows", "NotALayer", "NotBatches", "NotStored", "NothingBeside", "NothingToGet"]
+__all__ += ["OtherBatches", "OtherFeatures", "OtherParts", "OtherRows", "OtherStep", "Owes", "Stateless", "Uncovered"]
+__all__ += ["Unread", "Unsummed", "Unweighted", "WrongKind", "WrongLayer"]
 
 SHOWN = 40
 """Batches that a message lists."""
@@ -342,6 +345,55 @@ class OtherParts(Fact):
             got=f"{describe(self.one)}; {describe(self.other)}",
             fix=fix,
         )
+
+
+class NoRows(Fact):
+    """A layer needs several rows for one of its output, and has too few that lie together (`stencil`)."""
+
+    op: str
+    inp: Value
+    stencil: Stencil
+
+    def words(self) -> Words:
+        row = min(self.stencil.users(self.inp.place.named["rows"].pieces), default=0)
+        return Words(
+            f"{self.op} has too few rows for one of the output",
+            expected=f"all that a row of the output needs, as row {row} needs {_span(self.stencil, row)}",
+            got=describe(self.inp),
+            fix="put the rows of the neighbours that it lacks, the halo, together with its own first: "
+            "x = x.combine(halo)",
+        )
+
+
+class OtherRows(Fact):
+    """A gradient is of other rows than those that the input gives (`stencil`)."""
+
+    op: str
+    inp: Value
+    grad: Value
+    stencil: Stencil
+
+    def words(self) -> Words:
+        mine = self.stencil.given(self.inp.place.named["rows"].pieces)
+        its = self.grad.place.named["rows"].pieces
+        lacks = RunSet.of(row for row in its if row not in mine)
+        fix = "cut the input down to what these rows need, or the gradient to those that the input gave"
+        if lacks:
+            row = min(lacks)
+            fix = f"row {row} of the output needs {_span(self.stencil, row)} of the input: give backward what forward\n"
+            fix += "was given, with its halo"
+        return Words(
+            f"the input and the gradient given to {self.op} are of different rows",
+            expected=f"the gradient of {numbered('row', mine)}, which are those that this input gives",
+            got=f"the gradient of {numbered('row', its)}",
+            fix=fix,
+        )
+
+
+def _span(stencil: Stencil, row: int) -> str:
+    """The rows of the input that a row of the output needs."""
+    inside = range(stencil.rows)
+    return numbered("row", [one for one in stencil.needs(row) if one in inside])
 
 
 class Broken(Fact):

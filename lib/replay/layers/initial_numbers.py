@@ -82,7 +82,9 @@ class InitialNumbers:
 
     def rows(self, kind: str, batches: Sequence[int]) -> Tensor:
         """A copy of the data or targets of some batches, one under the other, as a matrix."""
-        return torch.cat([self(kind, batch) for batch in batches]).view(len(batches) * self.sizes.rows, -1)
+        edge = self.sizes.shape.activations[-1 if kind == "target" else 0]
+        features = edge.spaces[edge.ndim - 1].size
+        return torch.cat([self(kind, batch) for batch in batches]).view(-1, features)
 
     def matrix(self, layer: int) -> Tensor:
         """The weight of a layer in the form of its dims. Not to be written to."""

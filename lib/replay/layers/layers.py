@@ -20,6 +20,8 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from lib.replay.plan.sizes import Range
+from lib.values.dims import RunSet
+from lib.values.kinds import convolution as kinds
 from lib.values.kinds.kind import LayerKind
 from lib.values.kinds.routes import Route
 
@@ -411,6 +413,27 @@ class Combine(_Routed):
         return (self.gates(x) * x.tensor).sum(1)
 
 
+class Convolution(RealLayer):
+    """Rows around each one, times the weight for their place."""
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        stencil, rows = cast(kinds.Convolution, self.kind).stencil, x.numbers("rows").tolist()
+        places = {row: place for place, row in enumerate(rows)}
+        zeros = len(rows)  # a row after the last one stands for what is outside
+        taken = [
+            [places.get(first + tap * stencil.dilation, zeros) for tap in range(stencil.kernel)]
+            for first in (row * stencil.stride - stencil.padding for row in stencil.given(RunSet.of(rows)))
+        ]
+        inner = functional.pad(torch.tanh(x.tensor), (0, 0, 0, 1))
+        return torch.einsum("brti,iot->bro", inner[:, torch.tensor(taken, device=inner.device)], other.tensor)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        layer, weight = self.described, other.tensor.permute(1, 0, 2)
+        inner = torch.tanh(x.tensor).transpose(1, 2)
+        y = functional.conv1d(inner, weight, None, layer.stride, layer.padding, layer.dilation)
+        return y.transpose(1, 2)
+
+
 REAL_LAYERS: dict[str, type[RealLayer]] = {
     "linear": Linear,
     "norm": Norm,
@@ -421,6 +444,7 @@ REAL_LAYERS: dict[str, type[RealLayer]] = {
     "dispatch": Dispatch,
     "experts": Experts,
     "combine": Combine,
+    "convolution": Convolution,
 }
 """By the name of the kind."""
 

@@ -122,8 +122,7 @@ def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: S
         takes = [held(found[one], schema) for one, schema in zip(shape.of(number), kind.activations, strict=True)]
         if kind.weight is not None:
             takes.append(held(weights[number], kind.weight))
-        y = layer.whole(takes[0], takes[-1])
-        found.append(y.reshape(len(batches) * initial.sizes.rows, -1))
+        found.append(layer.whole(takes[0], takes[-1]).reshape(-1, dict(kind.gives)["features"].size))
     return found
 
 

@@ -170,9 +170,11 @@ def _must_be_whole_numbers(trace: Trace, sizes: Sizes) -> None:
                 larger = longer if part.dim.counted else larger
                 noun = "rows" if part.dim.counted or part is value.place.first else "columns"
                 raise UnfitTrace(f"{size} {noun} are no equal parts for {value}: make {larger} a multiple of them")
+            if not (value.place.open and value.place.schema.running):
+                continue
             layer, last = sizes.shape.kinds[value.layer - 1].layer, value.place.dims[-1]
-            unit = layer.inputs // layer.heads if layer.heads and value.place.schema.running else 1
-            if value.place.open and any(end % unit for ends in last.ranges for end in ends):
+            unit = layer.inputs // layer.heads if layer.heads else 1
+            if any(end % unit for ends in last.ranges for end in ends):
                 raise UnfitTrace(
                     f"a softmax that is not done has a maximum and a sum for each whole head: {value} cuts one"
                 )

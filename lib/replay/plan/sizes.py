@@ -64,6 +64,11 @@ class Sizes:
         """Rows of one batch."""
         return self.shape.descriptions[0].rows
 
+    @property
+    def output_rows(self) -> int:
+        """Rows of one batch after the last layer."""
+        return dict(self.shape.kinds[-1].gives)["rows"].size
+
     def weight(self, layer: int) -> int:
         """Elements of the weight of a layer, 0 where it has none."""
         schema = self.shape.kinds[layer].weight

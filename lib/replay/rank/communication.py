@@ -260,6 +260,19 @@ def _shift(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     return Started(call.transport.all_to_all(call.group, out, parts, sizes), [out])
 
 
+def _halo(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    """An exchange in which each member has something for those beside it."""
+    members, me = len(call.group), call.me
+    parts, sizes = [inputs[0][:0]] * members, [0] * members
+    beside = [one for one in (me - 1, me + 1) if 0 <= one < members]
+    for one, mine in zip(beside, inputs, strict=True):
+        parts[one] = mine
+        sizes[one] = call.numel(call.brought[one][-1 if one < me else 0])
+    out = call.empty(sum(sizes))
+    handle = call.transport.all_to_all(call.group, out, parts, sizes)
+    return Started(handle, [out], lambda: [part.clone() for part in out.split([sizes[one] for one in beside])])
+
+
 COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
     {
         "allreduce": _all_reduce,
@@ -271,6 +284,7 @@ COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
         "alltoall_padded": _all_to_all_padded,
         "broadcast": _broadcast,
         "shift": _shift,
+        "halo": _halo,
     }
 )
 """By the name of the collective, for two members or more: by itself a rank keeps what it brings."""

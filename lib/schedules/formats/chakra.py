@@ -43,6 +43,7 @@ COLLECTIVE_TYPES: Final = {
     "alltoall_padded": 6,
     "scatterreduce": 7,
     "shift": 6,
+    "halo": 6,
 }
 """What Chakra calls the collectives: ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER. Another one has no
 number there."""

@@ -35,7 +35,8 @@ class Layer:
 
     `of`: the activations that it takes, by number. Without, it takes that of its own number, the output of the layer
     before it. `route`, `capacity` and `groups`: which experts the tokens go to (see `routes`); without groups each
-    batch is one.
+    batch is one. `kernel`, `stride`, `dilation` and `padding`: the rows that one of the output needs (see
+    `convolution`).
     """
 
     kind: str = "linear"
@@ -49,6 +50,10 @@ class Layer:
     capacity: int | None = None
     route: Choices = ()
     groups: tuple[int, ...] = ()
+    kernel: int = 0
+    stride: int = 1
+    dilation: int = 1
+    padding: int = 0
 
     def __post_init__(self) -> None:
         try:
@@ -63,7 +68,7 @@ class Layer:
     @property
     def weight(self) -> int:
         """Elements of its weight, of the gradient of that, and of its optimizer state."""
-        return self.inputs * self.outputs
+        return self.inputs * self.outputs * max(self.kernel, 1)
 
     @property
     def batch(self) -> int:
@@ -74,7 +79,8 @@ class Layer:
         """The fields: what `layer_from` reads."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         lists = {"of": list(self.of), "route": [*map(list, self.route)], "groups": list(self.groups)}
-        return {name: item for name, item in (given | lists).items() if item or name in SIZES}
+        usual = {field.name: field.default for field in fields(self)}
+        return {name: item for name, item in (given | lists).items() if name in SIZES or (item and item != usual[name])}
 
 
 SIZES: Final = ("kind", "inputs", "outputs", "rows")
@@ -147,7 +153,7 @@ class LayerKind(ABC):
         self.describe()
         if self.weight_dims:
             self.weight = schema(self.weight_dims)  # of an optimizer state too
-            summed = [Sum(*named) for named in self.dims[:-1] if named[0] not in dict(self.weight_dims)]
+            summed = [Sum(*named) for named in self.gives[:-1] if named[0] not in dict(self.weight_dims)]
             self.weight_gradient = schema(self.weight_dims, summed)
         self.cost = simplest(Fraction(self.work, PRICED.rows * PRICED.weight))
         self.step = simplest(Fraction(self.weight.size if self.weight is not None else 0, PRICED.weight))

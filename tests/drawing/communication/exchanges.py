@@ -46,6 +46,11 @@ async def alltoall_padded(model: Model) -> None:
     await model.alltoall_padded(mine, 0)
 
 
+async def halo(model: Model) -> None:
+    edges = [model.get_activation([model.rank, model.RANKS + model.rank]), model.get_activation([model.rank])]
+    await model.halo(edges[model.rank == 0 :][: 1 + (0 < model.rank < model.RANKS - 1)], 0)
+
+
 async def shift(model: Model) -> None:
     model.activations[0] = await model.shift(model.get_activation([model.rank]), 0)
 
@@ -91,7 +96,7 @@ def small(function: Callable[[Model], Any], ranks: int = 4, **sizes: Any) -> Tra
 
 
 GOOD = (allreduce, allreduce_bucket, allgather, scatterreduce, broadcast, alltoall, shift, message)
-GOOD += (allgather_padded, alltoall_padded)
+GOOD += (allgather_padded, alltoall_padded, halo)
 EXCHANGES: dict[str, Trace] = {
     **{each.__name__: small(each) for each in GOOD},
     **{each.__name__: small(each) for each in (missing, different, unreceived)},

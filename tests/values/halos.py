@@ -1,0 +1,140 @@
+"""Steps of convolutions of three rows whose grid is dealt out by rows, by each way to fetch those of neighbours."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from lib import Model
+
+__all__ = ["overlapped", "step"]
+
+Value = Any
+
+
+class Part:
+    """The rows of a rank, and what it shares with its neighbours."""
+
+    def __init__(self, model: Model, sizes: Sequence[int]) -> None:
+        ends = [0, *accumulate(sizes)]
+        self.model, self.rows = model, ends[-1]
+        self.low, self.high = ends[model.rank], ends[model.rank + 1]
+        self.first, self.last = model.rank == 0, model.rank == model.RANKS - 1
+
+    def beside(self, before: int, after: int) -> list[int]:
+        """The row that counts at the edge to the rank before, and that at the edge to the rank after."""
+        return [row for row, none in ((before, self.first), (after, self.last)) if not none]
+
+    @property
+    def edges(self) -> list[int]:
+        """Its rows that neighbours need."""
+        return self.beside(self.low, self.high - 1)
+
+    @property
+    def halo(self) -> list[int]:
+        """Rows of the neighbours that it needs."""
+        return self.beside(self.low - 1, self.high)
+
+    def row(self, value: Value, row: int) -> Value:
+        return value.cut("rows", row, row + 1)
+
+    def around(self, value: Value, row: int) -> Value:
+        return value.cut("rows", row - 1, row + 2)
+
+    def inner(self, value: Value, by: int) -> Value:
+        """Its rows, but for so many at each edge to a neighbour."""
+        return value.cut("rows", self.low + (0 if self.first else by), self.high - (0 if self.last else by))
+
+
+async def exchange(model: Model, way: str, edges: list[Value], layer: int) -> list[Value]:
+    if way == "halo":
+        return await model.halo(edges, layer)
+    first = edges[0].place.part("rows").pieces.runs[0][0]
+    parts = [edges[0].cut("rows", first, first)] * model.RANKS
+    near = [rank for rank in range(model.RANKS) if abs(rank - model.rank) == 1]
+    for rank, edge in zip(near, edges, strict=True):
+        parts[rank] = edge
+    got = await model.alltoall(parts, layer)
+    return [got[rank] for rank in near]
+
+
+def step(
+    sizes: Sequence[int], way: str = "halo", *, last_back: bool = True, train: bool = True, mistake: str = ""
+) -> Any:
+    """Forward, backward and update with so many rows on each rank; edges travel by "halo" or "alltoall". `last_back`:
+    the gradient of the data's halo goes home too, though nobody needs it. `train`: the weights are updated. `mistake`:
+    what is not done, or wrongly."""
+
+    async def function(model: Model) -> Model:
+        part, states, kept = Part(model, sizes), dict[int, Value](), dict[int, Value]()
+        for layer in range(model.LAYERS):
+            model.weights[layer], states[layer] = model.load_weights(layer)
+        x = part.inner(model.get_activation(range(model.BATCHES)), 0)
+        for layer in range(model.LAYERS):
+            if mistake != "no halo":
+                for edge in await exchange(model, way, [part.row(x, row) for row in part.edges], layer):
+                    x = x.combine(edge)
+            kept[layer] = x
+            x = model.forward(layer, x, model.weights[layer])
+        g = model.loss(x)
+        for layer in reversed(range(model.LAYERS)):
+            dw, g = model.backward(layer, kept.pop(layer), g, model.weights[layer])
+            if layer and mistake == "halo's gradient dropped":
+                g = part.inner(g, 0)
+            elif (layer or last_back) and mistake != "halo's gradient kept":
+                back = await exchange(model, way, [part.row(g, row) for row in part.halo], layer)
+                own = part.inner(g, 1)
+                for row, more in zip(part.edges, back, strict=True):
+                    edge = part.row(g, row) + more
+                    own = own.combine(edge + more if mistake == "halo's gradient twice" else edge)
+                g = own
+            if train:
+                if mistake != "weights not summed":
+                    dw = await model.allreduce(dw, layer)
+                model.set_final_weight(layer, model.update(layer, dw, model.weights[layer], states[layer])[0])
+        return model
+
+    return function
+
+
+def overlapped(sizes: Sequence[int], *, train: bool = True) -> Any:
+    """Inner rows forward while those of the neighbours travel; backward the edges first, so that the gradients of the
+    halo travel while the inner rows are worked on."""
+
+    async def function(model: Model) -> Model:
+        part, weights, kept = Part(model, sizes), dict[int, Value](), dict[int, Value]()
+        for layer in range(model.LAYERS):
+            weights[layer], model.opt_states[layer] = model.load_weights(layer)
+        x = part.inner(model.get_activation(range(model.BATCHES)), 0)
+        for layer in range(model.LAYERS):
+            coming = model.halo([part.row(x, row) for row in part.edges], layer)
+            y = model.forward(layer, x, weights[layer])
+            for edge in await coming:
+                x = x.combine(edge)
+            for row in part.edges:
+                y = y.combine(model.forward(layer, part.around(x, row), weights[layer]))
+            kept[layer], x = x, y
+        g = model.loss(x)
+        for layer in reversed(range(model.LAYERS)):
+            x, outer, dw, coming = kept.pop(layer), list[Value](), None, None
+            for row in part.edges:
+                more, dx = model.backward(layer, part.around(x, row), part.row(g, row), weights[layer])
+                outer.append(dx)
+                dw = more if dw is None else dw + more
+            if layer:
+                out = zip(outer, part.halo, strict=True)
+                coming = model.halo([part.row(dx, row) for dx, row in out], layer)
+            more, g = model.backward(layer, part.inner(x, 0), part.inner(g, 1), weights[layer])
+            dw = more if dw is None else dw + more
+            if coming is not None:
+                own = part.inner(g, 2)
+                for row, dx, more in zip(part.edges, outer, await coming, strict=True):
+                    next_one = row + (1 if row == part.low and not part.first else -1)
+                    own = own.combine(part.row(g, row) + part.row(dx, row) + more)
+                    own = own.combine(part.row(g, next_one) + part.row(dx, next_one))
+                g = own
+            if train:
+                dw = await model.allreduce(dw, layer)
+                model.set_final_weight(layer, model.update(layer, dw, weights[layer], model.opt_states[layer])[0])
+        return model
+
+    return function

@@ -1,0 +1,155 @@
+"""Convolutions along rows: who gives which rows, which gradients are done, and the figures of an exchange of halos."""
+
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import Layer, Links, Model, RuleError, check, simulate
+from lib.analysis.figures import traffic
+from lib.cluster.costs import ticks
+from lib.values.dims import RunSet
+from lib.values.kinds.convolution import Stencil
+from tests.values.halos import overlapped, step
+from tests.values.numbers import play
+
+
+@st.composite
+def stencils(draw: st.DrawFn) -> Stencil:
+    kernel, stride, dilation = (draw(st.integers(1, most)) for most in (5, 3, 3))
+    padding = draw(st.integers(0, dilation * (kernel - 1)))
+    least = max(1, dilation * (kernel - 1) + 1 - 2 * padding)
+    return Stencil(draw(st.integers(least, 20)), kernel, stride, dilation, padding)
+
+
+@given(stencils(), st.data())
+def test_rows_that_are_given_and_rows_that_are_used_are_those_of_a_loop(stencil: Stencil, data: st.DataObject) -> None:
+    every = range(stencil.rows)
+    rows = data.draw(st.sets(st.sampled_from(every)))
+    needs = [{row for row in stencil.needs(q) if row in every} for q in range(stencil.outputs)]
+    assert stencil.needs(stencil.outputs).stop > stencil.rows + stencil.padding
+    assert set(stencil.given(frozenset(rows))) == {q for q, needed in enumerate(needs) if needed <= rows}
+    assert set(stencil.users(frozenset(rows))) == {q for q, needed in enumerate(needs) if needed & rows}
+
+
+OUTPUTS: list[tuple[list[int], dict[str, int], list[int]]] = [
+    ([8, 8, 8, 8], {"kernel": 3}, [7, 8, 8, 7]),
+    ([8, 8, 8, 8], {"kernel": 5}, [6, 8, 8, 6]),
+    ([16, 4, 7, 13], {"kernel": 3}, [15, 4, 7, 12]),
+    ([4, 8, 12, 40], {"kernel": 3, "padding": 1}, [4, 8, 12, 40]),
+    ([16, 4, 7, 13], {"kernel": 3, "stride": 2, "padding": 1}, [8, 2, 4, 6]),
+    ([16, 4, 7, 13], {"kernel": 3, "dilation": 2, "padding": 2}, [16, 4, 7, 13]),
+]
+
+
+@pytest.mark.parametrize(("sizes", "how", "outputs"), OUTPUTS)
+def test_who_gives_how_many_rows_is_what_another_model_says(
+    sizes: list[int], how: dict[str, Any], outputs: list[int]
+) -> None:
+    """Each rank has its own rows, and a halo of those that the rows around its own centres need."""
+    stencil = Stencil(sum(sizes), **how)
+    first, found = 0, list[int]()
+    for size in sizes:
+        own = RunSet.span(first, first + size)
+        mine = [
+            q
+            for q in range(stencil.outputs)
+            if min(max(stencil.needs(q)[(stencil.kernel - 1) // 2], 0), stencil.rows - 1) in own
+        ]
+        halo = {row for q in mine for row in stencil.needs(q) if 0 <= row < stencil.rows}
+        assert set(mine) <= set(stencil.given(RunSet.of(halo | {*own})))
+        found.append(len(mine))
+        first += size
+    assert found == outputs
+
+
+THRICE = Links(latency=0.06, p2p=0.6, forward=0.25, backward=0.25)
+"""A layer of 3 x 2,048 x 2,048 numbers takes 3 for a batch of 64 rows: three times what the other model says."""
+NET = [Layer("convolution", 2048, 2048, 64, kernel=3, padding=1)] * 4
+FOUR, SIXTEEN, UNEVEN = [16] * 4, [4] * 16, [4, 8, 12, 40]
+
+
+@pytest.mark.parametrize(
+    ("make", "sizes", "end", "sent"),
+    [
+        (step, FOUR, 8.52, 131_072),
+        (step, SIXTEEN, 2.52, 131_072),
+        (step, UNEVEN, 20.52, 131_072),
+        (partial(step, last_back=False), FOUR, 8.455, 114_688),
+        (partial(step, last_back=False), SIXTEEN, 2.455, 114_688),
+        (partial(step, last_back=False), UNEVEN, 20.455, 114_688),
+        (partial(step, way="alltoall"), FOUR, 8.68, 131_072),
+        (partial(step, way="alltoall"), SIXTEEN, 4.6, 131_072),
+        (partial(step, way="alltoall"), UNEVEN, 20.68, 131_072),
+        (overlapped, FOUR, 8.0, 114_688),
+        (overlapped, SIXTEEN, 2.0, 114_688),
+        (overlapped, UNEVEN, 20.0, 114_688),
+    ],
+)
+def test_a_step_takes_what_another_model_says(make: Any, sizes: list[int], end: float, sent: int) -> None:
+    models = simulate(make(sizes, train=False), layers=NET, ranks=len(sizes), batches=4, costs=THRICE)
+    last = max(event.end or 0 for model in models for event in model.program.events)
+    assert last == ticks(3 * Fraction(str(end)))
+    elements = [one for one, _ in traffic(models[0].trace)]
+    assert elements == [sent / 2, *[sent] * (len(sizes) - 2), sent / 2]
+    assert check(simulate(make(sizes), layers=NET, ranks=len(sizes), batches=4)).correct
+
+
+@pytest.mark.parametrize("make", [step, partial(step, way="alltoall"), overlapped])
+@pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [5, 4, 11, 4], [9, 7]])
+def test_in_numbers_every_value_that_is_done_is_its_part_of_the_whole(make: Any, sizes: list[int]) -> None:
+    rows = sum(sizes)
+    net = [Layer("convolution", 3, 5, rows, kernel=3, padding=1), Layer("convolution", 5, 3, rows, kernel=3, padding=1)]
+    assert play(simulate(make(sizes), layers=net, ranks=len(sizes), batches=2)[0].trace) > 10 * len(sizes)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("no halo", "put the rows of the neighbours that it lacks, the halo"),
+        ("halo's gradient dropped", "the gradient of a halo goes home"),
+        ("halo's gradient kept", "the gradient of a halo goes home"),
+        ("halo's gradient twice", "output rows 4 of 64 would be counted twice"),
+        ("weights not summed", "the sum over all 64 rows of all batches"),
+    ],
+)
+def test_a_mistake_is_named_with_its_rows(mistake: str, said: str) -> None:
+    with pytest.raises(RuleError) as raised:
+        simulate(step(UNEVEN, mistake=mistake), layers=NET, ranks=4, batches=4)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"kernel": 0}, "kernel of a layer is a whole number from 1"),
+        ({"kernel": 3, "padding": -1}, "padding of a layer is a whole number from 0"),
+        ({"kernel": 3, "stride": 0}, "stride of a layer is a whole number from 1"),
+        ({"kernel": 9}, "a kernel of 9 rows, 1 apart, is wider than 8 rows with a padding of 0"),
+        ({"kernel": 3, "dilation": 5, "padding": 1}, "is wider than 8 rows"),
+        ({"kernel": 3, "padding": 3}, "rows at the edge are of zeros alone"),
+    ],
+)
+def test_what_is_no_convolution_is_refused_before_any_rank_runs(how: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        simulate(step([4, 4]), layers=[Layer("convolution", 4, 4, 8, **how)], ranks=2)
+
+
+def test_a_million_rows_cost_what_sixteen_do() -> None:
+    stencil = Stencil(10**6, 3, 2, 1, 1)
+    assert len(stencil.given(RunSet.span(0, 5 * 10**5)).runs) == 1
+    assert len(stencil.users(RunSet.span(10, 5 * 10**5)).runs) == 1
+
+
+def test_an_exchange_with_neighbours_takes_a_value_for_each() -> None:
+    async def one_too_many(model: Model) -> None:
+        await model.halo([model.fake_grad(0)] * 2, 0)
+
+    with pytest.raises(RuleError, match="one value for each neighbour") as raised:
+        simulate(one_too_many, ranks=3)
+    assert "a list of 1 value, for the member after it" in str(raised.value)
+    with pytest.raises(RuleError, match="a group of one member has none"):
+        simulate(one_too_many, ranks=1)
