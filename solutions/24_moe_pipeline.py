@@ -382,7 +382,8 @@ draw_experts(run, layer=1)
 # ## Where this leads
 #
 # Whatever is inside a layer, a pipeline is a line of GPUs of which some always wait. The chapter on pipelines is about how
-# few of them it can be. But first: where do all those batches come from?
+# few of them it can be. But first two other questions: what if a single example is too large for a GPU? And where do all
+# those batches come from?
 
 # %% [markdown]
 # <!-- part: links -->

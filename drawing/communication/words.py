@@ -11,7 +11,7 @@ from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact, numbered, plural, these
 from lib.trace.trace import Trace
 from lib.values.collectives import RING, TWICE_ROUND
-from lib.values.laws import gather, reduce
+from lib.values.laws import gather, reduce, total_elements
 from lib.values.values import Value, describe
 
 __all__ = ["cost", "group_name", "headline", "idea", "is_cut", "summary"]
@@ -113,7 +113,10 @@ def _compared(one: Exchange) -> str:
     """What is sent, as a share of the whole thing that is moved."""
     row, sent = one.row, one.seats[0].sent
     kinds = {value.kind for value in one.values}
-    whole = 0 if row is None else row.size(row.brought([seat.brought for seat in one.seats]), one.root)
+    if row is not None and row.law is gather:  # what comes of it; of padded parts more is sent
+        whole = total_elements(one.seats[0].got)
+    else:
+        whole = 0 if row is None else row.size(row.brought([seat.brought for seat in one.seats]), one.root)
     if not sent or not whole or len(kinds) > 1 or (row is not None and row.many):
         return ""
     share = Fraction(sent) / Fraction(whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from lib.errors.wording import counted
+from lib.errors.wording import counted, with_article
 
 __all__ = ["PhysicalBatch"]
 
@@ -13,19 +13,21 @@ __all__ = ["PhysicalBatch"]
 @dataclass(frozen=True, slots=True)
 class PhysicalBatch:
     """What each feed brings, in order: the number of an example, or None for a slot that is only padding. All slots one
-    after the other are shared out among the `devices`. `notes` are said of the feeds, `wrong` are those in which
-    something is wrong, and `title` says what is shown."""
+    after the other are shared out among the `devices`; None: they stay where they are. `notes` are said of the feeds,
+    `wrong` are those in which something is wrong, and `title` says what is shown. `names` are what a feed and an
+    example are called, as ranks that bring rows."""
 
     feeds: Sequence[Sequence[int | None]]
-    devices: int
+    devices: int | None
     notes: Sequence[str] = ()
     wrong: Collection[int] = ()
     title: str = ""
+    names: tuple[str, str] = ("feed", "example")
 
     def __post_init__(self) -> None:
         if len({len(slots) for slots in self.feeds}) > 1:
-            raise ValueError(f"every feed has as many slots; got {[len(slots) for slots in self.feeds]}")
-        if self.devices < 1 or self.size % self.devices:
+            raise ValueError(f"every {self.names[0]} has as many slots; got {[len(slots) for slots in self.feeds]}")
+        if self.devices is not None and (self.devices < 1 or self.size % self.devices):
             raise ValueError(f"{counted(self.size, 'slot')} do not divide among {counted(self.devices, 'device')}")
 
     @classmethod
@@ -60,15 +62,17 @@ class PhysicalBatch:
         """How many of them are only padding."""
         return sum(slot is None for slots in self.feeds for slot in slots)
 
-    def device(self, feed: int, slot: int) -> int:
-        """The device that has a slot."""
-        return (feed * len(self.feeds[feed]) + slot) // (self.size // self.devices)
+    def device(self, feed: int, slot: int) -> int | None:
+        """The device that has a slot; None where the slots are not shared out."""
+        return self.devices and (feed * len(self.feeds[feed]) + slot) // (self.size // self.devices)
 
     def words(self) -> str:
         """What it is, in a line."""
+        feed, example = self.names
+        shared = "" if self.devices is None else f" on {counted(self.devices, 'device')}"
         return (
-            f"{counted(self.size, 'slot')} from {counted(len(self.feeds), 'feed')} on "
-            f"{counted(self.devices, 'device')}: {self.size - self.padding} with an example, {self.padding} padding"
+            f"{counted(self.size, 'slot')} from {counted(len(self.feeds), feed)}{shared}: "
+            f"{self.size - self.padding} with {with_article(example)}, {self.padding} padding"
         )
 
     def __repr__(self) -> str:

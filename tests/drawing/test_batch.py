@@ -31,6 +31,12 @@ def test_what_is_wrong_is_framed() -> None:
     assert texts(picture, fill=ALARM) == ["feed 1", "b"]
 
 
+def test_ranks_that_bring_rows_are_called_so() -> None:
+    picture = picture_of(PhysicalBatch([[0, 1], [2, None]], None, title="Rows", names=("rank", "row")))
+    assert slots(picture) == [*(f"rank {n // 2}, slot {n % 2}: row {n}" for n in range(3)), "rank 1, slot 1: padding"]
+    assert {"Rows", "rank 0", "rank 1", "4 slots from 2 ranks: 3 with a row, 1 padding"} <= set(texts(picture))
+
+
 @pytest.mark.parametrize(
     ("feeds", "each", "devices"), [(1, 1, 1), (40, 1, 8), (2, 400, 8), (30, 64, 1), (3, 8, 24), (16, 4, 64)]
 )

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from drawing import picture_of
-from lib import LINKS, PUZZLES, Mesh, Trace, check, simulate
+from drawing import draw_collective, picture_of
+from lib import LINKS, PUZZLES, Layer, Mesh, Trace, check, simulate
+from lib.analysis.figures import end, traffic
 from lib.checker.table import Answer, ask_here
 from lib.cluster.stages import Stages
 from lib.errors.exceptions import RuleError
@@ -17,7 +18,7 @@ from lib.suite.submissions.locations import reference
 from tests.suite.submissions.mistakes import MISTAKES, given_in, histories, written
 
 AS_IT_WAS = next(one for one in MISTAKES if one.name == "all_as_it_was").parts
-TABLES = ("parallel_dims", "split_layers", "stage_ids", "find_the_bug")
+TABLES = ("scatter_rows", "parallel_dims", "split_layers", "stage_ids", "find_the_bug")
 DIMS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
 
@@ -110,7 +111,38 @@ def test_the_copies_that_were_not_there() -> None:
         trained(["dp_shard"], ["dp_replicate"])
 
 
+def test_padding_takes_no_time() -> None:
+    grid = [Layer(rows=10, inputs=2048, outputs=2048)]
+    parts = solution_of("scatter_rows")(10, 4, "chunk")["parts"]
+    for program, gather, sent, time in (
+        ("hand_out", (), [14_336, 0, 0, 0], 0.028125),
+        ("broadcast", (), [15_360] * 4, 0.03125),
+        ("put_together", ("unequal",), [14_336, 14_336, 18_432, 14_336], 0.028125),
+        ("put_together", ("padded",), [18_432] * 4, 0.028125),
+    ):
+        run = given_in("scatter_rows", program)(parts, *gather)
+        trace = Trace.of(simulate(run, ranks=4, layers=grid, batches=1, costs=LINKS))
+        assert (end(trace), [elements for elements, _ in traffic(trace)]) == (time, sent)
+        assert gather != ("padded",) or "18,432 elements (9/10 of a whole activation)" in repr(draw_collective(trace))
+
+
 # -- PyTorch says the same ------------------------------------------------------------------------------------------
+
+
+def test_rows_lie_where_pytorch_puts_them() -> None:
+    """By DTensor's own parts and padding, and by torch.tensor_split."""
+    torch = pytest.importorskip("torch")
+    shard: Any = pytest.importorskip("torch.distributed.tensor").Shard(0)
+    for rows, ranks in [*product(range(1, 22), range(1, 9)), (721, 64)]:
+        chunk, even = (solution_of("scatter_rows")(rows, ranks, rule) for rule in ("chunk", "tensor_split"))
+        found = [shard.local_shard_size_and_offset(rows, ranks, rank) for rank in range(ranks)]
+        assert chunk["parts"] == [[begin, begin + size] for size, begin in found]
+        image = torch.arange(1, rows + 1)
+        split = torch.tensor_split(image, ranks)
+        assert [image[first:last].tolist() for first, last in even["parts"]] == [part.tolist() for part in split]
+        assert torch.equal(torch.cat(shard._split_tensor(image, ranks)[0])[chunk["slots"]], image)
+        padded = torch.nn.utils.rnn.pad_sequence(split, batch_first=True)
+        assert torch.equal(padded.flatten()[even["slots"]], image)
 
 
 def test_stages_lie_where_pytorch_puts_them() -> None:
