@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# ERA5, the record of past weather that many forecasting models learn from, is a grid of 721 rows and 1,440 columns [1].
+# ERA5, a record of past weather, is a grid of 721 rows and 1,440 columns [1].
 # Now cut its rows among 64 GPUs, by the rule of `torch.chunk`, which is also the rule of PyTorch's DTensor. 60 GPUs get
 # 12 rows each. One GPU gets a single row. And **three get nothing**: they hold the model, they wait in every collective,
 # and they have no weather to work on.
