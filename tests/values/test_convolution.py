@@ -3,17 +3,19 @@
 from fractions import Fraction
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import Layer, Links, Model, RuleError, check, simulate
+from lib import Layer, Links, Model, RuleError, Trace, check, simulate
 from lib.analysis.figures import traffic
 from lib.cluster.costs import ticks
 from lib.values.dims import RunSet
 from lib.values.kinds.convolution import Stencil
+from lib.values.layers import layer_from
 from tests.values.halos import overlapped, step
 from tests.values.numbers import play
 
@@ -111,6 +113,26 @@ def test_in_numbers_every_value_that_is_done_is_its_part_of_the_whole(make: Any,
     rows = sum(sizes)
     net = [Layer("convolution", 3, 5, rows, kernel=3, padding=1), Layer("convolution", 5, 3, rows, kernel=3, padding=1)]
     assert play(simulate(make(sizes), layers=net, ranks=len(sizes), batches=2)[0].trace) > 10 * len(sizes)
+
+
+@pytest.mark.parametrize("how", [{"stride": 2}, {"dilation": 2, "padding": 1}, {}])
+def test_it_comes_back_from_a_file_and_from_text(how: dict[str, Any], tmp_path: Path) -> None:
+    async def forward(model: Model) -> None:
+        model.loss(model.forward(0, model.get_activation([0]), model.load_weights(0)[0]))
+
+    trace = simulate(forward, layers=[Layer("convolution", 4, 6, 16, kernel=3, **how)])[0].trace
+    trace.save(tmp_path / "run.json")
+    for again in (Trace.load(tmp_path / "run.json"), Trace.parse(trace.text())):
+        assert again.text() == trace.text()
+        assert again.descriptions == trace.descriptions
+
+
+@pytest.mark.parametrize("field", ["kernel", "stride", "dilation", "padding"])
+@pytest.mark.parametrize("wrong", ["3", 1.5, -1, None, [3], 10**9])
+def test_a_file_with_a_stencil_that_is_none_is_refused(field: str, wrong: object) -> None:
+    described = Layer("convolution", 4, 6, 16, kernel=3).to_json()
+    with pytest.raises(ValueError, match=f"{field} of a layer is a whole number"):
+        layer_from({**described, field: wrong})
 
 
 @pytest.mark.parametrize(
