@@ -264,6 +264,8 @@ def caption(value: Value, room: float = 1000) -> list[str]:
 def _cut(role: str, pieces: Pieces, grid: int) -> list[str]:
     """The words for a part of a dim, or of a sum, from the longest to the shortest."""
     kind = DIMS[role]
+    if not pieces and not kind.partial:
+        return [f"no {kind.plural}"]
     numbers = f"{kind.plural} {ranges(pieces) or 'none'}"
     shorter = [f"{numbers} of {grid}", numbers, f"{len(pieces)} of {grid} {kind.plural}", ranges(pieces) or "none"]
     return [f"{shorter[0]} of a sum", *shorter] if kind.partial else shorter

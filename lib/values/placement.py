@@ -585,10 +585,13 @@ class Place:
         return found + self.cut_words()
 
     def cut_words(self) -> list[str]:
-        """The words for what has no field of its own: "columns 1 of 2", "part 0 of 2 of a sum"."""
+        """The words for what has no field of its own: "columns 1 of 2", "no rows", "part 0 of 2 of a sum"."""
+        kinds = [(DIMS[role], ranges(pieces), grid) for role, pieces, grid in self.rest]
         return [
-            f"{DIMS[role].plural} {ranges(pieces) or 'none'} of {grid}{' of a sum' if DIMS[role].partial else ''}"
-            for role, pieces, grid in self.rest
+            f"{kind.plural} {inside or 'none'} of {grid}{' of a sum' if kind.partial else ''}"
+            if inside or kind.partial
+            else f"no {kind.plural}"
+            for kind, inside, grid in kinds
         ]
 
     def __repr__(self) -> str:
