@@ -442,7 +442,7 @@ class Model(Given):
                 if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
                     # Of a class of the student's own, which may say anything of its length.
                     brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
-                rules.bring(row, brought, layer, len(members.ranks), members.ranks.index(self.rank))
+                rules.bring(row, brought, layer, len(members.ranks), members.position[self.rank])
                 v = list(cast("Sequence[Value]", brought))
                 inputs = tuple([program.id(value, source) for value in v])
                 first = v[0]

@@ -68,11 +68,11 @@ class Collective:
 
     `name` is Model's method, `word` its short form in text and pictures, `signature` how a student writes it.
 
-    What the members bring is a value each, or of `many` a list of values each, one for each member, or only for
-    those `beside` it, before and after; in a `bucket` it is a list as long as they agree on, of values of several
-    layers. `results` maps that, in group order, to what each
-    member gets: a value, a list of them, or None. `law` is what is done to values, of whatever number of members, and
-    complains where they do not fit; `apart` is what no two may have in common.
+    What the members bring is a value each, or of `many` a list of values each, one for each member, or where there are
+    `origins` for each of these; in a `bucket` it is a list as long as they agree on, of values of several layers.
+    `results` maps that, in group order, to what each member gets: a value, a list of them, or None. `law` is what is
+    done to values, of whatever number of members, and complains where they do not fit; `apart` is what no two may have
+    in common.
     `along`: the call may name a dim of a tensor, by its number, which then stands where a root does. `root` says what
     the rank is that has the part of its own, in two ways, where there is one: "the rank ..." and "the rank, by its own
     number, ...". `origins` are the members whose values are in what member i of n gets, None for all.
@@ -92,7 +92,6 @@ class Collective:
     apart: Callable[[Any], Iterable[object]] = lambda value: ()
     many: bool = False
     bucket: bool = False
-    beside: bool = False
     root: tuple[str, str] | None = None
     along: bool = False
     origins: Callable[[int, int, int], Iterable[int]] | None = None
@@ -108,7 +107,7 @@ class Collective:
 
     def takes(self, place: int, members: int) -> int:
         """How many values the member at a place brings, of `many` that are no bucket."""
-        return (place > 0) + (place < members - 1) if self.beside else members
+        return members if self.origins is None else sum(1 for _ in self.origins(place, members, 0))
 
     def brought(self, values: Sequence[Sequence[Value]]) -> list[Any]:
         """The values of each member, as the row takes them: one each, or a list."""
@@ -437,7 +436,6 @@ COLLECTIVES = table(
             origins=_those_beside,
             law=_nothing,
             many=True,
-            beside=True,
             size=_busiest,
             travel=NEIGHBOURS,
             sends=_all_of_them,

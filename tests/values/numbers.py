@@ -440,7 +440,7 @@ class _Play:
         said = row.said(members[0][1].arg)
         results = [given(one) for one in row.results(row.brought(values), said)]
         first, ones = [each[0] for each in values], [each[0] for each in arrays]
-        if row.beside:
+        if row.name == "halo":
             before, after = [[], *(each[-1:] for each in arrays[:-1])], [*(each[:1] for each in arrays[1:]), []]
             return [[*one, *other] for one, other in zip(before, after, strict=True)]
         if row.many and not row.bucket:

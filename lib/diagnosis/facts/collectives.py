@@ -34,7 +34,7 @@ class NotOneForEach(Fact):
                 got=f"a group of {self.members}",
                 fix="leave the exchange out where there is one rank: if model.RANKS > 1",
             )
-        if self.row.beside:
+        if self.row.origins is not None:
             beside = ["before", "after"] if wanted > 1 else ["before" if self.place else "after"]
             return Words(
                 f"{title} takes one value for each neighbour of a member",

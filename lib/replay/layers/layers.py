@@ -420,17 +420,10 @@ class Convolution(RealLayer):
         stencil, rows = cast(kinds.Convolution, self.kind).stencil, x.numbers("rows").tolist()
         places = {row: place for place, row in enumerate(rows)}
         zeros = len(rows)  # a row after the last one stands for what is outside
-        taken = [
-            [places.get(first + tap * stencil.dilation, zeros) for tap in range(stencil.kernel)]
-            for first in (row * stencil.stride - stencil.padding for row in stencil.given(RunSet.of(rows)))
-        ]
+        taken = [[places.get(one, zeros) for one in stencil.needs(row)] for row in stencil.given(RunSet.of(rows))]
         at = torch.tensor(taken, dtype=torch.long, device=x.tensor.device).view(-1, stencil.kernel)
         inner = functional.pad(torch.tanh(x.tensor), (0, 0, 0, 1))
-        return torch.einsum(
-            "brti,iot->bro",
-            inner[:, at],
-            other.tensor,
-        )
+        return torch.einsum("brti,iot->bro", inner[:, at], other.tensor)
 
     def whole(self, x: Held, other: Held) -> Tensor:
         layer, weight = self.described, other.tensor.permute(1, 0, 2)

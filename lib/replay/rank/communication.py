@@ -8,7 +8,7 @@ works in its input unless somebody still needs that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -254,23 +254,28 @@ def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 def _shift(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     """An exchange in which each member has something for the next one alone."""
     members, me = len(call.group), call.me
-    parts, sizes = [inputs[0][:0]] * members, [0] * members
-    parts[(me + 1) % members], sizes[me - 1] = inputs[0], call.numel(call.brought[me - 1][0])
-    out = call.empty(sizes[me - 1])
-    return Started(call.transport.all_to_all(call.group, out, parts, sizes), [out])
+    before = (me - 1) % members
+    return Started(*_some_to_some(call, {(me + 1) % members: inputs[0]}, {before: call.brought[before][0]}))
 
 
 def _halo(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     """An exchange in which each member has something for those beside it."""
-    members, me = len(call.group), call.me
-    parts, sizes = [inputs[0][:0]] * members, [0] * members
-    beside = [one for one in (me - 1, me + 1) if 0 <= one < members]
-    for one, mine in zip(beside, inputs, strict=True):
-        parts[one] = mine
-        sizes[one] = call.numel(call.brought[one][-1 if one < me else 0])
-    out = call.empty(sum(sizes))
-    handle = call.transport.all_to_all(call.group, out, parts, sizes)
-    return Started(handle, [out], lambda: [part.clone() for part in out.split([sizes[one] for one in beside])])
+    beside = [one for one in (call.me - 1, call.me + 1) if 0 <= one < len(call.group)]
+    coming = {one: call.brought[one][-1 if one < call.me else 0] for one in beside}
+    handle, buffers = _some_to_some(call, dict(zip(beside, inputs, strict=True)), coming)
+    sizes = [call.numel(value) for value in coming.values()]
+    return Started(handle, buffers, lambda: [part.clone() for part in buffers[0].split(sizes)])
+
+
+def _some_to_some(
+    call: CollectiveCall, parts: Mapping[int, Tensor], coming: Mapping[int, Value]
+) -> tuple[Handle, list[Tensor]]:
+    """An all-to-all between few: parts for some members, and values that come from some, in their order."""
+    sizes = {member: call.numel(value) for member, value in coming.items()}
+    members, nothing = range(len(call.group)), next(iter(parts.values()))[:0]
+    out = call.empty(sum(sizes.values()))
+    sent, got = [parts.get(one, nothing) for one in members], [sizes.get(one, 0) for one in members]
+    return call.transport.all_to_all(call.group, out, sent, got), [out]
 
 
 COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(

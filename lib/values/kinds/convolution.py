@@ -45,7 +45,7 @@ class Stencil(NamedTuple):
         return (self.rows + 2 * self.padding - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
 
     def needs(self, row: int) -> range:
-        """The rows that a row of the output takes, without the zeros."""
+        """The rows that a row of the output takes; of those that are outside, zeros."""
         first = row * self.stride - self.padding
         return range(first, first + self.dilation * self.kernel, self.dilation)
 
