@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from lib.simulator.model import Model
 from lib.values.collectives import COLLECTIVES
-from lib.values.laws import gather
+from lib.values.laws import average, gather
 
 __all__ = ["one_collective"]
 
@@ -16,7 +16,8 @@ def one_collective(name: str) -> Callable[[Model], Coroutine[Any, Any, None]]:
     """The collective of that name (as Model's method is called) on layer 0, by all ranks.
 
     What gathers is given a shard of a weight by each rank. All others are given a gradient, for the batch with the
-    rank's own number; where a rank has something for each of the others, that is a shard of its gradient.
+    rank's own number; where a rank has something for each of the others, that is a shard of its gradient. What averages
+    is given a mean of some of the rows by each, of a model whose layer 0 is of the kind mean.
     """
     row = COLLECTIVES[name]
 
@@ -24,6 +25,9 @@ def one_collective(name: str) -> Callable[[Model], Coroutine[Any, Any, None]]:
         store = cast("dict[Any, Any]", model.weights if row.law is gather else model.grad_weights)
         if row.law is gather:
             brought, model.opt_states["mine"] = model.load_weights(0, model.rank, model.RANKS)
+        elif row.law is average:
+            store = cast("dict[Any, Any]", model.activations)
+            brought = model.forward(0, model.shard(model.get_activation([0]), "rows", model.rank, model.RANKS))
         else:
             brought = model.fake_grad(0, [model.rank])
         run = cast("Callable[[Any, int], Any]", getattr(model, name))

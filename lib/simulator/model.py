@@ -335,6 +335,10 @@ class Model(Given):
         """All-reduce of several gradients in one go, of whatever layers: everybody gets the list of their sums."""
         return self._communicate("allreduce_bucket", gradients, None, group)
 
+    def allreduce_mean(self, v: T, layer: int, group: Any = None) -> Work[T]:
+        """All-reduce that averages: everybody gets the mean of the means that the members bring, each over as much."""
+        return self._communicate("allreduce_mean", v, layer, group)
+
     def allgather(self, v: T, layer: int, group: Any = None) -> Work[T]:
         """All-gather: everybody gets the shards of all members put together."""
         return self._communicate("allgather", v, layer, group)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from lib.errors.exceptions import RuleError
 from lib.values import facts
 from lib.values.dims import NAMES
-from lib.values.laws import cut, gather, reduce, total_elements
+from lib.values.laws import average, cut, gather, reduce, total_elements
 from lib.values.placement import MOST, ONE_PIECE, Part, simplest
 from lib.values.table import table
 from lib.values.values import Elements, Value
@@ -179,6 +179,11 @@ def _all_reduce(values: Sequence[Any], root: int) -> Results:
     return [total.at(total.place) for _ in values]
 
 
+def _all_reduce_mean(values: Sequence[Any], root: int) -> Results:
+    mean = average(*values)
+    return [mean.at(mean.place) for _ in values]
+
+
 def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
     """The sums of the first values of all buckets, of the second ones, and so on."""
     first = buckets[0]
@@ -226,6 +231,11 @@ def _as_large(first: Value, *others: Value) -> None:
 
 def _first(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return size(values[:1])
+
+
+def _first_alone(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+    """Without what stands beside it in a part of a sum."""
+    return simplest(Fraction(size(values[:1])) / (1 + values[0].place.schema.running))
 
 
 def _first_bucket(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
@@ -439,6 +449,17 @@ COLLECTIVES = table(
             size=_busiest,
             travel=NEIGHBOURS,
             sends=_all_of_them,
+        ),
+        Collective(
+            name="allreduce_mean",
+            word="AM",
+            title="averaging all-reduce",
+            signature="await model.allreduce_mean(mean, layer)",
+            results=_all_reduce_mean,
+            law=average,
+            apart=_summed,
+            size=_first_alone,
+            travel=TWICE_ROUND,
         ),
     )
 )

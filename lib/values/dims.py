@@ -15,10 +15,16 @@ from typing import Final, NamedTuple, TypeVar, cast
 from lib.errors.wording import runs
 from lib.values.table import table
 
-__all__ = ["DIMS", "NAMES", "NO_PIECES", "REST", "DimKind", "Pieces", "Relation", "Run", "RunSet", "joined"]
-__all__ += ["listed_numbers", "united"]
+__all__ = ["AVERAGED", "DIMS", "NAMES", "NO_PIECES", "OUTPUTS", "REST", "SPACE", "DimKind", "Pieces", "Relation", "Run"]
+__all__ += ["RunSet", "joined", "listed_numbers", "united"]
 
 NO_PIECES: frozenset[int] = frozenset()
+SPACE: Final[tuple[str, ...]] = ("rows", "columns", "planes")
+"""The dims of a grid. Rows has every activation."""
+OUTPUTS: Final[dict[str, str]] = dict(zip(SPACE, ("outputs", "output_columns", "output_planes"), strict=True))
+"""What the gradient of a part is a sum over where others take its edges, too, by the dim of the grid."""
+AVERAGED: Final[dict[str, str]] = dict(zip(SPACE, ("averaged", "averaged_columns", "averaged_planes"), strict=True))
+"""What one number for a whole grid, or its gradient, is a sum over, by the dim of the grid."""
 Run = tuple[int, int]
 N = TypeVar("N", int, int | Fraction)
 
@@ -44,6 +50,54 @@ class DimKind(NamedTuple):
     alike: str = ""
     once: str = ""
     owed: str = ""
+
+
+def _of_a_grid(role: str) -> DimKind:
+    """A dim of a grid beside its rows."""
+    what = role[:-1]
+    return DimKind(
+        role,
+        f"grid {what}",
+        f"grid {what}s",
+        counted=True,
+        alike=f"put together along one dim of a grid at a time: parts of the same {what}s that differ in their rows",
+        once=f"each rank has {what}s of its own: cut them off where others have them, too",
+        owed="sum it over all ranks that have a part of the grid: await model.allreduce(gradient, layer)",
+    )
+
+
+def _outputs(of: str) -> DimKind:
+    """The row of OUTPUTS for a dim of a grid."""
+    what = of[:-1]
+    return DimKind(
+        OUTPUTS[of],
+        f"output {what}",
+        f"output {what}s",
+        counted=True,
+        partial=True,
+        alike=f"the gradient of a {what} that several ranks took is a sum: each brings what its own {what}s of the "
+        "output gave",
+        once=f"each {what} of the output counts once: look for a halo that was added twice, and for two ranks that "
+        f"worked out\nthe same {what}",
+        owed=f"the gradient of a halo goes home: cut it off, send it to the rank that has these {what}s, and there "
+        f"add it\nto the edge. Inner {what}s are done by themselves",
+    )
+
+
+def _averaged(of: str) -> DimKind:
+    """The row of AVERAGED for a dim of a grid."""
+    what = of[:-1]
+    return DimKind(
+        AVERAGED[of],
+        f"averaged {what}",
+        f"averaged {what}s",
+        counted=True,
+        partial=True,
+        alike=f"parts of a mean are added once each, over other {what}s each",
+        once=f"each {what} counts once: each rank brings what its own {what}s gave",
+        owed=f"it knows nothing of the other {what}s. Sum it over the ranks that have these: "
+        "await model.allreduce(value, layer)",
+    )
 
 
 DIMS: Final = table(
@@ -139,19 +193,12 @@ DIMS: Final = table(
             "reduce-scatter",
         ),
         DimKind("taps", "tap", "taps", counted=True),
-        DimKind(
-            "outputs",
-            "output row",
-            "output rows",
-            counted=True,
-            partial=True,
-            alike="the gradient of a row that several ranks took is a sum: each brings what its own rows of the output "
-            "gave",
-            once="each row of the output counts once: look for a halo that was added twice, and for two ranks that "
-            "worked out\nthe same row",
-            owed="the gradient of a halo goes home: cut it off, send it to the rank that has these rows, and there "
-            "add it\nto the edge. Inner rows are done by themselves",
-        ),
+        _outputs("rows"),
+        _of_a_grid("columns"),
+        _of_a_grid("planes"),
+        _outputs("columns"),
+        _outputs("planes"),
+        *map(_averaged, SPACE),
     ),
     by="role",
 )
@@ -189,6 +236,11 @@ class RunSet(Set[int]):
     def union(cls, sets: Iterable[RunSet]) -> RunSet:
         """What is in any of some sets."""
         return cls(*joined(chain.from_iterable([one.runs for one in sets])))
+
+    def rest(self, size: int) -> RunSet:
+        """The numbers below `size` that are not in it."""
+        ends = [0, *chain.from_iterable(self.runs), size]
+        return RunSet(*[(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high])
 
     def nth(self, low: int, high: int) -> RunSet:
         """The numbers from the one at place `low`, in order, to the one before place `high`."""

@@ -19,13 +19,13 @@ from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
 from lib.values import facts
-from lib.values.dims import DIMS, REST, Pieces, RunSet, united
+from lib.values.dims import AVERAGED, DIMS, REST, Pieces, RunSet, united
 from lib.values.placement import MOST, SMALL_SET, Elements, Part, Place, alike, keep, simplest
 
 if TYPE_CHECKING:
     from lib.values.values import Value
 
-__all__ = ["cut", "gather", "piece", "reduce", "total_elements"]
+__all__ = ["average", "cut", "gather", "piece", "reduce", "total_elements"]
 
 V = TypeVar("V", bound="Value")
 MOST_LOOKED_UP = 16
@@ -65,6 +65,19 @@ def reduce(*values: V) -> V:
         if type(other) is not kind or other.layer != layer:
             _refuse("sum", first, other, place.schema.ndim)
     return first.at(_together("sum", values))
+
+
+def average(*values: V) -> V:
+    """The mean of some means, which is the mean of what they are over where each is over as much."""
+    first = values[0]
+    if not (first.place.open and first.place.schema.running and first.place.part(AVERAGED["rows"])):
+        raise RuleError(facts.NoMean(first))
+    total = reduce(*values)
+    for other in values[1:]:
+        for mine, theirs in zip(first.place.sums, other.place.sums, strict=True):
+            if len(mine.pieces) != len(theirs.pieces):
+                raise RuleError(facts.MeanOfMeans(first, other, mine.dim.name))
+    return total
 
 
 def _together(verb: str, values: Sequence[Value]) -> Place:

@@ -6,16 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, cast
+from importlib import import_module
+from typing import Any, Final, NamedTuple, cast
 
 from lib.errors.wording import counted
-from lib.values.kinds.attention import Attention
-from lib.values.kinds.convolution import Convolution
-from lib.values.kinds.experts import Combine, Dispatch, Experts
+from lib.values.dims import SPACE
 from lib.values.kinds.kind import SIZES, USUAL, Dims, Layer, LayerKind, Sum, schema
-from lib.values.kinds.linear import Linear
-from lib.values.kinds.pointwise import Add, Norm
-from lib.values.kinds.vocabulary import CrossEntropy, Embedding
 from lib.values.placement import MOST, ONE_PIECE, Dim, Place, Schema, keep
 from lib.values.table import table
 
@@ -23,10 +19,48 @@ __all__ = ["LAYER_KINDS", "Layer", "LayerKind", "Shape", "batches_at", "by_hand"
 __all__ += ["weight_at"]
 
 _set = object.__setattr__
-LAYER_KINDS: Final[Mapping[str, type[LayerKind]]] = table(
-    (Linear, Attention, Norm, Add, Embedding, CrossEntropy, Dispatch, Experts, Combine, Convolution)
+
+
+class KindRow(NamedTuple):
+    """A kind of layer by its name, and the module of its class, which is loaded for the first layer of the kind."""
+
+    name: str
+    module: str
+
+    @property
+    def kind(self) -> type[LayerKind]:
+        """The class: that of the kind group_norm is GroupNorm."""
+        return getattr(import_module(f"lib.values.kinds.{self.module}"), self.name.title().replace("_", ""))
+
+
+LAYER_KINDS: Final = table(
+    (
+        KindRow("linear", "linear"),
+        KindRow("attention", "attention"),
+        KindRow("norm", "pointwise"),
+        KindRow("add", "pointwise"),
+        KindRow("embedding", "vocabulary"),
+        KindRow("cross_entropy", "vocabulary"),
+        KindRow("dispatch", "experts"),
+        KindRow("experts", "experts"),
+        KindRow("combine", "experts"),
+        KindRow("convolution", "grid.convolution"),
+        KindRow("transposed_convolution", "grid.convolution"),
+        KindRow("pooling", "grid.convolution"),
+        KindRow("neighborhood_attention", "grid.neighborhood"),
+        KindRow("mean", "grid.averages"),
+        KindRow("moments", "grid.averages"),
+        KindRow("group_norm", "grid.averages"),
+        KindRow("transform", "grid.transform"),
+    )
 )
 LISTS = ("of", "route", "groups")
+
+
+def _size_words(sizes: Mapping[str, int]) -> str:
+    """A grid of rows in words: "64 rows of 512 features", "64 x 32 points of 8 features"."""
+    *space, features = sizes.values()
+    return f"{' x '.join(map(str, space))} {'points' if space[1:] else 'rows'} of {features} features"
 
 
 def layer_from(data: object) -> Layer:
@@ -48,10 +82,10 @@ def layer_from(data: object) -> Layer:
 
 def _kind(name: object) -> type[LayerKind]:
     """The kind of that name."""
-    kind = LAYER_KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
+    row = LAYER_KINDS.get(name) if isinstance(name, str) else None
+    if row is None:
         raise ValueError(f"there is no kind of layer {str(name)[:40]!r}; there is {', '.join(LAYER_KINDS)}")
-    return kind
+    return row.kind
 
 
 def _refuse(layer: Layer) -> None:
@@ -67,7 +101,7 @@ def _refuse(layer: Layer) -> None:
         if name not in (*SIZES, *kind.options, *kind.optional):
             raise ValueError(f"a layer of the kind {layer.kind} has no {name}; got {name}={repr(item)[:40]}")
         least = int(name != "padding")
-        if name not in (*LISTS, "capacity") and (type(item) is not int or not least <= item <= MOST):
+        if name not in (*LISTS, "capacity", "along") and (type(item) is not int or not least <= item <= MOST):
             raise ValueError(f"{name} of a layer is a whole number from {least} to {MOST}; got {repr(item)[:40]}")
     if not all(type(one) is int and 0 <= one <= MOST for one in layer.of):
         raise ValueError(
@@ -135,24 +169,21 @@ class Shape:
             return known.get((role, size)) or known.setdefault((role, size), Dim(role, size))
 
         first = self.descriptions[0]
-        width = LAYER_KINDS[first.kind].width(first)
-        data = (("batch", self.items), ("rows", first.rows), ("features", width))
+        width = LAYER_KINDS[first.kind].kind.width(first)
+        data = (("batch", self.items), *first.space.items(), ("features", width))
         edges: list[Dims] = [tuple((role, dim(role, size)) for role, size in data)]
         kinds: list[LayerKind] = []
         for number, layer in enumerate(self.descriptions):
-            cls = LAYER_KINDS[layer.kind]
+            cls = LAYER_KINDS[layer.kind].kind
             of = self.of(number)
             if len(of) != 1 + (cls.takes == "activation"):
                 raise ValueError(f"layer {number}, {layer.kind}, takes {1 + (cls.takes == 'activation')} activations")
             if not all(0 <= one <= number for one in of):
                 raise ValueError(f"layer {number} takes activations from 0 to {number}; got of={of}")
             dims = [edges[one] for one in of]
-            sizes = {role: one.size for role, one in dims[0]}
-            if sizes["features"] != cls.width(layer) or sizes["rows"] != layer.rows:
-                raise ValueError(
-                    f"layer {number} takes {layer.rows} rows of {cls.width(layer)} features, and is given "
-                    f"{sizes['rows']} of {sizes['features']}"
-                )
+            sizes = {role: one.size for role, one in dims[0] if role in (*SPACE, "features")}
+            if sizes != (takes := {**layer.space, "features": cls.width(layer)}):
+                raise ValueError(f"layer {number} takes {_size_words(takes)}, and is given {_size_words(sizes)}")
             try:
                 kinds.append(cls(layer, dims, dim))
             except ValueError as error:
@@ -171,7 +202,7 @@ class Shape:
     def of(self, number: int) -> tuple[int, ...]:
         """The activations that a layer takes: where nothing is said that of its own number, perhaps twice."""
         layer = self.descriptions[number if len(self.descriptions) > 1 else 0]
-        return layer.of or (number,) * (1 + (LAYER_KINDS[layer.kind].takes == "activation"))
+        return layer.of or (number,) * (1 + (LAYER_KINDS[layer.kind].kind.takes == "activation"))
 
     def _wire(self, kinds: list[LayerKind], edges: list[Dims]) -> None:
         """Makes the schemas of all activations and their gradients, which two layers share, or more."""

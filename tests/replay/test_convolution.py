@@ -53,7 +53,7 @@ def test_any_stencil_gives_what_torch_gives(how: dict[str, Any], sizes: list[int
     async def function(model: Model) -> None:
         weight, state = model.load_weights(0)
         kind: Any = model.shape.kinds[0]
-        stencil, own = kind.stencil, range(ends[model.rank], ends[model.rank + 1])
+        stencil, own = kind.stencils["rows"], range(ends[model.rank], ends[model.rank + 1])
         middles = [stencil.needs(q)[(stencil.kernel - 1) // 2] for q in range(stencil.outputs)]
         mine = [q for q, row in enumerate(middles) if min(max(row, 0), 23) in own]
         needed = [row for q in mine for row in stencil.needs(q) if 0 <= row < 24]

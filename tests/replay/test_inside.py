@@ -280,7 +280,7 @@ def test_torch_and_the_formulas_on_arrays_agree(net: str, monkeypatch: pytest.Mo
     arrays = {i: weight.detach().numpy()[None] for i, weight in weights.items()}
     shape = initial.sizes.shape
     scale = 10 if shape.descriptions[0].kind == "embedding" else 1  # tokens are tenths there
-    x = data.detach().numpy().reshape(1, trace.batches, ROWS, -1) / scale
+    x = data.detach().numpy().reshape(1, trace.batches, *shape.descriptions[0].space.values(), -1) / scale
     other = Undivided(shape, weights=arrays, data=x)
     pairs = [(other.x, Activation, 0), (other.g, ActivationGrad, 1), (other.dw, WeightGrad, 0)]
     for found, kind, off in pairs:

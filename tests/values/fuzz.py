@@ -42,6 +42,28 @@ NETS: dict[str, list[Layer]] = {
         Layer("convolution", 6, 4, ROWS, kernel=4, stride=2, dilation=2, padding=1),
         Layer("linear", 4, 4, 4),
     ],
+    "grid": [
+        Layer("convolution", 3, 4, 6, columns=4, kernel=3, padding=1),
+        Layer("pooling", 4, 4, 6, columns=4, kernel=2, stride=2),
+        Layer("transposed_convolution", 4, 4, 3, columns=2, kernel=3, stride=2, padding=1),
+        Layer("transform", 4, 4, 5, columns=3, along="columns"),
+    ],
+    "neighborhood": [
+        Layer("linear", 4, 8, ROWS),
+        Layer("linear", 4, 8, ROWS, of=(0,)),
+        Layer("neighborhood_attention", 8, 8, ROWS, heads=4, kv_heads=2, kernel=3, of=(1, 2)),
+    ],
+    "window": [
+        Layer("linear", 4, 4, 5, columns=4),
+        Layer("neighborhood_attention", 4, 4, 5, columns=4, heads=2, kernel=3),
+    ],
+    "group norm": [
+        Layer("linear", 4, 4, 4, columns=3),
+        Layer("moments", 4, 4, 4, columns=3),
+        Layer("group_norm", 4, 4, 4, columns=3, of=(1, 2)),
+        Layer("mean", 4, 4, 4, columns=3),
+        Layer("linear", 4, 3, 1, columns=1),
+    ],
 }
 OPERANDS: dict[str, Any] = {"weight": Weight, "activation": Activation}
 OFTEN = {"load": 2, "data": 1, "shard": 2, "cut": 2, "add": 6, "combine": 4, "loss": 2, "forward": 5, "backward": 12}
@@ -60,6 +82,7 @@ class _Fuzz:
     def __init__(self, net: str, seed: int) -> None:
         self.random = random.Random(f"{net} {seed}")
         layers = NETS[net]
+        self.grid = layers[0].columns > 0
         dist = Dist(1)
         dist.descriptions = layers
         self.model = Model(0, dist, len(layers), 2)
@@ -89,14 +112,18 @@ class _Fuzz:
         if move == "shard":
             value = self.pick(Activation, ActivationGrad, WeightGrad, Weight)
             dim, total = (
-                chance.choice(["rows", "features", "batch", "in", "out", "experts", "taps"]),
+                chance.choice(
+                    ["rows", "features", "batch", "in", "out", "columns" if self.grid else "experts", "taps"]
+                ),
                 chance.choice([2, 2, 3, 4]),
             )
             return tuple(model.shard(value, dim, i, total) for i in range(total))
         if move == "cut":
-            low, high = sorted(chance.sample(range(ROWS + 1), 2))
+            ends = sorted(chance.sample(range(ROWS + 1), 2))
             value = self.pick(Activation, ActivationGrad)
-            return value.cut("rows", low, high)
+            dim = "columns" if self.grid and chance.random() < 0.5 else "rows"
+            size = value.place.part(dim).dim.size
+            return value.cut(dim, *[end * size // ROWS for end in ends])
         if move in ("add", "combine"):
             return self.together(move)
         if move == "loss":

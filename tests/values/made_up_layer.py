@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -27,7 +28,7 @@ def with_more(rows: Iterable[Any], by: str = "name") -> Mapping[str, Any]:
         more.append(kind("points", "point", "points", counted=True))
         more.append(kind("results", "result row", "result rows", counted=True, partial=True, owed="give the rows back"))
     elif "attention" in known:
-        more.append(Blur)
+        more.append(SimpleNamespace(name="blur", kind=Blur))
     return as_it_is([*known.values(), *more], by)
 
 

@@ -7,7 +7,8 @@ by whatever program runs into it: nobody has to think of that program.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import floor
+from itertools import product
+from math import floor, prod
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class Linear(Math):
     def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
         inner = np.tanh(x)
         by_input = None if other is None else (grad @ np.swapaxes(other, -1, -2)) * (1 - inner**2)
-        return np.einsum("nbri,nbro->nio", inner, grad), by_input
+        return np.einsum("nri,nro->nio", *[one.reshape(len(x), -1, one.shape[-1]) for one in (inner, grad)]), by_input
 
 
 class Norm(Math):
@@ -108,11 +109,10 @@ class Attention(Math):
         layer = self.kind.layer
         size = layer.inputs // layer.heads
         if not keys:
-            return x.reshape(*x.shape[:3], -1, size)
+            return _grouped(x, size)
         if not layer.kv_heads:
-            found = x.reshape(*x.shape[:3], -1, size)
-            return np.stack([found, found])
-        found = x.reshape(*x.shape[:3], -1, 2, size)
+            return np.stack([_grouped(x, size)] * 2)
+        found = x.reshape(*x.shape[:3], x.shape[3] // size // 2, 2, size)
         found = np.repeat(found, layer.heads // layer.kv_heads, 3)
         return np.moveaxis(found, 4, 0)
 
@@ -252,38 +252,224 @@ class Combine(Routed):
         return None, grad[:, :, None] * self.there(at)
 
 
-class Convolution(Math):
-    def taps(self, at: Place) -> list[tuple[Array, Array]]:
-        """For each place of the stencil the rows that it lies on, and the rows of the output that take them, by number;
-        all rows of the output whose stencil has no row that is missing."""
-        layer, here = self.kind.layer, items(at.part("rows")).tolist()
-        of = {
-            row: [row * layer.stride - layer.padding + tap * layer.dilation for tap in range(layer.kernel)]
-            for row in range(dict(self.kind.gives)["rows"].size)
-        }
-        of = {row: taken for row, taken in of.items() if all(one in here or not 0 <= one < layer.rows for one in taken)}
-        pairs = [
-            [(here.index(taken[tap]), gives) for gives, taken in enumerate(of.values()) if taken[tap] in here]
-            for tap in range(layer.kernel)
-        ]
-        self.number_given = len(of)
-        return [(np.array([a for a, _ in one], int), np.array([b for _, b in one], int)) for one in pairs]
+class Swept(Math):
+    """What lies around each point, by lists of numbers that are worked out one by one."""
 
+    def taken(self, role: str, q: int) -> list[int | None]:
+        """The row that lies at each place of the kernel, None where none does."""
+        layer = self.kind.layer
+        return [q * layer.stride - layer.padding + tap * layer.dilation for tap in range(layer.kernel)]
+
+    def taps(self, at: Place) -> list[tuple[Index, Index]]:
+        """For each place of the kernel the numbers of the points it is taken from, and of those it is taken for: of all
+        points of the output whose stencil has no point that is missing."""
+        layer = self.kind.layer
+        lines: list[list[list[int | None]]] = []
+        wide: list[int] = []
+        for role, size in layer.space.items():
+            here = items(at.part(role)).tolist()
+            of = [self.taken(role, q) for q in range(dict(self.kind.gives)[role].size)]
+            inside = [[one if one is not None and 0 <= one < size else None for one in taken] for taken in of]
+            given = [taken for taken in inside if all(one is None or one in here for one in taken)]
+            lines.append([[None if one is None else here.index(one) for one in taken] for taken in given])
+            wide.append(len(here))
+        self.gives = [len(line) for line in lines]
+        pairs: list[tuple[Index, Index]] = []
+        for tap in product(*[range(layer.kernel)] * len(lines)):
+            taken, gives = [], []
+            for number, point in enumerate(product(*lines)):
+                there = [one[t] for one, t in zip(point, tap, strict=True)]
+                places = [one for one in there if one is not None]
+                if len(places) == len(there):
+                    taken.append(np.ravel_multi_index(places, wide))
+                    gives.append(number)
+            pairs.append((np.array(taken, int), np.array(gives, int)))
+        return pairs
+
+    def flat(self, x: Array) -> Array:
+        """It with all points of the grid in one line."""
+        return x.reshape(*x.shape[:2], prod(x.shape[2:-1]), x.shape[-1])
+
+
+class Convolution(Swept):
     def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
-        taps = self.taps(at)
-        y = np.zeros((*x.shape[:2], self.number_given, other.shape[2]))
+        taps, inner = self.taps(at), np.tanh(self.flat(x))
+        y = np.zeros((*x.shape[:2], prod(self.gives), other.shape[2]))
         for tap, (taken, gives) in enumerate(taps):
-            y[:, :, gives] += np.tanh(x[:, :, taken]) @ other[..., tap]
-        return y
+            y[:, :, gives] += inner[:, :, taken] @ other[..., tap]
+        return y.reshape(*x.shape[:2], *self.gives, y.shape[-1])
 
     def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
-        inner, by_input = np.tanh(x), np.zeros_like(x)
-        by_weight = np.zeros((1, x.shape[3], grad.shape[3], self.kind.layer.kernel))
-        for tap, (taken, gives) in enumerate(self.taps(at)):
+        inner, grad = np.tanh(self.flat(x)), self.flat(grad)
+        by_input, taps = np.zeros_like(inner), self.taps(at)
+        by_weight = np.zeros((1, x.shape[-1], grad.shape[3], len(taps)))
+        for tap, (taken, gives) in enumerate(taps):
             by_weight[..., tap] = np.einsum("nbri,nbro->nio", inner[:, :, taken], grad[:, :, gives])
             if other is not None:
                 by_input[:, :, taken] += grad[:, :, gives] @ np.swapaxes(other[..., tap], -1, -2)
-        return by_weight, by_input * (1 - inner**2)
+        return by_weight, (by_input * (1 - inner**2)).reshape(x.shape)
+
+
+class TransposedConvolution(Convolution):
+    def taken(self, role: str, q: int) -> list[int | None]:
+        layer = self.kind.layer
+        ahead = [q + layer.padding - tap for tap in range(layer.kernel)]
+        return [None if one % layer.stride else one // layer.stride for one in ahead]
+
+
+class Pooling(Swept):
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        taps, flat = self.taps(at), self.flat(x)
+        y = np.zeros((*x.shape[:2], prod(self.gives), x.shape[-1]))
+        for taken, gives in taps:
+            y[:, :, gives] += flat[:, :, taken] / len(taps)
+        return y.reshape(*x.shape[:2], *self.gives, x.shape[-1])
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        by_input, taps = np.zeros_like(self.flat(x)), self.taps(at)
+        for taken, gives in taps:
+            by_input[:, :, taken] += self.flat(grad)[:, :, gives] / len(taps)
+        return None, by_input.reshape(x.shape)
+
+
+class NeighborhoodAttention(Attention):
+    """By a loop, with the first key of a window as NATTEN's C++ says it (get_window_start)."""
+
+    def windows(self, at: Place, beside: Place) -> list[tuple[int, Index]]:
+        """The number of each query, and those of the keys in its window."""
+        half = self.kind.layer.kernel // 2
+        lines: list[list[list[int]]] = []
+        for role, size in self.kind.layer.space.items():
+            here = items(beside.part(role)).tolist()
+            starts = [
+                max(i - half, 0) + (size - i - half - 1 if i + half >= size else 0)
+                for i in items(at.part(role)).tolist()
+            ]
+            lines.append([[here.index(one) for one in range(low, low + 2 * half + 1)] for low in starts])
+        wide = [len(items(beside.part(role))) for role in self.kind.layer.space]
+        return [
+            (number, np.ravel_multi_index(np.array(list(product(*window))).T, wide))
+            for number, window in enumerate(product(*lines))
+        ]
+
+    def each(self, x: Array, other: Array, at: Place, beside: Place | None) -> Any:
+        """Queries, keys, values, and for each query its number, its keys and how much it attends to each."""
+        assert beside is not None
+        q, (k, v) = (
+            self.heads(x.reshape(*x.shape[:2], prod(x.shape[2:-1]), x.shape[-1])),
+            self.heads(other.reshape(*other.shape[:2], prod(other.shape[2:-1]), other.shape[-1]), True),
+        )
+        found = []
+        for number, keys in self.windows(at, beside):
+            scores = np.einsum("nbhd,nbkhd->nbkh", q[:, :, number], k[:, :, keys]) * q.shape[-1] ** -0.5
+            scores = np.exp(scores - scores.max(2, keepdims=True))
+            found.append((number, keys, scores / scores.sum(2, keepdims=True)))
+        return q, k, v, found
+
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        q, _, v, each = self.each(x, other, at, beside)
+        y = np.zeros_like(q)
+        for number, keys, weights in each:
+            y[:, :, number] = np.einsum("nbkh,nbkhd->nbhd", weights, v[:, :, keys])
+        return y.reshape(x.shape)
+
+    def finish(self, array: Array) -> Array:
+        return array
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        q, k, v, each = self.each(x, other, at, beside)
+        g = self.heads(grad.reshape(*x.shape[:2], prod(x.shape[2:-1]), x.shape[-1]))
+        by_q, by_k, by_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+        for number, keys, weights in each:
+            by_each = np.einsum("nbhd,nbkhd->nbkh", g[:, :, number], v[:, :, keys])
+            by_scores = weights * (by_each - (weights * by_each).sum(2, keepdims=True)) * q.shape[-1] ** -0.5
+            by_q[:, :, number] = np.einsum("nbkh,nbkhd->nbhd", by_scores, k[:, :, keys])
+            by_k[:, :, keys] += by_scores[..., None] * q[:, :, number][:, :, None]
+            by_v[:, :, keys] += weights[..., None] * g[:, :, number][:, :, None]
+        layer = self.kind.layer
+        if not layer.kv_heads:
+            return (by_k + by_v).reshape(other.shape), by_q.reshape(x.shape)
+        both = np.stack([by_k, by_v], 4)
+        both = both.reshape(*both.shape[:3], -1, layer.heads // layer.kv_heads, 2, both.shape[-1]).sum(4)
+        return both.reshape(other.shape), by_q.reshape(x.shape)
+
+
+class Averages(Math):
+    """Sums with the number of points beside them, as the second of two arrays."""
+
+    def sums(self, x: Array) -> Array:
+        """The sums over points, and perhaps over features that belong together."""
+        raise NotImplementedError
+
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        sums = self.sums(x).reshape(1, x.shape[1], *[1] * (x.ndim - 3), -1)
+        return np.concatenate([sums, np.full_like(sums, prod(x.shape[2:-1]))])
+
+    def finish(self, array: Array) -> Array:
+        return (array[0] / np.maximum(array[1], 1))[None]
+
+
+class Mean(Averages):
+    def sums(self, x: Array) -> Array:
+        return x.sum(tuple(range(2, x.ndim - 1)))
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        return None, np.broadcast_to(grad / self.kind.layer.points, x.shape)
+
+
+class Moments(Averages):
+    def sums(self, x: Array) -> Array:
+        x = _grouped(x, self.kind.layer.inputs * 2 // self.kind.layer.outputs)
+        axes = (*range(2, x.ndim - 2), x.ndim - 1)
+        return np.stack([x.sum(axes), (x**2).sum(axes)], -1) / x.shape[-1]
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        groups = _grouped(x, self.kind.layer.inputs * 2 // self.kind.layer.outputs)
+        mean, squares = (grad[..., number::2, None] / groups.shape[-1] / self.kind.layer.points for number in (0, 1))
+        return None, (mean + 2 * groups * squares).reshape(x.shape)
+
+
+class GroupNorm(Math):
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        x, mean, root = self.parts(x, other)
+        y = (x - mean) / root
+        return y.reshape(*y.shape[:-2], y.shape[-2] * y.shape[-1])
+
+    def parts(self, x: Array, other: Array) -> tuple[Array, Array, Array]:
+        """The numbers by group, and of each its mean and the root of its variance."""
+        mean, squares = other[..., 0::2, None], other[..., 1::2, None]
+        return _grouped(x, x.shape[-1] // mean.shape[-2]), mean, np.sqrt(squares - mean**2 + 0.1)
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        groups, mean, root = self.parts(x, other)
+        grad = grad.reshape(groups.shape)
+        axes = (*range(2, groups.ndim - 2), groups.ndim - 1)
+        by_mean = (grad * ((groups - mean) * mean / root**3 - 1 / root)).sum(axes)
+        by_squares = (-grad * (groups - mean) / root**3 / 2).sum(axes)
+        return np.stack([by_mean, by_squares], -1).reshape(other.shape), (grad / root).reshape(x.shape)
+
+
+def _grouped(x: Array, size: int) -> Array:
+    return x.reshape(*x.shape[:-1], x.shape[-1] // size, size)
+
+
+class Transform(Math):
+    def along(self, x: Array, back: bool) -> Array:
+        """It with each line along its dim multiplied by a matrix."""
+        layer = self.kind.layer
+        size, axis = layer.space[layer.along], 2 + [*layer.space].index(layer.along)
+        waves = [
+            [np.cos(np.pi * i * (2 * j + 1) / (2 * size)) * np.sqrt((1 if i == 0 else 2) / size) for j in range(size)]
+            for i in range(size)
+        ]
+        matrix = np.array(waves).T if back else np.array(waves)
+        return np.moveaxis(np.tensordot(matrix, x, ([1], [axis])), 0, axis)
+
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        return self.along(x, False)
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        return None, self.along(grad, True)
 
 
 MATH: dict[str, Callable[..., Math]] = {
@@ -297,6 +483,13 @@ MATH: dict[str, Callable[..., Math]] = {
     "experts": Experts,
     "combine": Combine,
     "convolution": Convolution,
+    "transposed_convolution": TransposedConvolution,
+    "pooling": Pooling,
+    "neighborhood_attention": NeighborhoodAttention,
+    "mean": Mean,
+    "moments": Moments,
+    "group_norm": GroupNorm,
+    "transform": Transform,
 }
 
 
@@ -451,6 +644,10 @@ class _Play:
             return [[ones[i - 1]] for i in range(len(members))]
         if row.name == "allgather":
             return [[self.united(first, ones, each[0].place)] for each in results]
+        if row.name == "allreduce_mean":
+            count = sum(one[1] for one in ones)
+            mean = sum(one[0] / one[1] for one in ones) / len(ones)
+            return [[np.stack([mean * count, count])] for _ in members]
         assert row.name in ("allreduce", "scatterreduce"), row.name
         total = self.sum(first, ones)
         return [[total[within(first[0].place, each[0].place)]] for each in results]

@@ -17,6 +17,7 @@ from lib.values.facts import Disagree
 from lib.values.laws import gather
 from lib.values.rules import Member, agree, bring, collective
 from tests.support.said import Said
+from tests.values.test_averages import means
 
 SIZES = [1, 2, 3, 4, 5, 7, 8, 12]
 
@@ -79,6 +80,8 @@ def test_everybody_gets_a_value_of_its_own(op: str) -> None:
         brought = [[value] * (1 if place != 1 else 2) for place, value in enumerate(brought)]
     if op == "allreduce_bucket":
         brought = buckets(3)
+    if op == "allreduce_mean":
+        brought = means([4, 4, 4])
     got = results(op, brought)
     flat = [item for one in got for item in given_to(one)]
     assert len({id(item) for item in flat}) == len(flat)
@@ -220,6 +223,7 @@ def test_what_an_operation_is_called_in_a_sentence() -> None:
         "padded all-gather",
         "padded all-to-all",
         "halo exchange",
+        "averaging all-reduce",
         "forward",
     ]
 

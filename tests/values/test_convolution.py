@@ -7,36 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lib import Layer, Links, Model, RuleError, Trace, check, simulate
 from lib.analysis.figures import traffic
 from lib.cluster.costs import ticks
 from lib.values.dims import RunSet
-from lib.values.kinds.convolution import Stencil
+from lib.values.kinds.grid.stencils import Sweep
 from lib.values.layers import layer_from
 from tests.values.halos import overlapped, step
 from tests.values.numbers import play
-
-
-@st.composite
-def stencils(draw: st.DrawFn) -> Stencil:
-    kernel, stride, dilation = (draw(st.integers(1, most)) for most in (5, 3, 3))
-    padding = draw(st.integers(0, dilation * (kernel - 1)))
-    least = max(1, dilation * (kernel - 1) + 1 - 2 * padding)
-    return Stencil(draw(st.integers(least, 20)), kernel, stride, dilation, padding)
-
-
-@given(stencils(), st.data())
-def test_rows_that_are_given_and_rows_that_are_used_are_those_of_a_loop(stencil: Stencil, data: st.DataObject) -> None:
-    every = range(stencil.rows)
-    rows = data.draw(st.sets(st.sampled_from(every)))
-    needs = [{row for row in stencil.needs(q) if row in every} for q in range(stencil.outputs)]
-    assert stencil.needs(stencil.outputs).stop > stencil.rows + stencil.padding
-    assert set(stencil.given(frozenset(rows))) == {q for q, needed in enumerate(needs) if needed <= rows}
-    assert set(stencil.users(frozenset(rows))) == {q for q, needed in enumerate(needs) if needed & rows}
-
 
 OUTPUTS: list[tuple[list[int], dict[str, int], list[int]]] = [
     ([8, 8, 8, 8], {"kernel": 3}, [7, 8, 8, 7]),
@@ -53,7 +32,7 @@ def test_who_gives_how_many_rows_is_what_another_model_says(
     sizes: list[int], how: dict[str, Any], outputs: list[int]
 ) -> None:
     """Each rank has its own rows, and a halo of those that the rows around its own centres need."""
-    stencil = Stencil(sum(sizes), **how)
+    stencil = Sweep(sum(sizes), **how)
     first, found = 0, list[int]()
     for size in sizes:
         own = RunSet.span(first, first + size)
@@ -159,7 +138,7 @@ def test_a_mistake_is_named_with_its_rows(mistake: str, said: str) -> None:
         ({"kernel": 3, "stride": 0}, "stride of a layer is a whole number from 1"),
         ({"kernel": 9}, "a kernel of 9 rows, 1 apart, is wider than 8 rows with a padding of 0"),
         ({"kernel": 3, "dilation": 5, "padding": 1}, "is wider than 8 rows"),
-        ({"kernel": 5000}, "a kernel has at most 4,096 rows; got 5,000"),
+        ({"kernel": 5000}, "a kernel has at most 4,096 places; got 5,000"),
         ({"kernel": 3, "padding": 3}, "rows at the edge are of zeros alone"),
     ],
 )
@@ -175,12 +154,6 @@ def test_a_kernel_is_used_whole() -> None:
 
     with pytest.raises(RuleError, match="lacks a part of its kernel"):
         simulate(cut, layers=[Layer("convolution", 4, 4, 8, kernel=3, padding=1)])
-
-
-def test_a_million_rows_cost_what_sixteen_do() -> None:
-    stencil = Stencil(10**6, 3, 2, 1, 1)
-    assert len(stencil.given(RunSet.span(0, 5 * 10**5)).runs) == 1
-    assert len(stencil.users(RunSet.span(10, 5 * 10**5)).runs) == 1
 
 
 def test_an_exchange_with_neighbours_takes_a_value_for_each() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words
 from lib.errors.wording import counted, numbered, ranges, these, with_article
-from lib.values.dims import DIMS, REST, RunSet
+from lib.values.dims import AVERAGED, DIMS, REST, RunSet
 from lib.values.placement import MOST, ROUTED, Place
 from lib.values.values import (
     KINDS,
@@ -21,8 +21,8 @@ from lib.values.values import (
     describe,
 )
 
-__all__ = ["Different", "Gaps", "NoKind", "NoShard", "NoSum", "NoValue", "NotCut", "OtherKind", "TooManyShards"]
-__all__ += ["Twice", "Undivided", "tokens"]
+__all__ = ["Different", "Gaps", "MeanOfMeans", "NoKind", "NoMean", "NoShard", "NoSum", "NoValue", "NotCut", "OtherKind"]
+__all__ += ["TooManyShards", "Twice", "Undivided", "tokens"]
 
 MADE_BY_HAND = "take it from an operation: load_weights, forward, backward, update or a collective"
 ALIKE = {
@@ -172,6 +172,45 @@ class Twice(Fact):
             what += f": {found}"
         whom = "the summands" if verb == "sum" else "them"
         return Words(what, f"each {noun} in one of {whom} only", "; ".join(map(describe, both)), fix)
+
+
+class NoMean(Fact):
+    """What is to be averaged is no mean of a part of a grid."""
+
+    thing: Value
+
+    def words(self) -> Words:
+        fix = "take it as it is"
+        if isinstance(self.thing, WeightGrad | ActivationGrad):
+            fix = "the loss is a sum over the batches and their rows here, and so is every gradient: add them up, and "
+            fix += "divide by nothing:\nawait model.allreduce(gradient, layer)"
+        elif self.thing.place.open:
+            fix = "it is a part of a sum: add up the parts with await model.allreduce(value, layer)"
+        return Words(
+            f"{with_article(self.thing.kind)} that is no mean cannot be averaged",
+            expected="what a layer of the kind mean, or moments, gave of a part of a grid",
+            got=describe(self.thing),
+            fix=fix,
+        )
+
+
+class MeanOfMeans(Fact):
+    """Means over different numbers of rows, or of another dim, are to be averaged."""
+
+    one: Value
+    other: Value
+    role: str
+
+    def words(self) -> Words:
+        plural = next(of for of, averaged in AVERAGED.items() if averaged == self.role)
+        mine, its = (len(value.place.part(self.role).pieces) for value in (self.one, self.other))  # pyright: ignore[reportOptionalMemberAccess]
+        return Words(
+            f"a mean of means is not the mean: the one is over {mine} {plural}, the other over {its}",
+            expected="means over as much each, or a sum in which each counts as often as it has rows",
+            got=f"{describe(self.one)}; {describe(self.other)}",
+            fix="a partial mean knows how many rows are in it, and + and all-reduce weigh by that: "
+            "await model.allreduce(mean, layer)",
+        )
 
 
 class NoSum(Fact):

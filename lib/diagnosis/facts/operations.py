@@ -14,10 +14,10 @@ from lib.values.placement import Part, listed
 from lib.values.values import Activation, OptState, Value, Weight, WeightGrad, definite, describe, subject
 
 if TYPE_CHECKING:
-    from lib.values.kinds.convolution import Stencil
+    from lib.values.kinds.grid.stencils import Stencil, Window
 
 __all__ = ["Besides", "Broken", "Deleted", "EndlessBatches", "Incomplete", "Lacks", "Missing", "NoBatch", "NoDim"]
-__all__ += ["NoLayer", "NoRows", "NotALayer", "NotBatches", "NotStored", "NothingBeside", "NothingToGet"]
+__all__ += ["NoLayer", "NoRows", "NoWindow", "NotALayer", "NotBatches", "NotStored", "NothingBeside", "NothingToGet"]
 __all__ += ["OtherBatches", "OtherFeatures", "OtherParts", "OtherRows", "OtherStep", "Owes", "Stateless", "Uncovered"]
 __all__ += ["Unread", "Unsummed", "Unweighted", "WrongKind", "WrongLayer"]
 
@@ -355,52 +355,83 @@ class OtherParts(Fact):
 
 
 class NoRows(Fact):
-    """A layer needs several rows for one of its output, and has too few that lie together (`stencil`)."""
+    """A layer needs several rows for one of its output, and has too few that lie together (`stencil`, of a dim)."""
 
     op: str
     inp: Value
     stencil: Stencil
+    role: str
 
     def words(self) -> Words:
-        row = min(self.stencil.users(self.inp.place.named["rows"].pieces), default=0)
+        kind = DIMS[self.role]
+        row = min(self.stencil.users(self.inp.place.named[self.role].pieces), default=0)
         return Words(
-            f"{self.op} has too few rows for one of the output",
-            expected=f"all that a row of the output needs, as row {row} needs {_span(self.stencil, row)}",
+            f"{self.op} has too few {kind.plural} for one of the output",
+            expected=f"all that a {kind.noun} of the output needs, as {kind.noun} {row} needs "
+            f"{_span(self.stencil, self.role, row)}",
             got=describe(self.inp),
-            fix="put the rows of the neighbours that it lacks, the halo, together with its own first: "
+            fix=f"put the {kind.plural} of the neighbours that it lacks, the halo, together with its own first: "
             "x = x.combine(halo)",
         )
 
 
 class OtherRows(Fact):
-    """A gradient is of other rows than those that the input gives (`stencil`)."""
+    """A gradient is of other rows than those that the input gives (`stencil`, of a dim)."""
 
     op: str
     inp: Value
     grad: Value
     stencil: Stencil
+    role: str
 
     def words(self) -> Words:
-        mine = self.stencil.given(self.inp.place.named["rows"].pieces)
-        its = self.grad.place.named["rows"].pieces
+        kind = DIMS[self.role]
+        mine = self.stencil.given(self.inp.place.named[self.role].pieces)
+        its = self.grad.place.named[self.role].pieces
         lacks = RunSet.of(row for row in its if row not in mine)
-        fix = "cut the input down to what these rows need, or the gradient to those that the input gave"
+        fix = f"cut the input down to what these {kind.plural} need, or the gradient to those that the input gave"
         if lacks:
             row = min(lacks)
-            fix = f"row {row} of the output needs {_span(self.stencil, row)} of the input: give backward what forward\n"
-            fix += "was given, with its halo"
+            fix = f"{kind.noun} {row} of the output needs {_span(self.stencil, self.role, row)} of the input: give "
+            fix += "backward what forward\nwas given, with its halo"
         return Words(
-            f"the input and the gradient given to {self.op} are of different rows",
-            expected=f"the gradient of {numbered('row', mine)}, which are those that this input gives",
-            got=f"the gradient of {numbered('row', its)}",
+            f"the input and the gradient given to {self.op} are of different {kind.plural}",
+            expected=f"the gradient of {numbered(kind.noun, mine)}, which are those that this input gives",
+            got=f"the gradient of {numbered(kind.noun, its)}",
             fix=fix,
         )
 
 
-def _span(stencil: Stencil, row: int) -> str:
+class NoWindow(Fact):
+    """Some queries attend to keys that are not here (`window`, of a dim)."""
+
+    op: str
+    inp: Value
+    keys: Value
+    window: Window
+    role: str
+
+    def words(self) -> Words:
+        kind = DIMS[self.role]
+        mine, here = (RunSet.of(value.place.named[self.role].pieces) for value in (self.inp, self.keys))
+        given = self.window.given(here)
+        row = next(row for row in mine if row not in given)
+        lacks = RunSet.of(one for one in self.window.needs(row) if one not in here)
+        return Words(
+            f"{self.op} lacks keys and values of {numbered(kind.noun, lacks)}",
+            expected=f"the whole window of each query, as {kind.noun} {row} attends to "
+            f"{_span(self.window, self.role, row)}",
+            got=f"{describe(self.inp)}; {describe(self.keys)}",
+            fix="put the keys and values of the neighbours, the halo, together with its own first: "
+            "kv = kv.combine(halo).\nAt an edge of the grid a window does not shrink but stays inside, so that the "
+            "first and the last rank need more",
+        )
+
+
+def _span(stencil: Stencil, role: str, row: int) -> str:
     """The rows of the input that a row of the output needs."""
     inside = range(stencil.rows)
-    return numbered("row", [one for one in stencil.needs(row) if one in inside])
+    return numbered(DIMS[role].noun, [one for one in stencil.needs(row) if one in inside])
 
 
 class Broken(Fact):
@@ -410,13 +441,23 @@ class Broken(Fact):
     role: str
     value: Value
     number: int
+    noun: str
 
     def words(self) -> Words:
+        things = DIMS[self.role].plural
+        if self.number == 1:
+            return Words(
+                f"{self.op} got some of the {things}, and this layer mixes all of them",
+                expected=f"all {self.value.place.named[self.role].dim.size} {things}",
+                got=describe(self.value),
+                fix=f"gather the {things} first; or exchange parts: some {things} of everything for all {things} of "
+                "some, by an all-to-all",
+            )
         return Words(
-            f"{self.op} got a part of a head, and attention mixes all {DIMS[self.role].plural} of a head",
-            expected=f"the {DIMS[self.role].plural} of some of {self.number} heads, each whole",
+            f"{self.op} got a part of a {self.noun}, and this layer mixes all {things} of a {self.noun}",
+            expected=f"the {things} of some of {self.number} {self.noun}s, each whole",
             got=describe(self.value),
-            fix="cut along the heads: into as many parts as divide their number",
+            fix=f"cut along the {self.noun}s: into as many parts as divide their number",
         )
 
 

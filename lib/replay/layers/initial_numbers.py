@@ -104,7 +104,7 @@ class InitialNumbers:
             return torch.zeros(sizes.batch(last), dtype=self.dtype)
         generator = torch.Generator().manual_seed((self.seed * 8 + KINDS.index(kind)) * 1_000_003 + index)
         if kind == "classes":
-            return torch.randint(CLASSES, (sizes.rows,), generator=generator)
+            return torch.randint(CLASSES, (sizes.output_points,), generator=generator)
         if kind == "weight":
             numbers = self.layers[index].weight(sizes.weight(index), generator)
         elif kind == "state":

@@ -12,7 +12,9 @@ together; after a cross entropy it is that of the rows, divided in the same way.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from math import prod
 from typing import NamedTuple, cast
 
 import torch
@@ -21,11 +23,13 @@ from torch.nn import functional
 
 from lib.replay.plan.sizes import Range
 from lib.values.dims import RunSet
-from lib.values.kinds import convolution as kinds
+from lib.values.kinds.grid import averages, neighborhood
+from lib.values.kinds.grid import convolution as kinds
+from lib.values.kinds.grid.stencils import Stencil
 from lib.values.kinds.kind import LayerKind
 from lib.values.kinds.routes import Route
 
-__all__ = ["REAL_LAYERS", "Gradients", "Held", "Layer", "RealLayer", "loss", "model", "normal"]
+__all__ = ["REAL_LAYERS", "Averages", "Gradients", "Held", "Layer", "RealLayer", "loss", "model", "normal"]
 
 GAIN = 1.3
 """Weights are normal with a spread of GAIN / sqrt(inputs), so that activations neither vanish nor grow."""
@@ -58,8 +62,8 @@ class RealLayer:
     """A layer of one kind. `classes` are the numbers that name the right answer for each row of a batch. What takes
     nothing beside its input is given that twice.
 
-    Where the sum that it gives has a running maximum and sum, these stand beside the numbers that they are for, and
-    `merge` and `finish` say what becomes of them.
+    Where the sum that it gives has something running, such as a maximum and a sum, this stands beside the numbers that
+    it is for, and `merge` and `finish` say what becomes of it.
     """
 
     def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
@@ -272,8 +276,11 @@ class CrossEntropy(RealLayer):
     def right(self, x: Held) -> Tensor:
         """The right class of each row."""
         batches = [self.classes(int(batch)) for batch in x.numbers("batch")]
-        rows = x.numbers("rows")
-        chosen = [batch.to(x.tensor.device)[rows] for batch in batches] or [rows[:0]]
+        rows, *others = (x.numbers(role) for role in self.described.space)
+        points = rows
+        for numbers, size in zip(others, [*self.described.space.values()][1:], strict=True):
+            points = (points[:, None] * size + numbers).flatten()
+        chosen = [batch.to(x.tensor.device)[points] for batch in batches] or [points[:0]]
         return torch.cat(chosen) % self.described.inputs
 
     def is_right(self, x: Held) -> Tensor:
@@ -413,23 +420,240 @@ class Combine(_Routed):
         return (self.gates(x) * x.tensor).sum(1)
 
 
-class Convolution(RealLayer):
-    """Rows around each one, times the weight for their place."""
+class Swept(RealLayer):
+    """A layer whose outputs take what lies around their own place in a grid."""
+
+    @property
+    def space(self) -> list[str]:
+        """The dims of the grid."""
+        return [*self.described.space]
+
+    def taken(self, x: Held) -> Tensor:
+        """Which points each output takes that follows of what is here, by output and place of the kernel: their numbers
+        among those that are here, and for what is outside the number after the last one."""
+        kind = cast(kinds.Swept, self.kind)
+        found = torch.zeros(1, 1, dtype=torch.long)
+        outside = torch.zeros(1, 1, dtype=torch.bool)
+        for role in self.space:
+            stencil, rows = kind.stencils[role], x.numbers(role).tolist()
+            places = {row: place for place, row in enumerate(rows)}
+            taken = [[places.get(one, -1) for one in self.taps(stencil, q)] for q in stencil.given(RunSet.of(rows))]
+            at = torch.tensor(taken, dtype=torch.long).view(-1, stencil.kernel)
+            found = (found[:, None, :, None] * len(rows) + at[None, :, None, :]).flatten(2).flatten(0, 1)
+            outside = (outside[:, None, :, None] | (at < 0)[None, :, None, :]).flatten(2).flatten(0, 1)
+        points = prod(len(x.numbers(role)) for role in self.space)
+        return found.masked_fill(outside, points).to(x.tensor.device)
+
+    def taps(self, stencil: Stencil, row: int) -> Sequence[int]:
+        """The row that lies at each place of the kernel; one that does not exist where none does."""
+        return stencil.needs(row)
+
+    def points(self, x: Tensor) -> Tensor:
+        """It by batch, point, and feature, with a point of zeros behind the others."""
+        return functional.pad(x.flatten(1, -2), (0, 0, 0, 1))
+
+    def by_feature(self, x: Tensor) -> Tensor:
+        """It as torch takes a grid: batch, feature, and the dims of the grid."""
+        return x.movedim(-1, 1)
+
+
+class Convolution(Swept):
+    """Points around each one, times the weight for their place."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        stencil, rows = cast(kinds.Convolution, self.kind).stencil, x.numbers("rows").tolist()
-        places = {row: place for place, row in enumerate(rows)}
-        zeros = len(rows)  # a row after the last one stands for what is outside
-        taken = [[places.get(one, zeros) for one in stencil.needs(row)] for row in stencil.given(RunSet.of(rows))]
-        at = torch.tensor(taken, dtype=torch.long, device=x.tensor.device).view(-1, stencil.kernel)
-        inner = functional.pad(torch.tanh(x.tensor), (0, 0, 0, 1))
-        return torch.einsum("brti,iot->bro", inner[:, at], other.tensor)
+        return torch.einsum("bpti,iot->bpo", self.points(torch.tanh(x.tensor))[:, self.taken(x)], other.tensor)
 
     def whole(self, x: Held, other: Held) -> Tensor:
-        layer, weight = self.described, other.tensor.permute(1, 0, 2)
-        inner = torch.tanh(x.tensor).transpose(1, 2)
-        y = functional.conv1d(inner, weight, None, layer.stride, layer.padding, layer.dilation)
-        return y.transpose(1, 2)
+        layer, inner, weight = self.described, torch.tanh(x.tensor), self.kernel(other).transpose(0, 1)
+        convolution = (functional.conv1d, functional.conv2d, functional.conv3d)[len(self.space) - 1]
+        y = convolution(self.by_feature(inner), weight, None, layer.stride, layer.padding, layer.dilation)
+        return y.movedim(1, -1)
+
+    def kernel(self, weight: Held) -> Tensor:
+        """The weight by input, output, and the dims of the kernel."""
+        return weight.tensor.unflatten(-1, [self.described.kernel] * len(self.space))
+
+
+class TransposedConvolution(Convolution):
+    """Each point, times a weight for each place around it, added to what lies there."""
+
+    def taps(self, stencil: Stencil, row: int) -> Sequence[int]:
+        layer = self.described
+        ahead = [row + layer.padding - tap for tap in range(layer.kernel)]
+        return [-1 if one % layer.stride else one // layer.stride for one in ahead]
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        layer, inner, weight = self.described, torch.tanh(x.tensor), self.kernel(other)
+        convolution = (functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d)
+        y = convolution[len(self.space) - 1](self.by_feature(inner), weight, None, layer.stride, layer.padding)
+        return y.movedim(1, -1)
+
+
+class Pooling(Swept):
+    """The mean of the points around each one."""
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        return self.points(x.tensor)[:, self.taken(x)].mean(2)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        layer, pool = self.described, (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)
+        return pool[len(self.space) - 1](self.by_feature(x.tensor), layer.kernel, layer.stride).movedim(1, -1)
+
+
+class NeighborhoodAttention(Attention):
+    """Attention of each point to those in its window."""
+
+    def windows(self, x: Held, other: Held) -> Tensor:
+        """The numbers of the points in the window of each query, among those whose keys are here."""
+        found = torch.zeros(1, 1, dtype=torch.long)
+        for role, window in cast(neighborhood.NeighborhoodAttention, self.kind).windows.items():
+            places = {row: place for place, row in enumerate(other.numbers(role).tolist())}
+            taken = [[places[one] for one in window.needs(row)] for row in x.numbers(role).tolist()]
+            at = torch.tensor(taken, dtype=torch.long).view(-1, window.kernel)
+            found = (found[:, None, :, None] * len(places) + at[None, :, None, :]).flatten(2).flatten(0, 1)
+        return found.to(x.tensor.device)
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        flat, beside = (one._replace(tensor=one.tensor.flatten(1, -2)) for one in (x, other))
+        q, windows = self.queries(flat), self.windows(x, other)
+        k, v = (one[:, :, windows] for one in self.keys(beside))  # by batch, head, query, place in the window
+        each = torch.softmax((q[..., None, :] * k).sum(-1) * self.unit**-0.5, -1)
+        return (each[..., None] * v).sum(-2).transpose(1, 2)
+
+    def finish(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+    def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
+        return self.differentiated(x, grad, other, wanted)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        """By a loop over all points, as NATTEN's reference has it, each with torch's own attention to its window."""
+        kernel, space = self.described.kernel, [*self.described.space.values()]
+        q, k, v = x.tensor, *self.keys(other._replace(tensor=other.tensor.flatten(1, -2)))
+        k, v = (one.unflatten(2, space) for one in (k, v))
+        found = []
+        for point in product(*map(range, space)):
+            first = [min(max(i - kernel // 2, 0), size - kernel) for i, size in zip(point, space, strict=True)]
+            window = tuple(slice(low, low + kernel) for low in first)
+            query = q[(slice(None), *point)].unflatten(-1, (-1, self.unit))[:, :, None]
+            near, seen = (one[(slice(None), slice(None), *window)].flatten(2, -2) for one in (k, v))
+            found.append(functional.scaled_dot_product_attention(query, near, seen)[:, :, 0].flatten(1))
+        return torch.stack(found, 1)
+
+
+class Averages(RealLayer):
+    """Sums over the points of a grid, with their number beside them in a part of one; divided by it when it is done."""
+
+    def sums(self, x: Held) -> Tensor:
+        """The sums by batch and group, several side by side."""
+        raise NotImplementedError
+
+    @property
+    def each(self) -> int:
+        """Numbers of each point that are added up."""
+        return 1
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        sums = self.sums(x)
+        return torch.cat([sums, sums.new_full((*sums.shape[:-1], 1), self.each * prod(x.tensor.shape[1:-1]))], -1)
+
+    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
+        """That of the part of the sums that is here, by the number of all points."""
+        inp = x.tensor.detach().requires_grad_()
+        with torch.enable_grad():
+            sums = self.sums(x._replace(tensor=inp))
+        total = self.each * self.described.points
+        return None, torch.autograd.grad(sums, inp, grad.tensor.reshape(sums.shape) / total)[0]
+
+    def split(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
+        """The sums, and how many numbers are in each."""
+        beside = int(1 / self.kind.running)
+        sums, count = tensor.view(-1, beside + 1).split([beside, 1], 1)
+        return sums, count
+
+    def merge(self, one: Tensor, other: Tensor) -> Tensor:
+        return one + other
+
+    def finish(self, tensor: Tensor) -> Tensor:
+        sums, count = self.split(tensor.flatten())
+        return (sums / count).flatten()
+
+
+class Mean(Averages):
+    """The mean of all points."""
+
+    def sums(self, x: Held) -> Tensor:
+        return x.tensor.flatten(1, -2).sum(1)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        return x.tensor.flatten(1, -2).mean(1)
+
+
+class Moments(Averages):
+    """The mean, and the mean of the squares, of each group of features."""
+
+    def sums(self, x: Held) -> Tensor:
+        groups = self.grouped(x)
+        return torch.stack([groups.sum((1, 3)), groups.square().sum((1, 3))], -1)
+
+    @property
+    def each(self) -> int:
+        return self.described.inputs // cast(averages.Moments, self.kind).groups
+
+    def grouped(self, x: Held) -> Tensor:
+        """It by batch, point, group, and feature of a group."""
+        return x.tensor.flatten(1, -2).unflatten(-1, (-1, self.each))
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        groups = self.grouped(x)
+        variance, mean = torch.var_mean(groups, (1, 3), correction=0)
+        return torch.stack([mean, variance + mean.square()], -1)
+
+
+class GroupNorm(RealLayer):
+    """Each number less the mean of its group, by the root of its variance."""
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        mean, squares = other.tensor.flatten(1).unflatten(-1, (-1, 1, 2)).unbind(-1)
+        groups = x.tensor.flatten(1, -2).unflatten(-1, (mean.shape[1], -1))
+        return (groups - mean[:, None]) * (squares - mean.square() + EPS).rsqrt()[:, None]
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        groups = cast(averages.GroupNorm, self.kind).groups
+        return functional.group_norm(x.tensor.flatten(1, -2).movedim(-1, 1), groups, eps=EPS).movedim(1, -1)
+
+
+class Transform(RealLayer):
+    """The cosine transform along a dim of a grid (DCT-II, as orthonormal)."""
+
+    def matrix(self, x: Tensor) -> Tensor:
+        """What a line is multiplied by."""
+        size = self.described.space[self.described.along]
+        at = torch.arange(size, dtype=x.dtype, device=x.device)
+        waves = torch.cos(math.pi / size * at[:, None] * (at[None, :] + 0.5)) * math.sqrt(2 / size)
+        waves[0] /= math.sqrt(2)
+        return waves
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        return self.along(x.tensor, self.matrix(x.tensor).t())
+
+    def along(self, x: Tensor, matrix: Tensor) -> Tensor:
+        """It with each of its lines multiplied by a matrix."""
+        dim = 1 + [*self.described.space].index(self.described.along)
+        return (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
+
+    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
+        return None, self.along(grad.tensor, self.matrix(grad.tensor))
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        """By the Fourier transform of a line and its mirror image."""
+        dim = 1 + [*self.described.space].index(self.described.along)
+        lines, size = x.tensor.movedim(dim, -1), x.tensor.shape[dim]
+        spectrum = torch.fft.fft(torch.cat([lines, lines.flip(-1)], -1))[..., :size]
+        turned = torch.exp(torch.arange(size, dtype=torch.float64) * (-0.5j * math.pi / size)) * spectrum
+        scale = torch.full((size,), math.sqrt(0.5 / size), dtype=lines.dtype)
+        scale[0] /= math.sqrt(2)
+        return (turned.real * scale).movedim(-1, dim)
 
 
 REAL_LAYERS: dict[str, type[RealLayer]] = {
@@ -443,6 +667,13 @@ REAL_LAYERS: dict[str, type[RealLayer]] = {
     "experts": Experts,
     "combine": Combine,
     "convolution": Convolution,
+    "transposed_convolution": TransposedConvolution,
+    "pooling": Pooling,
+    "neighborhood_attention": NeighborhoodAttention,
+    "mean": Mean,
+    "moments": Moments,
+    "group_norm": GroupNorm,
+    "transform": Transform,
 }
 """By the name of the kind."""
 

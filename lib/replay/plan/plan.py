@@ -285,7 +285,7 @@ def _may_overwrite(event: Event) -> bool:
 def softmax_of(shape: Shape, event: Event, values: Sequence[Value]) -> Activation | None:
     """What a backward needs to know the softmax of, where it is given a part alone: of these rows the whole output."""
     kind = shape.kinds[event.layer or 0]
-    if not kind.output.running:
+    if not kind.softmax:
         return None
     place = kind.forward(values[0], values[2] if kind.takes else None)
     return made(Activation, (event.layer or 0) + 1, shape.layers, place) if place.open else None
@@ -296,7 +296,7 @@ def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> dict[in
     them itself."""
     events, needs = plan.program.events, dict[int, int]()
     finished: dict[int, list[Range]] = {}
-    for index, event in enumerate(events if any(kind.output.running for kind in shape.kinds) else ()):
+    for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
         at = event.arg[0] if event.op == "wait" else index
         over = events[at]
         if over.op not in COMMUNICATION or over.blocking or at != index:

@@ -18,6 +18,7 @@ from math import prod
 from lib.replay.errors import UnfitTrace
 from lib.replay.options import ReplayOptions
 from lib.trace.trace import Trace
+from lib.values.dims import SPACE
 from lib.values.kinds.kind import PRICED, USUAL, Layer
 from lib.values.layers import Shape
 from lib.values.placement import Dim, Part, Place
@@ -65,9 +66,9 @@ class Sizes:
         return self.shape.descriptions[0].rows
 
     @property
-    def output_rows(self) -> int:
-        """Rows of one batch after the last layer."""
-        return dict(self.shape.kinds[-1].gives)["rows"].size
+    def output_points(self) -> int:
+        """Rows of one batch after the last layer, or points where they are a grid."""
+        return prod(dim.size for role, dim in self.shape.kinds[-1].gives if role in SPACE)
 
     def weight(self, layer: int) -> int:
         """Elements of the weight of a layer, 0 where it has none."""

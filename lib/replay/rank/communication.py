@@ -9,11 +9,12 @@ works in its input unless somebody still needs that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
+from lib.replay.layers.layers import Averages
 from lib.replay.layers.ranges import in_order, join, select
 from lib.replay.plan.plan import PlannedCollective
 from lib.replay.plan.sizes import length
@@ -155,15 +156,28 @@ def _receive(call: Call) -> Communication:
 
 
 def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    if _running(call):
+    if _softmax(call):
         return _each_adds_up(call, inputs)
-    buffer = call.own(0)
-    return Started(call.transport.all_reduce(call.group, buffer), [buffer])
+    buffer, running = call.own(0), call.input(0).place.schema.running
+    handle = call.transport.all_reduce(call.group, buffer)
+    return Started(handle, [buffer], (lambda: [call.made(0, buffer)]) if running else None)
+
+
+def _all_reduce_mean(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    """Means without the numbers of points that they are of, which are the same everywhere."""
+    layer = cast(Averages, call.context.initial.layers[call.input(0).layer - 1])
+    sums, count = layer.split(inputs[0])
+    buffer, members = sums / count, len(call.group)
+
+    def outputs() -> Sequence[Tensor]:
+        return [call.made(0, torch.cat([buffer * count, count * members], 1))]
+
+    return Started(call.transport.all_reduce(call.group, buffer), [buffer], outputs)
 
 
 def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     """One flat buffer for all of them, as torch's DDP has it."""
-    if _running(call):
+    if any(value.place.schema.running for value in call.brought[call.me]):
         return _each_adds_up(call, inputs)
     buffer, sizes = torch.cat(list(inputs)), [tensor.numel() for tensor in inputs]
     for place, number in enumerate(call.event.inputs):
@@ -173,8 +187,10 @@ def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Starte
     return Started(handle, [buffer], lambda: [part.clone() for part in buffer.split(sizes)])
 
 
-def _running(call: CollectiveCall) -> bool:
-    return any(value.place.schema.running for value in call.brought[call.me])
+def _softmax(call: CollectiveCall) -> bool:
+    """Whether it is of softmaxes that are not done."""
+    value = call.brought[call.me][0]
+    return bool(value.place.schema.running) and call.context.sizes.shape.kinds[value.layer - 1].softmax
 
 
 def _each_adds_up(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
@@ -208,7 +224,7 @@ def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     values = [brought[0] for brought in call.brought]
     mine = values[call.me]
     wants = [call.ranges(cut(mine, i, len(members), role)) for i in members]
-    if _running(call):
+    if call.brought[call.me][0].place.schema.running:
         widths = [call.context.sizes.width(value) for value in values]
         parts = [select(inputs[0], call.ranges(mine), want, widths[call.me]) for want in wants]
         sizes = [int(length(wants[call.me]) * width) for width in widths]
@@ -290,6 +306,7 @@ COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
         "broadcast": _broadcast,
         "shift": _shift,
         "halo": _halo,
+        "allreduce_mean": _all_reduce_mean,
     }
 )
 """By the name of the collective, for two members or more: by itself a rank keeps what it brings."""

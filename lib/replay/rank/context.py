@@ -85,7 +85,7 @@ class RankContext:
         self.plan, self.options, self.initial = job.plan, job.options, job.initial
         self.mine = job.plan.rank_plans[rank]
         self.sizes = job.plan.sizes
-        self.rows = job.plan.trace.batches * job.plan.sizes.output_rows
+        self.rows = job.plan.trace.batches * job.plan.sizes.output_points
         self.softmaxes: dict[int, list[tuple[tuple[Range, ...], Tensor]]] = {}
 
     @property

@@ -44,6 +44,7 @@ COLLECTIVE_TYPES: Final = {
     "scatterreduce": 7,
     "shift": 6,
     "halo": 6,
+    "allreduce_mean": 0,
 }
 """What Chakra calls the collectives: ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER. Another one has no
 number there."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from lib.values.dims import Relation, RunSet
 from lib.values.kinds.kind import LayerKind, Sum, fraction, part
@@ -74,9 +74,10 @@ class Attention(LayerKind):
     activation has the keys and values of a head side by side; without, the same numbers are keys and values."""
 
     name, takes, options, optional = "attention", "activation", ("heads",), ("kv_heads",)
+    softmax: ClassVar[bool] = True
 
     def describe(self) -> None:
-        layer, rows = self.layer, self.layer.rows
+        layer = self.layer
         if layer.inputs % layer.heads:
             raise ValueError(f"{layer.heads} heads cannot share {layer.inputs} features equally")
         if layer.outputs != layer.inputs:
@@ -88,25 +89,32 @@ class Attention(LayerKind):
         width = layer.inputs // layer.heads * 2 * layer.kv_heads or layer.inputs
         if (given := dict(self.other)["features"].size) != width:
             raise ValueError(f"attention takes keys and values of {width} features, and is given {given}")
-        causal, keys = Causal(), self.dim("keys", rows)
-        self.opens = (Sum("keys", keys, causal, "rows"),)
-        self.running = Fraction(2 * layer.heads, layer.inputs)
+        if self.dims[:-1] != self.other[:-1]:
+            raise ValueError("attention takes as many keys and values as queries")
+        self.describe_sums()
+
+    def describe_sums(self) -> None:
+        """Says what the output, and the gradients, are sums over."""
+        rows = self.layer.rows
+        self.causal = Causal()
+        self.opens = (Sum("keys", self.dim("keys", rows), self.causal, "rows"),)
+        self.running = Fraction(2 * self.layer.heads, self.layer.inputs)
         self.owes = (self.opens, (Sum("queries", self.dim("queries", rows), Seen(rows), "rows"),))
-        self.work = rows * (rows + 1) * layer.inputs  # two products of each pair
-        self.causal = causal
+        self.work = rows * (rows + 1) * self.layer.inputs  # two products of each pair
 
     def output_of(self, inp: Value, other: Value | None) -> Place:
-        self._fit("forward", inp, other)
+        self.fit("forward", inp, other)
         return self.output.at({**inp.place.named, "keys": part(other, "rows")})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
         self.alike(op, inp, grad, "batch", "rows", "features")
-        self._fit(op, inp, other)
+        self.fit(op, inp, other)
         assert other is not None, "attention takes keys"
         by_keys = self.back(1, {**other.place.named, "queries": part(inp, "rows")})
         return by_keys, self.back(0, {**inp.place.named, "keys": part(other, "rows")})
 
-    def _fit(self, op: str, inp: Value, other: Value | None) -> None:
+    def fit(self, op: str, inp: Value, other: Value | None) -> None:
+        """Whether queries and keys are of the same batches, and of whole heads."""
         assert other is not None, "attention takes keys"
         self.alike(op, inp, other, "batch", "features")
         # Whole heads of the one are whole heads of the other, as both are cut alike.

@@ -11,32 +11,36 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from lib.errors.exceptions import RuleError
 from lib.values import facts
-from lib.values.dims import Relation
+from lib.values.dims import SPACE, Relation
 from lib.values.placement import Dim, Elements, Part, Place, Schema, keep, simplest
 
 if TYPE_CHECKING:
     from lib.values.kinds.routes import Choices
     from lib.values.values import Value
 
-__all__ = ["PRICED", "SIZES", "USUAL", "Dims", "Layer", "LayerKind", "Sum", "done", "fits", "fraction", "part"]
-__all__ += ["schema"]
+__all__ = ["GRID", "PRICED", "SIZES", "USUAL", "Dims", "Layer", "LayerKind", "Sum", "done", "fits", "fraction"]
+__all__ += ["fraction_of_grid", "part", "schema"]
 
 Dims = tuple[tuple[str, Dim], ...]
+GRID: Final = SPACE[1:]
+"""What a description may say of a grid, beside its rows."""
 _set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The description of a layer. Sizes in elements.
+    """The description of a layer. Sizes in elements. What it takes and gives is rows, or a grid with `columns`, and
+    perhaps `planes`, too.
 
     `of`: the activations that it takes, by number. Without, it takes that of its own number, the output of the layer
     before it. `route`, `capacity` and `groups`: which experts the tokens go to (see `routes`); without groups each
-    batch is one. `kernel`, `stride`, `dilation` and `padding`: the rows that one of the output needs (see
-    `convolution`).
+    batch is one. `kernel`, `stride`, `dilation` and `padding`: the rows that one of the output needs, and along each
+    other dim of the grid as many (see `stencils`). `along`: the dim that is transformed.
     """
 
     kind: str = "linear"
@@ -54,6 +58,9 @@ class Layer:
     stride: int = 1
     dilation: int = 1
     padding: int = 0
+    columns: int = 0
+    planes: int = 0
+    along: str = ""
 
     def __post_init__(self) -> None:
         try:
@@ -66,14 +73,24 @@ class Layer:
             ) from None
 
     @property
+    def space(self) -> dict[str, int]:
+        """The sizes of the grid that it takes, by dim."""
+        return {role: size for role in SPACE if (size := getattr(self, role))}
+
+    @property
+    def points(self) -> int:
+        """Points of that grid, which are rows where it has nothing but these."""
+        return prod(self.space.values())
+
+    @property
     def weight(self) -> int:
         """Elements of its weight, of the gradient of that, and of its optimizer state."""
-        return self.inputs * self.outputs * max(self.kernel, 1)
+        return self.inputs * self.outputs * max(self.kernel, 1) ** len(self.space)
 
     @property
     def batch(self) -> int:
         """Elements of the activation that it takes, and of the gradient of that, for one batch."""
-        return self.rows * self.inputs
+        return self.points * self.inputs
 
     def to_json(self) -> dict[str, Any]:
         """The fields: what `layer_from` reads."""
@@ -106,16 +123,18 @@ class LayerKind(ABC):
 
     A subclass is a kind of layer. `takes` is what forward takes beside its input: "weight", "activation" or nothing;
     `keeps`: backward needs the input; else it may be given the gradient alone. `routed`: it takes tokens by the experts
-    that they go to. `options` are the fields of the description that it has besides, and `optional` those that it may
-    have. `describe` says what its tensors are, and `output_of` and `gradients_of` what comes of what, or raise a fact.
+    that they go to. `softmax`: backward needs the running sums of its output, which no value has. `options` are the
+    fields of the description that it has besides, and `optional` those that it may have. `describe` says what its
+    tensors are, and `output_of` and `gradients_of` what comes of what, or raise a fact.
     """
 
     name: ClassVar[str]
     takes: ClassVar[str] = "weight"
     keeps: ClassVar[bool] = True
     routed: ClassVar[bool] = False
+    softmax: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
-    optional: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = GRID
     gives: Dims
     """The dims of its output: those of its input, with features of its own."""
     opens: tuple[Sum, ...] = ()
@@ -180,7 +199,7 @@ class LayerKind(ABC):
     def share(self, places: Sequence[Place]) -> Fraction:
         """Which part of the work on a batch there is with such values: its input, perhaps a gradient, and perhaps what
         it takes besides."""
-        return fraction(places[0].part("rows"))
+        return fraction_of_grid(places[0])
 
     # -- asked by the rules: everything once, and then looked up by its places
 
@@ -246,11 +265,11 @@ class LayerKind(ABC):
                     facts.OtherBatches(op, one, other) if role == "batch" else facts.OtherParts(op, role, one, other)
                 )
 
-    def unbroken(self, op: str, value: Value, role: str, number: int) -> None:
-        """Whether a value has whole ones of so many pieces of a dim: of features whole heads."""
+    def unbroken(self, op: str, value: Value, role: str, number: int, noun: str = "head") -> None:
+        """Whether a value has whole ones of so many pieces of a dim: of features whole heads, or other groups."""
         here = part(value, role)
-        if not here.whole and here.shards(number) is None:
-            raise RuleError(facts.Broken(op, role, value, number))
+        if not here.whole and not here.shards(number):
+            raise RuleError(facts.Broken(op, role, value, number, noun))
 
 
 def schema(dims: Dims, sums: Sequence[Sum] = (), running: Fraction | int = 0) -> Schema:
@@ -278,6 +297,11 @@ def fits(role: str, value: Value, weight: Any, side: str) -> None:
 def part(value: Any, role: str) -> Part:
     """Which part of a dim a value has."""
     return value.place.part(role)
+
+
+def fraction_of_grid(place: Place) -> Fraction:
+    """Which part of the points of a grid a value has."""
+    return prod([fraction(place.part(role)) for role in SPACE], start=Fraction(1))
 
 
 def fraction(here: Part | None) -> Fraction:

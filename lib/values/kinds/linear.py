@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from lib.values.kinds.kind import LayerKind, Sum, fits, fraction, part
+from lib.values.kinds.kind import LayerKind, Sum, fits, fraction, fraction_of_grid, part
 from lib.values.placement import Part, Place, Schema
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Linear(LayerKind):
         self.opens = (Sum("terms", self.dim("terms", inputs)),)
         self.owes = ((Sum("terms", self.dim("terms", outputs)),),)
         self.weight_dims = (("in", self.dim("in", inputs)), ("out", self.dim("out", outputs)))
-        self.work = self.layer.rows * inputs * outputs
+        self.work = self.layer.points * inputs * outputs
 
     def output_of(self, inp: Value, other: Value | None) -> Place:
         if uncut(inp, other, self.output):
@@ -55,11 +55,11 @@ class Linear(LayerKind):
         weight = places[-1]
         columns = weight.part("out") or weight.dims[-1]  # without the weight those of the gradient
         rows = weight.part("in") or places[0].dims[-1]
-        return self.rows_of_work(places[0]) * fraction(rows) * fraction(columns)
+        return self.share_of_points(places[0]) * fraction(rows) * fraction(columns)
 
-    def rows_of_work(self, inp: Place) -> Fraction:
-        """Which part of the rows there is to work on."""
-        return fraction(inp.part("rows"))
+    def share_of_points(self, inp: Place) -> Fraction:
+        """Which part of the grid there is to work on."""
+        return fraction_of_grid(inp)
 
 
 def uncut(value: Value, weight: Value | None, gives: Schema) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from lib.values.kinds.kind import LayerKind, fits, fraction
+from lib.values.kinds.kind import LayerKind, fits, fraction, fraction_of_grid
 from lib.values.kinds.linear import same
 from lib.values.placement import Place
 
@@ -22,10 +22,10 @@ class _Pointwise(LayerKind):
     def describe(self) -> None:
         if self.layer.outputs != self.layer.inputs:
             raise ValueError(f"{self.name} gives as many features as it takes")
-        self.work = self.layer.rows * self.layer.inputs
+        self.work = self.layer.points * self.layer.inputs
 
     def share(self, places: Sequence[Place]) -> Fraction:
-        return fraction(places[0].part("rows")) * fraction(places[0].part("features"))
+        return fraction_of_grid(places[0]) * fraction(places[0].part("features"))
 
 
 class Norm(_Pointwise):

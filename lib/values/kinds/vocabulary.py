@@ -32,7 +32,7 @@ class Embedding(LayerKind):
         vocabulary, features = self.layer.inputs, self.layer.outputs
         self.opens = (Sum("vocabulary", self.dim("vocabulary", vocabulary)),)
         self.weight_dims = (("in", self.dim("in", vocabulary)), ("out", self.dim("out", features)))
-        self.work = self.layer.rows * features
+        self.work = self.layer.points * features
 
     def output_of(self, inp: Value, other: Value | None) -> Place:
         return self.output.at({**same(inp), "features": part(other, "out"), "vocabulary": part(other, "in")})
@@ -50,7 +50,7 @@ class CrossEntropy(LayerKind):
     """The loss of each row, of its logits: partial over a vocabulary that is not all here. It takes no time, as any
     loss."""
 
-    name, takes = "cross_entropy", ""
+    name, takes, softmax = "cross_entropy", "", True
 
     def describe(self) -> None:
         if self.layer.outputs != 1:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from lib import Mesh, Model, Trace
+from lib import Layer, Mesh, Model, Trace
 from tests.drawing.runs import trace
 
 
@@ -49,6 +49,11 @@ async def alltoall_padded(model: Model) -> None:
 async def halo(model: Model) -> None:
     edges = [model.get_activation([model.rank, model.RANKS + model.rank]), model.get_activation([model.rank])]
     await model.halo(edges[model.rank == 0 :][: 1 + (0 < model.rank < model.RANKS - 1)], 0)
+
+
+async def allreduce_mean(model: Model) -> None:
+    mine = model.shard(model.get_activation([0]), "rows", model.rank, model.RANKS)
+    model.activations[1] = await model.allreduce_mean(model.forward(0, mine), 0)
 
 
 async def shift(model: Model) -> None:
@@ -100,6 +105,7 @@ GOOD += (allgather_padded, alltoall_padded, halo)
 EXCHANGES: dict[str, Trace] = {
     **{each.__name__: small(each) for each in GOOD},
     **{each.__name__: small(each) for each in (missing, different, unreceived)},
+    "allreduce_mean": small(allreduce_mean, layers=[Layer("mean"), Layer(rows=1)]),
     "grid": small(grid, mesh=MESH),
     "many": small(allgather, ranks=12),
 }
