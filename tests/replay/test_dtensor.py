@@ -1,0 +1,102 @@
+"""Beside PyTorch's DTensor: what its Shard can do, too, and where it cannot.
+
+Its parts follow from torch.chunk's rule; parts of any sizes it takes and then says wrong things of them without a word.
+A convolution needs its neighbours' rows, which it does not fetch.
+"""
+# pyright: basic
+
+import multiprocessing
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="DTensor is PyTorch's")
+RANKS, UNEVEN = 4, [0, 4, 12, 24, 64]
+pytestmark = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="the ranks are copies of this process"
+)
+
+
+def numbers(*sizes: int) -> Any:
+    """The same random numbers on all ranks."""
+    return torch.randn(sizes, generator=torch.Generator().manual_seed(sum(sizes)), dtype=torch.float64)
+
+
+def worked_out(rank: int, store: str, queue: Any) -> None:
+    """What one rank finds out with DTensor, as differences to what one process gives."""
+    from torch import distributed
+    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
+
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS, timeout=timedelta(seconds=60)
+    )
+    mesh, found = init_device_mesh("cpu", (RANKS,)), dict[Any, Any]()
+    grid = numbers(10, 9)
+    columns = distribute_tensor(grid, mesh, [Shard(0)]).redistribute(placements=[Shard(1)])
+    found["columns"] = tuple(columns.to_local().shape)
+    found["redistribute"] = (columns.full_tensor() - grid).abs().max().item()
+    for rows in (8, 10):
+        x = numbers(rows, 3)
+        mean = distribute_tensor(x, mesh, [Shard(0)]).mean(0)
+        found["placement", rows] = mean.placements[0].is_partial("avg")
+        found["mean", rows] = (mean.full_tensor() - x.mean(0)).abs().max().item()
+    x = numbers(64, 3)
+    mine = x[UNEVEN[rank] : UNEVEN[rank + 1]]
+    uneven = DTensor.from_local(mine, mesh, [Shard(0)], run_check=False, shape=x.shape, stride=x.stride())
+    means = torch.stack([x[low:high].mean(0) for low, high in pairwise(UNEVEN)]).mean(0)
+    mean = uneven.mean(0).full_tensor()
+    found["mean of means"] = (mean - means).abs().max().item()
+    found["mean"] = (mean - x.mean(0)).abs().max().item()
+    picture, weight = numbers(2, 3, 8, 8), numbers(4, 3, 3, 3)
+    whole = torch.nn.functional.conv2d(picture, weight, padding=1)
+    for dim in (2, 3):
+        part = distribute_tensor(picture, mesh, [Shard(dim)])
+        y = torch.nn.functional.conv2d(part, distribute_tensor(weight, mesh, [Replicate()]), padding=1).to_local()
+        alone = torch.nn.functional.conv2d(part.to_local(), weight, padding=1)
+        found["alone", dim] = (y - alone).abs().max().item()
+        found["convolution", dim] = (y - whole.narrow(dim, 2 * rank, 2)).abs().max().item()
+    queue.put((rank, found))
+    distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[Any, Any]]]:
+    """What each rank has found out."""
+    context, store = multiprocessing.get_context("fork"), Path(tmp_path_factory.mktemp("gloo")) / "store"
+    queue = context.Queue()
+    ranks = [context.Process(target=worked_out, args=(rank, str(store), queue)) for rank in range(RANKS)]
+    for one in ranks:
+        one.start()
+    try:
+        yield [each for _, each in sorted(queue.get(timeout=100) for _ in ranks)]
+    finally:
+        for one in ranks:
+            one.kill()
+            one.join()
+
+
+def test_rows_become_columns_by_the_rule_of_chunk(found: list[dict[Any, Any]]) -> None:
+    """As by our all-to-all with parts of 3 3 3 1 rows, and 3 3 3 0 columns: tests/replay/test_grids.py."""
+    assert [one["columns"] for one in found] == [(10, 3), (10, 3), (10, 3), (10, 0)]
+    assert max(one["redistribute"] for one in found) == 0
+
+
+def test_a_mean_of_equal_parts_is_averaged_and_of_others_everything_is_gathered(found: list[dict[Any, Any]]) -> None:
+    assert all(one["placement", 8] and not one["placement", 10] for one in found)
+    assert max(one["mean", rows] for one in found for rows in (8, 10)) < 1e-12
+
+
+def test_of_parts_of_other_sizes_it_gives_the_mean_of_means(found: list[dict[Any, Any]]) -> None:
+    assert max(one["mean of means"] for one in found) < 1e-12
+    assert min(one["mean"] for one in found) > 0.01
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_a_convolution_is_that_of_each_part_alone(found: list[dict[Any, Any]], dim: int) -> None:
+    """With zeros at the edges where neighbours have rows (torch 2.13.0). Ours: tests/replay/test_convolution.py."""
+    assert max(one["alone", dim] for one in found) < 1e-12
+    assert min(one["convolution", dim] for one in found) > 0.1
