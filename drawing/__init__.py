@@ -2,7 +2,7 @@
 
     from drawing import compare, draw, draw_group, step_through
     from drawing import draw_collective, draw_curves, draw_figures, draw_mesh, draw_ring, draw_step
-    from drawing import draw_attention, draw_experts, draw_gallery, draw_recordings, draw_trade_off
+    from drawing import draw_attention, draw_experts, draw_gallery, draw_halo, draw_recordings, draw_trade_off
 
 All but `step_through`, `draw_ring` and `draw_gallery` give a Picture: notebooks show it, `picture.save("name.svg")`
 writes it (or .png or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a
@@ -24,6 +24,7 @@ from drawing.comparing.comparison import compare, draw_figures
 from drawing.display import register
 from drawing.figures.curves import draw_curves
 from drawing.gallery.page import draw_gallery
+from drawing.halo import draw_halo
 from drawing.map import puzzle_map
 from drawing.recording.recording import draw_recordings
 from drawing.registry import picture_of
@@ -43,6 +44,7 @@ __all__ = [
     "draw_figures",
     "draw_gallery",
     "draw_group",
+    "draw_halo",
     "draw_mesh",
     "draw_recordings",
     "draw_ring",

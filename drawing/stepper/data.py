@@ -12,13 +12,13 @@ from typing import Any, Final
 from drawing.canvas.palette import KINDS
 from drawing.stepper.tables import FIELDS, Tables
 from drawing.stepper.theme import layer_ramp, legend, style
+from drawing.stepper.words import gifts, words_of
 from drawing.timeline.boxes import Box, Timeline, boxes
 from drawing.timeline.labels import labels, size
 from drawing.timeline.paint import place_rows
 from drawing.values import batches_in, slot
-from lib.analysis.dependencies import slowed
 from lib.analysis.difference import difference, figures_of, said
-from lib.analysis.event_words import event_words, ranges, spoken
+from lib.analysis.event_words import ranges, spoken
 from lib.analysis.figures import makespan
 from lib.analysis.memory import PLACES, whereabouts
 from lib.cluster.costs import TICKS
@@ -124,7 +124,7 @@ def _event(trace: Trace, program: Program, number: int, ids: list[int], tables: 
     if event.op in COMMUNICATION:
         mode = 1 if awaited_at_once(trace, program, number) else 2
     return [
-        tables.texts.add(_words(trace, program, number)),
+        tables.texts.add(words_of(trace, program, number)),
         tables.texts.add(spoken(event.op)),
         event.layer,
         tables.texts.add(ranges(event.batches)),
@@ -140,14 +140,6 @@ def _event(trace: Trace, program: Program, number: int, ids: list[int], tables: 
         int(event.op in TIMED and event.start is not None),
         about,
     ]
-
-
-def _words(trace: Trace, program: Program, number: int) -> str:
-    event = program.events[number]
-    if event.op == "wait" and event.arg:
-        return f"wait for {event_words(program.events[event.arg[0]], trace.ranks)}"
-    why = slowed(trace, program.rank, number)
-    return event_words(event, trace.ranks) + (f"; {why}" if why else "")
 
 
 def _value(value: Value, tables: Tables) -> int:
@@ -184,7 +176,7 @@ def _box(trace: Trace, box: Box, layers: int, tables: Tables) -> list[Any]:
 
 
 def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
-    """Sends with the receives that took them; -1 where nobody did."""
+    """Sends with the receives that took them, -1 where nobody did; and what members of an exchange give each other."""
     found: list[list[Any]] = []
     for source, sent, target, received in sorted(messages(trace), key=lambda one: (one.source, one.target, one.sent)):
         if max(source, target) >= count:
@@ -192,4 +184,5 @@ def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
         values = trace.programs[source].values_of(trace.programs[source].events[sent].inputs)
         words = "; ".join(map(str, values)) or "no value"
         found.append([source, sent, target, -1 if received is None else received, tables.texts.add(words)])
-    return found
+    shown = [gift for gift in gifts(trace) if max(gift.source, gift.target) < count]
+    return found + [[*gift[:4], tables.texts.add(str(gift.value))] for gift in shown]

@@ -169,10 +169,9 @@ class Run {
   partners(rank, index) {
     const event = this.ranks[rank].events[index];
     if (!event || event.mode === 0) return [];
-    const message = this.messages.find(
-      (m) => (m.source === rank && m.send === index) || (m.target === rank && m.receive === index),
-    );
-    if (message) {
+    const mine = (m) => (m.source === rank && m.send === index) || (m.target === rank && m.receive === index);
+    const message = this.messages.find(mine);
+    if (message && event.peer !== null) {
       const ends = [
         [message.source, message.send],
         [message.target, message.receive],

@@ -192,10 +192,16 @@ class Timeline {
     for (const message of seen) drawArrow(ctx, this.ends(message), this.colour.arrow, 1.2);
   }
 
-  /** Where a message leaves its sender's row, and where it enters that of its receiver. */
+  /** Where a message leaves its sender's row, and where it enters that of its receiver. What members of an exchange
+      give each other goes from its start to its end. */
   ends({ sending, receiving, source, target }) {
     const down = target > source;
     const high = this.run.rows.height;
+    if (receiving && sending.peer === null)
+      return {
+        from: { x: this.x(sending.start) + 1, y: this.tops[source] + (down ? high : 0) },
+        to: { x: this.x(receiving.end) - 1, y: this.tops[target] + (down ? 0 : high) },
+      };
     const gone = sending.end === null ? this.app.time : sending.end;
     return {
       from: { x: this.x(gone) - 1, y: this.tops[source] + (down ? high : 0) },

@@ -14,7 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from drawing import Picture, draw_collective, draw_gallery, draw_mesh, draw_recordings, draw_ring, draw_step, puzzle_map
+from drawing import (
+    Picture,
+    draw_collective,
+    draw_gallery,
+    draw_halo,
+    draw_mesh,
+    draw_recordings,
+    draw_ring,
+    draw_step,
+    puzzle_map,
+)
 from drawing.registry import picture_of
 from drawing.stepper import step_through
 from lib import Trace, review, simulate, why
@@ -32,13 +42,14 @@ from tests.drawing.communication.test_neighbours import FIVE
 from tests.drawing.curriculum import CURRICULUM, SOLVED
 from tests.drawing.pipelines.test_stages import CUT
 from tests.drawing.stepper.runs import TRACES
+from tests.drawing.test_halo import DROPPED, SIXTEEN, UNEVEN
 from tests.suite.course.test_review import bound, reviewed
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden")
 LISTED = """
 overlapped deadlock group verdict gpipe grad_accum map review_ddp review_gpipe allreduce
-allgather mesh holdings neighbours stages ring step why zero_bubble recordings
+allgather mesh holdings neighbours stages ring step why zero_bubble recordings halo halo_dropped
 """
 NAMES = LISTED.split()
 
@@ -64,6 +75,11 @@ def pictures() -> dict[str, Picture]:
     assert isinstance(ring, Picture)
     found |= {"ring": ring, "step": draw_step(runs.RUNS["ddp"], rank=1)}
     found["review_gpipe"] = picture_of(replace(wasteful("gpipe"), bound=None))
+    found |= {
+        "halo": draw_halo(UNEVEN, 1),
+        "halo_dropped": draw_halo(DROPPED, 1),
+        "halo_sixteen": draw_halo(SIXTEEN, 1),
+    }
     named = [SCHEDULES[name] for name in ("one_f_one_b", "zb_v")]
     found["recordings"] = draw_recordings(*(recording_of_order(row.make(4, 6), row.title) for row in named))
     return found

@@ -12,8 +12,9 @@ from tests.drawing.communication import exchanges
 from tests.drawing.communication.test_neighbours import DIMS
 from tests.drawing.curriculum import Stop
 from tests.drawing.runs import RUNS, VALUES
-from tests.drawing.stepper.runs import TRACES
+from tests.drawing.stepper.runs import GRID, TRACES
 from tests.drawing.test_curves import FLAT, UP
+from tests.drawing.test_halo import DROPPED, UNEVEN, by_batches
 from tests.support.inside import PROGRAMS
 from tests.support.said import Said
 

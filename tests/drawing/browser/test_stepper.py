@@ -59,6 +59,24 @@ def test_the_details_of_an_event_and_of_those_of_other_ranks(show: Show) -> None
     assert page.inner_text("#code").startswith("model.activations[layer + 1] = model.forward(")
 
 
+def test_an_exchange_of_halos_says_and_draws_who_gives_what_to_whom(show: Show) -> None:
+    page = show(TRACES["halo"])
+    page.evaluate("app.select(0, 1, 6)")
+    settle(page)
+    assert "gives row 4 to rank 0, row 11 to rank 2; gets row 3 from rank 0, row 12 from rank 2" in page.inner_text(
+        "#summary"
+    )
+    under_way = page.inner_text("#traffic").splitlines()
+    assert under_way[0].startswith("halo exchange of layer 0, ranks 0-3")
+    assert under_way[1].startswith("rank 0 to rank 1: activation 0, batches 0, 1, rows 3 of 64; sent at 0")
+    assert page.evaluate("RUNS[0].partners(1, 6).map(([rank]) => rank)") == [0, 2, 3]
+    ends = page.evaluate("RUNS[0].inFlight(0).map((m) => [m.source, m.target, app.timelines[0].ends(m)])")
+    assert [(source, target) for source, target, _ in ends] == [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]
+    for source, target, line in ends:
+        assert line["from"]["x"] < line["to"]["x"]
+        assert (line["from"]["y"] < line["to"]["y"]) == (source < target)
+
+
 def test_space_plays_and_pauses_at_a_speed_up_to_the_end(show: Show) -> None:
     page = show(TRACES["1f1b"])
     press(page, " ")

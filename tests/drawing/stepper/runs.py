@@ -3,7 +3,7 @@
 from functools import cache
 
 from drawing.stepper import View, step_through
-from lib import Model, Trace, simulate
+from lib import Layer, Model, Trace, simulate
 from lib.errors.source_lines import Place
 from lib.schedules.data_parallel import fsdp
 from lib.schedules.pipelines.generators import one_f_one_b
@@ -11,6 +11,7 @@ from lib.schedules.pipelines.program import program_of
 from lib.trace.trace import Event, Program
 from lib.values.values import Weight
 from tests.drawing.runs import RUNS, trace
+from tests.values.halos import step
 
 HOSTILE = (
     "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=1'>&quot;'\"\u2028{{data}}\x00\ud800"
@@ -49,6 +50,7 @@ async def mistaken(model: Model) -> None:
     await model.allreduce(model.fake_grad(0, []), 0)
 
 
+GRID = [Layer("convolution", 2048, 2048, 64, kernel=3, padding=1)] * 2
 TRACES: dict[str, Trace] = {
     **RUNS,
     "failed": trace(mistaken, ranks=2, layers=2, batches=2),
@@ -56,6 +58,7 @@ TRACES: dict[str, Trace] = {
     "1f1b": trace(program_of(one_f_one_b(4, 6)), ranks=4, layers=4, batches=6),
     "prefetch": trace(prefetch, ranks=3, layers=4, batches=3),
     "unread": trace(unread, ranks=2, layers=1, batches=2),
+    **{way: trace(step([4, 8, 12, 40], way), ranks=4, batches=2, layers=GRID) for way in ("halo", "alltoall")},
 }
 
 

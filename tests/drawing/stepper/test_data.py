@@ -7,12 +7,14 @@ import pytest
 from drawing.canvas.palette import LOOKS, PASSES
 from drawing.stepper.data import encode, shown_ranks
 from drawing.stepper.theme import legend, style
+from drawing.stepper.words import gifts, words_of
 from drawing.timeline.boxes import Box, boxes
-from lib import simulate
+from lib import Layer, Model, simulate
 from lib.analysis import figures
 from lib.cluster.costs import units
 from lib.trace.trace import Event, Trace
 from lib.values.operations import TIMED
+from tests.drawing.runs import trace as run_of
 from tests.drawing.stepper.runs import TRACES
 from tests.support.inside import PROGRAMS
 
@@ -59,6 +61,46 @@ def test_messages_know_both_ends() -> None:
     unread = encode([("", TRACES["unread"])])
     found = rows(unread, "message", unread["runs"][0]["messages"])
     assert [row["receive"] >= 0 for row in found] == [True, False]  # nobody received the second
+
+
+@pytest.mark.parametrize("way", ["halo", "alltoall"])
+def test_each_event_says_its_rows_and_an_exchange_who_gives_which_to_whom(way: str) -> None:
+    trace = TRACES[way]
+    name = {"halo": "halo exchange", "alltoall": "all-to-all"}[way]
+    told = [words_of(trace, trace.programs[1], number) for number in range(len(trace.programs[1].events))]
+    assert {"forward, layer 1, batches 0, 1, rows 4-11", "cut, layer 1, batches 0, 1, row 11"} <= set(told)
+    there = "gives row 4 to rank 0, row 11 to rank 2; gets row 3 from rank 0, row 12 from rank 2"
+    assert [f"{name}, layer {layer}, batches 0, 1, all ranks: {there}" in told for layer in (0, 1)] == [True, True]
+    both = "the gradient of row {} {way} rank 0, the gradient of row {} {way} rank 2"
+    back = f"gives {both.format(3, 12, way='to')}; gets {both.format(4, 11, way='from')}"
+    assert f"{name}, layer 1, batches 0, 1, all ranks: {back}" in told
+    assert ("cut, layer 1, batches 0, 1, no rows" in told) == (way == "alltoall")
+
+
+@pytest.mark.parametrize("way", ["halo", "alltoall"])
+def test_gifts_of_an_exchange_are_drawn_as_messages_are(way: str) -> None:
+    trace = TRACES[way]
+    data = encode([("", trace)])
+    found = rows(data, "message", data["runs"][0]["messages"])
+    assert len(found) == len(gifts(trace)) == 4 * 6
+    for row in found:
+        sent, got = (
+            trace.programs[row[rank]].events[row[event]] for rank, event in (("source", "send"), ("target", "receive"))
+        )
+        assert sent.start == got.start
+        assert abs(row["source"] - row["target"]) == 1
+        for rank, numbers in ((row["source"], sent.inputs), (row["target"], got.outputs)):
+            assert data["texts"][row["words"]] in [str(trace.programs[rank].values[number]) for number in numbers]
+
+
+def test_an_exchange_in_which_each_gives_to_all_is_told_as_a_whole() -> None:
+    async def swap(model: Model) -> None:
+        x = model.get_activation([model.rank])
+        await model.alltoall([x.cut("rows", 2 * other, 2 * other + 2) for other in range(4)], 0)
+
+    run = run_of(swap, ranks=4, layers=[Layer("convolution", 8, 8, 8, kernel=1)], batches=4)
+    assert gifts(run) == []
+    assert words_of(run, run.programs[0], 5) == "all-to-all, layer 0, batch 0, all ranks, rows 0, 1"
 
 
 def test_two_runs_say_where_they_differ_and_one_where_it_failed() -> None:
