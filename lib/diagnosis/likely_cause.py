@@ -34,10 +34,11 @@ from lib.diagnosis.running import Advice, Line, Running, line
 from lib.errors.exceptions import Fact, PuzzleError
 from lib.errors.forgotten_await import put_await
 from lib.errors.source_lines import student_place
-from lib.errors.wording import plural, shown, these, with_article
+from lib.errors.wording import numbered, plural, shown, these, with_article
 from lib.trace.event import STORES, Event, place_of
 from lib.values.collectives import COLLECTIVES, STEP
 from lib.values.dims import DIMS
+from lib.values.kinds.convolution import Convolution, Stencil
 from lib.values.laws import reduce
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, LOCAL, MESSAGES, OPERATIONS, calls, signatures
 from lib.values.placement import listed
@@ -772,7 +773,52 @@ def _has_state_of(program: Running, grad: WeightGrad) -> bool:
 
 @likely_cause.register
 def _(fact: facts.Twice, _: Running | None) -> Advice | None:
-    return twice(fact.field, *fact.both[:2])
+    left, right = fact.both[:2]
+    made = maker(right)
+    if fact.field == "rows" and made is not None and made.op == "forward" and _stencil(right) and not left.place.open:
+        return (
+            f"forward{line_of(made)} gives every row that its input will do for, and some of them are here already:\n"
+            "cut its input down to what the rows that are still missing need"
+        )
+    return twice(fact.field, left, right)
+
+
+@likely_cause.register
+def _(fact: facts.NotCut, _: Running | None) -> Advice | None:
+    """Rows that a convolution did not give, as its input lacked a halo, or that a neighbour did not hand in."""
+    made, program = maker(fact.value), home(fact.value)
+    if made is None or program is None or fact.role != "rows" or fact.wanted is None:
+        return None
+    if made.op == "halo":
+        return (
+            f"the exchange{line_of(made)} brought what a neighbour handed in. Forward these are the rows at its edge,\n"
+            "in backward those of its halo: a gradient goes home to the rank that has the row"
+        )
+    stencil, inp = _stencil(fact.value), program.values[made.inputs[0]] if made.inputs else None
+    if made.op not in ("forward", *BY_INPUT) or stencil is None or inp is None:
+        return None
+    had = numbered("row", inp.place.named["rows"].pieces)
+    if made.op != "forward":
+        return (
+            f"{made.op}{line_of(made)} gives the gradients of the rows that its input has, here {had}.\n"
+            "With a halo around the input of forward, and kept for backward, the halo is among them"
+        )
+    row = cast(int, fact.wanted[0])
+    needed = numbered("row", [one for one in stencil.needs(row) if 0 <= one < stencil.rows])
+    return (
+        f"forward{line_of(made)} was given {had}, and for row {row} it needs {needed}:\n"
+        "put the rows of the neighbours that it lacks, the halo, together with its own first"
+    )
+
+
+def _stencil(value: Value) -> Stencil | None:
+    """The stencil of the convolution that gave an activation, or a gradient."""
+    program = home(value)
+    if program is None:
+        return None
+    kinds, layer = program.world.models[program.rank].shape.kinds, value.layer - isinstance(value, Activation)
+    kind = kinds[layer] if 0 <= layer < len(kinds) else None
+    return kind.stencil if isinstance(kind, Convolution) else None
 
 
 @likely_cause.register

@@ -225,8 +225,10 @@ class Puzzle:
         return 0 < self.layers == len(self.last)
 
     def described(self, layers: int) -> tuple[Layer, ...]:
-        """The descriptions of so many layers: one for all, or one for each where the last ones are others."""
-        return USUAL * (layers - len(self.last)) + self.last if self.last else USUAL
+        """The descriptions of so many layers: one for all that are alike, or one for each where the last ones are
+        others."""
+        found = USUAL * (layers - len(self.last)) + self.last if self.last else USUAL
+        return found[:1] if len(set(found)) == 1 and not found[0].of else found  # as a run has them
 
     def fits(self, run: Sized) -> bool:
         """Whether a run has the puzzle's size."""

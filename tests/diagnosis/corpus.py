@@ -34,6 +34,7 @@ import linecache
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,12 @@ FOLDER = Path(__file__).with_name("cases")
 CHECKED = Path(__file__).parents[1] / "checker" / "cases"
 """What is no mistake of a student's to be taught by: cheats, and what only the checker is asked about."""
 FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
-ABOVE = {"ragged": ["shuffled"], "expert_parallel": ["cut", "joined"], "moe_pipeline": ["exchange"]}
+ABOVE = {
+    "ragged": ["shuffled"],
+    "expert_parallel": ["cut", "joined"],
+    "moe_pipeline": ["exchange"],
+    "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "backward", "summed"],
+}
 """The functions that the notebook of a puzzle has above the gap."""
 SECTIONS = ("change", "code", "message", "fix")
 
@@ -178,7 +184,7 @@ def changed(code: str, change: str) -> str:
 def function(case: Case) -> Iterator[Callable[[Model], Any]]:
     """The student's function, compiled as the cell of a notebook whose lines an error can show."""
     path = f"/tmp/ipykernel_1/{case.name}.py"
-    given = (Model, NotSolved, Weight, schedule, stages, segments, one_f_one_b)
+    given = (Model, NotSolved, Weight, schedule, stages, segments, one_f_one_b, pairwise)
     namespace: dict[str, Any] = {each.__name__: each for each in given}
     linecache.cache[path] = (len(case.source), None, case.source.splitlines(keepends=True), path)
     try:

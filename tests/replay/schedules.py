@@ -11,6 +11,7 @@ from lib.replay.plan.sizes import Sizes
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
+from lib.values.kinds.kind import USUAL
 from tests.support.puzzles import way, with_rows
 from tests.support.schedules import buckets, ddp_fed, two_of_a_row
 
@@ -64,7 +65,7 @@ def besides(result: ReplayResult, rank: int) -> int:
 
 def fitting(schedule: Trace, options: dict[str, Any]) -> dict[str, Any]:
     """The options, without the sizes of layers where a schedule has its own."""
-    own = {"hidden", "length"} if len(schedule.descriptions) > 1 else set[str]()
+    own = {"hidden", "length"} if schedule.descriptions != USUAL else set[str]()
     return {name: option for name, option in options.items() if name not in own}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from lib import Model
 
-__all__ = ["overlapped", "step"]
+__all__ = ["gathered", "overlapped", "step"]
 
 Value = Any
 
@@ -138,6 +138,37 @@ def overlapped(sizes: Sequence[int], *, train: bool = True) -> Any:
                     own = own.combine(part.row(g, row) + part.row(dx, row) + more)
                     own = own.combine(part.row(g, next_one) + part.row(dx, next_one))
                 g = own
+            if train:
+                dw = await model.allreduce(dw, layer)
+                model.set_final_weight(layer, model.update(layer, dw, weights[layer], model.opt_states[layer])[0])
+        return model
+
+    return function
+
+
+def gathered(sizes: Sequence[int], *, train: bool = True, back: bool = True) -> Any:
+    """Every rank has all rows of each input, and of each gradient: nothing has to go home. Of the gradient it takes its
+    own rows and one more on each side, as all that its rows were needed for."""
+
+    async def function(model: Model) -> Model:
+        part, weights, kept = Part(model, sizes), dict[int, Value](), dict[int, Value]()
+        wide = int(part.high > part.low)
+
+        def near(value: Value, by: int) -> Value:
+            return value.cut("rows", max(part.low - by * wide, 0), min(part.high + by * wide, part.rows))
+
+        for layer in range(model.LAYERS):
+            weights[layer], model.opt_states[layer] = model.load_weights(layer)
+        x = part.inner(model.get_activation(range(model.BATCHES)), 0)
+        for layer in range(model.LAYERS):
+            kept[layer] = near(await model.allgather(x, layer), 2)
+            x = model.forward(layer, near(kept[layer], 1), weights[layer])
+        g = model.loss(x)
+        for layer in reversed(range(model.LAYERS) if back else ()):
+            x = kept.pop(layer)
+            dw = model.backward_weight(layer, near(x, 1), g)
+            whole = await model.allgather(g, layer)
+            g = part.inner(model.backward_input(layer, x, near(whole, 1), weights[layer]), 0)
             if train:
                 dw = await model.allreduce(dw, layer)
                 model.set_final_weight(layer, model.update(layer, dw, weights[layer], model.opt_states[layer])[0])

@@ -14,7 +14,7 @@ from lib.cluster.costs import ticks
 from lib.values.dims import RunSet
 from lib.values.kinds.grid.stencils import Sweep
 from lib.values.layers import layer_from
-from tests.values.halos import overlapped, step
+from tests.values.halos import gathered, overlapped, step
 from tests.values.numbers import play
 
 OUTPUTS: list[tuple[list[int], dict[str, int], list[int]]] = [
@@ -81,9 +81,32 @@ def test_a_step_takes_what_another_model_says(make: Any, sizes: list[int], end: 
 
 
 @pytest.mark.parametrize(
+    ("sizes", "end", "sent", "again"),
+    [
+        (FOUR, 13.28, [3_145_728] * 4, 2),
+        (SIXTEEN, 10.4, [3_932_160] * 16, 2),
+        (UNEVEN, 32.48, [3_670_016, 3_407_872, 1_572_864, 3_932_160], 1),
+    ],
+)
+def test_all_rows_for_everybody_take_what_another_model_says(
+    sizes: list[int], end: float, sent: list[int], again: int
+) -> None:
+    """But for the rows beside its own for which the busiest rank works out input gradients once again: that model
+    counts the rows of the result, and ours those of the output that they come of."""
+    rows = Fraction(again, sum(sizes)) / 2 * 4 * len(NET)
+    for back, expected in ((False, Fraction(str(end)) / 2), (True, Fraction(str(end)) + rows)):
+        models = simulate(
+            gathered(sizes, train=False, back=back), layers=NET, ranks=len(sizes), batches=4, costs=THRICE
+        )
+        assert max(event.end or 0 for model in models for event in model.program.events) == ticks(3 * expected)
+        assert [one * (2 - back) for one, _ in traffic(models[0].trace)] == sent
+    assert check(simulate(gathered(sizes), layers=NET, ranks=len(sizes), batches=4)).correct
+
+
+@pytest.mark.parametrize(
     ("make", "sizes"),
     [
-        *product([step, partial(step, way="alltoall"), overlapped], [[4, 4, 4, 4], [5, 4, 11, 4], [9, 7]]),
+        *product([step, partial(step, way="alltoall"), gathered, overlapped], [[4, 4, 4, 4], [5, 4, 11, 4], [9, 7]]),
         (step, [3, 3, 3, 0]),
         (step, [4, 0, 5]),
     ],

@@ -340,9 +340,17 @@ class NotCut(Fact):
             return Words(
                 f"{got} cannot be cut along {dim}", has, f"dim={dim}", "look at what the value is: print(value)"
             )
-        low, high = map(written, self.wanted)
+        low, high = self.wanted
+        what = f"there are no elements {written(low)} to {written(high)} of {dim} here to be cut out"
+        if self.role == "rows" and isinstance(low, int) and isinstance(high, int) and low < high:
+            one = high == low + 1
+            what = (
+                f"row {low} is not here to be cut out"
+                if one
+                else f"rows {low}-{high - 1} are not all here to be cut out"
+            )
         return Words(
-            f"there are no elements {low} to {high} of {dim} here to be cut out",
+            what,
             "a range of what the value has; of features and of weights there are shards, and no ranges",
             got,
             "look at what the value has: print(value)",

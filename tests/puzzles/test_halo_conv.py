@@ -1,0 +1,68 @@
+"""Convolutions over rows that are shared out, in the figures of an independent timing model, which has no weights.
+
+The puzzle's prices are three times that model's, and each layer has a sum and an update besides.
+"""
+
+from fractions import Fraction
+from functools import partial
+
+import pytest
+
+from lib import PUZZLES, Trace, check, simulate
+from lib.analysis.figures import end
+from lib.trace.trace import Program
+from tests.support.puzzles import way
+
+FOUR, SIXTEEN, UNEVEN = [16] * 4, [4] * 16, [4, 8, 12, 40]
+LAYERS, UPDATE = 4, Fraction("0.09375")
+SUMS = {4: Fraction("0.6975"), 16: Fraction("2.221875")}
+"""Of a weight's gradient, on so many ranks: 3 x 128 x 128 elements round a ring, twice."""
+
+
+def run(name: str, sizes: list[int]) -> Trace:
+    record, function = PUZZLES["halo_conv"], partial(way("halo_conv", name), sizes=sizes)
+    models = simulate(function, layers=list(record.last), ranks=len(sizes), batches=64, costs=record.costs)
+    trace = Trace.of(models)
+    assert check(trace).correct
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("await_all", (8.52, 2.52, 20.52)),
+        ("no_way_back_for_data", (8.455, 2.455, 20.455)),
+        ("alltoall", (8.68, 4.6, 20.68)),
+        ("gathered", (13.53, 10.65, 32.605)),  # see tests/values/test_convolution.py
+    ],
+)
+def test_awaited_exchanges_take_what_another_model_says(name: str, figures: tuple[float, float, float]) -> None:
+    for sizes, figure in zip((FOUR, SIXTEEN, UNEVEN), figures, strict=True):
+        learning = LAYERS * (SUMS[len(sizes)] + UPDATE)
+        assert end(run(name, sizes)) == pytest.approx(float(3 * Fraction(str(figure)) + learning), abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "figure"),
+    [("sums_behind", FOUR, 8.455), ("sums_behind", UNEVEN, 20.455), ("", FOUR, 8.0), ("", UNEVEN, 20.0)],
+)
+def test_hidden_sums_leave_only_the_last_one(name: str, sizes: list[int], figure: float) -> None:
+    assert end(run(name, sizes)) == pytest.approx(float(3 * Fraction(str(figure)) + SUMS[4] + UPDATE), abs=1e-8)
+
+
+def sent_by_halos(program: Program) -> int:
+    """The elements that a rank hands in at its halo exchanges."""
+    events = [event for event in program.events if event.op == "halo"]
+    return int(sum(value.elements() for event in events for value in program.values_of(event.inputs)))
+
+
+@pytest.mark.parametrize(("name", "most"), [("await_all", 131_072), ("no_way_back_for_data", 114_688), ("", 114_688)])
+def test_ranks_send_their_edges_alone(name: str, most: int) -> None:
+    for sizes in (FOUR, UNEVEN):
+        assert [*map(sent_by_halos, run(name, sizes).programs)] == [most // 2, most, most, most // 2]
+
+
+@pytest.mark.parametrize("sizes", [[22, 22, 20, 0], [2, 1, 1, 60], [4, 0, 20, 40], [3, 58, 3], [2, 2, 60], [64, 0]])
+def test_parts_of_any_size_that_the_notebook_promises(sizes: list[int]) -> None:
+    for name in ("", "await_all", "alltoall"):
+        run(name, sizes)
