@@ -37,8 +37,9 @@ from lib.errors.source_lines import student_place
 from lib.errors.wording import numbered, plural, shown, these, with_article
 from lib.trace.event import STORES, Event, place_of
 from lib.values.collectives import COLLECTIVES, STEP
-from lib.values.dims import DIMS
-from lib.values.kinds.convolution import Convolution, Stencil
+from lib.values.dims import DIMS, SPACE
+from lib.values.kinds.grid.convolution import Swept
+from lib.values.kinds.grid.stencils import Stencil
 from lib.values.laws import reduce
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, LOCAL, MESSAGES, OPERATIONS, calls, signatures
 from lib.values.placement import listed
@@ -775,10 +776,12 @@ def _has_state_of(program: Running, grad: WeightGrad) -> bool:
 def _(fact: facts.Twice, _: Running | None) -> Advice | None:
     left, right = fact.both[:2]
     made = maker(right)
-    if fact.field == "rows" and made is not None and made.op == "forward" and _stencil(right) and not left.place.open:
+    swept = made is not None and made.op == "forward" and _stencil(right, fact.field) and not left.place.open
+    if made is not None and swept:
+        kind = DIMS[fact.field]
         return (
-            f"forward{line_of(made)} gives every row that its input will do for, and some of them are here already:\n"
-            "cut its input down to what the rows that are still missing need"
+            f"forward{line_of(made)} gives every {kind.noun} that its input will do for, and some of them are here "
+            f"already:\ncut its input down to what the {kind.plural} that are still missing need"
         )
     return twice(fact.field, left, right)
 
@@ -787,38 +790,39 @@ def _(fact: facts.Twice, _: Running | None) -> Advice | None:
 def _(fact: facts.NotCut, _: Running | None) -> Advice | None:
     """Rows that a convolution did not give, as its input lacked a halo, or that a neighbour did not hand in."""
     made, program = maker(fact.value), home(fact.value)
-    if made is None or program is None or fact.role != "rows" or fact.wanted is None:
+    if made is None or program is None or fact.role not in SPACE or fact.wanted is None:
         return None
+    kind = DIMS[fact.role]
     if made.op == "halo":
         return (
-            f"the exchange{line_of(made)} brought what a neighbour handed in. Forward these are the rows at its edge,\n"
-            "in backward those of its halo: a gradient goes home to the rank that has the row"
+            f"the exchange{line_of(made)} brought what a neighbour handed in. Forward these are the {kind.plural} at "
+            f"its edge,\nin backward those of its halo: a gradient goes home to the rank that has the {kind.noun}"
         )
-    stencil, inp = _stencil(fact.value), program.values[made.inputs[0]] if made.inputs else None
+    stencil, inp = _stencil(fact.value, fact.role), program.values[made.inputs[0]] if made.inputs else None
     if made.op not in ("forward", *BY_INPUT) or stencil is None or inp is None:
         return None
-    had = numbered("row", inp.place.named["rows"].pieces)
+    had = numbered(kind.noun, inp.place.named[fact.role].pieces)
     if made.op != "forward":
         return (
-            f"{made.op}{line_of(made)} gives the gradients of the rows that its input has, here {had}.\n"
+            f"{made.op}{line_of(made)} gives the gradients of the {kind.plural} that its input has, here {had}.\n"
             "With a halo around the input of forward, and kept for backward, the halo is among them"
         )
     row = cast(int, fact.wanted[0])
-    needed = numbered("row", [one for one in stencil.needs(row) if 0 <= one < stencil.rows])
+    needed = numbered(kind.noun, [one for one in stencil.needs(row) if 0 <= one < stencil.rows])
     return (
-        f"forward{line_of(made)} was given {had}, and for row {row} it needs {needed}:\n"
-        "put the rows of the neighbours that it lacks, the halo, together with its own first"
+        f"forward{line_of(made)} was given {had}, and for {kind.noun} {row} it needs {needed}:\n"
+        f"put the {kind.plural} of the neighbours that it lacks, the halo, together with its own first"
     )
 
 
-def _stencil(value: Value) -> Stencil | None:
-    """The stencil of the convolution that gave an activation, or a gradient."""
+def _stencil(value: Value, role: str) -> Stencil | None:
+    """The stencil, along a dim, of the convolution that gave an activation, or a gradient."""
     program = home(value)
     if program is None:
         return None
     kinds, layer = program.world.models[program.rank].shape.kinds, value.layer - isinstance(value, Activation)
     kind = kinds[layer] if 0 <= layer < len(kinds) else None
-    return kind.stencil if isinstance(kind, Convolution) else None
+    return kind.stencils.get(role) if isinstance(kind, Swept) else None
 
 
 @likely_cause.register

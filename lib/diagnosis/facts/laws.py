@@ -8,7 +8,7 @@ from typing import Any
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words
 from lib.errors.wording import counted, numbered, ranges, these, with_article
-from lib.values.dims import AVERAGED, DIMS, REST, RunSet
+from lib.values.dims import AVERAGED, DIMS, REST, SPACE, RunSet
 from lib.values.placement import MOST, ROUTED, Place
 from lib.values.values import (
     KINDS,
@@ -342,13 +342,9 @@ class NotCut(Fact):
             )
         low, high = self.wanted
         what = f"there are no elements {written(low)} to {written(high)} of {dim} here to be cut out"
-        if self.role == "rows" and isinstance(low, int) and isinstance(high, int) and low < high:
-            one = high == low + 1
-            what = (
-                f"row {low} is not here to be cut out"
-                if one
-                else f"rows {low}-{high - 1} are not all here to be cut out"
-            )
+        if self.role in SPACE and isinstance(low, int) and isinstance(high, int) and low < high:
+            are = "is not" if high == low + 1 else "are not all"
+            what = f"{numbered(DIMS[self.role].noun, range(low, high))} {are} here to be cut out"
         return Words(
             what,
             "a range of what the value has; of features and of weights there are shards, and no ranges",

@@ -1,0 +1,566 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# CosmoFlow is a convolutional network that looks at cubes of the universe. In 2020 it was trained on cubes 64 times as
+# large as before, on about 2,000 GPUs [1]. No GPU can hold the activations of such a cube, so many GPUs work on *one* of
+# them, each on a part.
+#
+# A layer that works row by row would not mind. A **convolution** minds: for each row of its output it looks at a few rows
+# around it, three in most networks. For the rows at the edge of a part, one of them is on another GPU.
+#
+# You could send every row to everybody. Or you could ask who really needs what: a rank with a thousand rows lacks *two*,
+# one on each side. They are called its **halo**, and fetching them is the easy half. The other half is what PhysicsNeMo,
+# NVIDIA's library for physics, got wrong at first [2]: in backward the halo has a gradient, and it belongs to somebody
+# else.
+#
+# > **To tell a friend:** what you borrowed forward, you give back in backward, and its owner adds it up.
+#
+# *Reminder.* The row in the middle of the **kernel** is the one that the output row belongs to. **Padding** is rows of zeros
+# around the image. Here a kernel has 3 rows and the padding is 1, so an image has as many rows after a layer as before it.
+
+# %%
+from functools import partial
+from itertools import pairwise
+
+from drawing import draw, draw_collective, draw_curves, draw_group, draw_halo
+from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
+from lib.analysis.figures import end, most_sent
+from lib.suite.course.solutions import run_of
+from lib.values.kinds.grid.stencils import Sweep
+
+PRICES = Links(p2p=0.6, latency=0.06, forward=4, backward=4)  # 0.6 for 131,072 elements, and 0.06 for each message
+LAYERS = [Layer("convolution", inputs=128, outputs=128, rows=64, kernel=3, padding=1)] * 4
+
+# %% [markdown]
+# ## The idea
+#
+# ### Who computes what
+#
+# Both sides of an edge could compute the output rows there. One has to do it, and all have to know who. The usual rule:
+# **the rank that has the middle row of the kernel computes the output row.** From it follows what each rank has to fetch.
+# Here is a rank for each column, and a convolution in each line:
+
+
+# %%
+def shares(sizes, **how):
+    """Of each rank: its output rows, and how many rows it needs from before and after its own."""
+    stencil, low, found = Sweep(sum(sizes), **how), 0, []
+    for size in sizes:
+        middles = {row: stencil.needs(row)[(stencil.kernel - 1) // 2] for row in range(stencil.outputs)}
+        mine = [row for row, middle in middles.items() if low <= min(max(middle, 0), stencil.rows - 1) < low + size]
+        needed = [row for output in mine for row in stencil.needs(output) if 0 <= row < stencil.rows]
+        before, after = max(0, low - min(needed, default=low)), max(0, max(needed, default=low) - (low + size - 1))
+        found.append(f"{len(mine):>2} rows, {before}+{after}")
+        low += size
+    return found
+
+
+print(f"{'rows of the ranks':<18}{'convolution':<34}" + "".join(f"{f'rank {rank}':>14}" for rank in range(4)))
+for sizes, how in (
+    ([16, 16, 16, 16], {"kernel": 3, "padding": 1}),
+    ([16, 16, 16, 16], {"kernel": 3}),
+    ([16, 16, 16, 16], {"kernel": 7, "padding": 3}),
+    ([16, 16, 16, 16], {"kernel": 3, "padding": 2, "dilation": 2}),
+    ([16, 16, 16, 16], {"kernel": 3, "padding": 1, "stride": 2}),
+    ([16, 4, 7, 13], {"kernel": 3}),
+    ([16, 4, 7, 13], {"kernel": 3, "padding": 1, "stride": 2}),
+    ([4, 8, 12, 40], {"kernel": 3, "padding": 1}),
+):
+    words = ", ".join(f"{name} {number}" for name, number in how.items())
+    print(f"{' '.join(map(str, sizes)):<18}{words:<34}" + "".join(f"{share:>14}" for share in shares(sizes, **how)))
+
+# %% [markdown]
+# `16 rows, 1+1`: the rank gives 16 rows of the output, and lacks one row before its own and one after. What to read from it:
+#
+# - *Kernel and dilation* say how wide the halo is: half of what a kernel spans. 3 rows, 1; 7 rows, 3; 3 rows with every
+#   second one left out (dilation 2), 2.
+# - *Without padding* the image gets smaller, and the first and the last rank lose what is lost: 15 16 16 15.
+# - *Stride 2* takes every second row as a middle, so half of the rows come out. And some halos are not needed any more:
+#   here nobody needs a row from behind.
+# - *Uneven parts* change nothing about the halo. The rank with 4 rows fetches as much as the rank with 40.
+#
+# ### Fetch it
+#
+# `model.halo(edges, layer)` is a **halo exchange**: each rank hands in the rows that its neighbours need, first the one for
+# the rank before it, then the one for the rank after it, and gets theirs. The first and the last rank have one neighbour
+# and one row to hand in. Here is one layer for one image, forward and backward, with the functions that you will have in the
+# puzzle:
+
+
+# %%
+def my_rows(model, sizes=None):
+    """Where this rank's rows begin and end, which of them neighbours need, which of theirs it needs, and the group of
+    those that have rows. Rows are shared out by chunk, or in these sizes, which all ranks know."""
+    if sizes is None:
+        most = -(-64 // model.RANKS)  # rounded up
+        sizes = [max(0, min(most, 64 - rank * most)) for rank in range(model.RANKS)]
+    low = sum(sizes[: model.rank])
+    high = low + sizes[model.rank]
+    beside = [(low, low - 1), (high - 1, high)] if low < high else []
+    beside = [(mine, other) for mine, other in beside if 0 <= other < 64]
+    group = [rank for rank, size in enumerate(sizes) if size]
+    return low, high, [mine for mine, _ in beside], [other for _, other in beside], group
+
+
+async def nothing():
+    return []
+
+
+def exchange(model, rows, layer, group):
+    """What the neighbours in the group have for this rank: a list, to be awaited. A rank that has no neighbour hands in
+    no rows, and gets none."""
+    return model.halo(rows, layer, group) if rows else nothing()
+
+
+async def one_layer(model):
+    low, high, edges, _, group = my_rows(model)
+    weight, _ = model.load_weights(0)
+    x = model.get_activation([0]).cut("rows", low, high)
+    with_halo = x
+    for row in await exchange(model, [x.cut("rows", row, row + 1) for row in edges], 0, group):
+        with_halo = with_halo.combine(row)
+    output = model.forward(0, with_halo, weight)
+    _, gradient = model.backward(0, with_halo, model.loss(output), weight)
+    shown[model.rank] = {"with the halo": with_halo, "output": output}
+    if model.rank == 1:
+        for rows in (range(15, 16), range(16, 17), range(17, 31), range(31, 32), range(32, 33)):
+            name = f"row {rows[0]}" if len(rows) == 1 else f"rows {rows[0]} to {rows[-1]}"
+            gradients[name] = gradient.cut("rows", rows.start, rows.stop)
+
+
+shown, gradients = {}, {}
+demo = simulate(one_layer, layers=LAYERS[:1], ranks=4, batches=1, costs=PRICES)
+draw_collective(demo, "halo")
+
+# %% [markdown]
+# Rank 1 has rows 16 to 31, and fetches rows 15 and 32. That gives it its 16 rows of the output:
+
+# %%
+draw_group(shown[1])
+
+# %% [markdown]
+# ### Give it back
+#
+# Now backward. Rank 1 gets a gradient for every row that it *used*, so also for rows 15 and 32. Here it is, in
+# pieces:
+
+# %%
+draw_group(gradients)
+
+# %% [markdown]
+# Pale, and "of a sum", is what is not done. Row 15 was used three times: for output rows 14 and 15, on rank 0, and for output
+# row 16, here. Rank 1 only knows the last of these three. So the gradient of the halo goes home, to the rank that lent the
+# row, and is added there. Row 16 lacks what rank 0 used it for, output row 15. In the same exchange that comes to rank 1,
+# which adds it at its own edge. Rows 17 to 30 are done already: nobody else has used them.
+#
+# Forget it, and all shapes are right: 16 rows of gradient for 16 rows. That is what makes it such a good bug. In
+# PhysicsNeMo the gradients of the halo were not added at the edges. It showed most with small images [2]: with 1,000 rows
+# on a rank 2 are wrong, with 4 rows half of them. Here it is:
+
+
+# %%
+async def cut_off(model):
+    low, high, edges, _, group = my_rows(model)
+    weights = [model.load_weights(layer)[0] for layer in range(2)]
+    x = [model.get_activation([0]).cut("rows", low, high)]
+    for layer in range(2):
+        for row in await exchange(model, [x[layer].cut("rows", row, row + 1) for row in edges], layer, group):
+            x[layer] = x[layer].combine(row)
+        x.append(model.forward(layer, x[layer], weights[layer]))
+    _, gradient = model.backward(1, x[1], model.loss(x[2]), weights[1])
+    gradient = gradient.cut("rows", low, high)  # the halo's rows are cut off, and nobody gets them
+    model.backward(0, x[0], gradient, weights[0])
+
+
+try:
+    simulate(cut_off, layers=LAYERS[:2], ranks=4, batches=1, costs=PRICES)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# ### What an exchange costs
+#
+# Three ways to come by the halo of 64 images: gather all rows everywhere (**all-gather**); an **all-to-all**, in which every rank has a
+# message for every other, most of them empty; and the exchange with neighbours.
+
+
+# %%
+async def fetch(model, way):
+    low, high, edges, *_ = my_rows(model)
+    x = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
+    rows = [x.cut("rows", row, row + 1) for row in edges]
+    if way == "all-gather":
+        await model.allgather(x, 0)
+    elif way == "all-to-all":
+        for_whom = dict(zip([rank for rank in range(model.RANKS) if abs(rank - model.rank) == 1], rows, strict=True))
+        await model.alltoall([for_whom.get(rank, x.cut("rows", low, low)) for rank in range(model.RANKS)], 0)
+    else:
+        await model.halo(rows, 0)
+
+
+print("ranks  way          time   elements sent")
+for ranks in (4, 16, 32):
+    for way in ("all-gather", "all-to-all", "halo"):
+        run = simulate(partial(fetch, way=way), layers=LAYERS[:1], ranks=ranks, batches=64, costs=PRICES)
+        print(f"{ranks:>5}  {way:<11}{end(Trace.of(run)):>6.3f}{int(most_sent(Trace.of(run))):>16,}")
+
+# %% [markdown]
+# The all-gather moves everything, and more ranks only make it worse. The all-to-all moves no more than the halo exchange,
+# but it pays for a message to each rank, 0.06 each, also for the empty ones. A halo exchange takes 0.195 on 4 ranks and on
+# 4,000: two messages, and two rows.
+#
+# ## The puzzle
+#
+# | ranks | images | rows of an image | layers | a layer | a halo exchange | the sum of a weight's gradient | an update |
+# |---|---|---|---|---|---|---|---|
+# | 4 | 64 | 64, so 16 each | 4 | 3 | 0.195 | 0.6975 | 0.09375 |
+#
+# A layer takes these 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less.
+#
+# **Given:** all weights, whole on every rank, and this rank's rows of all images. `my_rows` and `exchange` are above, and
+# here are four more:
+
+
+# %%
+def blocks(low, high):
+    """The rows of the output that need no halo, the rows that these need, and a list of the blocks of rows that need the
+    halo. Of a part of one or two rows all need it, at once."""
+    if high - low < 3:
+        return (low, low), (low, low), [(low, high)] if low < high else []
+    needy = [(low, low + 1)] if low > 0 else []
+    needy += [(high - 1, high)] if high < 64 else []
+    return (low + (low > 0), high - (high < 64)), (low, high), needy
+
+
+def around(value, first, after):
+    """The rows that these rows of the output need."""
+    return value.cut("rows", max(first - 1, 0), min(after + 1, 64))
+
+
+def backward(model, layer, inp, grad):
+    """Backward of some rows: gives the gradient of the input. The gradient of the weight is added to what other rows of
+    this rank have given so far."""
+    grad_weight, grad_input = model.backward(layer, inp, grad, model.weights[layer])
+    model.grad_weights[layer] = model.grad_weights[layer] + grad_weight if layer in model.grad_weights else grad_weight
+    return grad_input
+
+
+def summed(low, high, parts):
+    """The gradient of the rows from low to high: of each row the sum of all parts that have it. A part is
+    (first row, row after the last, value); rows of others are left out."""
+    ends = sorted({min(max(row, low), high) for first, after, _ in parts for row in (first, after)})
+    whole = parts[0][2].cut("rows", low, low)
+    for first, after in pairwise(ends):
+        here, *more = [value.cut("rows", first, after) for a, b, value in parts if a <= first and after <= b]
+        for value in more:
+            here = here + value
+        whole = whole.combine(here) if first > low else here
+    return whole
+
+
+# %% [markdown]
+# **To do:** one training step.
+#
+# - A layer computes as many output rows as its input is good for. With its halo that is all rows of this rank, and without
+#   it all but those at an edge to a neighbour.
+# - `summed(low, high, [(low - 1, high + 1, gradient), (low, low + 1, row), ...])` adds at the right rows.
+# - Each rank has seen some rows, so the gradients of the weights are summed over all ranks.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts.
+# - The same function has to be right on any number of ranks up to 32 whose parts have two rows or more, by `chunk`, and
+#   where the last ranks have no rows at all: 12 ranks get 6 rows each, then 4, then none. A rank without rows still takes
+#   part in the sums. It calls forward and backward as all others do, on values without rows, which takes no time.
+# - `sizes` is for later, when you try your function on parts of any size. Hand it on to `my_rows`.
+
+# %% [markdown]
+# ### Predict first
+#
+# Await everything where you call it, and give back every halo. How many collectives does a rank call, and when is the step
+# over?
+
+# %%
+guess = predict("halo_conv", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step with halo exchanges. For the second, let the sums of the weights' gradients travel while
+# other layers are computed, and find the exchange that nobody needs. For the third, nobody waits for a neighbour: what can
+# a rank compute before the halo is there, and what should it compute first in backward?
+
+# %%
+goal("halo_conv")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def halo_conv(model: Model, sizes: list[int] | None = None) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    low, high, edges, halo, group = my_rows(model, sizes)
+    activations[0] = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
+
+    # Forward, loss and backward of this rank's rows; then update all layers.
+    # --- your code (about 35 lines) ---
+    inner, own, needy = blocks(low, high)
+    sums = {}
+
+    for layer in range(model.LAYERS):
+        coming = exchange(model, [activations[layer].cut("rows", row, row + 1) for row in edges], layer, group)
+        activations[layer + 1] = model.forward(layer, activations[layer].cut("rows", *own), weights[layer])
+        for row in await coming:
+            activations[layer] = activations[layer].combine(row)
+        for block in needy:
+            output = model.forward(layer, around(activations[layer], *block), weights[layer])
+            activations[layer + 1] = activations[layer + 1].combine(output)
+    grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
+
+    for layer in reversed(range(model.LAYERS)):
+        for block in needy:  # first, because neighbours wait for what comes of them
+            grad = grad_activations[layer + 1].cut("rows", *block)
+            grad_activations[layer, block] = backward(model, layer, around(activations[layer], *block), grad)
+        if layer > 0:  # nobody needs the gradient of the data
+            home = [
+                grad_activations[layer, block].cut("rows", row, row + 1)
+                for block, row in zip(needy * 2, halo, strict=False)
+            ]
+            coming = exchange(model, home, layer, group)
+        inp, grad = activations.pop(layer).cut("rows", *own), grad_activations.pop(layer + 1).cut("rows", *inner)
+        grad_activations[layer] = backward(model, layer, inp, grad)
+        sums[layer] = model.allreduce(grad_weights.pop(layer), layer)
+        if layer > 0:
+            arrived = await coming
+            parts = [(*own, grad_activations.pop(layer))]
+            parts += [(first - 1, after + 1, grad_activations.pop((layer, (first, after)))) for first, after in needy]
+            parts += [(row, row + 1, value) for row, value in zip(edges, arrived, strict=True)]
+            grad_activations[layer] = summed(low, high, parts)
+
+    for layer in reversed(range(model.LAYERS)):
+        grad_weights[layer] = await sums.pop(layer)
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+    # --- end of your code ---
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(halo_conv, puzzle="halo_conv")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Four layers forward and four backward are 8 · 3 = 24. There are 8 halo exchanges. In each a rank sends two messages and
+# two rows: 2 · 0.06 + 2 · 64 · 128 elements at 0.6 for 131,072 are 0.195. All awaited, forward and backward take 25.56.
+# Then there are four sums of 0.6975, three quarters of 49,152 elements twice and six messages, and four updates of 0.09375:
+# 12 collectives, over at **28.725**.
+#
+# Started early, the sums travel while layers further down are computed, and only the last one is waited for, with three
+# updates beside it: 26.35125. And nobody trains the data. The exchange that brings its gradient home is for nothing: 26.15625.
+#
+# The third goal: the halo travels while the inner rows are computed, and the sums while layers further down are. What is
+# left is the last sum and an update after it: 24 + 0.6975 + 0.09375 = 24.79125.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %% [markdown]
+# And who lends what to whom, in one layer. A gradient that does not come home is red.
+
+# %%
+draw_halo(out, layer=1)
+
+# %%
+Model.check(out, puzzle="halo_conv")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What a machine pays
+#
+# Your function, on other parts. `computing` is what the rank with the most rows computes, and `waiting` is all that comes on
+# top. Change the sizes, and run it again: a rank at an end needs two rows or more.
+
+# %%
+PARTS = {
+    "even": [16, 16, 16, 16],
+    "as few as it gets": [2, 1, 1, 60],
+    "land only": [4, 8, 12, 40],
+    "a rank without rows": [22, 22, 20, 0],
+    "16 ranks": [4] * 16,
+}
+if out:
+    print(f"{'parts':<22}{'computing':>10}{'waiting':>10}")
+    for name, sizes in PARTS.items():
+        run = simulate(partial(halo_conv, sizes=sizes), layers=LAYERS, ranks=len(sizes), batches=64, costs=PRICES)
+        computing = 8 * 3 * max(sizes) / 16
+        print(f"{name:<22}{computing:>10.2f}{end(Trace.of(run)) - computing:>10.2f}")
+
+# %% [markdown]
+# With 4 8 12 40 rows a step takes two and a half times as long as with even ones: everybody waits for the rank with 40.
+# It waits for nobody. The halo is hardly ever what is expensive; uneven parts are. On 16 ranks the sum of the weights'
+# gradients takes its time, 30 messages for each layer, and there is less and less to compute beside it.
+#
+# How slow may the link be? Here is that run on slower ones, with what it would take if every exchange and every sum were
+# awaited:
+
+# %%
+run, _ = run_of("halo_conv")  # yours, once it is correct
+SLOW = (1, 2, 4, 6, 8, 10, 12, 16)
+draw_curves(
+    {
+        "this run": [
+            (slow, end(retime(run, Links(p2p=0.6 * slow, latency=0.06 * slow, forward=4, backward=4)))) for slow in SLOW
+        ],
+        "everything awaited": [(slow, 24.375 + slow * (8 * 0.195 + 4 * 0.6975)) for slow in SLOW],
+    },
+    across="how much slower the link is (1: a halo exchange takes 0.195)",
+    title="When the step is over, by the speed of the link",
+)
+
+# %% [markdown]
+# The halo stays hidden for long: 14 inner rows take 2.625, so an exchange of 0.195 may become 13 times slower. The bend comes
+# earlier, where the link is four times slower. Then the sum of a weight's gradient takes nearly as long as a layer, and from
+# there on the link is never free.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Domain parallelism** for convolutions, also called spatial parallelism. With *n* ranks, a kernel of *k* rows with dilation
+# *d*, images of *L* rows, and a row of all images taking *p* on the link, α a message:
+#
+# ```
+# halo on each side                 h = d·(k - 1)/2 rows, for odd k and "same" padding
+# halo exchange                     2·(α + h·p)              whatever n
+# all-to-all                        (n - 1)·α + 2·h·p
+# all-gather                        (n - 1)·(α + L/n·p)      with the largest part for L/n, where parts are uneven
+# exchanges of a step with m layers 2·m - 1                  m forward, m - 1 back
+# hidden                            as long as the inner rows of a layer take no less than an exchange
+# ```
+#
+# What a rank sends does not depend on its rows, and what it computes does. So halos are cheap while parts are thick. Twice as
+# many ranks halve the work and keep the halo.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *PhysicsNeMo.* A `ShardTensor` has a part of a tensor and the sizes of all parts. Its convolution pads each part by
+#   `dilation · (kernel - 1) + 1` over 2 rows on each side, rounded down, sets the padding to 0, and convolves [3].
+# - *Which exchange?* An all-to-all by default, in which all sizes but those for the two neighbours are 0; messages between
+#   neighbours are the other choice [4]. What is sent to a neighbour and what comes from it are taken to be equally large.
+# - *The way back.* The backward of the padding cuts the halo off the gradient, exchanges it, and adds what arrives to the
+#   first and the last rows [4]. The pull request that brought it says that an earlier version failed to, and that it got
+#   more pronounced with smaller data [2].
+# - *Not hidden.* The convolution begins when the halo is there [4]. To hide the exchange, the library would have to call the
+#   convolution three times for a layer, for two thin strips and the rest, as you did. A thin strip keeps a GPU less busy.
+# - *What it refuses.* Even kernels, unless the stride is as large, the dilation 1, and there is no padding [3].
+# - *One rank.* With a domain of one rank both neighbours are missing, and that was an error until 2026 [5].
+#
+# [1] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism*, 2020, arXiv
+# 2007.12856. [2] NVIDIA/physicsnemo, pull request 784, 2025. [3] NVIDIA/physicsnemo,
+# physicsnemo/domain_parallel/shard_utils/conv_patches.py, 2026. [4] NVIDIA/physicsnemo,
+# physicsnemo/domain_parallel/shard_utils/halo.py, 2026. [5] NVIDIA/physicsnemo, pull request 1400, 2026.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# A row of an image has 128 numbers here, and the kernel mixes all of them. Real images have columns too, and kernels of
+# 3 × 3, so that a row is much more data than a weight. Cut rows *and* columns, and you exchange rows first, then columns with
+# the halo that is there by then: so the corners come by themselves. A thin block takes as long as its share of the rows
+# here. Backward takes as long as forward, and on a GPU about twice as long. And all images are there at once; with one image
+# at a time there would be a halo exchange for each.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** With dilation 2, which rows does a rank need from its neighbours, and what becomes of the picture of output rows that
+# can be computed early?
+#
+# <details><summary>Answer</summary>
+#
+# Two on each side: output row 16 needs rows 14, 16 and 18. So two output rows at each edge wait for the halo, and 12 of 16 can
+# be computed at once. The gradients of two rows on each side go home. With dilation 16 a rank of 16 rows needs *all* rows of
+# both neighbours, and has no inner row at all.
+#
+# </details>
+#
+# **2.** Parts of 4 rows and a kernel of 11: what is different?
+#
+# <details><summary>Answer</summary>
+#
+# The halo is 5 rows wide, and the neighbour has only 4. The fifth is on the rank after the next, and an exchange between
+# neighbours cannot bring it. A library that cuts 5 rows off a tensor of 4 fails there on *that* rank, and the others wait in
+# the exchange for ever. So each rank should look at the sizes of all parts, which everybody knows, and say no before anybody
+# sends.
+#
+# </details>
+#
+# **3.** Could you exchange two rows once, in place of one row twice, for two layers?
+#
+# <details><summary>Answer</summary>
+#
+# Yes. With a halo of 2 a rank computes layer 0 for its own rows and one more on each side, and layer 1 needs nothing. Half as
+# many messages, as much data, and each rank between two others computes two more rows in layer 0. That is worth it where α is
+# large and rows are cheap. But it adds up: for eight layers at once the halo is 8 rows on each side, and the first layer
+# computes 14 rows more. The gradients of all these rows go the same way home.
+#
+# </details>
+#
+# **4.** The lower bound in your review is 24.375. Where is the rest, and which work in this step is for nothing?
+#
+# <details><summary>Answer</summary>
+#
+# The last sum takes 0.6975, and only three updates are left to do beside it: 0.41625 is waited for. And the gradient of the
+# data, which nobody needs, was computed all the same: `model.backward_weight` for layer 0 leaves it out and saves 1.5.
+# The bound and the goals do not speak of such steps, as the check will tell you.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Each rank has a part of the image, and the parts are uneven. Now somebody asks for the *mean* of the image, or of the
+# loss. Four ranks have a mean each. Is the mean of the four the mean of all?
+
+# %% [markdown]
+# <!-- part: links -->
