@@ -792,16 +792,17 @@ def _(fact: facts.NotCut, _: Running | None) -> Advice | None:
     made, program = maker(fact.value), home(fact.value)
     if made is None or program is None or fact.role not in SPACE or fact.wanted is None:
         return None
-    kind = DIMS[fact.role]
+    role = str(fact.role)
+    kind = DIMS[role]
     if made.op == "halo":
         return (
             f"the exchange{line_of(made)} brought what a neighbour handed in. Forward these are the {kind.plural} at "
             f"its edge,\nin backward those of its halo: a gradient goes home to the rank that has the {kind.noun}"
         )
-    stencil, inp = _stencil(fact.value, fact.role), program.values[made.inputs[0]] if made.inputs else None
+    stencil, inp = _stencil(fact.value, role), program.values[made.inputs[0]] if made.inputs else None
     if made.op not in ("forward", *BY_INPUT) or stencil is None or inp is None:
         return None
-    had = numbered(kind.noun, inp.place.named[fact.role].pieces)
+    had = numbered(kind.noun, inp.place.named[role].pieces)
     if made.op != "forward":
         return (
             f"{made.op}{line_of(made)} gives the gradients of the {kind.plural} that its input has, here {had}.\n"

@@ -29,24 +29,28 @@ def numbers(*sizes: int) -> Any:
 def worked_out(rank: int, store: str, queue: Any) -> None:
     """What one rank finds out with DTensor, as differences to what one process gives."""
     from torch import distributed
-    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
+    from torch.distributed import tensor as sharded
+    from torch.distributed.device_mesh import init_device_mesh
 
+    sharding: Any = sharded
     distributed.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS, timeout=timedelta(seconds=60)
     )
     mesh, found = init_device_mesh("cpu", (RANKS,)), dict[Any, Any]()
     grid = numbers(10, 9)
-    columns = distribute_tensor(grid, mesh, [Shard(0)]).redistribute(placements=[Shard(1)])
+    columns = sharding.distribute_tensor(grid, mesh, [sharding.Shard(0)]).redistribute(placements=[sharding.Shard(1)])
     found["columns"] = tuple(columns.to_local().shape)
     found["redistribute"] = (columns.full_tensor() - grid).abs().max().item()
     for rows in (8, 10):
         x = numbers(rows, 3)
-        mean = distribute_tensor(x, mesh, [Shard(0)]).mean(0)
+        mean = sharding.distribute_tensor(x, mesh, [sharding.Shard(0)]).mean(0)
         found["placement", rows] = mean.placements[0].is_partial("avg")
         found["mean", rows] = (mean.full_tensor() - x.mean(0)).abs().max().item()
     x = numbers(64, 3)
     mine = x[UNEVEN[rank] : UNEVEN[rank + 1]]
-    uneven = DTensor.from_local(mine, mesh, [Shard(0)], run_check=False, shape=x.shape, stride=x.stride())
+    uneven = sharding.DTensor.from_local(
+        mine, mesh, [sharding.Shard(0)], run_check=False, shape=x.shape, stride=x.stride()
+    )
     means = torch.stack([x[low:high].mean(0) for low, high in pairwise(UNEVEN)]).mean(0)
     mean = uneven.mean(0).full_tensor()
     found["mean of means"] = (mean - means).abs().max().item()
@@ -54,8 +58,10 @@ def worked_out(rank: int, store: str, queue: Any) -> None:
     picture, weight = numbers(2, 3, 8, 8), numbers(4, 3, 3, 3)
     whole = torch.nn.functional.conv2d(picture, weight, padding=1)
     for dim in (2, 3):
-        part = distribute_tensor(picture, mesh, [Shard(dim)])
-        y = torch.nn.functional.conv2d(part, distribute_tensor(weight, mesh, [Replicate()]), padding=1).to_local()
+        part = sharding.distribute_tensor(picture, mesh, [sharding.Shard(dim)])
+        y = torch.nn.functional.conv2d(
+            part, sharding.distribute_tensor(weight, mesh, [sharding.Replicate()]), padding=1
+        ).to_local()
         alone = torch.nn.functional.conv2d(part.to_local(), weight, padding=1)
         found["alone", dim] = (y - alone).abs().max().item()
         found["convolution", dim] = (y - whole.narrow(dim, 2 * rank, 2)).abs().max().item()

@@ -63,6 +63,10 @@ class Math:
     def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
         raise NotImplementedError
 
+    def filled(self, grad: Array, place: Place, at: Place) -> Array:
+        """A gradient of all that follows of an input, which lies there."""
+        return grad
+
     def merge(self, one: Array, other: Array) -> Array:
         """The sum of two parts."""
         return one + other
@@ -84,15 +88,15 @@ class Linear(Math):
 
 class Norm(Math):
     def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
-        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1) * other[:, None, None]
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1) * other[0]
 
     def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
         size = np.sqrt((x**2).mean(-1, keepdims=True) + 0.1)
+        by_gain = (grad * x / size).sum(tuple(range(1, x.ndim - 1)))
         if other is None:
-            return (grad * x / size).sum((1, 2)), None
-        scaled = grad * other[:, None, None]
-        by_input = scaled / size - x * (scaled * x).mean(-1, keepdims=True) / size**3
-        return (grad * x / size).sum((1, 2)), by_input
+            return by_gain, None
+        scaled = grad * other[0]
+        return by_gain, scaled / size - x * (scaled * x).mean(-1, keepdims=True) / size**3
 
 
 class Add(Math):
@@ -177,8 +181,10 @@ class Embedding(Math):
 
 class CrossEntropy(Math):
     def targets(self, at: Place) -> Array:
-        batches, rows, here = (items(part) for part in at.dims)
-        wanted = (batches[:, None] * 7 + rows * 3) % self.kind.layer.inputs
+        batches, *space, here = (items(part) for part in at.dims)
+        grid = np.meshgrid(*space, indexing="ij")
+        points = np.ravel_multi_index(grid, [*self.kind.layer.space.values()])
+        wanted = (batches.reshape(-1, *[1] * len(space)) * 7 + points * 3) % self.kind.layer.inputs
         return (wanted[..., None] == here).astype(float)[None]
 
     def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
@@ -192,8 +198,8 @@ class CrossEntropy(Math):
         return (array[1] - array[0])[None]
 
     def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
-        rows = (*box(at)[:2], np.zeros((1, 1, 1), int))
-        _, logs = self.truth.kept[self.number][:, *rows]
+        points = (*box(at)[:-1], np.zeros([1] * len(at.dims), int))
+        _, logs = self.truth.kept[self.number][:, *points]
         return None, (np.exp(x - logs) - self.targets(at)) * grad
 
 
@@ -285,6 +291,21 @@ class Swept(Math):
                     gives.append(number)
             pairs.append((np.array(taken, int), np.array(gives, int)))
         return pairs
+
+    def filled(self, grad: Array, place: Place, at: Place) -> Array:
+        """Zeros for what is not here of what the input gives."""
+        for axis, (role, size) in enumerate(self.kind.layer.space.items(), 2):
+            here, mine = items(at.part(role)).tolist(), items(place.part(role)).tolist()
+            of = [self.taken(role, q) for q in range(dict(self.kind.gives)[role].size)]
+            every = [
+                q
+                for q, taken in enumerate(of)
+                if all(one is None or not 0 <= one < size or one in here for one in taken)
+            ]
+            wide = np.zeros((*grad.shape[:axis], len(every), *grad.shape[axis + 1 :]))
+            wide[(slice(None),) * axis + ([every.index(q) for q in mine],)] = grad
+            grad = wide
+        return grad
 
     def flat(self, x: Array) -> Array:
         """It with all points of the grid in one line."""
@@ -604,7 +625,8 @@ class _Play:
         elif op in ("backward", "backward_input", "backward_weight"):
             beside = places[2] if len(places) > 2 else None
             other = arrays[2] if len(arrays) > 2 else None
-            both = self.truth.math[layer].backward(*arrays[:2], other, places[0], beside)
+            grad = self.truth.math[layer].filled(arrays[1], places[1], places[0])
+            both = self.truth.math[layer].backward(arrays[0], grad, other, places[0], beside)
             found = [one for one in both if one is not None]
             found = found[:1] if op == "backward_weight" else found[-1:] if op == "backward_input" else found
         elif op == "loss":

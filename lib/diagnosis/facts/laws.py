@@ -344,7 +344,7 @@ class NotCut(Fact):
         what = f"there are no elements {written(low)} to {written(high)} of {dim} here to be cut out"
         if self.role in SPACE and isinstance(low, int) and isinstance(high, int) and low < high:
             are = "is not" if high == low + 1 else "are not all"
-            what = f"{numbered(DIMS[self.role].noun, range(low, high))} {are} here to be cut out"
+            what = f"{numbered(DIMS[str(self.role)].noun, range(low, high))} {are} here to be cut out"
         return Words(
             what,
             "a range of what the value has; of features and of weights there are shards, and no ranges",

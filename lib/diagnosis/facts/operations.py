@@ -376,7 +376,7 @@ class NoRows(Fact):
 
 
 class OtherRows(Fact):
-    """A gradient is of other rows than those that the input gives (`stencil`, of a dim)."""
+    """A gradient is of rows that the input does not give (`stencil`, of a dim)."""
 
     op: str
     inp: Value
@@ -388,17 +388,14 @@ class OtherRows(Fact):
         kind = DIMS[self.role]
         mine = self.stencil.given(self.inp.place.named[self.role].pieces)
         its = self.grad.place.named[self.role].pieces
-        lacks = RunSet.of(row for row in its if row not in mine)
-        fix = f"cut the input down to what these {kind.plural} need, or the gradient to those that the input gave"
-        if lacks:
-            row = min(lacks)
-            fix = f"{kind.noun} {row} of the output needs {_span(self.stencil, self.role, row)} of the input: give "
-            fix += "backward what forward\nwas given, with its halo"
+        row = next(row for row in its if row not in mine)
         return Words(
             f"the input and the gradient given to {self.op} are of different {kind.plural}",
-            expected=f"the gradient of {numbered(kind.noun, mine)}, which are those that this input gives",
+            expected=f"the gradient of {numbered(kind.noun, mine) if mine else f'no {kind.plural}'}, which are those "
+            "that this input gives, or of some of them",
             got=f"the gradient of {numbered(kind.noun, its)}",
-            fix=fix,
+            fix=f"{kind.noun} {row} of the output needs {_span(self.stencil, self.role, row)} of the input: give "
+            "backward what forward\nwas given, with its halo",
         )
 
 

@@ -448,6 +448,17 @@ class Swept(RealLayer):
         """The row that lies at each place of the kernel; one that does not exist where none does."""
         return stencil.needs(row)
 
+    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
+        """Of outputs whose gradient is not here that is zero."""
+        tensor, stencils = grad.tensor, cast(kinds.Swept, self.kind).stencils
+        for dim, role in enumerate(self.space, 1):
+            given = torch.tensor([*stencils[role].given(RunSet.of(x.numbers(role).tolist()))], device=tensor.device)
+            if len(given) > tensor.shape[dim]:
+                sizes = (*tensor.shape[:dim], len(given), *tensor.shape[dim + 1 :])
+                at = torch.searchsorted(given, grad.numbers(role))
+                tensor = tensor.new_zeros(sizes).index_copy_(dim, at, tensor)
+        return super().differentiated(x, grad._replace(tensor=tensor), other, wanted)
+
     def points(self, x: Tensor) -> Tensor:
         """It by batch, point, and feature, with a point of zeros behind the others."""
         return functional.pad(x.flatten(1, -2), (0, 0, 0, 1))

@@ -55,11 +55,11 @@ class Linear(LayerKind):
         weight = places[-1]
         columns = weight.part("out") or weight.dims[-1]  # without the weight those of the gradient
         rows = weight.part("in") or places[0].dims[-1]
-        return self.share_of_points(places[0]) * fraction(rows) * fraction(columns)
+        return self.share_of_points(places) * fraction(rows) * fraction(columns)
 
-    def share_of_points(self, inp: Place) -> Fraction:
+    def share_of_points(self, places: Sequence[Place]) -> Fraction:
         """Which part of the grid there is to work on."""
-        return fraction_of_grid(inp)
+        return fraction_of_grid(places[0])
 
 
 def uncut(value: Value, weight: Value | None, gives: Schema) -> bool:

@@ -78,16 +78,20 @@ class Swept(LayerKind):
         return found
 
     def fits_outputs(self, op: str, inp: Value, grad: Value) -> dict[str, Part]:
-        """The parts of a gradient over which that of the input is a sum, if they are all that follows of the input."""
+        """The parts of a gradient over which that of the input is a sum, if they follow of the input."""
         for role, given in self.given(op, inp).items():
-            if not part(grad, role).alike(given):
+            if not given.covers(given.dim.like(part(grad, role))):
                 raise RuleError(facts.OtherRows(op, inp, grad, self.stencils[role], role))
         return {OUTPUTS[role]: part(grad, role) for role in self.stencils}
 
-    def share_of_outputs(self, inp: Place) -> Fraction:
-        """Which part of the output follows of an input."""
-        every = [(one, cast(Part, inp.part(role))) for role, one in self.stencils.items()]
-        return prod([Fraction(len(one.given(here.pieces)), one.outputs) for one, here in every], start=Fraction(1))
+    def share_of_outputs(self, places: Sequence[Place]) -> Fraction:
+        """Which part of the output is worked on: all that follows of an input, or that of which a gradient is here."""
+        found = Fraction(1)
+        for role, one in self.stencils.items():
+            of = next((place.part(role) for place in places if place.schema is self.output_gradient), None)
+            pieces = one.given(cast(Part, places[0].part(role)).pieces) if of is None else of.pieces
+            found *= Fraction(len(pieces), one.outputs)
+        return found
 
 
 class Convolution(Swept, Linear):
@@ -118,8 +122,8 @@ class Convolution(Swept, Linear):
         parts = {**same(inp), "features": part(other, "in"), "terms": part(other, "out")}
         return by_weight, self.back(0, {**parts, **sums})
 
-    def share_of_points(self, inp: Place) -> Fraction:
-        return self.share_of_outputs(inp)
+    def share_of_points(self, places: Sequence[Place]) -> Fraction:
+        return self.share_of_outputs(places)
 
 
 class TransposedConvolution(Convolution):
@@ -162,7 +166,7 @@ class Pooling(Swept):
         return None, self.back(0, {**inp.place.named, **self.fits_outputs(op, inp, grad)})
 
     def share(self, places: Sequence[Place]) -> Fraction:
-        return self.share_of_outputs(places[0]) * fraction(places[0].part("features"))
+        return self.share_of_outputs(places) * fraction(places[0].part("features"))
 
 
 def _has_all_taps(weight: Value | None) -> None:

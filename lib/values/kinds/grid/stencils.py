@@ -30,6 +30,11 @@ class Stencil(ABC):
     def needs(self, row: int) -> range:
         """The rows that a row of the output takes, those outside too."""
 
+    def centre(self, row: int) -> int:
+        """The row in the middle of those that a row of the output takes: who has that works it out."""
+        needs = self.needs(row)
+        return min(max(needs[(len(needs) - 1) // 2], 0), self.rows - 1)
+
     @abstractmethod
     def _users(self, low: int, high: int) -> Iterable[Run]:
         """The rows of the output that need any row from `low` to before `high`, as runs that may be empty."""
@@ -80,6 +85,11 @@ class TransposedSweep(Stencil):
     def needs(self, row: int) -> range:
         last = row + self.padding
         return range(-((self.kernel - 1 - last) // self.stride), last // self.stride + 1)
+
+    def centre(self, row: int) -> int:
+        """The row whose own place, `stride` times as far down, is the nearest."""
+        nearest = (2 * (row + self.padding) - self.kernel + 1 + self.stride) // (2 * self.stride)
+        return min(max(nearest, 0), self.rows - 1)
 
     def _users(self, low: int, high: int) -> Iterable[Run]:
         yield low * self.stride - self.padding, (high - 1) * self.stride - self.padding + self.kernel

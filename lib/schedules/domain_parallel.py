@@ -1,0 +1,224 @@
+"""Domain parallel: each rank has a part of every grid, fetches the edges of its neighbours, and gives gradients back.
+
+Ranks stand on a mesh, and an axis of it named "rows", "columns" or "planes" cuts that dim of the grids. Along each in
+turn neighbours exchange their edges, with what has come along those before, so that corners come by themselves; and
+backwards in the other order (ShardTensor of NVIDIA PhysicsNeMo, https://github.com/NVIDIA/physicsnemo).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+from lib.errors.wording import numbered
+from lib.schedules.steps import step
+from lib.simulator.model import Model
+from lib.values.dims import AVERAGED, DIMS, SPACE, RunSet
+from lib.values.kinds.grid.convolution import Swept
+from lib.values.kinds.grid.neighborhood import NeighborhoodAttention
+from lib.values.kinds.grid.stencils import Stencil
+from lib.values.kinds.kind import LayerKind
+from lib.values.values import Activation, ActivationGrad, WeightGrad
+
+__all__ = ["domain_parallel"]
+
+Ends = tuple[int, int]
+
+
+class Edges(NamedTuple):
+    """What each place along a dim has of a grid, and what it takes for a layer: its own and its halo. Places without
+    rows take none, and are beside nobody."""
+
+    own: list[Ends]
+    takes: list[Ends]
+
+    def beside(self, place: int) -> list[int]:
+        """The places before and after one, of those that have rows."""
+        members = [one for one, (low, high) in enumerate(self.own) if low < high]
+        at = members.index(place)
+        return members[max(at - 1, 0) : at] + members[at + 1 : at + 2]
+
+    def lent(self, owner: int, borrower: int) -> Ends:
+        """Which of its own rows one place lends another."""
+        low, high = max(self.own[owner][0], self.takes[borrower][0]), min(self.own[owner][1], self.takes[borrower][1])
+        return low, max(low, high)
+
+
+def domain_parallel(
+    parts: Mapping[str, Sequence[int]] | None = None, data: str = "data"
+) -> Callable[[Model], Coroutine[Any, Any, None]]:
+    """A step in which every exchange is awaited, and the sums of the weights' gradients travel behind it. `parts` are
+    the sizes of the parts of a dim, by the rule of torch.chunk where it does not say. The mesh may have an axis `data`,
+    along which ranks share the batches. ValueError where a part needs rows of others than its neighbours.
+    """
+
+    async def cut(model: Model) -> None:
+        grid = _Grid(model, parts or {})
+        weights, opt_states, activations, grads, sums = model.storage()
+        place, places = model.coord.get(data, 0), len(model.group(data)) if data in model.coord else 1
+        mine = range(model.BATCHES * place // places, model.BATCHES * (place + 1) // places)
+        activations[0] = grid.cut(model.get_activation(mine), 0)
+        kinds, of = model.shape.kinds, model.shape.of
+        taken: dict[int, list[Any]] = {}
+        under_way: dict[int, Any] = {}
+        for layer, kind in enumerate(kinds):
+            taken[layer] = [activations[one] for one in of(layer)]
+            if kind.weight is not None:
+                weights[layer], opt_states[layer] = model.load_weights(layer)
+                taken[layer].append(weights[layer])
+            if layer in grid.edges:
+                at = grid.widened(kind)
+                taken[layer][at] = await grid.borrow(taken[layer][at], layer)
+            out = grid.cut(model.forward(layer, *taken[layer]), layer + 1)
+            activations[layer + 1] = await model.allreduce(out, layer, grid.domain) if out.place.open else out
+        grads[model.LAYERS] = model.loss(activations[model.LAYERS])
+        activations.clear()
+        for layer in reversed(range(model.LAYERS)):
+            found = model.backward(layer, taken[layer][0], grads.pop(layer + 1), *taken.pop(layer)[1:])
+            given: list[Any] = [found] if isinstance(found, ActivationGrad) else [found[1], found[0]]
+            if kinds[layer].weight is not None:
+                sums[layer] = given.pop()
+                if owed := grid.owed(sums[layer], data):
+                    under_way[layer] = model.allreduce(sums.pop(layer), layer, owed)
+            for at, (number, grad) in enumerate(zip(of(layer), given, strict=True)):
+                if number and layer in grid.edges and at == grid.widened(kinds[layer]):
+                    grad = await grid.give_back(grad, layer)
+                elif any(not part.whole for role in AVERAGED.values() if (part := grad.place.part(role))):
+                    grad = await model.allreduce(grad, layer, grid.domain)
+                if number:  # nobody needs the gradient of the data
+                    grads[number] = grads[number] + grad if number in grads else grad
+        for layer, kind in enumerate(kinds):
+            if kind.weight is not None:
+                if layer in under_way:
+                    sums[layer] = await under_way[layer]
+                step(model, layer)
+
+    return cut
+
+
+class _Grid:
+    """A rank's part of every grid of a step, and what it exchanges with its neighbours for which layer."""
+
+    def __init__(self, model: Model, parts: Mapping[str, Sequence[int]]) -> None:
+        shape, axes = model.shape, model.mesh.axes
+        self.model, self.axes = model, [role for role in SPACE if role in axes]
+        self.domain, self.coord = self.axes or [model.rank], model.coord
+        first = {role: dim.size for role, dim in shape.kinds[0].dims}
+        self.own = [{role: _parts(role, first.get(role, 1), axes[role], parts.get(role)) for role in self.axes}]
+        self.edges: dict[int, dict[str, Edges]] = {}
+        for layer, kind in enumerate(shape.kinds):
+            before = self.own[shape.of(layer)[-1 if self.widened(kind) else 0]]
+            stencils = self._stencils(kind)
+            if stencils:
+                self.edges[layer] = {role: _edges(layer, role, stencils[role], before[role]) for role in self.axes}
+            sizes = {role: dim.size for role, dim in kind.gives}
+            after = {role: _outputs(stencils[role], ends) if stencils else ends for role, ends in before.items()}
+            # Of one number for the whole grid everybody has all.
+            self.own.append({role: ends if sizes[role] > 1 else [(0, 1)] * len(ends) for role, ends in after.items()})
+
+    def widened(self, kind: LayerKind) -> int:
+        """Which of the activations that a layer takes needs a halo."""
+        return int(isinstance(kind, NeighborhoodAttention))
+
+    def _stencils(self, kind: LayerKind) -> Mapping[str, Stencil]:
+        if isinstance(kind, Swept):
+            return kind.stencils
+        return kind.windows if isinstance(kind, NeighborhoodAttention) else {}
+
+    def cut(self, value: Activation, number: int) -> Activation:
+        """This rank's part of an activation: what it has may give more than is its own."""
+        for role in self.axes:
+            low, high = self.own[number][role][self.coord[role]]
+            if value.place.named[role].pieces != RunSet.span(low, high):
+                value = value.cut(role, low, high)
+        return value
+
+    def owed(self, grad: WeightGrad, data: str) -> list[str]:
+        """The axes along which others have a part of a gradient: of what all have of a whole grid, nobody."""
+        open_along = {role for role in (*self.axes, "batch") if (part := grad.place.part(role)) and not part.whole}
+        return [
+            axis for axis in self.coord if (axis if axis in SPACE else "batch") in open_along and axis in (*SPACE, data)
+        ]
+
+    async def borrow(self, value: Activation, layer: int) -> Activation:
+        """A value with its halo."""
+        for role, edges in self.edges[layer].items():
+            place = self.coord[role]
+            if edges.own[place][0] < edges.own[place][1]:
+                beside = edges.beside(place)
+                for edge in await self._exchange(value, layer, role, [edges.lent(place, one) for one in beside]):
+                    value = value.combine(edge)
+        return value
+
+    async def give_back(self, grad: ActivationGrad, layer: int) -> ActivationGrad:
+        """The gradient of its own part, with what others have for that, of a gradient that has the halo's besides."""
+        for role, edges in reversed(self.edges[layer].items()):
+            place = self.coord[role]
+            low, high = edges.own[place]
+            if low < high:
+                beside = edges.beside(place)
+                got = await self._exchange(grad, layer, role, [edges.lent(one, place) for one in beside])
+                due = zip([edges.lent(place, one) for one in beside], got, strict=True)
+                grad = _added(grad, role, (low, high), [*due])
+        return grad
+
+    async def _exchange(self, value: Any, layer: int, role: str, ends: Sequence[Ends]) -> list[Any]:
+        """What those beside this rank along a dim have for it."""
+        group, own = self.model.group(role), self.edges[layer][role].own
+        members = [rank for rank, (low, high) in zip(group, own, strict=True) if low < high]
+        if not ends:
+            return []
+        return await self.model.halo([value.cut(role, *both) for both in ends], layer, members)
+
+
+def _parts(role: str, size: int, places: int, sizes: Sequence[int] | None) -> list[Ends]:
+    """Where the part of each place along a dim begins and ends."""
+    each = -(-size // places)
+    given = sizes or [max(0, min(each, size - each * place)) for place in range(places)]
+    if len(given) != places or sum(given) != size or min(given) < 0:
+        raise ValueError(f"parts of {role} are {places} numbers that add up to {size}; got {[*given]}")
+    return [*pairwise([0, *accumulate(given)])]
+
+
+def _outputs(stencil: Stencil, own: Sequence[Ends]) -> list[Ends]:
+    """Which outputs belong to each place: those whose middle row it has."""
+    every = range(stencil.outputs)
+    low, high = ([bisect_left(every, both[end], key=stencil.centre) for both in own] for end in (0, 1))
+    return [*zip(low, high, strict=True)]
+
+
+def _edges(layer: int, role: str, stencil: Stencil, own: list[Ends]) -> Edges:
+    """What each place takes. ValueError where that is not its own and a part of its neighbours'."""
+    takes: list[Ends] = []
+    for (low, high), (first, after) in zip(own, _outputs(stencil, own), strict=True):
+        if first < after:
+            needs = stencil.needs(first), stencil.needs(after - 1)
+            takes.append((min(low, max(needs[0][0], 0)), max(high, min(needs[1][-1] + 1, stencil.rows))))
+        else:
+            takes.append((low, high))
+    edges, noun = Edges(own, takes), DIMS[role].noun
+    for place, (low, high) in enumerate(takes):
+        here = RunSet.span(*own[place])
+        lent = [RunSet.span(*edges.lent(one, place)) for one in (edges.beside(place) if here else [])]
+        missing = [row for row in range(low, high) if row not in RunSet.union([here, *lent])]
+        if here and missing:
+            raise ValueError(
+                f"layer {layer}: the part at place {place} along {role} needs {numbered(noun, missing)}, which those "
+                "beside it do not have. Cut the grid into fewer parts, or more evenly"
+            )
+    return edges
+
+
+def _added(grad: Any, role: str, own: Ends, due: Sequence[tuple[Ends, Any]]) -> Any:
+    """Its own part of a gradient and what has come for some of it: of few rows both neighbours may have some."""
+    ends = sorted({*own, *[end for both, _ in due for end in both]})
+    total = None
+    for first, after in pairwise(ends):
+        part = grad.cut(role, first, after)
+        for (begin, end), more in due:
+            if begin <= first and after <= end:
+                part = part + more.cut(role, first, after)
+        total = part if total is None else total.combine(part)
+    return total

@@ -1,0 +1,100 @@
+"""Domain parallel by itself: any network of a grid, on any mesh, with parts of any sizes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from lib import Layer, Mesh, Trace, check, simulate
+from lib.replay import replay
+from lib.schedules.domain_parallel import domain_parallel
+from tests.values.numbers import play
+
+
+def unet(rows: int, columns: int, features: int = 4) -> list[Layer]:
+    """A small U-Net: down by a pooling, up by a transposed convolution, beside them a skip connection."""
+    wide: dict[str, Any] = {"rows": rows, "columns": columns}
+    low: dict[str, Any] = {"rows": rows // 2, "columns": columns // 2}
+    return [
+        Layer("convolution", 3, features, **wide, kernel=3, padding=1),
+        Layer("moments", features, 4, **wide),
+        Layer("group_norm", features, features, **wide, of=(1, 2)),
+        Layer("pooling", features, features, **wide, kernel=2, stride=2),
+        Layer("convolution", features, features, **low, kernel=3, padding=2, dilation=2),
+        Layer("transposed_convolution", features, features, **low, kernel=4, stride=2, padding=1),
+        Layer("add", features, features, **wide, of=(6, 3)),
+        Layer("convolution", features, 5, **wide, kernel=3, padding=1),
+        Layer("cross_entropy", 5, 1, **wide),
+    ]
+
+
+def vit(rows: int, columns: int, features: int = 4) -> list[Layer]:
+    """Patches of 2 x 2, attention to windows with a residual connection, and a mean over all of them."""
+    patches: dict[str, Any] = {"rows": rows // 2, "columns": columns // 2}
+    return [
+        Layer("convolution", 3, features, rows, columns=columns, kernel=2, stride=2),
+        Layer("norm", features, features, **patches),
+        Layer("linear", features, features, **patches),
+        Layer("linear", features, 2 * features, **patches, of=(2,)),
+        Layer("neighborhood_attention", features, features, **patches, heads=2, kv_heads=2, kernel=3, of=(3, 4)),
+        Layer("add", features, features, **patches, of=(5, 1)),
+        Layer("mean", features, features, **patches),
+        Layer("linear", features, 3, 1, columns=1),
+    ]
+
+
+MESHES: list[tuple[dict[str, int], dict[str, Sequence[int]]]] = [
+    ({"rows": 2, "columns": 2}, {}),
+    ({"rows": 4}, {}),
+    ({"columns": 3}, {"columns": [4, 8, 4]}),
+    ({"data": 2, "rows": 2, "columns": 2}, {"rows": [10, 6]}),
+    ({"rows": 4, "columns": 4}, {}),
+    ({"data": 2}, {}),
+]
+
+
+@pytest.mark.parametrize("net", [unet, vit])
+@pytest.mark.parametrize(("axes", "parts"), MESHES)
+def test_a_network_is_right_on_any_mesh(net: Any, axes: dict[str, int], parts: dict[str, Sequence[int]]) -> None:
+    models = simulate(domain_parallel(parts), layers=net(16, 16), mesh=Mesh(axes), batches=2)
+    assert check(models).correct
+    assert play(models[0].trace) > 20
+
+
+@pytest.mark.parametrize("net", [unet, vit])
+@pytest.mark.parametrize(
+    ("axes", "parts"), [*MESHES[:1], *MESHES[3:5], ({"rows": 3, "columns": 2}, {"rows": [6, 4, 6], "columns": [10, 6]})]
+)
+def test_with_real_tensors_it_is_the_step_of_one_process(
+    net: Any, axes: dict[str, int], parts: dict[str, Sequence[int]]
+) -> None:
+    pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
+    models = simulate(domain_parallel(parts), layers=net(16, 16), mesh=Mesh(axes), batches=2)
+    for transport in ("local", "gloo") if len(models) == 4 else ("local",):
+        result = replay(Trace.of(models), transport=transport, dtype="float64")
+        assert result.ok, result.text()
+        assert [one.sent for one in result.ranks] == pytest.approx([one.simulated_sent for one in result.ranks])
+
+
+@pytest.mark.parametrize("sizes", [[4, 0, 5], [6, 2, 1], [1, 1, 7]])
+def test_a_part_may_have_few_rows_or_none(sizes: list[int]) -> None:
+    """Of one row at an end a neighbour has all that its output needs, too, and leaves that to it."""
+    layers = [Layer("convolution", 3, 3, 9, columns=4, kernel=3, padding=1)] * 2
+    models = simulate(domain_parallel({"rows": sizes}), layers=layers, mesh=Mesh({"rows": 3}), batches=2)
+    assert check(models).correct
+    assert play(models[0].trace) > 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kernel", "said"),
+    [
+        ([4, 4, 4], 11, "place 0 along rows needs row 8, which those beside it do not have"),
+        ([6, 6], 3, "parts of rows are 3 numbers that add up to 12; got [6, 6]"),
+        ([6, 8, -2], 3, "parts of rows are 3 numbers that add up to 12; got [6, 8, -2]"),
+    ],
+)
+def test_parts_that_cannot_be_are_named_before_any_rank_waits(sizes: list[int], kernel: int, said: str) -> None:
+    layers = [Layer("convolution", 3, 3, 12, kernel=kernel, padding=kernel // 2)]
+    with pytest.raises(Exception, match="rank 0") as raised:
+        simulate(domain_parallel({"rows": sizes}), layers=layers, mesh=Mesh({"rows": 3}))
+    assert said in str(raised.value)
