@@ -776,7 +776,7 @@ def _has_state_of(program: Running, grad: WeightGrad) -> bool:
 def _(fact: facts.Twice, _: Running | None) -> Advice | None:
     left, right = fact.both[:2]
     made = maker(right)
-    swept = made is not None and made.op == "forward" and _stencil(right, fact.field) and not left.place.open
+    swept = made is not None and made.op == "forward" and _stencil(home(right), made, fact.field) and not left.place.open
     if made is not None and swept:
         kind = DIMS[fact.field]
         return (
@@ -799,7 +799,7 @@ def _(fact: facts.NotCut, _: Running | None) -> Advice | None:
             f"the exchange{line_of(made)} brought what a neighbour handed in. Forward these are the {kind.plural} at "
             f"its edge,\nin backward those of its halo: a gradient goes home to the rank that has the {kind.noun}"
         )
-    stencil, inp = _stencil(fact.value, role), program.values[made.inputs[0]] if made.inputs else None
+    stencil, inp = _stencil(program, made, role), program.values[made.inputs[0]] if made.inputs else None
     if made.op not in ("forward", *BY_INPUT) or stencil is None or inp is None:
         return None
     had = numbered(kind.noun, inp.place.named[role].pieces)
@@ -816,13 +816,11 @@ def _(fact: facts.NotCut, _: Running | None) -> Advice | None:
     )
 
 
-def _stencil(value: Value, role: str) -> Stencil | None:
-    """The stencil, along a dim, of the convolution that gave an activation, or a gradient."""
-    program = home(value)
-    if program is None:
+def _stencil(program: Running | None, made: Event | None, role: str) -> Stencil | None:
+    """The stencil, along a dim, of the convolution that worked something out."""
+    if program is None or made is None or made.layer is None:
         return None
-    kinds, layer = program.world.models[program.rank].shape.kinds, value.layer - isinstance(value, Activation)
-    kind = kinds[layer] if 0 <= layer < len(kinds) else None
+    kind = program.world.models[program.rank].shape.kinds[made.layer]
     return kind.stencils.get(role) if isinstance(kind, Swept) else None
 
 

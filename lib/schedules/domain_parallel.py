@@ -112,7 +112,8 @@ class _Grid:
             before = self.own[shape.of(layer)[-1 if self.widened(kind) else 0]]
             stencils = self._stencils(kind)
             if stencils:
-                self.edges[layer] = {role: _edges(layer, role, stencils[role], before[role]) for role in self.axes}
+                found = {role: _edges(layer, role, stencils[role], before[role]) for role in self.axes}
+                self.edges[layer] = {role: edges for role, edges in found.items() if edges.takes != edges.own}
             sizes = {role: dim.size for role, dim in kind.gives}
             after = {role: _outputs(stencils[role], ends) if stencils else ends for role, ends in before.items()}
             # Of one number for the whole grid everybody has all.

@@ -22,7 +22,7 @@ def test_every_example_is_there_once(feeds: int, devices: int, each: int, data: 
     order = data.draw(st.lists(st.integers(0, feeds - 1), unique=True, min_size=1))
     slots = each * devices
     batch = PhysicalBatch.filled(feeds, slots, each, order, devices)
-    examples = [slot for row in batch.feeds for slot in row if slot is not None]
+    examples = [int(slot) for row in batch.feeds for slot in row if slot is not None]
     assert sorted(examples) == list(range(each * len(order)))
     assert batch.padding == batch.size - len(examples)
     owners = [batch.device(feed, slot) for feed in range(feeds) for slot in range(slots)]

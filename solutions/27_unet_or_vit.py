@@ -1,0 +1,462 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# AIFS, the weather model of the European weather centre ECMWF, is trained on 64 GPUs for about a week, and one copy of it
+# covers *four* of them [1]. Its forecasts come from one network that looks at the whole globe.
+#
+# In this chapter you have shared rows. A grid has columns too. Cut it into strips and each of 64 ranks has one row of 64,
+# and borrows two: three times as many as its own. Cut it into **tiles**, 8 by 8, and a rank has the same 64 points, and
+# borrows 36.
+#
+# But a tile has eight neighbours, and four of them touch it at a single point, the corner. Do you write eight exchanges
+# for each layer? You need two.
+#
+# > **To tell a friend:** exchange rows first, then columns with the halo that has come, and the corners come by themselves.
+#
+# *Reminder.* A **halo** is what a rank borrows around its own part. Its gradient goes home and is added there.
+
+# %%
+from drawing import draw, draw_curves, draw_halo
+from lib import Layer, Links, Mesh, Model, Trace, goal, predict, simulate
+from lib.analysis.figures import end, most_sent, peak
+from lib.schedules.domain_parallel import domain_parallel
+
+PRICES = Links(latency=0.02, forward=8, backward=8)
+
+# %% [markdown]
+# ## The idea
+#
+# ### Corners
+#
+# Four ranks, and each has a tile. Rank 0 has the upper left one. For a kernel of 3 x 3 it needs a row from rank 2, below
+# it, a column from rank 1, beside it, and one point from rank 3.
+#
+# First the ranks exchange rows. Now rank 1 has *its* row from rank 3. Then they exchange columns, as long as they are by
+# now, with the borrowed row. So the point of rank 3 travels to rank 1, and then on to rank 0.
+
+
+# %%
+def conv(rows, inputs, outputs):
+    return Layer("convolution", inputs, outputs, rows, columns=rows, kernel=3, padding=1)
+
+
+async def corners(model):
+    """Forward and backward of two layers, in tiles."""
+    weights = [model.load_weights(layer)[0] for layer in range(2)]
+    x, kept = model.get_activation([0]), []
+    for dim in ("rows", "columns"):
+        x = x.cut(dim, *ends(model, 0, dim))
+    for layer in range(2):
+        for dim in ("rows", "columns"):
+            x = await borrow(model, x, layer, dim)
+        kept.append(x)
+        x = model.forward(layer, x, weights[layer])
+    grad = model.loss(x)
+    for layer in (1, 0):
+        _, grad = model.backward(layer, kept[layer], grad, weights[layer])
+        if layer:
+            for dim in ("columns", "rows"):
+                grad = await give_back(model, grad, layer, dim)
+
+
+# %% [markdown]
+# These are its helpers: where a tile begins and ends, and an exchange along *one* dim, there and back.
+
+
+# %%
+def size(number):
+    """The rows of an activation, and the columns."""
+    return 32 if number in (2, 3) else 64
+
+
+def ends(model, number, dim):
+    """Where this rank's part of an activation begins and ends, in rows or in columns."""
+    place, places = model.coord[dim], len(model.group(dim))
+    return size(number) * place // places, size(number) * (place + 1) // places
+
+
+def at_edges(model, number, dim, outside):
+    """What lies at the edges to neighbours: one row or column `outside` of this rank's part, or inside."""
+    low, high = ends(model, number, dim)
+    before = [(low - outside, low + 1 - outside)] if low > 0 else []
+    after = [(high - 1 + outside, high + outside)] if high < size(number) else []
+    return before + after
+
+
+async def exchange(model, value, layer, dim, edges):
+    """What the neighbours along a dim have for this rank, in return for these pieces of a value."""
+    return await model.halo([value.cut(dim, *edge) for edge in edges], layer, dim) if edges else []
+
+
+async def borrow(model, value, layer, dim):
+    """The input of a layer, with a row, or a column, of each neighbour along this dim."""
+    for edge in await exchange(model, value, layer, dim, at_edges(model, layer, dim, outside=False)):
+        value = value.combine(edge)
+    return value
+
+
+async def give_back(model, grad, layer, dim):
+    """The gradient of the input of a layer, without its halo along this dim, and with what the neighbours have for it."""
+    low, high = ends(model, layer, dim)
+    arrived = await exchange(model, grad, layer, dim, at_edges(model, layer, dim, outside=True))
+    edges = at_edges(model, layer, dim, outside=False)
+    own = grad.cut(dim, low + (low > 0), high - (high < size(layer)))
+    for edge, more in zip(edges, arrived, strict=True):
+        own = own.combine(grad.cut(dim, *edge) + more)
+    return own
+
+
+TILES = Mesh({"rows": 2, "columns": 2})
+demo = simulate(corners, layers=[conv(64, 8, 8)] * 2, mesh=TILES, batches=1, costs=PRICES)
+draw_halo(demo, layer=1)
+
+# %% [markdown]
+# Backward the corner's gradient goes home in two steps, too: with a column to the rank beside, and from there with a row. It
+# is the same film run backwards. (Rows first would do as well, there and back. What counts is that the second exchange takes
+# along what the first one has brought.)
+#
+# ### What needs no halo
+#
+# A U-Net goes down and up again. A **pooling** of 2 x 2 takes the mean of four points: if the tile begins at an even row
+# and column, all four are there. A **transposed convolution** of 2 x 2 makes four points of one. Neither borrows anything.
+# The **skip connection** adds what came before the pooling to what comes after the way up. It needs the same points of
+# both, and it has them: a tile of 32 points across became one of 16, and is one of 32 again.
+#
+# So which halos a network needs is a matter of its layers, and not of your patience. What each takes:
+
+# %%
+WIDE, LOW = {"rows": 64, "columns": 64}, {"rows": 32, "columns": 32}
+UNET = [
+    conv(64, 8, 32),
+    Layer("pooling", 32, 32, **WIDE, kernel=2, stride=2),
+    conv(32, 32, 32),
+    Layer("transposed_convolution", 32, 32, **LOW, kernel=2, stride=2),
+    Layer("add", 32, 32, **WIDE, of=(4, 1)),
+    conv(64, 32, 8),
+]
+for number, layer in enumerate(UNET):
+    takes = " and ".join(f"activation {one}" for one in layer.of or (number,))
+    borrows = "a row and a column of each neighbour" if layer.kernel == 3 else "nothing"
+    print(f"layer {number}  {layer.kind:<23}takes {takes:<31}borrows {borrows}")
+
+# %% [markdown]
+# ## The puzzle
+#
+# | ranks | images | grid | layers | whose weights | an exchange |
+# |---|---|---|---|---|---|
+# | 4, two by two | 4 | 64 x 64, 8 numbers a point | the six above | 0, 2, 3 and 5 | 0.02 and a little |
+#
+# **Given:** the weights of layers 0, 2, 3 and 5, whole on every rank; `size`, `ends`, `borrow` and `give_back`.
+#
+# **To do:** one training step.
+#
+# - Layers 1 and 4 take no weight: `model.forward(1, x)`, `model.forward(4, x, skip)`.
+# - `model.backward(1, x, grad)` gives one gradient. `model.backward(4, x, grad, skip)` gives two: that of the skip, and that
+#   of x.
+# - Activation 1 is used twice, so its gradient is the sum of two.
+# - Each rank has seen its tile, so the gradients of the weights are summed over all ranks.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts.
+# - The function has to be right on other meshes too: 1 x 1, 4 x 1, 1 x 2 and 4 x 4 tiles. `borrow` and `give_back` exchange
+#   nothing where there is no neighbour.
+# - A rank may read any part of the data.
+
+# %% [markdown]
+# ### Predict first
+#
+# Borrow for each convolution, also for the first, and give back what somebody needs. Await everything. How many collectives
+# does a rank call?
+
+# %%
+guess = predict("unet_or_vit", collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step. For the second, let the sums travel while other layers are computed. For the third, look
+# at the first exchange of all. What does it bring, and who else has that?
+
+# %%
+goal("unet_or_vit")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def unet_or_vit(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in (0, 2, 3, 5):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+
+    # The data of this tile, forward, loss and backward; then update layers 0, 2, 3 and 5.
+    # --- your code (about 39 lines) ---
+    data = model.get_activation(range(model.BATCHES))
+    for dim in ("rows", "columns"):  # with its halo: what can be read need not travel
+        low, high = ends(model, 0, dim)
+        data = data.cut(dim, max(low - 1, 0), min(high + 1, size(0)))
+    activations[0] = data
+
+    activations[1] = model.forward(0, activations[0], weights[0])
+    activations[2] = model.forward(1, activations[1])
+    for dim in ("rows", "columns"):
+        activations[2] = await borrow(model, activations[2], 2, dim)
+    activations[3] = model.forward(2, activations[2], weights[2])
+    activations[4] = model.forward(3, activations[3], weights[3])
+    activations[5] = model.forward(4, activations[4], activations[1])
+    for dim in ("rows", "columns"):
+        activations[5] = await borrow(model, activations[5], 5, dim)
+    activations[6] = model.forward(5, activations[5], weights[5])
+    grad_activations[6] = model.loss(activations.pop(6))
+
+    sums = {}
+
+    def backward(layer):
+        inp, grad = activations.pop(layer), grad_activations.pop(layer + 1)
+        grad_weights[layer], grad_activations[layer] = model.backward(layer, inp, grad, weights[layer])
+        sums[layer] = model.allreduce(grad_weights.pop(layer), layer)
+
+    backward(5)
+    for dim in ("columns", "rows"):
+        grad_activations[5] = await give_back(model, grad_activations[5], 5, dim)
+    grad_activations["skip"], grad_activations[4] = model.backward(
+        4, activations.pop(4), grad_activations.pop(5), activations[1]
+    )
+    backward(3)
+    backward(2)
+    for dim in ("columns", "rows"):
+        grad_activations[2] = await give_back(model, grad_activations[2], 2, dim)
+    grad_activations[1] = model.backward(1, activations.pop(1), grad_activations.pop(2)) + grad_activations.pop("skip")
+    backward(0)
+    del grad_activations[0]
+
+    for layer in (5, 3, 2, 0):
+        grad_weights[layer] = await sums.pop(layer)
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+    # --- end of your code ---
+
+    for layer in (0, 2, 3, 5):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(unet_or_vit, puzzle="unet_or_vit")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where does this number come from?</summary>
+#
+# Three convolutions, each with an exchange of rows and one of columns forward: 6. Two of them give back, rows and columns:
+# 4. Nobody needs the gradient of the data. Four sums of weights' gradients: **14** in all. With a halo that is read, and not
+# fetched, 12 are left.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %% [markdown]
+# The tiles of the smaller grid, before layer 2:
+
+# %%
+draw_halo(out, layer=2)
+
+# %%
+Model.check(out, puzzle="unet_or_vit")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What a machine pays
+#
+# `domain_parallel` is a step like yours for any network of a grid, on a mesh with axes `rows`, `columns` and `data`. Here is
+# your U-Net on 16 ranks, which share one image in strips or in tiles:
+
+
+# %%
+def run(images=8, prices=PRICES, **axes):
+    return Trace.of(simulate(domain_parallel(), layers=UNET, mesh=Mesh(axes), batches=images, costs=prices))
+
+
+print("rows x columns   time   elements sent   highest memory")
+for rows, columns in ((16, 1), (8, 2), (4, 4), (1, 16)):
+    trace = run(images=1, rows=rows, columns=columns)
+    words = f"{rows} x {columns}"
+    print(f"{words:<14}{end(trace):>7.3f}{most_sent(trace):>16,.0f}{float(peak(trace).elements):>17,.0f}")
+
+# %% [markdown]
+# Tiles send less, and have one more exchange to wait for. Strips pay in elements, tiles in messages. On this link 0.02 for a
+# message is as much as 13,107 elements, so strips win as long as an edge is shorter than that.
+#
+# ### How far does it pay?
+#
+# Eight images, and more and more GPUs. You may share the images (**batch**), cut each of them (**domain**), or do both. How
+# much of the machine is put to use? 1 means that twice as many ranks take half the time.
+
+# %%
+FAST = Links(latency=0.004, forward=8, backward=8)
+alone = end(run(prices=FAST, data=1))
+
+
+def used(**axes):
+    """The share of the machine that is put to use."""
+    mesh = Mesh(axes)
+    return alone / (end(run(prices=FAST, **axes)) * mesh.size)
+
+
+draw_curves(
+    {
+        "batch, as long as there are images": [(data, used(data=data)) for data in (1, 2, 4, 8)],
+        "batch first, then strips": [(8 * rows, used(data=8, rows=rows)) for rows in (1, 2, 4, 8)],
+        "domain alone, in strips": [(rows, used(rows=rows)) for rows in (1, 2, 4, 8, 16)],
+        "domain alone, in tiles": [(n * n, used(rows=n, columns=n)) for n in (1, 2, 4, 8)],
+    },
+    across="ranks",
+    title="Share of the machine that is put to use: 8 images of 64 x 64",
+)
+
+# %% [markdown]
+# Three things to take home, if you ever set the sizes of a mesh for ShardTensor:
+#
+# - *Batch comes first.* As long as there are images it wastes least. But cutting the domain in two costs one or two per cent
+#   here, and not half.
+# - *Cut the domain for one of two reasons:* an image does not fit, or there are no more images to share. Memory goes down with
+#   both, as the next table says.
+# - *What ends it is not the halo.* All curves fall together, where the sum of the weights' gradients is no longer hidden: its
+#   ring has as many steps as there are ranks, and each rank has less and less to compute beside it. Halos get expensive when
+#   a rank has about as many rows as it borrows.
+
+# %%
+print("data  rows  columns  ranks    time    used   highest memory")
+for data, rows, columns in (
+    (8, 1, 1),
+    (4, 2, 1),
+    (2, 2, 2),
+    (1, 4, 2),
+    (8, 2, 1),
+    (4, 2, 2),
+    (1, 4, 4),
+    (8, 4, 1),
+    (2, 4, 4),
+):
+    trace = run(prices=FAST, data=data, rows=rows, columns=columns)
+    ranks = data * rows * columns
+    print(
+        f"{data:>4}{rows:>6}{columns:>9}{ranks:>7}{end(trace):>8.2f}{alone / end(trace) / ranks:>8.2f}"
+        f"{float(peak(trace).elements):>17,.0f}"
+    )
+
+# %% [markdown]
+# Change `UNET`, the grid and the prices, and ask for your own machine. A message of 0.004 is half a per cent of what a
+# layer of one whole image takes here.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# A **2-D domain decomposition** with two exchanges for each layer, as codes for weather and fluids have done it for decades,
+# and its backward. In *d* dims it is *d* exchanges in place of 3^d - 1 messages: 2 for 8, 3 for 26. The order is any, as long
+# as backward has the other one.
+#
+# A part of *r* rows and *c* columns with a halo of *h* borrows 2h(r + c) + 4h² points. Strips of an n x n grid on p ranks
+# borrow 2hn points, tiles 4hn/√p: fewer from 5 ranks on.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *ECMWF's AIFS* puts one copy of its network onto four A100 GPUs, and trains on 64 [1].
+# - *PhysicsNeMo's ShardTensor* keeps the shape of every rank's part, so that parts may be uneven, while PyTorch's DTensor
+#   deals out chunks by a rule [2].
+# - *Plain DTensor does not fetch halos.* Give PyTorch 2.13 an image with `Shard(2)` or `Shard(3)`, and `conv2d` convolves each
+#   part as if it were alone, with zeros at its edges. No error, all shapes right (measured: `pytest
+#   tests/replay/test_dtensor.py` of this project).
+# - *Beside data parallelism.* DDP and FSDP know nothing of the domain: they do not sum over it [2]. That is your sum over all
+#   ranks.
+# - *CosmoFlow* cut cubes in three dims, and worked on inputs 64 times as large, on about 2,000 V100 GPUs [3].
+#
+# [1] ECMWF, model card of aifs-single, huggingface.co/ecmwf/aifs-single-1.0. [2] NVIDIA, PhysicsNeMo documentation, *Domain
+# parallelism and ShardTensor*. [3] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with
+# Hybrid Parallelism*, 2020, arXiv 2007.12856.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# The U-Net has one step down, and no norms: a group norm would add an all-reduce of a few numbers forward and one backward,
+# as you have seen. A thin halo is as cheap for each point as a whole tile. On a GPU it is not, and a strided view has to be
+# copied before it can be sent: columns do not lie side by side in memory.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** A vision transformer cuts the image into patches of 16 x 16, with a convolution whose stride is as large as its
+# kernel. Which halo does that need? And its attention?
+#
+# <details><summary>Answer</summary>
+#
+# None, if each tile begins at a multiple of 16. Attention to all patches needs all keys and values: gather them, or pass
+# them round a ring. Attention to a window needs a halo of half a window. The residual connections, the norms and the MLP
+# work on each patch by itself, and need nothing.
+#
+# </details>
+#
+# **2.** Your tile has 3 rows, and the kernel is 9 x 9. Where does it go wrong?
+#
+# <details><summary>Answer</summary>
+#
+# The halo is 4 rows, and the neighbour has 3. Two exchanges of one kind will do (pass on what has come), or an all-to-all. The
+# U-Net's smaller grid is where that happens first: after three poolings a tile of 24 rows has 3.
+#
+# </details>
+#
+# **3.** Read the halo of the data, and not fetch it. Why not do that for every layer?
+#
+# <details><summary>Answer</summary>
+#
+# You can, by computing it: read a wider part, and let each convolution work on a little more than its own. For the three
+# convolutions of this U-Net the data needs a margin of 1, and 2 for the one below, and 1: four points around the tile, and
+# no exchange forward at all. What is computed twice grows with every layer, and backward has to sum the gradients of the
+# weights without counting the margin twice.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Every rank has its tile. But who read the image, and how did four processes agree on which one it is? The next chapter feeds
+# the machine.
+
+# %% [markdown]
+# <!-- part: links -->
