@@ -261,7 +261,14 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
             if left.is_complete():
                 return "each of these ranks has all of it already, so there is nothing to gather"
             return "these ranks have the same part of it: cut out one of its own on each, such as shard model.rank"
-        both = _both_took(left, right)
+        both, there, summed = _both_took(left, right), home(right), makers[0]
+        among = summed.group if summed is not None and summed.op in COLLECTIVES else ()
+        if summed is not None and there is not None and there.rank in among and len(among) < mine.world.ranks:
+            return (
+                f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of the "
+                f"{COLLECTIVES[summed.op].title}{line_of(summed)}:\n"
+                "sum this with ranks that have another one, or the gradients once over all"
+            )
         if not both and all(event is not None and event.op in COLLECTIVES for event in makers):
             return f"both have been summed{line_of(makers[0])} already: sum a gradient over the ranks once"
         if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:

@@ -13,6 +13,7 @@ from functools import singledispatch
 from typing import Any, cast
 
 import lib.diagnosis.facts as facts
+from lib.analysis.feeding.examples import feeds
 from lib.diagnosis.collectives import (
     cut_otherwise,
     meeting,
@@ -299,12 +300,19 @@ def _(fact: facts.Lacks, program: Running | None) -> str | None:
                 f"this rank has made the gradients of other {DIMS[name].plural} as well, by {made.op}{line_of(made)}: "
                 "keep their sum,\nand update with that: grad_weights[layer] = grad_weights[layer] + gradient"
             )
-        if isinstance(other, Activation):
+        if isinstance(other, Activation) and made.op != "halo":  # what neighbours lend is theirs to go back through
             return (
                 f"this rank has other {DIMS[name].plural} of {subject(other.kind, other.layer)} too: update when it "
                 "has gone back through all of them,\nwith the sum of what they give"
             )
-    return None
+    summed = maker(grad)
+    if program is None or summed is None or summed.op not in COLLECTIVES or len(summed.group) == program.world.ranks:
+        return None
+    return (
+        f"the {COLLECTIVES[summed.op].title}{line_of(summed)} went over {these('rank', summed.group)}, and these have "
+        f"the same {DIMS[name].plural}.\nThe other {DIMS[name].plural} are on other ranks: sum with those, too. "
+        "A sum over all of them at once brings everything"
+    )
 
 
 def _made(value: Value) -> str:
@@ -362,11 +370,11 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
     if (found := not_reached(program, layer) or pipelined(program, grad)) is not None:
         return found
     copies = replicas(program, layer)
+    if made is not None and made.op in COLLECTIVES and copies is not None and set(made.group) < set(copies[1]):
+        others = these("rank", set(copies[1]) - set(made.group))
+        why = f"{others} have the same weight, and gradients of other batches: sum with them, too"
+        return line(program, "group", why, f"{why}, with group={copies[0]}")
     if made is not None and made.op in COLLECTIVES and len(grad.batches) > len(here):
-        if copies is not None and set(made.group) < set(copies[1]):
-            others = these("rank", set(copies[1]) - set(made.group))
-            why = f"{others} have the same weight, and gradients of other batches: sum with them, too"
-            return line(program, "group", why, f"{why}, with group={copies[0]}")
         return other_half(program, made, layer) or (
             f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take,\n"
             "and updates once, after the last of them, with the sum of all"
@@ -776,7 +784,9 @@ def _has_state_of(program: Running, grad: WeightGrad) -> bool:
 def _(fact: facts.Twice, _: Running | None) -> Advice | None:
     left, right = fact.both[:2]
     made = maker(right)
-    swept = made is not None and made.op == "forward" and _stencil(home(right), made, fact.field) and not left.place.open
+    swept = (
+        made is not None and made.op == "forward" and _stencil(home(right), made, fact.field) and not left.place.open
+    )
     if made is not None and swept:
         kind = DIMS[fact.field]
         return (
@@ -827,9 +837,11 @@ def _stencil(program: Running | None, made: Event | None, role: str) -> Stencil 
 @likely_cause.register
 def _(fact: facts.Different, _: Running | None) -> Advice | None:
     """Shards in a sum over ranks that are no part of one, or a whole gradient beside a shard of a sum."""
-    mine, theirs = home(fact.first), home(fact.other)
+    mine, theirs, lent = home(fact.first), home(fact.other), maker(fact.other)
     if fact.field == "layer":
         return _exchanged(fact.first, fact.other)
+    if mine is not None and lent is not None and lent.op == "halo" and fact.field == "rows":
+        return _halo_of_other_batches(mine, lent, fact.first.place.batches)
     if mine is None or theirs is None or fact.verb != "sum":
         return None
     if theirs is mine:
@@ -837,6 +849,20 @@ def _(fact: facts.Different, _: Running | None) -> Advice | None:
     if fact.field != "shards":
         return None
     return cut_otherwise(mine, fact.first) or same_shard(mine, fact.first.layer)
+
+
+def _halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:
+    """A halo that came from ranks with other batches: do others have these, or does nobody?"""
+    same = [
+        rank
+        for rank, model in program.world.models.items()
+        if rank != program.rank and any(feeds(event) and event.batches == batches for event in model.program.events)
+    ]
+    exchange = f"the {COLLECTIVES[lent.op].title}{line_of(lent)} was among {these('rank', lent.group)}"
+    if same:
+        has = "has" if len(same) == 1 else "have"
+        return f"{exchange}:\nthis rank's halo comes from {these('rank', same)}, which {has} the same batches"
+    return f"{exchange}, and each of them took batches of its own:\nranks that share rows take the same batches"
 
 
 def _exchanged(first: Value, other: Value) -> str | None:

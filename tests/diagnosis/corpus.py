@@ -68,6 +68,7 @@ ABOVE = {
     "expert_parallel": ["cut", "joined"],
     "moe_pipeline": ["exchange"],
     "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "backward", "summed"],
+    "domain_data": ["my_rows", "exchange", "summed"],
     "unet_or_vit": ["size", "ends", "at_edges", "exchange", "borrow", "give_back"],
 }
 """The functions that the notebook of a puzzle has above the gap."""

@@ -12,14 +12,16 @@ Value = Any
 
 
 class Part:
-    """The rows of a rank, and what it shares with its neighbours."""
+    """The rows of a rank, and what it shares with its neighbours: in a mesh, with those along "domain"."""
 
-    def __init__(self, model: Model, sizes: Sequence[int]) -> None:
-        ends = [0, *accumulate(sizes)]
-        self.model, self.rows = model, ends[-1]
-        self.low, self.high = ends[model.rank], ends[model.rank + 1]
-        self.members = [rank for rank, size in enumerate(sizes) if size]
-        self.first, self.last = model.rank <= self.members[0], model.rank >= self.members[-1]
+    def __init__(self, model: Model, sizes: Sequence[int], *, mesh: bool = False) -> None:
+        ends, line = [0, *accumulate(sizes)], model.group("domain" if mesh else None)
+        data = model.group("data") if mesh else [model.rank]
+        self.model, self.rows, place = model, ends[-1], line.index(model.rank)
+        self.batches = range(data.index(model.rank), model.BATCHES, len(data))
+        self.low, self.high = ends[place], ends[place + 1]
+        have = [at for at, size in enumerate(sizes) if size]
+        self.members, self.first, self.last = [line[at] for at in have], place <= have[0], place >= have[-1]
 
     def beside(self, before: int, after: int) -> list[int]:
         """The row that counts at the edge to the rank before, and that at the edge to the rank after."""
@@ -53,7 +55,7 @@ async def exchange(part: Part, way: str, edges: list[Value], layer: int) -> list
     """What neighbours have for this rank; nothing where it has no rows."""
     model = part.model
     if way == "halo":
-        return await model.halo(edges, layer, part.members) if model.rank in part.members else []
+        return await model.halo(edges, layer, part.members) if edges else []
     first = edges[0].place.part("rows").pieces.runs[0][0]
     parts = [edges[0].cut("rows", first, first)] * model.RANKS
     near = [rank for rank in range(model.RANKS) if abs(rank - model.rank) == 1]
@@ -64,17 +66,23 @@ async def exchange(part: Part, way: str, edges: list[Value], layer: int) -> list
 
 
 def step(
-    sizes: Sequence[int], way: str = "halo", *, last_back: bool = True, train: bool = True, mistake: str = ""
+    sizes: Sequence[int],
+    way: str = "halo",
+    *,
+    last_back: bool = True,
+    train: bool = True,
+    mesh: bool = False,
+    mistake: str = "",
 ) -> Any:
     """Forward, backward and update with so many rows on each rank; edges travel by "halo" or "alltoall". `last_back`:
-    the gradient of the data's halo goes home too, though nobody needs it. `train`: the weights are updated. `mistake`:
-    what is not done, or wrongly."""
+    the gradient of the data's halo goes home too, though nobody needs it. `train`: the weights are updated. `mesh`:
+    along "domain" ranks share rows, along "data" batches. `mistake`: what is not done, or wrongly."""
 
     async def function(model: Model) -> Model:
-        part, states, kept = Part(model, sizes), dict[int, Value](), dict[int, Value]()
+        part, states, kept = Part(model, sizes, mesh=mesh), dict[int, Value](), dict[int, Value]()
         for layer in range(model.LAYERS):
             model.weights[layer], states[layer] = model.load_weights(layer)
-        x = part.inner(model.get_activation(range(model.BATCHES)), 0)
+        x = part.inner(model.get_activation(part.batches), 0)
         for layer in range(model.LAYERS):
             if mistake != "no halo":
                 for edge in await exchange(part, way, [part.row(x, row) for row in part.edges], layer):
@@ -102,17 +110,17 @@ def step(
     return function
 
 
-def overlapped(sizes: Sequence[int], *, train: bool = True) -> Any:
+def overlapped(sizes: Sequence[int], *, train: bool = True, mesh: bool = False) -> Any:
     """Inner rows forward while those of the neighbours travel; backward the edges first, so that the gradients of the
     halo travel while the inner rows are worked on."""
 
     async def function(model: Model) -> Model:
-        part, weights, kept = Part(model, sizes), dict[int, Value](), dict[int, Value]()
+        part, weights, kept = Part(model, sizes, mesh=mesh), dict[int, Value](), dict[int, Value]()
         for layer in range(model.LAYERS):
             weights[layer], model.opt_states[layer] = model.load_weights(layer)
-        x = part.inner(model.get_activation(range(model.BATCHES)), 0)
+        x = part.inner(model.get_activation(part.batches), 0)
         for layer in range(model.LAYERS):
-            coming = model.halo([part.row(x, row) for row in part.edges], layer)
+            coming = model.halo([part.row(x, row) for row in part.edges], layer, part.members)
             y = model.forward(layer, x, weights[layer])
             for edge in await coming:
                 x = x.combine(edge)
@@ -128,7 +136,7 @@ def overlapped(sizes: Sequence[int], *, train: bool = True) -> Any:
                 dw = more if dw is None else dw + more
             if layer:
                 out = zip(outer, part.halo, strict=True)
-                coming = model.halo([part.row(dx, row) for dx, row in out], layer)
+                coming = model.halo([part.row(dx, row) for dx, row in out], layer, part.members)
             more, g = model.backward(layer, part.inner(x, 0), part.inner(g, 1), weights[layer])
             dw = more if dw is None else dw + more
             if coming is not None:

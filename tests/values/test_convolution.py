@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lib import Layer, Links, Model, RuleError, Trace, check, simulate
+from lib import Layer, Links, Mesh, Model, RuleError, Trace, check, simulate
 from lib.analysis.figures import traffic
 from lib.cluster.costs import ticks
 from lib.values.dims import RunSet
@@ -78,6 +78,44 @@ def test_a_step_takes_what_another_model_says(make: Any, sizes: list[int], end: 
     elements = [one for one, _ in traffic(models[0].trace)]
     assert elements == [sent / 2, *[sent] * (len(sizes) - 2), sent / 2]
     assert check(simulate(make(sizes), layers=NET, ranks=len(sizes), batches=4)).correct
+
+
+DOMAIN_DATA: list[tuple[Any, list[int], int, float, list[int]]] = [
+    (partial(step, mesh=True), [32, 32], 2, 8.21, [32_768] * 4),
+    (partial(overlapped, mesh=True), [32, 32], 2, 8.0, [28_672] * 4),
+    (partial(step, mesh=True), FOUR, 1, 8.52, [65_536, 131_072, 131_072, 65_536]),
+    (partial(step, mesh=True), [64], 4, 8.0, [0] * 4),
+]
+
+
+@pytest.mark.parametrize(("make", "sizes", "data", "end", "sent"), DOMAIN_DATA)
+def test_a_step_over_domain_and_data_takes_what_another_model_says(
+    make: Any, sizes: list[int], data: int, end: float, sent: list[int]
+) -> None:
+    mesh = Mesh({"data": data, "domain": len(sizes)})
+    models = simulate(make(sizes, train=False), layers=NET, mesh=mesh, batches=4, costs=THRICE)
+    assert max(event.end or 0 for model in models for event in model.program.events) == ticks(3 * Fraction(str(end)))
+    assert [one for one, _ in traffic(models[0].trace)] == sent
+    for each in (mesh, Mesh(mesh.axes, ranks=[2, 0, 3, 1]), Mesh({"domain": len(sizes), "data": data})):
+        assert check(simulate(make(sizes), layers=NET, mesh=each, batches=4)).correct
+
+
+@pytest.mark.parametrize(
+    ("groups", "end", "sent"),
+    [([["data", "domain"]], "0.14109375", 13_824), (["domain", "data"], "0.108125", 18_432)],
+)
+def test_the_sum_of_a_weight_gradient_takes_what_another_model_says(groups: list[Any], end: str, sent: int) -> None:
+    """9,216 elements, in one sum over all four ranks, or over the domain and then over the data."""
+
+    async def summed(model: Model) -> None:
+        gradient = model.fake_grad(0)
+        for group in groups:
+            gradient = await model.allreduce(gradient, 0, group=group)
+
+    layer = Layer("convolution", 48, 64, 64, kernel=3, padding=1)
+    models = simulate(summed, layers=[layer], mesh=Mesh({"data": 2, "domain": 2}), costs=THRICE)
+    assert max(event.end or 0 for model in models for event in model.program.events) == ticks(3 * Fraction(end))
+    assert [one for one, _ in traffic(models[0].trace)] == [sent] * 4
 
 
 @pytest.mark.parametrize(

@@ -332,8 +332,7 @@ alone = end(run(prices=FAST, data=1))
 
 def used(**axes):
     """The share of the machine that is put to use."""
-    mesh = Mesh(axes)
-    return alone / (end(run(prices=FAST, **axes)) * mesh.size)
+    return alone / (end(run(prices=FAST, **axes)) * len(Mesh(axes)))
 
 
 draw_curves(

@@ -1,0 +1,504 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# The European weather centre trained its model AIFS on 64 A100s, with a batch of 16 [1]. That is a quarter of an example for
+# each GPU: four GPUs of a host work on one state of the atmosphere together, and 16 such groups on different ones.
+#
+# So two things are cut at once. Along one axis GPUs have *different examples*, as in data parallelism. Along the other they
+# have *different rows of the same example*. Both kinds of neighbours need something from you, and both want their part of
+# your gradient. Mix them up in forward, and you get rows of somebody else's weather. Mix them up in the gradient, and nothing
+# fails: with DDP over all 64 GPUs, training goes on with a quarter of the gradient, and no error.
+#
+# > **To tell a friend:** the rows of an image are its parts, so their gradients are summed. Images are averaged.
+#
+# *Reminder.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In backward the gradient
+# of a borrowed row goes home to its owner, who adds it (puzzle $number_halo_conv). `group="domain"` is a collective with the
+# ranks of my line along that axis of the mesh (puzzle $number_hsdp).
+
+# %%
+from drawing import draw, draw_mesh
+from lib import Layer, Links, Mesh, Model, PuzzleError, Trace, goal, predict, simulate
+from lib.analysis.figures import end, most_sent
+
+MESH = Mesh({"data": 2, "domain": 2})
+PRICES = Links(p2p=0.6, latency=0.06, forward=4, backward=4)  # 0.6 for 131,072 elements, and 0.06 for each message
+LAYERS = [Layer("convolution", inputs=128, outputs=128, rows=64, kernel=3, padding=1)] * 4
+
+# %% [markdown]
+# ## The idea
+#
+# ### Two kinds of neighbours
+#
+# Four ranks on a mesh: `data` 2, `domain` 2. Along `data` images are shared out, the even ones and the odd ones. Along
+# `domain` their rows are. (An image is a **batch** here, in all that our values and errors say.)
+
+# %%
+HOLDS = {0: "even, rows 0-31", 1: "even, rows 32-63", 2: "odd, rows 0-31", 3: "odd, rows 32-63"}
+draw_mesh(MESH, holds=HOLDS, title="Who has which images, and which of their rows")
+
+# %% [markdown]
+# Look at rank 1, with the even images and the rows from 32 on. It has two partners, one along each axis:
+
+# %%
+draw_mesh(MESH, groups_of=1)
+
+# %% [markdown]
+# | along | partner of rank 1 | has |
+# |---|---|---|
+# | `domain` | 0 | the same images, other rows |
+# | `data` | 3 | the same rows of other images |
+#
+# Halos come from the `domain` partner. Here are three functions for them, which you will have in the puzzle. They are simpler
+# than those of puzzle $number_halo_conv: every rank has rows, and all of them wait for their halo.
+
+
+# %%
+def my_rows(place, places):
+    """Where the rows of a rank begin and end, which of them its neighbours need, and which of theirs it needs."""
+    low, high = 64 * place // places, 64 * (place + 1) // places
+    beside = [(low, low - 1)] if place > 0 else []
+    beside += [(high - 1, high)] if place < places - 1 else []
+    return low, high, [mine for mine, _ in beside], [other for _, other in beside]
+
+
+async def exchange(model, value, rows, layer, group):
+    """Hands these rows of a value to the neighbours in a group, and gives a list of what they hand in. A rank without
+    neighbours hands in no rows, and gets none."""
+    return await model.halo([value.cut("rows", row, row + 1) for row in rows], layer, group) if rows else []
+
+
+def summed(low, high, gradient, edges, arrived):
+    """The gradient of the rows from low to high: the halo is cut off, and what has arrived is added at the edges."""
+    whole = gradient.cut("rows", low + (low > 0), high - (high < 64))
+    for row, more in zip(edges, arrived, strict=True):
+        whole = whole.combine(gradient.cut("rows", row, row + 1) + more)
+    return whole
+
+
+# %% [markdown]
+# With the `data` partner a rank could exchange rows, too. It has as many of them, at the same place, and of the same shape.
+# This is what becomes of it:
+
+
+# %%
+async def borrow(model, group="domain"):
+    images = range(model.coord["data"], model.BATCHES, len(model.group("data")))
+    low, high, edges, _ = my_rows(model.coord["domain"], len(model.group("domain")))
+    x = model.get_activation(images).cut("rows", low, high)
+    for row in await exchange(model, x, edges, 0, group):
+        x = x.combine(row)
+
+
+async def borrow_along_data(model):
+    await borrow(model, group="data")
+
+
+try:
+    simulate(borrow_along_data, layers=LAYERS[:1], mesh=MESH, batches=64, costs=PRICES)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# Our values know their rows and images. In PyTorch a row is a row: shapes agree, and the loss is wrong.
+#
+# ### What each shape costs
+#
+# Four GPUs and 64 images of 64 rows each. Every shape of mesh gives a rank the same work, 1/4 of all rows of all images. A
+# layer takes 3, and four layers forward and backward take 24. What comes on top are 8 halo exchanges:
+
+# %%
+print("data  domain  images  rows   exchange   all 8 sent   forward and backward")
+for data, domain in ((1, 4), (2, 2), (4, 1)):
+    run = simulate(borrow, layers=LAYERS[:1], mesh=Mesh({"data": data, "domain": domain}), batches=64, costs=PRICES)
+    one, sent = end(Trace.of(run)), 8 * most_sent(Trace.of(run))
+    print(f"{data:>4}{domain:>8}{64 // data:>8}{64 // domain:>6}{one:>11.5f}{sent:>13,.0f}{24 + 8 * one:>23.2f}")
+
+# %% [markdown]
+# Data parallelism alone is the fastest: nobody waits for a row. Then why not always? It wants a batch of as many images as
+# there are GPUs, and a GPU that holds a whole one. So the advice is: **as little domain as fits, and the rest is data**
+# [3]. With two ranks along `domain` each has one neighbour and not two, and a halo of half as many images.
+#
+# ### Whose gradient is missing?
+#
+# Every rank has all weights (for now). What has its gradient of a weight seen, at the end of backward?
+
+
+# %%
+async def one_layer(model):
+    images = range(model.coord["data"], model.BATCHES, len(model.group("data")))
+    low, high, edges, _ = my_rows(model.coord["domain"], len(model.group("domain")))
+    weight, _ = model.load_weights(0)
+    x = model.get_activation(images).cut("rows", low, high)
+    for row in await exchange(model, x, edges, 0, group="domain"):
+        x = x.combine(row)
+    gradient, _ = model.backward(0, x, model.loss(model.forward(0, x, weight)), weight)
+    print(f"rank {model.rank}, on its own:   {gradient}")
+    gradient = await model.allreduce(gradient, 0, group="domain")
+    print(f"rank {model.rank}, over domain:  {gradient}")
+    gradient = await model.allreduce(gradient, 0, group="data")
+    print(f"rank {model.rank}, over both:    {gradient}")
+
+
+demo = simulate(one_layer, layers=LAYERS[:1], mesh=MESH, batches=4, costs=PRICES)
+
+# %% [markdown]
+# Each sum brings what was cut along its axis. One sum over all four ranks brings both at once.
+#
+# ### Sums and means
+#
+# In this course the loss is a sum over all images, so gradients are only ever summed. In PyTorch the loss of a batch is a
+# **mean** over its images. Each `data` rank takes the mean over *its* images, and DDP then takes the mean of these gradients
+# over the ranks: it divides by their number [2]. For `data` that is right. And for `domain`?
+#
+# Two images, and each has two halves. The loss of an image is a sum over its rows. Each number is what one half adds to the
+# gradient of some weight. **Predict** which of the three lines is right:
+
+# %%
+PIECES = {("image 0", "top"): 1, ("image 0", "bottom"): 3, ("image 1", "top"): 5, ("image 1", "bottom"): 7}
+images = {image: sum(piece for (one, _), piece in PIECES.items() if one == image) for image in ("image 0", "image 1")}
+print(f"mean over all four ranks         {sum(PIECES.values()) / 4:>4.0f}")
+print(f"sum over domain, mean over data  {sum(images.values()) / 2:>4.0f}")
+print(f"sum over all four ranks          {sum(PIECES.values()):>4.0f}")
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The gradient of image 0 is 1 + 3 = 4: its halves are *parts* of one image, and parts are added. That of image 1 is 12. The
+# loss of the batch is the mean of two images, so its gradient is (4 + 12) / 2 = **8**, the second line.
+#
+# The first line is 4: **half the gradient.** It is what DDP over all four ranks gives. It divides by 4, where only 2 ranks
+# have images of their own. With four ranks along `domain`, as in AIFS, it would be a quarter. The third line is the gradient
+# of the *sum* of the losses, which is what this course has.
+#
+# </details>
+#
+# ### One sum or two?
+#
+# Is it cheaper to sum over all four ranks at once, or first over `domain` and then over `data`? Here is a weight of 9,216
+# elements, and one of 49,152, as in the puzzle:
+
+
+# %%
+async def sum_up(model, groups):
+    gradient = model.fake_grad(0)
+    for group in groups:
+        gradient = await model.allreduce(gradient, 0, group=group)
+
+
+print("elements  summed over               time     sent")
+for layer in (Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, padding=1), LAYERS[0]):
+    for words, groups in (("all four", [["data", "domain"]]), ("domain, then data", ["domain", "data"])):
+
+        async def summing(model, groups=groups):
+            await sum_up(model, groups)
+
+        run = simulate(summing, layers=[layer], mesh=MESH, costs=PRICES)
+        print(f"{layer.weight:>8,}  {words:<18}{end(Trace.of(run)):>12.5f}{most_sent(Trace.of(run)):>9,.0f}")
+
+# %% [markdown]
+# Two small rings have four messages, and one ring of four has six. So two sums are quicker while weights are small, but they
+# always send a third more.
+#
+# ### Where may a shard lie?
+#
+# FSDP keeps a part of each weight on every rank that has the *same* weights. Which ranks are these? Not only those along
+# `data`. Ranks along `domain` have other rows, and the same weights as everybody. So a weight can be cut into **four** parts,
+# over both axes. You gather it over all four ranks before it is used, and reduce-scatter the gradient over all four: that is
+# the sum over rows and images in one go, and it leaves each rank with the part that it updates.
+
+# %% [markdown]
+# ## The puzzle
+#
+# | ranks | mesh | images | rows of an image | layers | a layer | a halo exchange | all-reduce of a gradient | gather, reduce-scatter | an update |
+# |---|---|---|---|---|---|---|---|---|---|
+# | 4 | data 2, domain 2 | 64, so 32 a rank | 64, so 32 a rank | 4 | 3 | 0.07875 | 0.6975 | 0.34875 each | 0.09375 |
+#
+# The last columns are for collectives over all four ranks. A layer takes these 3 forward, and 3 backward.
+#
+# **Given:** `my_rows`, `exchange` and `summed`, above. `model.coord` says where on the mesh this rank is, and
+# `model.group("data")` who is in its line.
+#
+# **To do:** one training step. Each rank finds its images and its rows, loads what it needs of the weights and optimizer
+# states, and at the end each weight has the gradient of all rows of all images.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts. Works may wait in a dict of your own.
+# - Collectives without a `group` go over all ranks. Those along an axis and those over all share a rank's link.
+# - `set_final_weight` gets the whole weight, or this rank's shard, as you loaded it.
+# - The same function has to be right on any mesh with these two axes: three replicas, no replicas, a domain of one rank, and
+#   axes in the other order.
+
+# %% [markdown]
+# ### Predict first
+#
+# Keep whole weights on every rank, await everything where you call it, give back every halo, and sum each gradient over all
+# four ranks at once. When is the step over, and how many collectives does a rank call?
+
+# %%
+guess = predict("domain_data", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step. For the second, no sum is waited for while there is something to compute, and nothing is
+# sent that nobody needs. The third takes no longer, with a quarter of each weight and optimizer state at rest.
+
+# %%
+goal("domain_data")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def domain_data(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    # Which images, which rows, which part of the weights? Then forward, loss, backward, and the updates.
+    # --- your code (about 36 lines) ---
+    images = range(model.coord["data"], model.BATCHES, len(model.group("data")))
+    low, high, edges, halo = my_rows(model.coord["domain"], len(model.group("domain")))
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    last, sums = model.LAYERS - 1, {}
+
+    activations[0] = model.get_activation(images).cut("rows", low, high)
+    coming = model.allgather(weights[0], 0)
+    for layer in range(model.LAYERS):
+        for row in await exchange(model, activations[layer], edges, layer, group="domain"):
+            activations[layer] = activations[layer].combine(row)
+        weights[layer, "full"] = await coming
+        if layer < last:  # the next weight travels while this layer is computed
+            coming = model.allgather(weights[layer + 1], layer + 1)
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+        if layer < last:
+            del weights[layer, "full"]
+    grad_activations[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
+
+    for layer in reversed(range(model.LAYERS)):
+        if layer < last:
+            weights[layer, "full"] = await coming
+        if layer > 0:
+            coming = model.allgather(weights[layer - 1], layer - 1)
+        grad_weights[layer], grad_activations[layer] = model.backward(
+            layer, activations.pop(layer), grad_activations.pop(layer + 1), weights.pop((layer, "full"))
+        )
+        if layer > 0:  # nobody needs the gradient of the data
+            arrived = await exchange(model, grad_activations[layer], halo, layer, group="domain")
+            grad_activations[layer] = summed(low, high, grad_activations.pop(layer), edges, arrived)
+            del arrived
+        sums[layer] = model.scatterreduce(grad_weights.pop(layer), layer)  # over rows and images at once
+    del grad_activations[0]
+
+    for layer in reversed(range(model.LAYERS)):
+        grad_weights[layer] = await sums.pop(layer)
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+    # --- end of your code ---
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(domain_data, puzzle="domain_data")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Four layers forward and four backward are 24. A halo exchange is one message and one row of 32 images, 32 · 128 = 4,096
+# elements: 0.06 + 0.01875 = 0.07875, and 8 of them are 0.63. That makes 24.63 and 32,768 elements, as in the table above.
+# Four all-reduces of 0.6975 are 2.79, four updates 0.375: over at **27.795**, after 8 + 4 = **12** collectives.
+#
+# The first layer's input is data, and its gradient is of no use to anybody: 7 exchanges, and 28,672 elements. Sums that
+# travel while layers are computed leave the last one, and one update behind it: 24 + 7 · 0.07875 + 0.6975 + 0.09375 =
+# 25.3425.
+#
+# With shards, a gather and a reduce-scatter cost as much as an all-reduce: 2 · 0.34875. What cannot be hidden is the first
+# gather and the last reduce-scatter, together again 0.6975. So the third goal takes the same 25.3425. It sends more: each
+# weight is gathered twice, but for the last layer's, and 7 gathers and 4 reduce-scatters of 36,864 elements are 405,504. With
+# the halos that is 434,176, where four all-reduces and the halos are 323,584.
+#
+# Memory: four weights and four optimizer states of 49,152 are 393,216, and a quarter of that is 98,304. Activations are the
+# same in both: 4 inputs with their halos and a gradient, 671,744. So 1,064,960 with whole weights, and 868,352 with shards,
+# two whole weights included.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="domain_data")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What a machine pays
+#
+# Your function, on 16 ranks in every shape. The work of a rank is the same in all of them, and so is the number of weights.
+# `waiting` is all that comes on top of computing.
+
+# %%
+if out:
+    print("data  domain  images  rows     end  waiting     sent")
+    for data in (1, 2, 4, 8, 16):
+        mesh = Mesh({"data": data, "domain": 16 // data})
+        run = simulate(domain_data, layers=LAYERS, mesh=mesh, batches=64, costs=PRICES)
+        time = end(Trace.of(run))
+        shape = f"{data:>4}{16 // data:>8}{64 // data:>8}{4 * data:>6}"
+        print(f"{shape}{time:>8.3f}{time - 6.375:>9.3f}{most_sent(Trace.of(run)):>9,.0f}")
+
+# %% [markdown]
+# More ranks along `domain` cost halos, and more along `data` cost images. But most of the waiting is for neither: if you
+# gather a weight from 16 ranks, that is 15 messages and takes 1.11, and the layer that should hide it takes 0.75. On 16 ranks
+# it is no longer a good idea to cut every weight in 16 parts. Question 4 has a better one.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Domain × data parallelism, with FSDP over both axes.** With *d* ranks along `domain` and *r* along `data`, a layer of *W*
+# elements, *p* for the way of one element, and α for a message:
+#
+# ```
+# images of a rank      B / r           rows of a rank     L / d
+# halos                 along domain    (1 or 2) · (α + row · B/r · p), twice a layer
+# gradients             summed over domain, and over data (or averaged, where the loss is a mean over images)
+# weights, states       W / (d·r) at rest on each rank
+# gather, scatter       over all d·r ranks, (d·r - 1) · (α + W/(d·r) · p)
+# ```
+#
+# A mesh axis says *what is cut*, and that decides everything: who has your halo, and what a gradient lacks. Weights are cut
+# by neither of the two, which is why their shards may lie along both.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *AIFS.* One instance of the model over four A100s with 40 GB in one host, a batch of 16, 64 GPUs, about one week [1]. The
+#   documentation of Anemoi, with which it is trained, says to share a model only where it does not fit, as more data parallelism
+#   is more efficient [3].
+# - *Who sums over the domain?* PhysicsNeMo's `ShardTensor` does it in backward: where a plain weight meets an activation that
+#   is cut, the weight counts as replicated over the domain, and its gradient is reduced there. DDP or FSDP2 is added for the
+#   data axis only [4].
+# - *What nobody sums.* DDP sees to the weights of its own process group, and the domain axis is not in it. So the weights
+#   have to be made equal along it once, before training starts, and buffers that change, such as the running mean of a batch
+#   norm, are yours to keep equal [5].
+# - *Two axes are not both.* Give PyTorch's `fully_shard` a mesh of two axes, and it takes the second for the shards and the
+#   first for copies: HSDP. NeMo Automodel did so with its axes for data and for context, and kept several copies of what was
+#   meant to be cut once over all GPUs. The fix is a mesh of one axis, made of both by flattening [6].
+#
+# [1] ecmwf/aifs-single, model card.
+# [2] PyTorch, *DistributedDataParallel*, documentation: the gradients of all nodes are averaged.
+# [3] ECMWF, *Anemoi Training*, documentation, "Parallelisation".
+# [4] NVIDIA, *PhysicsNeMo domain_parallel*, documentation, 26.08.
+# [5] NVIDIA/physicsnemo, pull request 1682, 2026.
+# [6] NVIDIA-NeMo/Automodel, pull request 2768, 2026.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# All links are equally fast; in a real machine `domain` stays inside a host, where messages are quick, because everybody
+# waits for a halo and hardly anybody for a sum. All images are there at once, 32 on each rank. With one image at a time, as
+# in AIFS, the halo is one image's row, and α is most of its price. Weights are small here, as they are in convolutions. And
+# the loss is a sum, so that nothing is ever divided.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** DDP over all four ranks gives half the gradient. With which optimizers would you notice?
+#
+# <details><summary>Answer</summary>
+#
+# With SGD each step is half as large, as if somebody had halved the learning rate. Adam divides the mean of the gradients by
+# the root of the mean of their squares, and the half cancels: the steps are the same but for ε. It shows elsewhere: the norm
+# of the gradient that you log is half of what it was on one GPU, and clipping at 1.0 clips less often. So compare *gradients*
+# with those of one GPU, not losses.
+#
+# </details>
+#
+# **2.** Someone computes the loss as a mean over the rows, on each rank over its own rows. Is the mean over all four ranks
+# right then?
+#
+# <details><summary>Answer</summary>
+#
+# With even rows, yes: the mean over an image is the mean of the means of its halves, and DDP over all four happens to be
+# right. With 40 and 24 rows it is not, as each of the 24 counts for more than each of the 40. And the right way to average
+# the gradient now depends on a line in the loss. Sum the rows and count them, and divide by the count of *all* rows: then
+# gradients are summed over the domain, always.
+#
+# </details>
+#
+# **3.** Up to which size of weight are two small sums quicker than one over all four?
+#
+# <details><summary>Answer</summary>
+#
+# One ring of four: 6 messages, 6 · (α + W/4 · p). Two rings of two: 4 messages, 4 · (α + W/2 · p). They are equal where 2·α =
+# W/2 · p. Here α is 0.06 and p is 0.6 / 131,072, so that is at about 52,400 elements. The 49,152 of the puzzle are just
+# below: 0.69 and 0.6975. Small weights can also travel together, as in DDP's buckets, and share the messages.
+#
+# </details>
+#
+# **4.** Shards along `domain` only, copies along `data`, as `fully_shard` with two axes would have it. What changes?
+#
+# <details><summary>Answer</summary>
+#
+# Halves at rest in place of quarters, 98,304 elements more. Gathers go over two ranks and have one message. A gradient is
+# reduce-scattered along `domain`, and the half that is left is all-reduced along `data`: HSDP. With everything awaited,
+# `solutions/alternatives/domain_data_shards_along_domain.py` is over at 27.92625, where shards over both axes are over at
+# 29.11125.
+#
+# On 16 ranks, `data` 8 and `domain` 2, the same file is over at 13.05 and overtakes the reference, 13.52, though it hides
+# nothing. So HSDP may well be what you want. It is only bad if you did not know that you have it.
+#
+# </details>
+#
+# **5.** Where are the 0.55125 that all goals still pay for halos, and how do they go away?
+#
+# <details><summary>Answer</summary>
+#
+# They are 7 exchanges for which everybody waits. As in puzzle $number_halo_conv, rows 0 to 30 of rank 0 need no halo: compute them while it travels, and the
+# last row when it is there. In backward begin with the row at the edge, and send what belongs to the neighbour while you
+# compute the rest. `solutions/alternatives/domain_data_inner_rows_first.py` does it, and is over at 24.79125.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Every rank now has its own images, its own rows, and a quarter of the weights. Somebody has to bring the images: which rank
+# reads which, and does a rank with half an image read all of it?
+
+# %% [markdown]
+# <!-- part: links -->
