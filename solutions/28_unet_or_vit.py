@@ -322,28 +322,30 @@ for rows, columns in ((16, 1), (8, 2), (4, 4), (1, 16)):
 #
 # ### How far does it pay?
 #
-# Eight images, and more and more GPUs. You may share the images (**batch**), cut each of them (**domain**), or do both. How
-# much of the machine is put to use? 1 means that twice as many ranks take half the time.
+# Eight images, and more and more GPUs. You may share the images (**batch**), cut each of them (**domain**), or do both. What
+# does a step cost, if you pay for every GPU as long as it takes? Batch alone leaves all ranks but eight idle, and you pay for
+# them too.
 
 # %%
 FAST = Links(latency=0.004, forward=8, backward=8)
-alone = end(run(prices=FAST, data=1))
+RANKS = (1, 2, 4, 8, 16, 32)
+TILES_OF = {1: (1, 1), 2: (2, 1), 4: (2, 2), 8: (4, 2), 16: (4, 4), 32: (8, 4)}
 
 
-def used(**axes):
-    """The share of the machine that is put to use."""
-    return alone / (end(run(prices=FAST, **axes)) * len(Mesh(axes)))
+def paid(ranks, **axes):
+    """The time of all ranks together, as a multiple of what one rank takes."""
+    return ranks * end(run(prices=FAST, **axes)) / end(run(prices=FAST, data=1))
 
 
 draw_curves(
     {
-        "batch, as long as there are images": [(data, used(data=data)) for data in (1, 2, 4, 8)],
-        "batch first, then strips": [(8 * rows, used(data=8, rows=rows)) for rows in (1, 2, 4, 8)],
-        "domain alone, in strips": [(rows, used(rows=rows)) for rows in (1, 2, 4, 8, 16)],
-        "domain alone, in tiles": [(n * n, used(rows=n, columns=n)) for n in (1, 2, 4, 8)],
+        "batch alone": [(n, paid(n, data=min(n, 8))) for n in RANKS],
+        "both, in strips": [(n, paid(n, data=min(n, 8), rows=max(n // 8, 1))) for n in RANKS],
+        "tiles alone": [(n, paid(n, rows=TILES_OF[n][0], columns=TILES_OF[n][1])) for n in RANKS],
+        "strips alone": [(n, paid(n, rows=n)) for n in RANKS],
     },
     across="ranks",
-    title="Share of the machine that is put to use: 8 images of 64 x 64",
+    title="What a step of 8 images costs: the time of all ranks together, and 1 for one rank",
 )
 
 # %% [markdown]
@@ -353,12 +355,12 @@ draw_curves(
 #   here, and not half.
 # - *Cut the domain for one of two reasons:* an image does not fit, or there are no more images to share. Memory goes down with
 #   both, as the next table says.
-# - *What ends it is not the halo.* All curves fall together, where the sum of the weights' gradients is no longer hidden: its
+# - *What ends it is not the halo alone.* All curves rise together, where the sum of the weights' gradients is no longer hidden: its
 #   ring has as many steps as there are ranks, and each rank has less and less to compute beside it. Halos get expensive when
 #   a rank has about as many rows as it borrows.
 
 # %%
-print("data  rows  columns  ranks    time    used   highest memory")
+print("data  rows  columns  ranks    time    paid   highest memory")
 for data, rows, columns in (
     (8, 1, 1),
     (4, 2, 1),
@@ -373,7 +375,7 @@ for data, rows, columns in (
     trace = run(prices=FAST, data=data, rows=rows, columns=columns)
     ranks = data * rows * columns
     print(
-        f"{data:>4}{rows:>6}{columns:>9}{ranks:>7}{end(trace):>8.2f}{alone / end(trace) / ranks:>8.2f}"
+        f"{data:>4}{rows:>6}{columns:>9}{ranks:>7}{end(trace):>8.2f}{paid(ranks, data=data, rows=rows, columns=columns):>8.2f}"
         f"{float(peak(trace).elements):>17,.0f}"
     )
 
