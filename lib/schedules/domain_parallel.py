@@ -106,7 +106,12 @@ class _Grid:
         self.model, self.axes = model, [role for role in SPACE if role in axes]
         self.domain, self.coord = self.axes or [model.rank], model.coord
         first = {role: dim.size for role, dim in shape.kinds[0].dims}
-        self.own = [{role: _parts(role, first.get(role, 1), axes[role], parts.get(role)) for role in self.axes}]
+        if missing := [role for role in {*self.axes, *parts} if role not in first or role not in axes]:
+            raise ValueError(
+                f"the mesh cuts {', '.join(self.axes) or 'nothing'}, and the data is a grid of {' and '.join(first)}: "
+                f"there is no {missing[0]} to cut"
+            )
+        self.own = [{role: _parts(role, first[role], axes[role], parts.get(role)) for role in self.axes}]
         self.edges: dict[int, dict[str, Edges]] = {}
         for layer, kind in enumerate(shape.kinds):
             before = self.own[shape.of(layer)[-1 if self.widened(kind) else 0]]

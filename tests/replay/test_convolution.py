@@ -1,18 +1,18 @@
 """Convolutions in parts, with real tensors, beside torch's own convolution in one process."""
 
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any
 
 import pytest
 
 from lib import Layer, Model, Trace, simulate
 from lib.replay import replay
-from tests.values.halos import overlapped, step
+from tests.values.halos import gathered, overlapped, step
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 SIZES = {"even": [6] * 4, "uneven": [5, 4, 11, 4], "of eight": [3] * 8, "of sixteen": [2, 3] * 8, "none": [9, 0, 8, 7]}
-WAYS = [*(("halo", name) for name in SIZES), ("alltoall", "even"), ("alltoall", "uneven")]
+WAYS = [*(("halo", name) for name in SIZES), *product(["alltoall", "gathered"], ["even", "uneven", "of eight"])]
 
 
 def same(rows: int) -> list[Layer]:
@@ -23,7 +23,8 @@ def same(rows: int) -> list[Layer]:
 @pytest.mark.parametrize(("way", "name"), WAYS)
 def test_a_step_is_that_of_one_process(way: str, name: str) -> None:
     sizes = SIZES[name]
-    schedule = Trace.of(simulate(step(sizes, way), layers=same(sum(sizes)), ranks=len(sizes), batches=2))
+    function = gathered(sizes) if way == "gathered" else step(sizes, way)
+    schedule = Trace.of(simulate(function, layers=same(sum(sizes)), ranks=len(sizes), batches=2))
     for transport in ("local", "gloo") if len(sizes) == 4 else ("local",):
         result = replay(schedule, transport=transport, dtype="float64")
         assert result.ok, result.text()

@@ -43,6 +43,15 @@ def vit(rows: int, columns: int, features: int = 4) -> list[Layer]:
     ]
 
 
+def cube(rows: int, columns: int) -> list[Layer]:
+    """Convolutions in three dims, one of which makes the grid smaller."""
+    sizes: dict[str, Any] = {"columns": columns // 2, "planes": 6}
+    return [
+        Layer("convolution", 2, 3, rows // 2, **sizes, kernel=3, padding=1),
+        Layer("convolution", 3, 2, rows // 2, **sizes, kernel=2, stride=2),
+    ]
+
+
 MESHES: list[tuple[dict[str, int], dict[str, Sequence[int]]]] = [
     ({"rows": 2, "columns": 2}, {}),
     ({"rows": 4}, {}),
@@ -76,6 +85,14 @@ def test_with_real_tensors_it_is_the_step_of_one_process(
         assert [one.sent for one in result.ranks] == pytest.approx([one.simulated_sent for one in result.ranks])
 
 
+@pytest.mark.parametrize("axes", [{"rows": 2, "columns": 2, "planes": 2}, {"planes": 3}])
+def test_a_cube_is_cut_along_each_of_its_dims(axes: dict[str, int]) -> None:
+    pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
+    models = simulate(domain_parallel(), layers=cube(8, 8), mesh=Mesh(axes), batches=2)
+    assert play(models[0].trace) > 20
+    assert replay(Trace.of(models), transport="local", dtype="float64").ok
+
+
 @pytest.mark.parametrize("sizes", [[4, 0, 5], [6, 2, 1], [1, 1, 7]])
 def test_a_part_may_have_few_rows_or_none(sizes: list[int]) -> None:
     """Of one row at an end a neighbour has all that its output needs, too, and leaves that to it."""
@@ -98,3 +115,10 @@ def test_parts_that_cannot_be_are_named_before_any_rank_waits(sizes: list[int], 
     with pytest.raises(Exception, match="rank 0") as raised:
         simulate(domain_parallel({"rows": sizes}), layers=layers, mesh=Mesh({"rows": 3}))
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("parts", [{}, {"columns": [2, 2]}])
+def test_a_mesh_that_cuts_what_there_is_not_is_named(parts: dict[str, Sequence[int]]) -> None:
+    layers, axes = [Layer("convolution", 3, 3, 12, kernel=3, padding=1)], {"rows" if parts else "columns": 2}
+    with pytest.raises(Exception, match="there is no columns to cut"):
+        simulate(domain_parallel(parts), layers=layers, mesh=Mesh(axes))

@@ -83,9 +83,12 @@ def step(
         for layer in range(model.LAYERS):
             model.weights[layer], states[layer] = model.load_weights(layer)
         x = part.inner(model.get_activation(part.batches), 0)
+        before = x
         for layer in range(model.LAYERS):
+            lent = before if mistake == "halo of the layer before" else x
+            before = x
             if mistake != "no halo":
-                for edge in await exchange(part, way, [part.row(x, row) for row in part.edges], layer):
+                for edge in await exchange(part, way, [part.row(lent, row) for row in part.edges], lent.layer):
                     x = x.combine(edge)
             kept[layer] = x
             x = model.forward(layer, x, model.weights[layer])

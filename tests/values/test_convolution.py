@@ -182,6 +182,7 @@ def test_a_file_with_a_stencil_that_is_none_is_refused(field: str, wrong: object
         ("halo's gradient dropped", "the gradient of a halo goes home"),
         ("halo's gradient kept", "the gradient of a halo goes home"),
         ("halo's gradient twice", "output rows 4 of 64 would be counted twice"),
+        ("halo of the layer before", "cannot gather activations of different layers"),
         ("weights not summed", "the sum over all 64 rows of all batches"),
     ],
 )
