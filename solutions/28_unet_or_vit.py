@@ -409,9 +409,8 @@ for data, rows, columns in (
 #   ranks.
 # - *CosmoFlow* cut cubes in three dims, and worked on inputs 64 times as large, on about 2,000 V100 GPUs [3].
 #
-# [1] ECMWF, model card of aifs-single, huggingface.co/ecmwf/aifs-single-1.0. [2] NVIDIA, PhysicsNeMo documentation, *Domain
-# parallelism and ShardTensor*. [3] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with
-# Hybrid Parallelism*, 2020, arXiv 2007.12856.
+# [1] ecmwf/aifs-single, model card. [2] NVIDIA/physicsnemo, documentation, *Domain parallelism and ShardTensor*.
+# [3] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism*, 2020, arXiv 2007.12856.
 
 # %% [markdown]
 # ## What is simplified here

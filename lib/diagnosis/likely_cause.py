@@ -830,7 +830,8 @@ def _stencil(program: Running | None, made: Event | None, role: str) -> Stencil 
     """The stencil, along a dim, of the convolution that worked something out."""
     if program is None or made is None or made.layer is None:
         return None
-    kind = program.world.models[program.rank].shape.kinds[made.layer]
+    kinds = program.world.models[program.rank].shape.kinds
+    kind = kinds[made.layer] if made.layer < len(kinds) else None  # after the last layer comes the loss
     return kind.stencils.get(role) if isinstance(kind, Swept) else None
 
 
