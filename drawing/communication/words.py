@@ -11,7 +11,8 @@ from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact, numbered, plural, these
 from lib.trace.trace import Trace
 from lib.values.collectives import RING, TWICE_ROUND
-from lib.values.laws import gather, reduce, total_elements
+from lib.values.dims import AVERAGED
+from lib.values.laws import average, gather, reduce, total_elements
 from lib.values.values import Value, describe
 
 __all__ = ["cost", "group_name", "headline", "idea", "is_cut", "summary"]
@@ -53,12 +54,19 @@ def idea(one: Exchange) -> str:
     if one.row.law is reduce:
         if got and is_cut(one):
             return "Each rank brings its own. They are added up, the sum is cut into shards, and each rank gets one."
+        if any(value.place.part(AVERAGED["rows"]) for value in one.values):
+            return (
+                "Each rank brings the sums over its part, and beside them how much they are of. All of it is added up, "
+                f"and {who} the mean over all."
+            )
         if any(value.place.open and value.place.schema.running for value in one.values):
             return (
                 "Each rank brings its own, with what it has of the sum of a softmax beside it. They are added up, and "
                 f"{who} the sum."
             )
         return f"Each rank brings its own. They are added up, and {who} the sum, which is as large as one of them."
+    if one.row.law is average:
+        return f"Each rank brings a mean, all of equal parts, and {who} the mean of these."
     if one.row.bucket:
         return f"Each rank brings a list. What has the same place in all lists is added up, and {who} the sums."
     if one.row.root:

@@ -9,7 +9,7 @@ from typing import Any
 from lib.analysis.feeding.examples import feeds
 from lib.analysis.feeding.rows import rows_of
 from lib.cluster.mesh import Mesh
-from lib.diagnosis.provenance import calls, home, in_turn, line_of, maker, same_loop
+from lib.diagnosis.provenance import calls, had_by_all, home, in_turn, line_of, maker, same_loop
 from lib.diagnosis.running import Advice, Running, line
 from lib.errors.source_lines import student_frame
 from lib.errors.wording import listed, these
@@ -271,6 +271,8 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
             )
         if not both and all(event is not None and event.op in COLLECTIVES for event in makers):
             return f"both have been summed{line_of(makers[0])} already: sum a gradient over the ranks once"
+        if left.place is right.place and (had := had_by_all(left)) is not None:
+            return had
         if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
             return shared
         own, ranks = "model.rank", "model.RANKS"

@@ -30,7 +30,7 @@ from lib.diagnosis.collectives import (
 )
 from lib.diagnosis.facts.laws import CUT_ALIKE
 from lib.diagnosis.facts.operations import LOAD_ALIKE
-from lib.diagnosis.provenance import alike, home, in_turn, is_held, line_of, maker, sent_in
+from lib.diagnosis.provenance import alike, had_by_all, home, in_turn, is_held, line_of, maker, sent_in
 from lib.diagnosis.running import Advice, Line, Running, line
 from lib.errors.exceptions import Fact, PuzzleError
 from lib.errors.forgotten_await import put_await
@@ -437,9 +437,17 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad) -> Advice:
 def _(fact: facts.NoSum, _: Running | None) -> str | None:
     """An activation in a sum over ranks: each belongs to the rank that has its batch."""
     value, there = fact.thing, home(fact.thing)
+    if isinstance(value, ActivationGrad) and value.is_complete():
+        return had_by_all(value)
     if there is None or not isinstance(value, Activation) or there.events[-1].op not in COLLECTIVES:
         return None
     if not value.is_complete():
+        if cut := [role for role, *_ in value.place.rest if role in SPACE]:
+            return (
+                f"this rank has some of the {cut[0]}, each of them whole: there is nothing to add.\n"
+                "A layer of the kind mean, or moments, takes them as they are, and gives a part of a sum;\n"
+                "an all-gather puts them together"
+            )
         return (
             "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into rows,\n"
             'dim="in", or a loss over the vocabulary takes them as they are, and gives a part of a sum'
@@ -845,6 +853,12 @@ def _(fact: facts.Different, _: Running | None) -> Advice | None:
         return _halo_of_other_batches(mine, lent, fact.first.place.batches)
     if mine is None or theirs is None or fact.verb != "sum":
         return None
+    made, mark = maker(fact.first), fact.first.mark
+    if made is not None and mark is not None and made.op in BY_INPUT and [*made.outputs].index(mark[1]) == 1:
+        other = mine.values[made.outputs[0]]
+        if isinstance(other, ActivationGrad):
+            second, first = (definite(subject(value.kind, value.layer)) for value in (fact.first, other))
+            return f"{made.op}{line_of(made)} gave {first}, and after it this,\n{second}: look at the order of the two"
     if theirs is mine:
         return _summed_already(mine, fact) if fact.field == "total" else None
     if fact.field != "shards":

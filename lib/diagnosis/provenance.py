@@ -10,9 +10,22 @@ from typing import Any
 from lib.diagnosis.running import Running
 from lib.errors.source_lines import function_of
 from lib.trace.event import Event, place_of
-from lib.values.values import Value
+from lib.values.operations import COMPUTE
+from lib.values.values import Activation, Value
 
-__all__ = ["Written", "alike", "calls", "home", "in_turn", "is_held", "line_of", "maker", "same_loop", "sent_in"]
+__all__ = [
+    "Written",
+    "alike",
+    "calls",
+    "had_by_all",
+    "home",
+    "in_turn",
+    "is_held",
+    "line_of",
+    "maker",
+    "same_loop",
+    "sent_in",
+]
 
 
 def home(value: object) -> Running | None:
@@ -26,6 +39,21 @@ def maker(value: object) -> Event | None:
     if program is None or not isinstance(value, Value) or value.mark is None:
         return None
     return next((event for event in reversed(program.events) if value.mark[1] in event.outputs), None)
+
+
+def had_by_all(gradient: Value) -> str | None:
+    """Why each rank of a group has all of a gradient: an all-reduce gave all of them the activation that it comes
+    from."""
+    program, made = home(gradient), maker(gradient)
+    while program is not None and made is not None and made.inputs and made.op in {*COMPUTE, "add"}:
+        value = program.values[made.inputs[0]]
+        made = maker(value)
+        if made is not None and made.op == "allreduce" and isinstance(value, Activation):
+            return (
+                f"the all-reduce{line_of(made)} gave all ranks the same activation {value.layer}, so each of them has "
+                "worked out\nall of this gradient: leave this sum out"
+            )
+    return None
 
 
 def line_of(event: Event | None) -> str:

@@ -68,6 +68,8 @@ ABOVE = {
     "expert_parallel": ["cut", "joined"],
     "moe_pipeline": ["exchange"],
     "halo_conv": ["my_rows", "nothing", "exchange", "blocks", "around", "backward", "summed"],
+    "weighted_mean": ["my_rows", "backward"],
+    "group_norm": ["my_rows", "add"],
     "domain_data": ["my_rows", "exchange", "summed"],
     "unet_or_vit": ["size", "ends", "at_edges", "exchange", "borrow", "give_back"],
 }

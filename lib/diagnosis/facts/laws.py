@@ -7,7 +7,7 @@ from typing import Any
 
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words
-from lib.errors.wording import counted, numbered, ranges, these, with_article
+from lib.errors.wording import counted, exact, numbered, ranges, these, with_article
 from lib.values.dims import AVERAGED, DIMS, REST, SPACE, RunSet
 from lib.values.placement import MOST, ROUTED, Place
 from lib.values.values import (
@@ -204,11 +204,15 @@ class MeanOfMeans(Fact):
     def words(self) -> Words:
         plural = next(of for of, averaged in AVERAGED.items() if averaged == self.role)
         mine, its = (len(value.place.part(self.role).pieces) for value in (self.one, self.other))  # pyright: ignore[reportOptionalMemberAccess]
+        few, many = sorted((mine, its))
+        often = exact(many / few) if few else ""
+        why = f"each of the {few} {plural} would count {often} times as much as each of the {many}"
         return Words(
             f"a mean of means is not the mean: the one is over {mine} {plural}, the other over {its}",
             expected="means over as much each, or a sum in which each counts as often as it has rows",
             got=f"{describe(self.one)}; {describe(self.other)}",
-            fix="a partial mean knows how many rows are in it, and + and all-reduce weigh by that: "
+            fix=f"{why if few else 'the mean of nothing is no number'}.\n"
+            f"A partial mean knows how many {plural} are in it, and + and all-reduce weigh by that:\n"
             "await model.allreduce(mean, layer)",
         )
 
@@ -224,6 +228,13 @@ class NoSum(Fact):
         if isinstance(thing, Weight | OptState):
             fix = "sum the gradients before the update: then the weights are the same on all ranks\n"
         elif isinstance(thing, ActivationGrad) and not thing.is_complete():
+            if cut := [role for role, *_ in thing.place.rest if role in SPACE]:
+                return Words(
+                    "the gradient of an activation cannot be summed",
+                    expected="a part of a sum",
+                    got=describe(thing),
+                    fix=f"only this rank has these {cut[0]}, and their gradient is complete: there is nothing to add",
+                )
             return Words(
                 "the gradient of an activation cannot be summed",
                 expected="a part of a sum: a weight gradient, or what backward of a layer cut into columns gives",

@@ -301,7 +301,8 @@ class Unread(Fact):
 
 
 class OtherBatches(Fact):
-    """The input and the gradient that backward, or half of it (`op`), got are of different batches."""
+    """The input and the gradient that backward, or half of it (`op`), got are of different batches; or two activations
+    that forward got (the second one is `grad`)."""
 
     op: str
     inp: Value
@@ -316,10 +317,16 @@ class OtherBatches(Fact):
         elif "experts" in self.grad.place.named:
             fix = "the gradient of a token goes home, as the token came from there: cut it along what each rank has,\n"
             fix += "its batches or its rows, and exchange the parts: await model.alltoall(parts, layer)"
+        what = "gradient"
+        if isinstance(self.grad, Activation):
+            what, fix = (
+                "activation beside it",
+                "take both of the same batches, from under a key that says which these are",
+            )
         return Words(
-            f"the input and the gradient given to {self.op} are of different batches",
-            expected=f"the gradient of {these('batch', self.inp.place.batches)}, as the input",
-            got=f"the gradient of {these('batch', self.grad.place.batches)}",
+            f"the input and the {what} given to {self.op} are of different batches",
+            expected=f"the {what} of {these('batch', self.inp.place.batches)}, as the input",
+            got=f"the {what} of {these('batch', self.grad.place.batches)}",
             fix=fix,
         )
 

@@ -1,0 +1,446 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# In September 2025 somebody took the numbers 0 to 11, as 3 rows of 4, cut the rows between two GPUs, and asked
+# PyTorch's DTensor for the mean [1]. It is 5.5, and the answer was wrong. By `chunk` one GPU has two rows with the mean
+# 3.5, and the other one row with the mean 9.5. The mean of *these* is 6.5. With a single row the answer was NaN: one
+# GPU had nothing to take the mean of.
+#
+# Nothing fails, nothing looks odd, and with parts of equal size nothing is even wrong. A mean over a grid is in many
+# models: at the end of a network that says one thing about a whole image, in every norm, in the loss.
+#
+# > **To tell a friend:** never send a mean without saying of how many.
+#
+# *Reminder.* An **all-reduce** adds up what all ranks bring, and gives each rank the sum.
+
+# %%
+from functools import partial
+
+from drawing import draw, draw_collective, draw_curves, draw_group
+from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, simulate
+from lib.analysis.figures import end
+
+PRICES = Links(latency=0.02, forward=2, backward=2)  # 0.02 for each message, and 0.2 for 131,072 elements
+
+# %% [markdown]
+# ## The idea
+#
+# Four ranks have 4, 8, 12 and 16 rows of one number each, 40 in all, and each has worked out the mean of its own:
+
+# %%
+means, sizes = [0.0, 1.0, 2.0, 3.0], [4, 8, 12, 16]
+
+sums = [mean * size for mean, size in zip(means, sizes, strict=True)]
+print(f"mean of the four means:   {sum(means) / 4}")
+print(f"sum of all, by how many:  {sum(sums) / sum(sizes)}")
+
+# %% [markdown]
+# The second is right. The first lets each of the 4 rows of rank 0 count as much as four rows of rank 3. So bring two
+# numbers, **a sum and a count**, and add up both. A rank without rows brings two zeros, and nobody has to ask whether
+# it has any.
+#
+# ### Forward
+#
+# In the simulator `"mean"` is a kind of layer, which has no weight. Of some rows it gives a **partial mean**, and that
+# has its count with it. Here is rank 3:
+
+# %%
+ONE = [Layer("mean", inputs=1, outputs=1, rows=40)]
+
+
+def my_rows(model, sizes=None):
+    """Where this rank's rows begin and end. Rank 1 has twice as many as rank 0, rank 2 three times as many, and so on,
+    in whole rows; or they have these sizes, which all ranks know."""
+    ranks = model.RANKS
+    if sizes is None:
+        ends = [40 * rank * (rank + 1) // (ranks * (ranks + 1)) for rank in range(ranks + 1)]
+    else:
+        ends = [sum(sizes[:rank]) for rank in range(ranks + 1)]
+    return ends[model.rank], ends[model.rank + 1]
+
+
+async def mean_of_all(model):
+    rows = model.get_activation([0]).cut("rows", *my_rows(model))
+    mine = model.forward(0, rows)
+    shown[model.rank] = {"rows": rows, "their mean": mine}
+    shown[model.rank]["mean of all"] = await model.allreduce(mine, 0)
+
+
+shown = {}
+demo = simulate(mean_of_all, layers=ONE, batches=1, ranks=4, costs=PRICES)
+for name, value in shown[3].items():
+    print(f"{name + ':':<12} {value}")
+
+# %%
+draw_group({name: shown[3][name] for name in ("rows", "their mean")})
+
+# %% [markdown]
+# Pale, and "of a sum", is what is not done. An all-reduce adds up the sums and the counts, and divides:
+
+# %%
+draw_collective(demo)
+
+# %%
+reduce = next(event for event in demo[3].trace.programs[3].events if event.op == "allreduce")
+print(f"2 numbers: {(reduce.end - reduce.start) / 1e9:.9f}, of which messages: {2 * 3 * 0.02:.2f}")
+
+# %% [markdown]
+# Two numbers are as good as none: all that it takes is the 6 messages of the ring. The count is free.
+#
+# Libraries have an average, too: it adds up and divides by the number of ranks. Here it is `model.allreduce_mean`, and
+# it knows what it is given:
+
+
+# %%
+async def average(model):
+    rows = model.get_activation([0]).cut("rows", *my_rows(model))
+    await model.allreduce_mean(model.forward(0, rows), 0)
+
+
+try:
+    simulate(average, layers=ONE, batches=1, ranks=4)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# Real libraries just do it.
+#
+# ### Backward
+#
+# How much does the mean change, if one number changes by 1? Try it, on rank 0 and on rank 3:
+
+# %%
+for rank in (0, 3):
+    nudged = [
+        mine + 1 if number == rank else mine for number, mine in enumerate(sums)
+    ]  # a number of this rank is larger
+    by = sum(nudged) / sum(sizes) - sum(sums) / sum(sizes)
+    own = nudged[rank] / sizes[rank] - means[rank]
+    print(f"a number of rank {rank} changes the mean of all by {by:.4f}, and that of its rank by {own:.4f}")
+
+# %% [markdown]
+# The mean of all changes by 1/40, wherever the number is. So **the gradient of each row is that of the mean, by 40**:
+# by how many rows there are in all, not by how many are here. Call `.mean()` on each rank and average afterwards, and
+# it is 1/4 · 1/4 on rank 0 and 1/4 · 1/16 on rank 3: four times as much for each row of the smallest part. Such a model
+# learns most from the rank that has the fewest rows.
+#
+# Backward needs no communication for that. Every rank has the mean of all, so every rank works out the same gradient of
+# it, and `model.backward(2, rows, gradient)` gives that of the rows here.
+#
+# ## The puzzle
+#
+# Each of 64 images has 40 rows of 128 numbers, and the network says 128 things about the whole image:
+#
+# | layer | what | rows | takes forward on rank 3 | an update | sum of its weight's gradient |
+# |---|---|---|---|---|---|
+# | 0 and 1 | linear, row by row | 40, so 4, 8, 12 and 16 | 0.5 | 0.03125 | 0.1575 |
+# | 2 | mean, no weight | 40, and gives 1 | 0.00390625 | | |
+# | 3 | linear | 1 | 0.03125 on every rank | 0.03125 | |
+#
+# Backward takes as long as forward. The rank with the most rows has the most to do, and the others wait for it. So rank
+# 3 should never wait itself.
+#
+# **Given:** the weights, whole on every rank, `my_rows` above, and
+
+
+# %%
+def backward(model, layer, inp, grad):
+    """Backward of a layer with a weight: gives the gradient of the input. That of the weight is added to what there is
+    of it already."""
+    grad_weight, grad_input = model.backward(layer, inp, grad, model.weights[layer])
+    model.grad_weights[layer] = model.grad_weights[layer] + grad_weight if layer in model.grad_weights else grad_weight
+    return grad_input
+
+
+# %% [markdown]
+# **To do:** one training step. For layer 2 it is `model.forward(2, rows)`, and `model.backward(2, rows, gradient)`
+# gives the gradient of the rows.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts. Works may wait in a dict of your own.
+# - Each rank has seen some rows, so most gradients of weights are parts of a sum. Find the one that is not.
+# - The same function has to be right for any number of ranks from 2 on, and for any number of images, also a single
+#   one. Of 12 ranks the first has no rows. It calls everything that the others call.
+# - `sizes` is for later, when you try your function on other parts. Hand it on to `my_rows`.
+
+# %% [markdown]
+# ### Predict first
+#
+# All images at once, and everything awaited where it is called. How many collectives does a rank call, and when is the
+# step over?
+
+# %%
+guess = predict("weighted_mean", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step. For the second, the sum of a weight's gradient travels while another layer is
+# computed. For the third, rank 3 does not wait for the mean: what else is there to do, while it is on its way?
+
+# %%
+goal("weighted_mean")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def weighted_mean(model: Model, sizes: list[int] | None = None) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in (0, 1, 3):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    low, high = my_rows(model, sizes)
+
+    # Forward, loss and backward of this rank's rows of all images; then update layers 0, 1 and 3.
+    # --- your code (about 27 lines) ---
+    middle = (model.BATCHES + 1) // 2
+    halves = [half for half in (range(middle), range(middle, model.BATCHES)) if half]
+    means, sums = {}, {}
+
+    for number, half in enumerate(halves):
+        activations[0, number] = model.get_activation(half).cut("rows", low, high)
+        for layer in (0, 1):
+            activations[layer + 1, number] = model.forward(layer, activations[layer, number], weights[layer])
+        activations[3, number] = model.forward(2, activations[2, number])
+        means[number] = model.allreduce(activations.pop((3, number)), 2)
+
+    for number in range(len(halves)):
+        activations[3] = await means.pop(number)
+        grad_activations[4] = model.loss(model.forward(3, activations[3], weights[3]))
+        grad_activations[3] = backward(model, 3, activations.pop(3), grad_activations.pop(4))
+        grad_activations[2] = model.backward(2, activations.pop((2, number)), grad_activations.pop(3))
+        for layer in (1, 0):
+            grad_activations[layer] = backward(
+                model, layer, activations.pop((layer, number)), grad_activations.pop(layer + 1)
+            )
+            if number == len(halves) - 1:
+                sums[layer] = model.allreduce(grad_weights.pop(layer), layer)
+        del grad_activations[0]
+
+    for layer in (3, 1, 0):
+        if layer in sums:  # layer 3 has seen the mean of all rows, on every rank
+            grad_weights[layer] = await sums.pop(layer)
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+    # --- end of your code ---
+
+    for layer in (0, 1, 3):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(weighted_mean, puzzle="weighted_mean")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Rank 3 computes 4 · 0.5 for layers 0 and 1, forward and backward, twice 0.03125 for layer 3, and twice 0.00390625 for
+# the mean: 2.0703125. The mean of 64 images are 64 · 129 numbers, 128 sums and a count each: 0.1389 for their
+# all-reduce. Then 0.1575 for each of two gradients, and three updates. That is three collectives, over at **2.61796**.
+#
+# With the sums on their way while other things are computed, layer 1's is hidden behind backward of layer 0. Beside
+# that of layer 0 there are only two updates left: 2.0703125 + 0.1389 + 0.1575 + 0.03125 = 2.39796.
+#
+# The mean of half of the images travels while the other half is computed, forward or backward: 2.259 is what rank 3
+# computes, the last sum, and an update.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="weighted_mean")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What a machine pays
+#
+# Your function, on other parts. `computing` is what the rank with the most rows computes, and `waiting` all that comes
+# on top.
+
+# %%
+PARTS = {
+    "as in the puzzle": [4, 8, 12, 16],
+    "even": [10, 10, 10, 10],
+    "land only": [1, 2, 3, 34],
+    "a rank without rows": [14, 13, 13, 0],
+    "16 ranks": [3] * 8 + [2] * 8,
+}
+net = [Layer(inputs=128, outputs=128, rows=40)] * 2
+net += [Layer("mean", inputs=128, outputs=128, rows=40), Layer(inputs=128, outputs=128, rows=1)]
+if out:
+    print(f"{'parts':<22}{'computing':>10}{'waiting':>10}")
+    for name, parts in PARTS.items():
+        run = Trace.of(
+            simulate(partial(weighted_mean, sizes=parts), layers=net, ranks=len(parts), batches=64, costs=PRICES)
+        )
+        computing = max(
+            sum(event.end - event.start for event in program.events if event.op in ("forward", "backward", "update"))
+            for program in run.programs
+        )
+        print(f"{name:<22}{computing / 1e9:>10.4f}{end(run) - computing / 1e9:>10.4f}")
+
+# %% [markdown]
+# However uneven the parts are, rank 3 waits for the last sum alone. What differs is how much the rank with the most
+# rows has to compute. And with 16 ranks there is little to compute, and the sums take 30 messages each, one after the
+# other: 0.6 for next to nothing. A mean costs no bytes, it costs messages:
+
+# %%
+RANKS = (2, 4, 8, 16, 32)
+
+
+def reduced(ranks, numbers):
+    return 2 * (ranks - 1) * (0.02 + numbers / ranks * 0.2 / 131_072)
+
+
+def gathered(ranks, numbers):
+    return (ranks - 1) * (0.02 + numbers * 0.2 / 131_072)
+
+
+draw_curves(
+    {
+        "pairs, added up": [(ranks, reduced(ranks, 64 * 129)) for ranks in RANKS],
+        "pairs, gathered": [(ranks, gathered(ranks, 64 * 129)) for ranks in RANKS],
+        "rows, gathered": [(ranks, gathered(ranks, 64 * 128 * 40 / ranks)) for ranks in RANKS],
+    },
+    across="ranks that share 64 images of 40 rows",
+    title="How long it takes until all have the mean",
+)
+
+# %% [markdown]
+# A pair is a sum and its count. With few ranks the rows are what is dear. With many it is the messages, and an
+# all-gather in a ring has half as many as an all-reduce. So a library may well gather the pairs, and let each rank add
+# them up for itself.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Global average pooling** over a sharded grid, and a **weighted mean**. With n ranks, rank r having s(r) of S rows:
+#
+# ```
+# mean of all         Σ sum(r) / Σ s(r) = Σ mean(r) · s(r)/S      the two forms that libraries use
+# gradient of a row   that of the mean, by S                        on every rank, whatever it has
+# all-reduce          2·(n - 1)·(α + (features + 1)·images·β/n)     β for each number, α for each message
+# before the mean     gradients of weights are parts of a sum
+# after the mean      all is the same on every rank, and nothing is to be summed
+# ```
+#
+# The second form needs no count beside the sum, if everybody knows S: it multiplies each mean by s(r)/S, and adds up.
+# But a mean of no rows is 0/0, and NaN times 0 is NaN.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *DTensor* made a mean of sharded rows a plain average over ranks, also where the last part was smaller or empty [1].
+#   Then it was changed to gather the tensor first if its parts are uneven, and take the mean of all of it [2]. That is
+#   right, and it is the third curve.
+# - *ShardTensor*, of NVIDIA's PhysicsNeMo, multiplies the mean of each rank by its share of all elements, and marks it
+#   as a part of a sum. Its backward divides by the number of elements of the whole tensor [3].
+# - *SyncBatchNorm* of PyTorch is a mean over all ranks of data parallelism. It gathers mean, spread and count of each
+#   rank; a comment says that an all-reduce would not be right, as the counts could be different. A process without
+#   elements brings zeros, as the others wait for it [4].
+# - *In a loss.* With weights for classes a mean divides by the sum of weights, and that is another one on each rank
+#   even if parts are equal. DTensor was off by several percent there [5].
+#
+# [1] pytorch/pytorch, issue 162692, 2025. [2] pytorch/pytorch, pull request 163241, 2025. [3] NVIDIA/physicsnemo,
+# physicsnemo/domain_parallel/custom_ops/_reductions.py. [4] pytorch/pytorch, torch/nn/modules/_functions.py, 2026.
+# [5] pytorch/pytorch, issue 185167, 2026.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# A ring is what our collectives travel in. For a few numbers real libraries take trees, whose messages grow with the
+# logarithm of the number of ranks. Sums of many numbers are rounded, so a mean over other parts differs in the last
+# digits. And there is a single mean in this network; with one in each layer, or in each norm, there is one such
+# exchange each time.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Which gradient of a weight needs no all-reduce here, and what would come of one?
+#
+# <details><summary>Answer</summary>
+#
+# That of layer 3. Its input is the mean of all rows, the same on every rank, and so is its gradient. An all-reduce
+# would add up four copies: a gradient four times as large, and here an error, as the same batches are counted several
+# times. If the all-reduce averaged, as DDP's does, it would be right for layer 3, and layers 0 and 1 would have a
+# quarter of their gradient. A framework has to know for each weight which of the two it is.
+#
+# </details>
+#
+# **2.** All parts are equal. Is a mean of means right then?
+#
+# <details><summary>Answer</summary>
+#
+# Yes, and `model.allreduce_mean` takes them. That is what makes it a trap: it passes all tests with 8 GPUs and 64 rows,
+# and is wrong with 721 rows, or with 7 GPUs. So a good test has parts that do not divide, and one that is empty.
+#
+# </details>
+#
+# **3.** In data parallelism each rank has the mean loss of its own examples, and gradients are averaged over the ranks.
+# When is this the same mistake?
+#
+# <details><summary>Answer</summary>
+#
+# When ranks have different numbers of what the loss is a mean over. With as many examples on each rank it is right.
+# With texts, the loss is usually a mean over *tokens*, and those differ: padding does not count. Then the tokens of a
+# rank with short texts count for more than others. The way out is the same, sums and counts: divide by the tokens of
+# all ranks, which takes one all-reduce of a number before backward.
+#
+# </details>
+#
+# **4.** Which of these can be put together from one number a rank, which need a few, and which need all rows: maximum,
+# variance, median?
+#
+# <details><summary>Answer</summary>
+#
+# The maximum of maxima is the maximum: one number, and no count. The variance needs three: count, sum, and sum of
+# squares. The median needs all rows, or several rounds of counting how many rows are below a guess. The mean is in the
+# middle: it needs two numbers, and looks as if it needed one.
+#
+# </details>
+#
+# ## Where this leads
+#
+# The mean was at the end of the network, once. A norm takes the mean and the variance of a whole image in the middle of
+# it, forward, and something like it again in backward. How many exchanges does that take?
+
+# %% [markdown]
+# <!-- part: links -->

@@ -1,0 +1,482 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# A U-Net for weather or for images has a norm after nearly every convolution. PhysicsNeMo, NVIDIA's library for
+# physics, can cut the grid of such a network among GPUs. Until February 2026 its **group norm** let PyTorch normalize
+# the rows of each GPU by themselves, and corrected the result afterwards. That was numerically unstable, and did not
+# work for uneven parts; it was written anew, with sums over the whole grid and one all-reduce [1].
+#
+# Which sums? A norm needs the mean and the variance of a grid that nobody has. You know how to put means together. Put
+# the variances of the parts together in the same way, and you get 0.45 where 1.07 is right, as you will see in a
+# moment.
+#
+# And a norm is in the middle of a network. In backward its gradient needs to know the whole grid *again*. So a U-Net
+# with 50 norms has 100 exchanges a step, and in each of them everybody waits for a handful of numbers.
+#
+# > **To tell a friend:** variances do not add up. Counts, sums and sums of squares do.
+#
+# *Reminder.* A group norm cuts the features of each image into groups. Each group, over all points of the grid, is
+# shifted and scaled so that its mean is 0 and its variance 1.
+
+# %%
+from functools import partial
+from itertools import islice, pairwise
+
+from drawing import draw, draw_collective, draw_curves, draw_group
+from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
+from lib.analysis.figures import end
+from lib.suite.course.solutions import run_of
+
+PRICES = Links(latency=0.02, forward=8, backward=8)  # 0.02 for each message, and 0.2 for 131,072 elements
+GRID = {"rows": 64, "columns": 32}
+LAYERS = [
+    Layer(inputs=64, outputs=64, **GRID),  # layer 0: linear, point by point
+    Layer("moments", inputs=64, outputs=16, **GRID),  # layer 1: two numbers for each of 8 groups
+    Layer("group_norm", inputs=64, outputs=64, **GRID, of=(1, 2)),  # layer 2: activation 1, by activation 2
+    Layer(inputs=64, outputs=64, **GRID),  # layer 3: linear
+]
+
+# %% [markdown]
+# ## The idea
+#
+# Here is one group: 3 features of 64 rows, noise on a slope, so that rows further down have larger values. The ranks
+# have 4, 8, 12 and 40 rows of it.
+
+
+# %%
+def noise(seed):
+    """Numbers between -1 and 1, the same ones every time."""
+    x = (seed * 2654435761 + 12345) % 2**32
+    while True:
+        x = (1664525 * x + 1013904223) % 2**32
+        yield x / 2**31 - 1
+
+
+def variance(numbers):
+    mean = sum(numbers) / len(numbers)
+    return sum((number - mean) ** 2 for number in numbers) / len(numbers)
+
+
+numbers = [value + 3 * (i % 64) / 63 for i, value in enumerate(islice(noise(51), 192))]  # feature by feature
+parts = [
+    [number for i, number in enumerate(numbers) if low <= i % 64 < high] for low, high in pairwise([0, 4, 12, 24, 64])
+]
+
+for rank, part in enumerate(parts):
+    print(f"rank {rank}: {len(part):>3} numbers, mean {sum(part) / len(part):.4f}, variance {variance(part):.4f}")
+print(f"\nvariance of all:                       {variance(numbers):.4f}")
+print(f"mean of the four variances:            {sum(map(variance, parts)) / 4:.4f}")
+print(f"weighted by how many numbers each has: {sum(variance(part) * len(part) for part in parts) / 192:.4f}")
+
+# %% [markdown]
+# Even weighted it is wrong. The variance of a part knows how far its numbers are from the mean *of the part*. The parts
+# have different means, and how far these are from each other, no part can know.
+#
+# What can be added up? The numbers themselves, and their squares. The variance is the mean of the squares, less the
+# square of the mean:
+
+# %%
+pieces = [(len(part), sum(part), sum(number**2 for number in part)) for part in parts]  # what each rank brings
+count, total, squares = (sum(numbers) for numbers in zip(*pieces, strict=True))
+print(f"mean {total / count:.4f}, variance {squares / count - (total / count) ** 2:.4f}")
+
+# %% [markdown]
+# **Three numbers for each group, one all-reduce.** Mean and mean of the squares are called the first two **moments**.
+#
+# ### Forward
+#
+# In the simulator a norm is two layers. `"moments"` gives two numbers for each group, and has the count with them. Of
+# some rows it is a part of a sum. `"group_norm"` takes its input and all of the moments: `model.forward(2, input,
+# moments)`.
+
+
+# %%
+def my_rows(model, sizes=None):
+    """Where this rank's rows begin and end: by chunk, or in these sizes, which all ranks know."""
+    if sizes is None:
+        most = -(-64 // model.RANKS)  # rounded up
+        sizes = [max(0, min(most, 64 - rank * most)) for rank in range(model.RANKS)]
+    low = sum(sizes[: model.rank])
+    return low, low + sizes[model.rank]
+
+
+async def one_norm(model):
+    weight, _ = model.load_weights(0)
+    x = model.forward(0, model.get_activation(range(4)).cut("rows", *my_rows(model)), weight)
+    mine = model.forward(1, x)
+    moments = await model.allreduce(mine, 1)
+    shown[model.rank] = {"input": x, "own moments": mine, "normalized": model.forward(2, x, moments)}
+
+
+shown = {}
+demo = simulate(one_norm, layers=LAYERS, batches=4, ranks=4, costs=PRICES)
+draw_group(shown[1])
+
+# %%
+draw_collective(demo)
+
+# %% [markdown]
+# Four images with 8 groups each, and three numbers for each of these: 96 numbers. What else could you send?
+
+
+# %%
+def all_reduce(numbers):
+    return 2 * 3 * (0.02 + numbers / 4 * 0.2 / 131_072)
+
+
+groups = 4 * 8
+print(f"all rows gathered:                              {3 * (0.02 + 16 * 32 * 64 * 4 * 0.2 / 131_072):.5f}")
+print(f"the mean, and then the variance around it:      {2 * all_reduce(2 * groups):.5f}")
+print(f"counts, sums and sums of squares, all at once:  {all_reduce(3 * groups):.5f}")
+
+# %% [markdown]
+# The second is how one would write it down: first the mean of all, then how far each number is from it. Two exchanges,
+# one after the other, and each costs what six messages cost. The third number for each group costs next to nothing.
+#
+# Go on with the moments of your own rows, and a real program says nothing. The same value would come out differently
+# above and below the edge between two ranks. Here:
+
+
+# %%
+async def own_moments(model):
+    weight, _ = model.load_weights(0)
+    x = model.forward(0, model.get_activation(range(4)).cut("rows", *my_rows(model)), weight)
+    model.forward(2, x, model.forward(1, x))
+
+
+try:
+    simulate(own_moments, layers=LAYERS, batches=4, ranks=4)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# ### Backward
+#
+# Make one number larger, and it changes in three ways what comes out: by itself, because the mean is larger, and
+# because the variance is another. The last two change *every* point of the group, on all ranks. With g the gradient
+# that arrives, x̂ what the norm gave, σ the root of the variance, and N points in the group:
+#
+# ```
+# gradient of x  =  (g  -  Σg / N  -  x̂ · Σ(g·x̂) / N) / σ          sums over all points of the group
+# ```
+#
+# Two sums for each group, of which each rank knows a part. In the simulator:
+#
+# ```python
+# by_moments, by_itself = model.backward(2, input, gradient, moments)  # a part of a sum, and this rank's own
+# by_moments = await model.allreduce(by_moments, 2)
+# gradient = by_itself + model.backward(1, input, by_moments)
+# ```
+#
+# The count is known by now, so there are 64 numbers:
+
+# %%
+print(f"backward:  {all_reduce(2 * groups):.5f}")
+
+# %% [markdown]
+# ## The puzzle
+#
+# | ranks | images | grid | layers 0 and 3 | moments, norm | exchange of moments | exchange of their gradients | sum of a weight's gradient | an update |
+# |---|---|---|---|---|---|---|---|---|
+# | 4 | 4 | 64 × 32 points, so 16 rows each | 1 each | 0.015625 each | 0.12022 | 0.12015 | 0.129375 | 0.0078125 |
+#
+# These are times on a rank, forward; backward takes as long. A layer with a weight has its two halves,
+# `model.backward_input` and `model.backward_weight`, 0.5 each.
+#
+# **Given:** the weights of layers 0 and 3, whole on every rank, `my_rows` above, and
+
+
+# %%
+def add(model, layer, grad_weight):
+    """Adds the gradient of a weight to what there is of it already."""
+    model.grad_weights[layer] = model.grad_weights[layer] + grad_weight if layer in model.grad_weights else grad_weight
+
+
+# %% [markdown]
+# **To do:** one training step.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts. Works may wait in a dict of your own.
+# - The same function has to be right on any number of ranks from 2 on, and for any number of images, also a single one.
+#   On 12 ranks the last one has no rows; it calls everything that the others call.
+# - `sizes` is for later, when you try your function on other parts. Hand it on to `my_rows`.
+
+# %% [markdown]
+# ### Predict first
+#
+# All images at once, everything awaited where it is called. How many collectives does a rank call, and when is the step
+# over?
+
+# %%
+guess = predict("group_norm", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step, with one exchange forward and one in backward. For the second, find something to
+# compute in backward while the gradients of the moments are on their way. Forward there is nothing else to do with
+# these images. But there are others: that is the third goal. The fourth asks how many images have to be under way for
+# that.
+
+# %%
+goal("group_norm")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def group_norm(model: Model, sizes: list[int] | None = None) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in (0, 3):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    low, high = my_rows(model, sizes)
+
+    # Forward, loss and backward of this rank's rows of all images; then update layers 0 and 3.
+    # --- your code (about 33 lines) ---
+    moments, sums = {}, {}
+
+    for image in range(model.BATCHES + 1):
+        if image < model.BATCHES:
+            activations[0, image] = model.get_activation([image]).cut("rows", low, high)
+            activations[1, image] = model.forward(0, activations[0, image], weights[0])
+            activations[2] = model.forward(1, activations[1, image])
+            moments[image] = model.allreduce(activations.pop(2), 1)
+        if image == 0:
+            continue
+
+        last = image - 1  # its moments were on their way until now
+        activations[2] = await moments.pop(last)
+        activations[3] = model.forward(2, activations[1, last], activations[2])
+        grad_activations[4] = model.loss(model.forward(3, activations[3], weights[3]))
+        grad_activations[3] = model.backward_input(3, activations[3], grad_activations[4], weights[3])
+        grad_activations[2], grad_activations[1] = model.backward(
+            2, activations[1, last], grad_activations.pop(3), activations.pop(2)
+        )
+        coming = model.allreduce(grad_activations.pop(2), 2)
+        add(model, 3, model.backward_weight(3, activations.pop(3), grad_activations.pop(4)))
+        if image == model.BATCHES:
+            sums[3] = model.allreduce(grad_weights.pop(3), 3)
+        grad_activations[2] = await coming
+        by_moments = model.backward(1, activations.pop((1, last)), grad_activations.pop(2))
+        grad_activations[1] = grad_activations[1] + by_moments
+        grad_weight, _ = model.backward(0, activations.pop((0, last)), grad_activations.pop(1), weights[0])
+        add(model, 0, grad_weight)
+        del by_moments, grad_weight, _
+    sums[0] = model.allreduce(grad_weights.pop(0), 0)
+
+    for layer in (3, 0):
+        grad_weights[layer] = await sums.pop(layer)
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+    # --- end of your code ---
+
+    for layer in (0, 3):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(group_norm, puzzle="group_norm")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Layers 0 and 3, forward and backward, are 4; moments and norm 4 · 0.015625: 4.0625. Two exchanges of 0.12022 and
+# 0.12015, two sums of 0.129375, and two updates of 0.0078125, all awaited: four collectives, over at **4.57724**.
+#
+# Between the two halves of layer 3's backward, the gradient of its input comes first. It goes through the norm, the
+# exchange starts, and the other half of layer 3 hides it. The sum for layer 3 travels behind backward of layer 0. What
+# is left is the exchange of the moments, the last sum, and an update: 4.0625 + 0.12022 + 0.129375 + 0.0078125 =
+# 4.31991.
+#
+# With another image to compute meanwhile, the exchange of the moments is hidden as well: 4.0625 + 0.129375 + 0.0078125
+# = 4.19969. Two images under way are enough for that.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="group_norm")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What a machine pays
+#
+# Your function, on other parts. `computing` is what the rank with the most rows computes, and `waiting` all that comes
+# on top.
+
+# %%
+PARTS = {
+    "even": [16, 16, 16, 16],
+    "land only": [4, 8, 12, 40],
+    "a rank without rows": [22, 22, 20, 0],
+    "8 ranks": [8] * 8,
+    "16 ranks": [4] * 16,
+}
+if out:
+    print(f"{'parts':<22}{'computing':>10}{'waiting':>10}")
+    for name, parts in PARTS.items():
+        run = simulate(partial(group_norm, sizes=parts), layers=LAYERS, ranks=len(parts), batches=4, costs=PRICES)
+        computing = 4.0625 * max(parts) / 16 + 2 * 0.0078125
+        print(f"{name:<22}{computing:>10.4f}{end(Trace.of(run)) - computing:>10.4f}")
+
+# %% [markdown]
+# Uneven parts wait no longer than even ones. But on 16 ranks a rank computes for one time unit, and waits for five and
+# a half: each exchange is 30 messages, and there is not enough to compute to hide them. How slow may a message be on 4
+# ranks?
+
+# %%
+run, _ = run_of("group_norm")  # yours, once it is correct
+LATENCY = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12)
+
+
+def awaited(latency):
+    """The step if everything is awaited: its computing, and 24 messages with the numbers that they carry."""
+    return 4.577241 - 24 * 0.02 + 24 * latency
+
+
+draw_curves(
+    {
+        "this run": [(each, end(retime(run, Links(latency=each, forward=8, backward=8)))) for each in LATENCY],
+        "everything awaited": [(each, awaited(each)) for each in LATENCY],
+    },
+    across="time of a message",
+    title="When the step is over, by the time that a message takes",
+)
+
+# %% [markdown]
+# Image by image there are twice as many exchanges as halves would have, and four times as many as all images at once.
+# With 0.02 a message they are just hidden: half of layer 3's backward for one image takes 0.125, and an exchange
+# 0.12004. With slower messages each image waits for its own, and soon a single exchange for all images is better,
+# awaited or not. So how many images you take at a time depends on what a message costs.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# A **group norm over a sharded grid**. With n ranks, images · groups = G, and α a message:
+#
+# ```
+# forward              (count, Σx, Σx²) of each group    2·(n - 1)·(α + 3·G·β/n)
+# variance             Σx²/N - (Σx/N)²
+# backward             (Σg, Σg·x̂) of each group          2·(n - 1)·(α + 2·G·β/n)
+# gradient of x        (g - Σg/N - x̂·Σ(g·x̂)/N) / σ
+# ```
+#
+# Which norms need this, if rows are shared out? An *instance norm* is a group norm with a feature in each group. A
+# *batch norm* has its sums over all images as well, so over all ranks of data parallelism and all that share an image.
+# A *layer norm* over the features of a point, as in transformers, needs nothing.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *ShardTensor*, since 2026: sums and sums of squares in one all-reduce forward; Σg and Σg·x̂ in one all-reduce
+#   backward; and one more for the gradients of scale and shift, which our norm does not have. The number of points is
+#   known from the shape of the whole tensor and does not travel [2].
+# - *SyncBatchNorm*, in PyTorch: mean, 1/σ and count of each process, in one all-gather; in backward two sums for each
+#   channel, in one all-reduce. All of it is awaited at once, and for a process without elements there is a branch that
+#   only takes part [3].
+# - *DDP and FSDP* do not synchronize the buffers of a norm over the ranks that share an image, says the documentation
+#   of ShardTensor [4].
+#
+# [1] NVIDIA/physicsnemo, pull request 1421, 2026. [2] NVIDIA/physicsnemo,
+# physicsnemo/domain_parallel/shard_utils/normalization_patches.py, 2026. [3] pytorch/pytorch,
+# torch/nn/modules/_functions.py, 2026. [4] NVIDIA/physicsnemo, examples of ShardTensor, part 5.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# Our norm has no scale and no shift. With them there are two more numbers for each feature, whose gradients are summed
+# like those of any weight. Σx²/N - (Σx/N)² loses digits if the mean is large compared with the spread, as temperatures
+# in kelvin are; see question 2. A norm is hardly any work here, and on a GPU it moves as much memory as a layer does.
+# And image by image, or in halves, a GPU is kept less busy than with all of them at once.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** A rank has no rows. What does it bring to each exchange, and what would happen if it left them out?
+#
+# <details><summary>Answer</summary>
+#
+# Zeros: no points, no sum, no squares, and in backward no gradient. If it left an exchange out, the others would wait
+# for it for ever. If it left out only the first, its second would meet the first of the others: numbers of the wrong
+# kind, and 64 where 96 are expected. That is why PyTorch has a branch for it.
+#
+# </details>
+#
+# **2.** Temperatures around 300 with a spread of 0.1, in floats with 7 digits. What does Σx²/N - (Σx/N)² give, and what
+# would you exchange instead?
+#
+# <details><summary>Answer</summary>
+#
+# Both terms are about 90,000, so with 7 digits they are known to about 0.01. And so is their difference, which should
+# be 0.01. Nothing of it is left; it may even be negative. Better: each rank brings its count, its mean, and the sum of
+# the squared distances from *its* mean. Two such parts are put together exactly: add up the distances, and add how far
+# the means are apart, squared, times n·m/(n + m). It is three numbers as well, but no plain sum, so they are gathered,
+# and each rank puts them together. SyncBatchNorm gathers such triples too.
+#
+# </details>
+#
+# **3.** In backward, what is wrong if every rank uses its own Σg and Σg·x̂? When would nobody notice?
+#
+# <details><summary>Answer</summary>
+#
+# The loss of this step is right, as forward is. The gradient is not: it should have no part that shifts or scales the
+# whole group, and now it has none that shifts or scales *a rank's rows*. Where parts look alike, both are nearly the
+# same, so training goes on and looks well. It gets worse the smaller the parts are.
+#
+# </details>
+#
+# **4.** Could the exchange of the moments be left out by using those of the step before?
+#
+# <details><summary>Answer</summary>
+#
+# For a batch norm that is thinkable: its moments are over many images, and change slowly. For a group norm they are of
+# *this* image, and were never seen before. What can be done is to use a norm that needs no exchange, such as a layer
+# norm over the features of each point. Then it is another model.
+#
+# </details>
+#
+# ## Where this leads
+#
+# A mean wants to know a little of everybody. A convolution wants to know all of its neighbours' edge. Attention wants
+# to know all of everybody, unless it is told to look at what is near.
+
+# %% [markdown]
+# <!-- part: links -->

@@ -1,0 +1,55 @@
+"""Every rank gathers all rows before the mean: right for any parts, as DTensor does with uneven ones.
+
+No partial mean, and no count. But all rows travel, and every rank has room for them.
+"""
+
+from lib import Model
+
+
+def my_rows(model, sizes=None):
+    """Where this rank's rows begin and end. Rank 1 has twice as many as rank 0, rank 2 three times as many, and so on,
+    in whole rows; or they have these sizes, which all ranks know."""
+    ranks = model.RANKS
+    if sizes is None:
+        ends = [40 * rank * (rank + 1) // (ranks * (ranks + 1)) for rank in range(ranks + 1)]
+    else:
+        ends = [sum(sizes[:rank]) for rank in range(ranks + 1)]
+    return ends[model.rank], ends[model.rank + 1]
+
+
+def backward(model, layer, inp, grad):
+    """Backward of a layer with a weight: gives the gradient of the input. That of the weight is added to what there is
+    of it already."""
+    grad_weight, grad_input = model.backward(layer, inp, grad, model.weights[layer])
+    model.grad_weights[layer] = model.grad_weights[layer] + grad_weight if layer in model.grad_weights else grad_weight
+    return grad_input
+
+
+async def weighted_mean(model: Model, sizes: list[int] | None = None) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in (0, 1, 3):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    low, high = my_rows(model, sizes)
+
+    activations[0] = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
+    for layer in (0, 1):
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+    activations[2] = await model.allgather(activations[2], 1)
+    activations[3] = model.forward(2, activations[2])
+    grad_activations[4] = model.loss(model.forward(3, activations[3], weights[3]))
+
+    grad_activations[3] = backward(model, 3, activations.pop(3), grad_activations.pop(4))
+    grad_activations[2] = model.backward(2, activations.pop(2), grad_activations.pop(3)).cut("rows", low, high)
+    for layer in (1, 0):
+        grad_activations[layer] = backward(model, layer, activations.pop(layer), grad_activations.pop(layer + 1))
+        grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)
+    del grad_activations[0]
+
+    for layer in (3, 1, 0):
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+
+    for layer in (0, 1, 3):
+        model.set_final_weight(layer, weights[layer])
