@@ -860,7 +860,7 @@ def _(fact: facts.Different, _: Running | None) -> Advice | None:
             second, first = (definite(subject(value.kind, value.layer)) for value in (fact.first, other))
             return f"{made.op}{line_of(made)} gave {first}, and after it this,\n{second}: look at the order of the two"
     if theirs is mine:
-        return _summed_already(mine, fact) if fact.field == "total" else None
+        return _summed_already(mine, fact) if fact.field == "total" else _of_a_neighbour(fact)
     if fact.field != "shards":
         return None
     return cut_otherwise(mine, fact.first) or same_shard(mine, fact.first.layer)
@@ -896,6 +896,19 @@ def _exchanged(first: Value, other: Value) -> str | None:
     )
 
 
+def _of_a_neighbour(fact: facts.Different) -> str | None:
+    """Some rows that a halo exchange brought, added to all rows of a rank."""
+    for value, other in ((fact.first, fact.other), (fact.other, fact.first)):
+        made, rows = maker(value), value.place.named.get("rows")
+        if fact.field == "rows" and made is not None and made.op == "halo" and rows is not None:
+            both = numbered("row", set(rows.pieces) & set(other.place.named["rows"].pieces))
+            return (
+                f"the halo exchange{line_of(made)} brought {numbered('row', rows.pieces)}: cut {both} out of the other "
+                "value,\nadd them there, and put the sum together with the rest"
+            )
+    return None
+
+
 def _summed_already(program: Running, fact: facts.Different) -> str | None:
     """A whole gradient beside a shard of a sum, where a reduce-scatter has taken it already."""
     for value in (fact.first, fact.other):
@@ -919,3 +932,20 @@ def _(fact: facts.Disagree, _: Running | None) -> Advice | None:
     """In another order, or in the wrong group? Of what is called with other arguments there is no more to know."""
     first, other = fact.first, fact.other
     return meeting(first, other) if (first.op, first.layer) != (other.op, other.layer) else None
+
+
+@likely_cause.register
+def _(fact: facts.NoWindow, program: Running | None) -> Advice | None:
+    """Queries of a neighbour among those of this rank: they came with a halo."""
+    event = maker(fact.inp)
+    while program is not None and event is not None and event.op == "combine":
+        for value in event.inputs:
+            brought = maker(program.values[value])
+            if brought is not None and brought.op in COLLECTIVES:
+                return (
+                    f"some of these queries came by the {COLLECTIVES[brought.op].title}{line_of(brought)}, and their "
+                    "windows reach further still.\nQueries need no halo: each rank works on its own, with the keys and "
+                    "values of its neighbours"
+                )
+        event = maker(program.values[event.inputs[0]])
+    return None

@@ -1,6 +1,7 @@
 """Grids that are cut along rows and columns: corners, transposed convolutions, pooling, windows and transforms."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -265,6 +266,66 @@ def test_parts_for_which_a_neighbour_is_not_enough_are_named_before_any_rank_wai
         simulate(windows(sizes), layers=attending(sum(sizes)), ranks=4)
     assert f"rank {rank}" in str(raised.value)
     assert said in str(raised.value)
+
+
+async def by_parts(model: Model, q: Value, kv: Value, how: str) -> None:
+    """Attention to windows of seven rows, forward and backward: "all" keys are gathered; or queries, keys and values
+    exchanged, "each" in turn, or keys and values "together"."""
+    tile = Tile(model, [16] * 4, [64])
+    back = how != "all"
+    if how == "each":
+        await tile.lend(q, 2, "rows", 3)
+        parts = [await tile.lend(kv.shard(part, 2, "features"), 2, "rows", 3) for part in range(2)]
+        wide = parts[0].combine(parts[1])
+    else:
+        wide = await tile.lend(kv, 2, "rows", 3) if back else await model.allgather(kv, 2)
+    g, dq = model.backward(2, q, model.loss(model.forward(2, q, wide)), wide)
+    if how == "each":
+        await tile.lend(dq, 2, "rows", 3)
+        for part in range(2):
+            await tile.lend(g.shard(part, 2, "features"), 2, "rows", 3, back=True)
+    else:
+        await (tile.lend(g, 2, "rows", 3, back=True) if back else model.scatterreduce(g, 2, dim="rows"))
+
+
+async def inner_first(model: Model, q: Value, kv: Value) -> None:
+    """The same while keys and values, and then their gradients, travel."""
+    low, high = Tile(model, [16] * 4, [64]).ends("rows")
+    first, after = low + 3 * (low > 0), high - 3 * (high < 64)
+    edges = [ends for ends in ((low, first), (after, high)) if ends[0] < ends[1]]
+    coming = model.halo([kv.cut("rows", *ends) for ends in edges], 2)
+    out, wide = model.forward(2, q.cut("rows", first, after), kv), kv
+    for rows in await coming:
+        wide = wide.combine(rows)
+    for ends in edges:
+        out = out.combine(model.forward(2, q.cut("rows", *ends), wide))
+    g = model.loss(out)
+    home = [model.backward(2, q.cut("rows", *ends), g.cut("rows", *ends), wide)[0] for ends in edges]
+    ends = [ends for ends in ((low - 3, low), (high, high + 3)) if 0 <= ends[0] < 64]
+    coming = model.halo([one.cut("rows", *its) for one, its in zip(home, ends, strict=True)], 2)
+    model.backward(2, q.cut("rows", first, after), g.cut("rows", first, after), kv)
+    await coming
+
+
+@pytest.mark.parametrize(("how", "figure"), [("all", "4.52"), ("each", "2.69"), ("together", "2.38"), ("inner", "2.0")])
+def test_attention_to_windows_takes_what_another_model_says(how: str, figure: str) -> None:
+    took = dict[int, float]()
+
+    async def function(model: Model) -> None:
+        x = Tile(model, [16] * 4, [64]).own(model.get_activation(range(4)), "rows")
+        q, kv = (model.forward(layer, x, model.load_weights(layer)[0]) for layer in range(2))
+        began = model.time
+        await (inner_first(model, q, kv) if how == "inner" else by_parts(model, q, kv, how))
+        took[model.rank] = model.time - began
+
+    layers = [
+        Layer("linear", 8, 32, 64, columns=64),
+        Layer("linear", 8, 64, 64, columns=64, of=(0,)),
+        Layer("neighborhood_attention", 32, 32, 64, columns=64, heads=1, kv_heads=1, kernel=7, of=(1, 2)),
+    ]
+    # All prices are 49 times those of that model: attention of a batch, of 49 points to a window, takes 49.
+    simulate(function, layers=layers, ranks=4, batches=4, costs=Links(latency=0.98, p2p=9.8, forward=256, backward=256))
+    assert ticks(max(took.values())) == ticks(49 * Fraction(figure))
 
 
 @pytest.mark.parametrize(

@@ -420,15 +420,21 @@ class NoWindow(Fact):
         mine, here = (RunSet.of(value.place.named[self.role].pieces) for value in (self.inp, self.keys))
         given = self.window.given(here)
         row = next(row for row in mine if row not in given)
-        lacks = RunSet.of(one for one in self.window.needs(row) if one not in here)
+        needs = self.window.needs(row)
+        lacks = RunSet.of(one for one in needs if one not in here)
+        fix = "put the keys and values of the neighbours, the halo, together with its own first: kv = kv.combine(halo)."
+        if needs[len(needs) // 2] != row:
+            fix += (
+                "\nAt an edge of the grid a window does not shrink but stays inside, so it reaches further than others "
+                "do:\nwhere the first or the last rank has few rows, further than the rows that a neighbour lends"
+            )
+        elif mine & given:
+            fix += f"\nThe keys that are here are enough for queries of {numbered(kind.noun, mine & given)}"
         return Words(
             f"{self.op} lacks keys and values of {numbered(kind.noun, lacks)}",
-            expected=f"the whole window of each query, as {kind.noun} {row} attends to "
-            f"{_span(self.window, self.role, row)}",
+            expected=f"the whole window of each query, as {kind.noun} {row} attends to {numbered(kind.noun, needs)}",
             got=f"{describe(self.inp)}; {describe(self.keys)}",
-            fix="put the keys and values of the neighbours, the halo, together with its own first: "
-            "kv = kv.combine(halo).\nAt an edge of the grid a window does not shrink but stays inside, so that the "
-            "first and the last rank need more",
+            fix=fix,
         )
 
 

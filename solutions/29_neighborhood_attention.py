@@ -1,0 +1,606 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# A weather grid of 721 rows and 1,440 columns has a million points. Let each point attend to all others, and you have a
+# trillion pairs, in every head of every layer. **Neighbourhood attention** gives each point a window instead, such as the
+# 7 × 7 points around it [1]. That leaves 51 million pairs, 21,000 times fewer. And it is good news where the grid is cut
+# among GPUs: what a point looks at is on its own GPU, or next door.
+#
+# Mostly. The window of a point at the very edge of the grid would stick out. It does not shrink there, it *moves*
+# inwards, so that every point has as many keys as all others. So a point of the first rank may need rows further away
+# than one in the middle does, and a rank with few rows may have windows that reach past its neighbour. Who notices that?
+# If only the rank itself does, it stops, and all others wait for it for ever.
+#
+# > **To tell a friend:** what can go wrong on one rank has to be decided by all ranks, from what all of them know.
+#
+# *Reminder.* In a **halo exchange**, `model.halo(edges, layer)`, each rank hands in the rows at its edges, first those
+# for the rank before it, then those for the rank after it, and gets theirs. The first and the last rank have one
+# neighbour. In attention a **query** is compared with **keys**, and the result is the mean of the **values**, weighted by
+# that.
+
+# %%
+from functools import partial
+from itertools import pairwise
+
+from drawing import draw, draw_collective, draw_curves, draw_group
+from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
+from lib.analysis.figures import end, most_sent
+from lib.suite.course.solutions import run_of
+
+# A message takes 0.1, and 1.0 for each 131,072 elements.
+PRICES = Links(p2p=1.0, latency=0.1, forward=25.6, backward=25.6, update=51.2)
+LAYERS = [
+    Layer(inputs=8, outputs=32, rows=64, columns=64),  # layer 0: 8 numbers of each point give its query, 32 numbers
+    Layer(inputs=8, outputs=64, rows=64, columns=64, of=(0,)),  # layer 1: and its key and value, 32 numbers each
+    Layer(
+        "neighborhood_attention", inputs=32, outputs=32, rows=64, columns=64, heads=1, kv_heads=1, kernel=7, of=(1, 2)
+    ),  # layer 2: activation 1 asks activation 2
+]
+
+# %% [markdown]
+# ## The idea
+#
+# ### Whose rows?
+#
+# Columns are whole on each rank here, so it is all about rows. This is where the window of a row begins and ends:
+
+
+# %%
+def window(row):
+    """The rows that a query attends to: the first one, and that after the last."""
+    first = min(max(row - 3, 0), 64 - 7)
+    return first, first + 7
+
+
+# %% [markdown]
+# Here are 14 rows on four ranks, with a line for each row of queries. `#` is a row of keys that the rank has itself, `o`
+# one of a neighbour.
+
+
+# %%
+def show(sizes):
+    """A line for each row of queries, of a small grid: whose rows of keys are in its window?"""
+    owners = [rank for rank, size in enumerate(sizes) for _ in range(size)]
+    for row, mine in enumerate(owners):
+        first = min(max(row - 3, 0), len(owners) - 7)
+        window = range(first, first + 7)
+        marks = ["#", "o", "X", "X"]
+        keys = "".join(marks[abs(other - mine)] if key in window else "." for key, other in enumerate(owners))
+        print(f"rank {mine}, row {row:>2}  {keys}")
+
+
+show([4, 3, 3, 4])
+
+# %% [markdown]
+# Row 0 looks at rows 0 to 6, as row 3 does: the windows of the first rows all stay at the edge. In the middle a window
+# reaches 3 rows up and 3 rows down, half of the 7, without its own.
+#
+# So a rank has to fetch 3 rows of keys and values from each side. And of the queries? None. A point is worked on where
+# its query is, and *that* never leaves its rank.
+#
+# ### Fetch it, and give it back
+#
+# Here is one grid on four ranks with 16 rows each:
+
+
+# %%
+def by_chunk(ranks):
+    """How many rows each rank has, as scatter_rows says."""
+    most = -(-64 // ranks)  # rounded up
+    return [max(0, min(most, 64 - rank * most)) for rank in range(ranks)]
+
+
+def my_rows(model, sizes):
+    """Where this rank's rows begin and end; the blocks of them that neighbours need, as (first row, row after the last);
+    the blocks of theirs that it needs; and the group of the ranks that have rows."""
+    low = sum(sizes[: model.rank])
+    high = low + sizes[model.rank]
+    beside = [((low, low + 3), (low - 3, low)), ((high - 3, high), (high, high + 3))] if low < high else []
+    beside = [(mine, other) for mine, other in beside if other[0] >= 0 and other[1] <= 64]
+    group = [rank for rank, size in enumerate(sizes) if size]
+    return low, high, [mine for mine, _ in beside], [other for _, other in beside], group
+
+
+async def nothing():
+    return []
+
+
+def exchange(model, rows, layer, group):
+    """What the neighbours in the group have for this rank: a list, to be awaited. A rank that has no neighbour hands in
+    no rows, and gets none."""
+    return model.halo(rows, layer, group) if rows else nothing()
+
+
+async def there_and_back(model):
+    low, high, edges, _, group = my_rows(model, by_chunk(model.RANKS))
+    x = model.get_activation([0]).cut("rows", low, high)
+    queries, own = (model.forward(layer, x, model.load_weights(layer)[0]) for layer in (0, 1))
+    keys = own
+    for rows in await exchange(model, [own.cut("rows", *edge) for edge in edges], 2, group):
+        keys = keys.combine(rows)
+    result = model.forward(2, queries, keys)
+    gradient, _ = model.backward(2, queries, model.loss(result), keys)
+    if model.rank == 1:
+        shown.update({"queries": queries, "own keys and values": own, "with the halo": keys, "result": result})
+        for first, after in ((13, 16), (16, 19), (19, 29), (29, 32), (32, 35)):
+            gradients[f"rows {first} to {after - 1}"] = gradient.cut("rows", first, after)
+
+
+shown, gradients = {}, {}
+demo = simulate(there_and_back, layers=LAYERS, ranks=4, batches=1, costs=PRICES)
+draw_collective(demo, "halo")
+
+# %% [markdown]
+# This is rank 1, with rows 16 to 31. Its keys and values have 22 rows with the halo, and that is enough for its 16 rows
+# of queries:
+
+# %%
+draw_group(shown)
+
+# %% [markdown]
+# Backward gives two gradients. That of the queries is done: nobody else has used them. That of keys and values has all
+# rows that were *used*, so those of the halo too:
+
+# %%
+draw_group(gradients)
+
+# %% [markdown]
+# Pale means that a part of the sum is missing. Rows 19 to 28 were used on this rank only, and are done. Rows 16 to 18
+# were used by queries of rank 0 as well, and their gradient lacks that. Rows 13 to 15 belong to rank 0, which waits for
+# what is here. So 3 rows of gradient go home on each side, and are added there.
+#
+# ### What it costs
+#
+# Three ways to come by the keys and values of 4 grids. The second one treats queries, keys and values all alike, with an
+# exchange for each:
+
+
+# %%
+async def fetch(model, way):
+    low, high, edges, _, group = my_rows(model, by_chunk(model.RANKS))
+    x = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
+    queries, keys = (model.forward(layer, x, model.load_weights(layer)[0]) for layer in (0, 1))
+    start[way] = model.time
+    if way == "all-gather":
+        await model.allgather(keys, 2)
+    elif way == "one by one":
+        for part in (queries, keys.shard(0, 2, "features"), keys.shard(1, 2, "features")):
+            await exchange(model, [part.cut("rows", *edge) for edge in edges], 2, group)
+    else:
+        await exchange(model, [keys.cut("rows", *edge) for edge in edges], 2, group)
+
+
+start = {}
+print("way          time   elements sent")
+for way in ("all-gather", "one by one", "together"):
+    run = Trace.of(simulate(partial(fetch, way=way), layers=LAYERS, ranks=4, batches=4, costs=PRICES))
+    print(f"{way:<11}{end(run) - start[way]:>6.3f}{int(most_sent(run)):>16,}")
+
+# %% [markdown]
+# Each exchange is two messages, and a message costs 0.1 before its first element. One exchange of keys and values
+# together has one third of the messages of three, and two thirds of the elements.
+#
+# ### Too few rows
+#
+# Now the parts for which a halo of 3 rows is not enough. Here the first rank has 3 rows:
+
+# %%
+show([3, 4, 4, 4])
+
+# %% [markdown]
+# Its windows have `oooo`, 4 rows of the neighbour, and a halo has 3. In the middle 3 rows would do. Here rank 2 has a
+# single one, and `X` is a row of keys on a rank further away:
+
+# %%
+show([6, 4, 1, 4])
+
+# %% [markdown]
+# Rank 2 has what it needs, with its halo. But it cannot *give* three rows, and both of its neighbours look past it.
+#
+# What should a program do with such parts? Refuse them: fewer ranks would be about as fast. But *who* refuses? Suppose
+# that each rank looks at its own rows before the exchange:
+
+
+# %%
+async def each_for_itself(model, sizes):
+    low, high, edges, _, group = my_rows(model, sizes)
+    x = model.get_activation([0]).cut("rows", low, high)
+    keys = model.forward(1, x, model.load_weights(1)[0])
+    if high - low < 3:
+        print(f"rank {model.rank}: I have too few rows, so I stop here.\n")
+        return
+    await exchange(model, [keys.cut("rows", *edge) for edge in edges], 2, group)
+
+
+try:
+    simulate(partial(each_for_itself, sizes=[30, 18, 1, 15]), layers=LAYERS, ranks=4, batches=1)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# The simulator sees that nobody can go on. A cluster does not. Rank 2 stops with an error in a log file of its own, and
+# three GPUs wait until a timeout, or somebody, ends the job. And the error that *they* show is about an exchange that
+# took too long.
+#
+# ## The puzzle
+#
+# | ranks | grids | points of a grid | layer 0, queries | layer 1, keys and values | layer 2, attention | a halo of keys and values | of half of that | sum of a weight's gradient | update |
+# |---|---|---|---|---|---|---|---|---|---|
+# | 4 | 4 | 64 × 64, so 16 rows each | 0.4 | 0.8 | 4.9 | 0.95 | 0.575 | 0.603 and 0.606 | 0.05 and 0.1 |
+#
+# The times of layers are those of all 4 grids forward on a rank; backward takes the same again. Attention of fewer rows
+# of queries takes less, however many keys it is given.
+#
+# **Given:** the weights of layers 0 and 1, whole on every rank, and this rank's rows of all grids. `by_chunk`, `my_rows`,
+# `window` and `exchange` are above. Here are three more; `summed` is that of the convolution:
+
+
+# %%
+def blocks(low, high):
+    """The rows whose windows are all within the rows from low to high, and a list of the blocks of all other rows."""
+    inner = [row for row in range(low, high) if low <= window(row)[0] and window(row)[1] <= high]
+    if not inner:
+        return (low, low), [(low, high)] if low < high else []
+    edges = (low, inner[0]), (inner[-1] + 1, high)
+    return (inner[0], inner[-1] + 1), [(first, after) for first, after in edges if first < after]
+
+
+def around(first, after):
+    """The rows that the queries of these rows attend to."""
+    return window(first)[0], window(after - 1)[1]
+
+
+def summed(low, high, parts):
+    """The gradient of the rows from low to high: of each row the sum of all parts that have it. A part is
+    (first row, row after the last, value); rows of others are left out."""
+    ends = sorted({min(max(row, low), high) for first, after, _ in parts for row in (first, after)})
+    whole = parts[0][2].cut("rows", low, low)
+    for first, after in pairwise(ends):
+        here, *more = [value.cut("rows", first, after) for a, b, value in parts if a <= first and after <= b]
+        for value in more:
+            here = here + value
+        whole = whole.combine(here) if first > low else here
+    return whole
+
+
+# %% [markdown]
+# **To do:** one training step, and a refusal.
+#
+# - Both linear layers take activation 0. `model.forward(2, queries, keys)` is the attention of activation 1 to activation
+#   2, for all queries that it is given. `model.backward(2, queries, gradient, keys)` gives the gradient of the keys (and
+#   values) and that of the queries, in this order.
+# - `summed(low, high, [(low - 3, high + 3, gradient), (low, low + 3, rows), ...])` adds at the right rows.
+# - Where some window reaches past the neighbours of a rank, **every** rank raises a `ValueError`, before it sends
+#   anything. `sizes` has the number of rows of each rank; ranks without rows do not count, and one rank alone needs no
+#   neighbour.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts.
+# - The same function has to be right on any number of ranks, with rows by `chunk`. 12 ranks get 6 rows each, then 4, then
+#   none. A rank without rows calls what all others call; it takes no time. 10 ranks get 7 rows each, and the last one
+#   gets 1: all ten refuse.
+
+# %% [markdown]
+# ### Predict first
+#
+# Await everything where you call it, with keys and values in one exchange. How many collectives does a rank call, and
+# when is the step over?
+
+# %%
+guess = predict("neighborhood_attention", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step with halo exchanges, be it three each way. The second has one each way. For the third,
+# ask what can be done while keys and values travel. For the fourth, nobody waits for a neighbour at all.
+
+# %%
+goal("neighborhood_attention")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def neighborhood_attention(model: Model, sizes: list[int] | None = None) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in (0, 1):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    sizes = sizes or by_chunk(model.RANKS)
+    low, high, edges, halo, group = my_rows(model, sizes)
+    activations[0] = model.get_activation(range(model.BATCHES)).cut("rows", low, high)
+
+    # Refuse parts that are too small. Then forward, loss and backward of this rank's rows; update layers 0 and 1.
+    # --- your code (about 42 lines) ---
+    parts = [size for size in sizes if size]
+    if len(parts) > 1 and (min(parts) < 3 or parts[0] < 4 or parts[-1] < 4):
+        raise ValueError(f"some windows of 7 rows reach past the neighbours of a rank: the parts are {sizes}")
+
+    inner, needy = blocks(low, high)
+
+    activations[2] = model.forward(1, activations[0], weights[1])  # keys and values, because neighbours wait for them
+    coming = exchange(model, [activations[2].cut("rows", *edge) for edge in edges], 2, group)
+    activations[1] = model.forward(0, activations[0], weights[0])
+    activations[3] = model.forward(2, activations[1].cut("rows", *inner), activations[2])
+    for rows in await coming:
+        activations[2] = activations[2].combine(rows)
+    for block in needy:
+        queries, keys = activations[1].cut("rows", *block), activations[2].cut("rows", *around(*block))
+        activations[3] = activations[3].combine(model.forward(2, queries, keys))
+    grad_activations[3] = model.loss(activations.pop(3))
+
+    for block in needy:  # first, because neighbours wait for what comes of them
+        queries, keys = activations[1].cut("rows", *block), activations[2].cut("rows", *around(*block))
+        grad = grad_activations[3].cut("rows", *block)
+        grad_activations[2, block], grad_activations[1, block] = model.backward(2, queries, grad, keys)
+    home = [grad_activations[2, block].cut("rows", *rows) for block, rows in zip(needy * 2, halo, strict=False)]
+    coming = exchange(model, home, 2, group)
+    queries, keys = activations.pop(1).cut("rows", *inner), activations.pop(2).cut("rows", low, high)
+    grad = grad_activations.pop(3).cut("rows", *inner)
+    grad_activations[2], grad_activations[1] = model.backward(2, queries, grad, keys)
+    for block in needy:
+        grad_activations[1] = grad_activations[1].combine(grad_activations.pop((1, block)))
+    del queries, keys, grad, home
+
+    grad_weights[0], _ = model.backward(0, activations[0], grad_activations.pop(1), weights[0])
+    del _
+    parts = [(low, high, grad_activations.pop(2))]
+    parts += [(*around(*block), grad_activations.pop((2, block))) for block in needy]
+    parts += [(*edge, rows) for edge, rows in zip(edges, await coming, strict=True)]
+    grad_activations[2] = summed(low, high, parts)
+    del parts
+    sums = {0: model.allreduce(grad_weights.pop(0), 0)}
+    grad_weights[1], _ = model.backward(1, activations.pop(0), grad_activations.pop(2), weights[1])
+    del _
+    sums[1] = model.allreduce(grad_weights.pop(1), 1)
+    for layer in (0, 1):
+        grad_weights[layer] = await sums.pop(layer)
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+    # --- end of your code ---
+
+    for layer in (0, 1):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(neighborhood_attention, puzzle="neighborhood_attention")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Queries, keys and values, and attention take 0.4 + 0.8 + 4.9 = 6.1, forward and backward: 12.2. An exchange of keys and
+# values is two messages, and on both sides 3 rows of 64 points with 64 numbers, of 4 grids: 2 · 0.1 + 98,304 / 131,072 =
+# 0.95, forward and backward 1.9. The sums of the two gradients are six messages each, and hardly any elements: 0.603 +
+# 0.606. With the updates, 0.15, that is 12.2 + 1.9 + 1.209 + 0.15 = **15.459**, with 2 halo exchanges and 2 all-reduces:
+# 4 collectives. An exchange each for queries, keys and values takes 0.575, six times: 17.009.
+#
+# While keys and values travel, layer 0 can make the queries, and in backward it can be done while their gradients go
+# home. It takes 0.4 of the 0.95: 14.659.
+#
+# The rows whose windows are all at home are 10 of 16. They take 3.06, so nobody waits. And the sum for layer 0 travels
+# while layer 1 goes backward. What is left is the last sum and update: 12.2 + 0.606 + 0.1 = 12.906.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="neighborhood_attention")
+
+# %% [markdown]
+# ### Who refuses?
+#
+# Your function on other parts. It should work, or every rank should refuse.
+
+
+# %%
+def tried(sizes):
+    """What becomes of a step with these parts: in words."""
+    refused = []
+
+    async def run(model):
+        try:
+            await neighborhood_attention(model, sizes)
+        except ValueError:
+            refused.append(model.rank)
+
+    try:
+        models = simulate(run, layers=LAYERS, ranks=len(sizes), batches=4, costs=PRICES)
+    except PuzzleError as error:
+        stopped = f"ranks {refused} refuse, and then: " if refused else ""
+        return stopped + str(error).splitlines()[0]
+    return "all ranks refuse" if len(refused) == len(sizes) else f"over at {end(Trace.of(models)):.3f}"
+
+
+PARTS = [
+    [16, 16, 16, 16],
+    [4, 3, 3, 54],
+    [4, 28, 28, 4],
+    [3, 20, 20, 21],
+    [20, 20, 21, 3],
+    [20, 3, 1, 40],
+    [61, 3, 0, 0],
+]
+PARTS += [by_chunk(12), by_chunk(10)]
+for sizes in PARTS if out else ():
+    print(f"{' '.join(map(str, sizes)):<26}{tried(sizes)}")
+
+# %% [markdown]
+# <details><summary>What should it say?</summary>
+#
+# The first three and the rows of 12 ranks work, and the rest is refused by all ranks. In `20 3 1 40` the rank with one
+# row has all that it needs itself; it is its neighbours who lack rows. In `61 3 0 0` the last rank with rows has 3, and
+# its last window begins 4 rows before them.
+#
+# </details>
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What a machine pays
+#
+# How slow may the link be? Here is that run on slower ones, and beside it what it would take if every exchange and every
+# sum were awaited.
+
+# %%
+run, _ = run_of("neighborhood_attention")  # yours, once it is correct
+SLOW = (1, 2, 3, 4, 5, 6, 8)
+
+
+def slower(slow):
+    return Links(p2p=1.0 * slow, latency=0.1 * slow, forward=25.6, backward=25.6, update=51.2)
+
+
+draw_curves(
+    {
+        "this run": [(slow, end(retime(run, slower(slow)))) for slow in SLOW],
+        "everything awaited": [(slow, 12.35 + slow * (2 * 0.95 + 1.2088)) for slow in SLOW],
+    },
+    across="how much slower the link is (1: a halo exchange takes 0.95)",
+    title="When the step is over, by the speed of the link",
+)
+
+# %% [markdown]
+# Our solution hides the halo until the link is about three and a half times slower: layer 0 and the inner rows take 3.46.
+# From there on each exchange shows. The sum at the end shows always, because nothing is left to do beside it.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Neighbourhood attention on a shared grid.** With an odd kernel of *k* rows, h = (k - 1)/2, a row of keys and values of
+# all grids taking *p* on the link, and α a message:
+#
+# ```
+# rows of a halo              h on each side, of keys and values; none of queries
+# halo exchange               2·(α + h·p)      k and v together; one by one 4·α + 2·h·p, and with q 6·α + 3·h·p
+# a neighbour is enough       if each rank has h rows at least, and the first and the last h + 1
+# rows without a halo         2·h fewer than a rank has, at an end h fewer
+# ```
+#
+# The third line in words: a rank gives h rows to each neighbour, so it must have them. The very first window reaches to
+# row k - 1 = 2·h, and the first rank has its own rows and h more. The same at the other end.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *NATTEN* is the library with the kernels: windows in one, two and three dimensions, with stride, dilation and causal
+#   masks, for training and inference [2].
+# - *PhysicsNeMo* cuts the grid. Its neighbourhood attention pads queries, keys **and** values, each in an exchange of its
+#   own, an all-to-all; then it calls NATTEN on the padded part, and cuts the halo off the result [3]. Why queries too?
+#   Then all three have one shape, and windows of the rank's own rows come out right by themselves. It is the second line
+#   of the costs above.
+# - *And backward.* What was cut off has a gradient of zeros [4]. So the queries of a halo have one, too, and it is sent
+#   home.
+# - *What it refuses.* Even kernels, and a dilation [3]. A reviewer asked whether these were limits of NATTEN; they were
+#   the author's, who had begun with the case in production [5]. A look at the sizes of all parts is not in this code. A
+#   rank takes its edge rows out of its part before the exchange [4], so we expect one with too few to stop there, and the
+#   others to wait. We have read this, and not run it.
+# - *On a sphere* the windows are disks. torch-harmonics has a neighbourhood attention for grids that are cut both ways: a
+#   halo along the latitudes, and along the longitudes keys and values go round a ring. Queries and the state of the
+#   softmax stay where they are [6].
+#
+# [1] Hassani et al., *Neighborhood Attention Transformer*, 2023, arXiv 2204.07143. [2] NATTEN, pypi.org/project/NATTEN.
+# [3] NVIDIA/physicsnemo, physicsnemo/domain_parallel/shard_utils/natten_patches.py, 2026. [4] NVIDIA/physicsnemo,
+# physicsnemo/domain_parallel/shard_utils/halo.py, 2026. [5] NVIDIA/physicsnemo, pull request 784, 2025. [6]
+# torch-harmonics, nvidia.github.io/torch-harmonics, DistributedNeighborhoodAttentionS2.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# One head, and no layer after attention. With more heads nothing changes: all of them are cut by rows. Backward takes as
+# long as forward, and on a GPU about twice as long. Attention of a few rows takes its share of the time, and on a GPU a
+# thin block is less efficient. All grids are there at once. And columns are whole: cut them too, and you exchange rows
+# first, then columns *with* the halo that has come, so that the corners come along.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Why must a window at the edge of the grid not simply shrink, as a convolution's does with zeros around it?
+#
+# <details><summary>Answer</summary>
+#
+# It could; some kinds of attention do that. Then every rank would need h rows, the first and the last too. But a corner
+# point would have 16 keys where others have 49, and the kernels could not work on blocks of one shape. Zeros around the
+# grid would be wrong: a key of zeros has a score of 0, which is not *no* weight. Moving the window keeps the number of
+# keys, and costs the two ranks at the ends a row.
+#
+# </details>
+#
+# **2.** `4 3 3 4` works. How many ranks can share 721 rows with a kernel of 7, at most? And by `chunk`?
+#
+# <details><summary>Answer</summary>
+#
+# The two at the ends have 4 rows, and the others 3 or more: 2 + (721 - 8) // 3 = **239** ranks. By `chunk` all parts but
+# the last are alike, and so have 4 rows at least. That would be 181 ranks, but the last of them has 1 row: too few. With
+# 5 rows it is 145 ranks, the last with 1 again, and with 6 rows 121, the last with 1. With 7 rows it is **103**, all of
+# them full, as 721 = 7 · 103. `tensor_split` is better here: **180** ranks, with 4 or 5 rows each.
+#
+# </details>
+#
+# **3.** Two layers of attention follow each other. Could one exchange do for both?
+#
+# <details><summary>Answer</summary>
+#
+# Fetch 6 rows of the *input* on each side. Then compute the first attention for 3 rows more on each side than you have.
+# That is one exchange of 8 numbers a point, where it was two of 64 numbers. The price is 6 rows of attention more on a
+# rank with 16, forward and backward, and that is more than both exchanges here. Where a message is slow and parts are
+# thick it is worth it.
+#
+# </details>
+#
+# **4.** A rank knows the sizes of all parts. Where from, if rows are dealt out by hand?
+#
+# <details><summary>Answer</summary>
+#
+# Somebody has to tell it: a rule that all know, or an all-gather of one number from each rank when the parts are made,
+# once. It is the same with a check: if only one rank can know that something is wrong, such as a file that it cannot
+# read, then "is anybody in trouble?" is a sum over all ranks, before the next collective. A sum of a single number is
+# cheap, compared with a night of waiting.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Windows, kernels, neighbours: all of it is local. Some layers are not. A Fourier transform looks at a whole line of the
+# grid, so along the columns each rank can do it alone, and along the rows nobody can. Does everybody need everything
+# then?
+
+# %% [markdown]
+# <!-- part: links -->
