@@ -520,8 +520,8 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *NATTEN* is the library with the kernels: windows in one, two and three dimensions, with stride, dilation and causal
-#   masks, for training and inference [2].
+# - *NATTEN* is the library of those who proposed it [1], with the kernels: windows in one, two and three dimensions, with
+#   stride, dilation and causal masks, for training and inference [2].
 # - *PhysicsNeMo* cuts the grid. Its neighbourhood attention pads queries, keys **and** values, each in an exchange of its
 #   own, an all-to-all; then it calls NATTEN on the padded part, and cuts the halo off the result [3]. Why queries too?
 #   Then all three have one shape, and windows of the rank's own rows come out right by themselves. It is the second line
@@ -536,10 +536,10 @@ draw_curves(
 #   halo along the latitudes, and along the longitudes keys and values go round a ring. Queries and the state of the
 #   softmax stay where they are [6].
 #
-# [1] Hassani et al., *Neighborhood Attention Transformer*, 2023, arXiv 2204.07143. [2] NATTEN, pypi.org/project/NATTEN.
-# [3] NVIDIA/physicsnemo, physicsnemo/domain_parallel/shard_utils/natten_patches.py, 2026. [4] NVIDIA/physicsnemo,
-# physicsnemo/domain_parallel/shard_utils/halo.py, 2026. [5] NVIDIA/physicsnemo, pull request 784, 2025. [6]
-# torch-harmonics, nvidia.github.io/torch-harmonics, DistributedNeighborhoodAttentionS2.
+# [1] Hassani et al., *Neighborhood Attention Transformer*, 2023, arXiv 2204.07143. [2] SHI-Labs, *NATTEN*,
+# pypi.org/project/NATTEN. [3] NVIDIA/physicsnemo, physicsnemo/domain_parallel/shard_utils/natten_patches.py, 2026.
+# [4] NVIDIA/physicsnemo, physicsnemo/domain_parallel/shard_utils/halo.py, 2026. [5] NVIDIA/physicsnemo, pull request 784,
+# 2025. [6] NVIDIA, *torch-harmonics*, nvidia.github.io/torch-harmonics, DistributedNeighborhoodAttentionS2.
 
 # %% [markdown]
 # ## What is simplified here

@@ -441,6 +441,8 @@ def _(fact: facts.NoSum, _: Running | None) -> str | None:
         return had_by_all(value)
     if there is None or not isinstance(value, Activation) or there.events[-1].op not in COLLECTIVES:
         return None
+    if value.mark is not None and value.mark[1] in there.events[-1].outputs:
+        return None  # what came out of the collective is added by hand
     if not value.is_complete():
         if cut := [role for role, *_ in value.place.rest if role in SPACE]:
             return (
@@ -849,8 +851,10 @@ def _(fact: facts.Different, _: Running | None) -> Advice | None:
     mine, theirs, lent = home(fact.first), home(fact.other), maker(fact.other)
     if fact.field == "layer":
         return _exchanged(fact.first, fact.other)
-    if mine is not None and lent is not None and lent.op == "halo" and fact.field == "rows":
+    if mine and lent and lent.op == "halo" and fact.first.place.batches != fact.other.place.batches:
         return _halo_of_other_batches(mine, lent, fact.first.place.batches)
+    if fact.verb == "gather":
+        return _other_pieces(fact)
     if mine is None or theirs is None or fact.verb != "sum":
         return None
     made, mark = maker(fact.first), fact.first.mark
@@ -909,6 +913,23 @@ def _of_a_neighbour(fact: facts.Different) -> str | None:
     return None
 
 
+def _other_pieces(fact: facts.Different) -> str | None:
+    """Pieces out of one all-to-all that do not fit each other: two ranks cut theirs in different ways."""
+    program, first, event = home(fact.first), fact.first, maker(fact.first)
+    while program is not None and event is not None and event.op == "combine":
+        first = cast("Value", program.values[event.inputs[0]])
+        event = maker(first)
+    if event is None or event is not maker(fact.other) or event.op != "alltoall" or fact.field not in DIMS:
+        return None
+    if first.place.batches != fact.other.place.batches:
+        return None
+    one, two = [event.group[event.outputs.index(value.mark[1])] for value in (first, fact.other) if value.mark]
+    return (
+        f"they came out of one all-to-all{line_of(event)}, from ranks {one} and {two}, which do not agree on the "
+        f"{DIMS[fact.field].plural}\nthat this rank gets: on every rank, value number i is for member number i"
+    )
+
+
 def _summed_already(program: Running, fact: facts.Different) -> str | None:
     """A whole gradient beside a shard of a sum, where a reduce-scatter has taken it already."""
     for value in (fact.first, fact.other):
@@ -949,3 +970,15 @@ def _(fact: facts.NoWindow, program: Running | None) -> Advice | None:
                 )
         event = maker(program.values[event.inputs[0]])
     return None
+
+
+@likely_cause.register
+def _(fact: facts.Broken, _: Running | None) -> Advice | None:
+    """One of the pieces that an all-to-all brought."""
+    made = maker(fact.value)
+    if made is None or made.op != "alltoall" or len(made.outputs) == 1 or fact.number != 1:
+        return None
+    return (
+        f"the all-to-all{line_of(made)} brought {len(made.outputs)} pieces, one from each rank, and this is one:\n"
+        "put all of them together, piece by piece: value = value.combine(piece)"
+    )

@@ -1,8 +1,11 @@
-"""Gather all keys and values, and scatter the sum of their gradients.
+"""Gather all keys and values, and send each rank all gradients of its own.
 
-That needs no neighbour, and no part is too small. But each rank has the keys and values of the whole grid, twice as many rows
-travel as a halo has on both sides in all, and more ranks do not make it less.
+The latter is a reduce-scatter, made of an all-to-all and additions, as parts may be uneven. There are no neighbours, and no part
+is too small. But each rank has the keys and values of the whole grid, and eight times as much travels as with a halo.
 """
+
+from functools import reduce
+from operator import add
 
 from lib import Model
 
@@ -30,7 +33,10 @@ async def neighborhood_attention(model: Model, sizes: list[int] | None = None) -
     grad_activations[2], grad_activations[1] = model.backward(
         2, activations.pop(1), grad_activations.pop(3), activations.pop(2)
     )
-    grad_activations[2] = await model.scatterreduce(grad_activations[2], 2, dim="rows")
+    ends = [(sum(sizes[:rank]), sum(sizes[: rank + 1])) for rank in range(model.RANKS)]
+    arrived = await model.alltoall([grad_activations[2].cut("rows", *part) for part in ends], 2)
+    grad_activations[2] = reduce(add, arrived) if sizes[model.rank] else arrived[0]
+    del arrived
     for layer in (0, 1):
         grad_weights[layer], _ = model.backward(layer, activations[0], grad_activations.pop(layer + 1), weights[layer])
         del _

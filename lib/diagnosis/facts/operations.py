@@ -422,14 +422,15 @@ class NoWindow(Fact):
         row = next(row for row in mine if row not in given)
         needs = self.window.needs(row)
         lacks = RunSet.of(one for one in needs if one not in here)
-        fix = "put the keys and values of the neighbours, the halo, together with its own first: kv = kv.combine(halo)."
+        fix = "put the keys and values of the neighbours, the halo, together with its own first: kv = kv.combine(halo)"
         if needs[len(needs) // 2] != row:
-            fix += (
-                "\nAt an edge of the grid a window does not shrink but stays inside, so it reaches further than others "
-                "do:\nwhere the first or the last rank has few rows, further than the rows that a neighbour lends"
+            fix = (
+                "at an edge of the grid a window does not shrink but stays inside, so it reaches further than others:\n"
+                "where the first or the last rank has few rows, further than what a neighbour lends. If no halo has "
+                "come at all,\nput it together with its own first: kv = kv.combine(halo)"
             )
         elif mine & given:
-            fix += f"\nThe keys that are here are enough for queries of {numbered(kind.noun, mine & given)}"
+            fix += f".\nThe keys that are here are enough for queries of {numbered(kind.noun, mine & given)}"
         return Words(
             f"{self.op} lacks keys and values of {numbered(kind.noun, lacks)}",
             expected=f"the whole window of each query, as {kind.noun} {row} attends to {numbered(kind.noun, needs)}",
