@@ -73,6 +73,7 @@ ABOVE = {
     "domain_data": ["my_rows", "exchange", "summed"],
     "unet_or_vit": ["size", "ends", "at_edges", "exchange", "borrow", "give_back"],
     "neighborhood_attention": ["by_chunk", "my_rows", "nothing", "exchange", "window", "blocks", "around", "summed"],
+    "redistribute": ["by_chunk", "parts_of", "joined"],
 }
 """The functions that the notebook of a puzzle has above the gap."""
 SECTIONS = ("change", "code", "message", "fix")

@@ -1,0 +1,487 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# A Fourier transform looks at a whole line of the grid at once: each wave that comes out depends on every point that went
+# in. For a grid, it goes along each row first, and then along each column of what came out. Models of the weather that
+# work on waves do this in every layer, there and back.
+#
+# Now the rows are shared out. Along a row that is easy: each rank has whole rows. Along a column nobody has a single
+# whole one. You could give everything to everybody. On 64 GPUs that moves 64 times as much as is needed, and each GPU has
+# to have room for the whole grid, which was why you cut it.
+#
+# What is needed is this: who had a few whole rows, now has a few whole *columns*. Each rank keeps a little, and swaps all
+# the rest, a piece with every other rank. It is a transpose of who has what, and it is one collective.
+#
+# > **To tell a friend:** from rows to columns, rank i owes rank j just the piece where i's rows cross j's columns.
+#
+# *Reminder.* In an **all-to-all**, each rank hands in a list with a value for every rank, and gets a list with a value
+# from every rank: number i is from rank i.
+
+# %%
+from functools import partial
+
+from drawing import draw, draw_collective, draw_curves
+from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
+from lib.analysis.figures import end, traffic
+from lib.suite.course.solutions import run_of
+
+PRICES = Links(p2p=2.0, forward=16, backward=16, update=25.6)  # 2.0 for 131,072 elements from one rank to the next
+GRID = {"rows": 64, "columns": 64, "inputs": 32, "outputs": 32}
+LAYERS = [
+    Layer(**GRID),  # layer 0: a weight that mixes the 32 numbers of each point
+    Layer("transform", along="columns", **GRID),  # layer 1
+    Layer("transform", along="rows", **GRID),  # layer 2: now each "point" is a wave
+    Layer(**GRID),  # layer 3: a weight that mixes the 32 numbers of each wave
+    Layer("transform", along="rows", **GRID),  # layer 4: back again
+    Layer("transform", along="columns", **GRID),  # layer 5
+]
+
+# %% [markdown]
+# ## The idea
+#
+# `along="columns"` means: all 64 columns of a row are mixed. So layers 1 and 5 need all columns of some rows, and layers
+# 2 and 4 all rows of some columns. The weights of layers 0 and 3 work point by point, and take whatever they are given.
+# Try it with the rows of this rank:
+
+
+# %%
+def by_chunk(size, ranks):
+    """How many of so many rows, or columns, each rank has, as scatter_rows says."""
+    most = -(-size // ranks)  # rounded up
+    return [max(0, min(most, size - rank * most)) for rank in range(ranks)]
+
+
+def parts_of(sizes):
+    """Where the part of each rank begins and ends, from the sizes of all parts."""
+    return [(sum(sizes[:rank]), sum(sizes[: rank + 1])) for rank in range(len(sizes))]
+
+
+async def with_rows(model):
+    low, high = parts_of(by_chunk(64, model.RANKS))[model.rank]
+    x = model.get_activation([0]).cut("rows", low, high)
+    x = model.forward(1, model.forward(0, x, model.load_weights(0)[0]))
+    model.forward(2, x)
+
+
+try:
+    simulate(with_rows, layers=LAYERS, ranks=4, batches=1)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# ### Pieces
+#
+# Cut your rows along the lines of everybody's columns. Piece number j is what rank j wants of you. How large is it? Your
+# rows, times *its* columns. Both follow from a rule that all know, so nobody has to ask:
+
+
+# %%
+def sizes_of_pieces(rows, columns):
+    """A table: what each rank has for each rank, as rows x columns."""
+    print("from \\ to" + "".join(f"{f'rank {rank}':>10}" for rank in range(len(columns))))
+    for rank, many in enumerate(rows):
+        print(f"rank {rank}   " + "".join(f"{f'{many} x {wide}':>10}" for wide in columns))
+
+
+sizes_of_pieces([4, 8, 12, 40], [16, 16, 16, 16])
+
+# %% [markdown]
+# On the diagonal is what a rank keeps. A line of the table is all that a rank hands in: 64 columns of its rows. A column
+# of the table is all that it gets: 64 rows of its columns. So what arrives from different ranks has different sizes here,
+# even though the columns are even.
+#
+# Now swap. Here are all pieces of one grid, with even parts:
+
+
+# %%
+def joined(pieces):
+    """The pieces in one."""
+    first, *others = pieces
+    for piece in others:
+        first = first.combine(piece)
+    return first
+
+
+async def one_swap(model):
+    parts = parts_of(by_chunk(64, model.RANKS))
+    low, high = parts[model.rank]
+    x = model.get_activation([0]).cut("rows", low, high)
+    x = model.forward(1, model.forward(0, x, model.load_weights(0)[0]))
+    pieces = [x.cut("columns", *part) for part in parts]
+    arrived = await model.alltoall(pieces, 2)
+    if model.rank == 1:
+        shown["rank 1, before"] = x
+        shown.update({f"from rank {rank}" if rank != 1 else "its own": piece for rank, piece in enumerate(arrived)})
+        shown["joined"] = joined(arrived)
+    model.forward(2, joined(arrived))
+
+
+shown = {}
+demo = simulate(one_swap, layers=LAYERS, ranks=4, batches=1, costs=PRICES)
+draw_collective(demo, "alltoall")
+
+# %% [markdown]
+# Before the swap all pieces of a rank have the same rows, and the numbers are columns. After it they have the same
+# columns, and come with the rows of the rank that had them. Here is all of it for rank 1:
+
+# %%
+for name, value in shown.items():
+    print(f"{name:<15} {value}")
+
+# %% [markdown]
+# In backward the gradient goes the other way: it comes in columns out of layer 2, and layer 1 wants rows. So the same
+# swap, with `"rows"` and `"columns"` changed over. A gradient here is never a part of a sum, because each piece was only
+# ever used on one rank at a time. So nothing is added.
+#
+# ### What it costs
+#
+# One grid, by an all-gather of which each rank cuts out its columns, and by an all-to-all. First with even rows, then
+# with the rows over land only, 4, 8, 12 and 40:
+
+
+# %%
+async def swap(model, rows, way):
+    low, high = parts_of(rows)[model.rank]
+    x = model.get_activation([0]).cut("rows", low, high)
+    if way == "all-gather":
+        whole = await model.allgather(x, 0)
+        model.activations[0] = whole.cut("columns", *parts_of(by_chunk(64, 4))[model.rank])
+    else:
+        pieces = [x.cut("columns", *part) for part in parts_of(by_chunk(64, 4))]
+        model.activations[0] = joined(await model.alltoall(pieces, 0))
+
+
+print("rows           way          time   sent by rank 0, 1, 2 and 3")
+for rows in ([16, 16, 16, 16], [4, 8, 12, 40]):
+    for way in ("all-gather", "all-to-all"):
+        run = Trace.of(simulate(partial(swap, rows=rows, way=way), layers=LAYERS, ranks=4, batches=1, costs=PRICES))
+        sent = "  ".join(f"{int(elements):>7,}" for elements, _ in traffic(run))
+        print(f"{' '.join(map(str, rows)):<13}  {way:<10}  {end(run):>6.4f}   {sent}")
+
+# %% [markdown]
+# Four times less with 4 ranks. With uneven rows everybody waits for the busiest link: rank 3 has 40 of 64 rows, and gives
+# three quarters of them away. The other way, from columns to rows, the same rank *gets* as much, and everybody waits just
+# as long.
+#
+# ## The puzzle
+#
+# | ranks | grids | numbers | layers 0 and 3, of a grid | layers 1, 2, 4, 5, of a grid | a swap of a grid | sum of a weight's gradient | update |
+# |---|---|---|---|---|---|---|---|
+# | 4 | 4 | 64 × 64 points of 32 | 0.25 | 0.5 | 0.375 | 0.0234 | 0.1 |
+#
+# These are times forward on a rank, for its part of a grid; backward takes the same again.
+#
+# **Given:** the weights of layers 0 and 3, whole on every rank, and where the part of each rank begins and ends:
+# `parts["rows"][model.rank]`, `parts["columns"][model.rank]`.
+#
+# **To do:** one training step. Layers 0, 1 and 5 and the loss work on this rank's rows, layers 2, 3 and 4 on its columns.
+#
+# - `model.forward(1, x)` is a transform, which has no weight. `model.backward(1, None, gradient)` does not need its
+#   input, and gives the gradient of that alone.
+# - `value.cut("columns", begin, end)` cuts out columns, and `combine` puts pieces together.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts. Works may wait in a dict or a list of your own.
+# - The same function has to be right on any number of ranks: 3 ranks have 22, 22 and 20 rows, and as many columns. On 12
+#   ranks the last one has nothing, and pieces of no size. It calls what all others call.
+# - `rows` and `columns` are for later, when you try your function on parts of any sizes.
+
+# %% [markdown]
+# ### Predict first
+#
+# Take all four grids at once, and await each swap where you call it. How many collectives does a rank call, and when is
+# the step over?
+
+# %%
+guess = predict("redistribute", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is a correct step, be it with all-gathers. The second sends no more than is asked for. For the third,
+# grids travel while others are computed. For the fourth, look at how many grids are in memory for that.
+
+# %%
+goal("redistribute")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def redistribute(model: Model, rows: list[int] | None = None, columns: list[int] | None = None) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in (0, 3):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    parts = {
+        "rows": parts_of(rows or by_chunk(64, model.RANKS)),
+        "columns": parts_of(columns or by_chunk(64, model.RANKS)),
+    }
+
+    # Forward, loss and backward of all grids, this rank's part of each; then update layers 0 and 3.
+    # --- your code (about 48 lines) ---
+    travelling = {}
+
+    def send(value, layer, dim, b):
+        travelling[layer, b] = model.alltoall([value.cut(dim, *part) for part in parts[dim]], layer)
+
+    async def arrived(layer, b):
+        return joined(await travelling.pop((layer, b)))
+
+    for first in range(0, model.BATCHES, 2):
+        pair = range(first, min(first + 2, model.BATCHES))
+        for b in pair:
+            activations[0, b] = model.get_activation([b]).cut("rows", *parts["rows"][model.rank])
+            activations[1, b] = model.forward(0, activations[0, b], weights[0])
+            activations[2, b] = model.forward(1, activations.pop((1, b)))
+            send(activations.pop((2, b)), 2, "columns", b)
+        for b in pair:
+            activations[2, b] = await arrived(2, b)
+            activations[3, b] = model.forward(2, activations.pop((2, b)))
+            activations[4, b] = model.forward(3, activations[3, b], weights[3])
+            activations[5, b] = model.forward(4, activations.pop((4, b)))
+            send(activations.pop((5, b)), 5, "rows", b)
+        for b in pair:
+            activations[5, b] = await arrived(5, b)
+            activations[6, b] = model.forward(5, activations.pop((5, b)))
+            grad_activations[6, b] = model.loss(activations.pop((6, b)))
+            grad_activations[5, b] = model.backward(5, None, grad_activations.pop((6, b)))
+            send(grad_activations.pop((5, b)), 5, "columns", b)
+        for b in pair:
+            grad_activations[5, b] = await arrived(5, b)
+            grad_activations[4, b] = model.backward(4, None, grad_activations.pop((5, b)))
+            part, grad_activations[3, b] = model.backward(
+                3, activations.pop((3, b)), grad_activations.pop((4, b)), weights[3]
+            )
+            grad_weights[3] = grad_weights[3] + part if 3 in grad_weights else part
+            del part
+            grad_activations[2, b] = model.backward(2, None, grad_activations.pop((3, b)))
+            send(grad_activations.pop((2, b)), 2, "rows", b)
+        if model.BATCHES - 1 in pair:
+            sums = {3: model.allreduce(grad_weights.pop(3), 3)}
+        for b in pair:
+            grad_activations[2, b] = await arrived(2, b)
+            grad_activations[1, b] = model.backward(1, None, grad_activations.pop((2, b)))
+            part, _ = model.backward(0, activations.pop((0, b)), grad_activations.pop((1, b)), weights[0])
+            grad_weights[0] = grad_weights[0] + part if 0 in grad_weights else part
+            del part, _
+    sums[0] = model.allreduce(grad_weights.pop(0), 0)
+    for layer in (3, 0):
+        grad_weights[layer] = await sums.pop(layer)
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+    # --- end of your code ---
+
+    for layer in (0, 3):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(redistribute, puzzle="redistribute")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# A grid takes 2 · 0.25 + 4 · 0.5 = 2.5 forward on a rank; four grids, forward and backward, are 20. A rank has a quarter
+# of a grid, 32,768 elements, and gives three quarters of that away: 24,576 elements at 2.0 for 131,072 are 0.375. Four
+# grids are 1.5, and there are four swaps: rows to columns before layer 2, columns to rows before layer 5, and both again
+# in backward. That is 26. Two sums of 1,024 elements take 0.047, and the updates 0.2: 6 collectives, over at 26.247.
+#
+# An all-gather brings each rank three quarters of the *grid*, four times as much: 44.247.
+#
+# If one grid travels while another is computed, the 6 are gone. The sum for layer 3 travels while layers 1 and 0 go
+# backward, and that for layer 0 while layer 3 is updated: 20 + 0.2 = 20.2. Nothing can be faster, as long as each rank
+# does its share.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="redistribute")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What a machine pays
+#
+# Your function on other parts. `computing` is what the rank with the most to do computes: its rows count for layers 0, 1
+# and 5, its columns for layers 2, 3 and 4. Change the sizes, and run it again.
+
+# %%
+PARTS = {
+    "even": ([16, 16, 16, 16], [16, 16, 16, 16]),
+    "uneven rows": ([4, 8, 12, 40], [16, 16, 16, 16]),
+    "uneven, the same way": ([4, 8, 12, 40], [4, 8, 12, 40]),
+    "uneven, crosswise": ([4, 8, 12, 40], [40, 12, 8, 4]),
+    "a rank without columns": ([16, 16, 16, 16], [22, 22, 20, 0]),
+}
+if out:
+    print(f"{'parts':<24}{'computing':>10}{'waiting':>10}   sent by rank 0, 1, 2 and 3")
+    for name, (rows, columns) in PARTS.items():
+        run = simulate(
+            partial(redistribute, rows=rows, columns=columns), layers=LAYERS, ranks=4, batches=4, costs=PRICES
+        )
+        computing = max(2 * 4 * 1.25 * (mine + its) / 16 for mine, its in zip(rows, columns, strict=True))
+        sent = "  ".join(f"{int(elements):>7,}" for elements, _ in traffic(Trace.of(run)))
+        print(f"{name:<24}{computing:>10.2f}{end(Trace.of(run)) - computing:>10.2f}   {sent}")
+
+# %% [markdown]
+# With uneven rows and even columns it is the same rank that everybody waits for, in half of the layers. If somebody has
+# many rows *and* many columns, it gets worse, though fewer elements travel: the largest piece of all stays where it is.
+# Crosswise looks fair, 44 rows and columns for ranks 0 and 3, and yet the others wait: at any time somebody is the
+# slowest.
+#
+# How slow may the link be? Here is that run on slower ones, and beside it what it would take if all swaps were awaited.
+
+# %%
+run, _ = run_of("redistribute")  # yours, once it is correct
+SLOW = (1, 1.5, 2, 2.5, 3, 4, 6)
+draw_curves(
+    {
+        "this run": [
+            (slow, end(retime(run, Links(p2p=2.0 * slow, forward=16, backward=16, update=25.6)))) for slow in SLOW
+        ],
+        "everything awaited": [(slow, 20.2 + slow * (4 * 1.5 + 0.046875)) for slow in SLOW],
+    },
+    across="how much slower the link is (1: a swap of a grid takes 0.375)",
+    title="When the step is over, by the speed of the link",
+)
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# The **redistribution** of a tensor from one shard dimension to another, and with it a parallel Fourier transform:
+# transform what is whole, swap, transform the rest. With *n* ranks and even parts, a grid of *S* elements:
+#
+# ```
+# piece from rank i to rank j      rows_i x columns_j
+# all-to-all, a rank sends         S·(n - 1)/n²
+# all-gather, a rank sends         S·(n - 1)/n             n times as much
+# with uneven parts                the time of the rank that sends or gets the most
+# swaps of a step                  4: two forward, two backward
+# ```
+#
+# In PyTorch's DTensor this is `Shard(0)` to `Shard(1)`. You have met it before: Ulysses swaps rows of a text for heads in
+# the same way.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *PhysicsNeMo.* A redistribution from one dimension to another cuts the local part along the new dimension, and is an
+#   all-to-all; a comment says that it could be a gather and a scatter, and that this is more efficient. But before it,
+#   there is another all-to-all, in which the ranks tell each other the *shapes* of what is to come. A to-do says to leave
+#   that out, because they are known [1].
+# - *In which order?* What arrives is a list of tensors, and the library puts it together in the order of the ranks, along
+#   the dimension that was cut before [1]. Here `combine` knows which rows it has. A real tensor does not: in another
+#   order all shapes are right, and the image is shuffled.
+# - *On the sphere.* torch-harmonics transforms grids that are cut along both dimensions. It swaps longitudes for
+#   *channels* within a row of ranks, does its Fourier transforms, and swaps back; then the same for latitudes within a
+#   column of ranks [2]. So a transform takes four all-to-alls, each of fewer ranks. The function that swaps is *told* the
+#   sizes on all ranks [3].
+# - *Without any swap.* PhysicsNeMo's distributed Fourier operator (AFNO) cuts the channels, and each rank has the whole
+#   grid of some of them [4]. That is simple as long as a whole grid fits, and there are enough channels to go round.
+#
+# [1] NVIDIA/physicsnemo, physicsnemo/domain_parallel/_shard_redistribute.py, 2025. [2] NVIDIA, *torch-harmonics*,
+# nvidia.github.io/torch-harmonics, DistributedRealSHT. [3] NVIDIA, *torch-harmonics*, distributed_transpose_azimuth.
+# [4] NVIDIA/physicsnemo, physicsnemo/models/afno/distributed/afno.py, 2024.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# The transform is a product with a matrix of cosines, and takes 64 multiplications for each number. A fast Fourier
+# transform takes far fewer, so in real life there is less to hide a swap behind. A message costs nothing but its
+# elements; with many ranks pieces are small, and it would be the number of messages that counts. Between the two
+# transforms there is one weight for all waves. And the figure of memory is taken when an operation begins: it does not
+# see the whole grid that an all-gather leaves for a moment until it is cut. Your GPU does.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Why does layer 4 go along the rows and layer 5 along the columns, and not the other way round?
+#
+# <details><summary>Answer</summary>
+#
+# After layer 3 each rank has whole columns, with all rows of the grid, and that is what layer 4 needs. Along the columns
+# first would take a swap before layer 4, and another one before layer 5. For the result it makes no difference. What
+# could be spared is the way home: a net may end in columns, if what comes after it does not mind, and the next such layer
+# begins with the other transform.
+#
+# </details>
+#
+# **2.** Rows 4, 8, 12 and 40, and the columns are yours to choose. With which ones is a swap over first?
+#
+# <details><summary>Answer</summary>
+#
+# Rank 3 is the busiest. With c columns it sends 40 · (64 - c) points and gets 24 · c. Both are 960 with **c = 40**, half
+# of what it sends with even columns, 40 · 48 = 1,920. So columns that are shared out as the rows are make for the fastest
+# swap. But then rank 3 has most of the work in layers 2, 3 and 4 as well. A swap is a chance to make the work even, and
+# that is worth more.
+#
+# </details>
+#
+# **3.** Why is there nothing to add up in backward, where a halo exchange had to add?
+#
+# <details><summary>Answer</summary>
+#
+# A row of a halo is on *two* ranks, and both use it, so its gradient has two parts. In a swap each element leaves one
+# rank and arrives at one other. It is a permutation of the elements, and its backward is the permutation the other way.
+# An all-gather is not: there each element is on all ranks. But here each rank cuts out what it uses, and no two use the
+# same element, so once more nothing is to be added.
+#
+# </details>
+#
+# **4.** With 16 ranks, would you rather cut the grid into 16 strips, or 4 × 4 tiles?
+#
+# <details><summary>Answer</summary>
+#
+# With strips one swap among 16 ranks does it, and a rank sends 15/16 of what it has, in 15 messages. With tiles neither
+# rows nor columns are whole: you need a swap before *each* transform, and one after it if you want your tile back, but
+# each is among 4 ranks, 3 messages and 3/4 of what a rank has. Tiles move more, in fewer messages. And on more ranks than
+# the grid has rows, strips end: tiles are all that is left.
+#
+# </details>
+#
+# ## Where this leads
+#
+# So far all ranks have worked on the same grids. With many ranks you want both: some share a grid, and others take other
+# grids. Then a gradient is summed over some ranks and averaged over others. Which are which?
+
+# %% [markdown]
+# <!-- part: links -->
