@@ -10,6 +10,7 @@ up before.
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 import time
 import warnings
@@ -271,10 +272,15 @@ class TensorParallel(LibraryStep):
 
 def _mesh(kind: str, lines: Sequence[Sequence[int]]) -> Any:
     """Torch's mesh of these lines, whatever the order of their ranks. Left to itself it sorts the ranks of each group,
-    and says nothing where a rank is then in another place of its line: so it is given groups that are as the lines."""
+    and says nothing where a rank is then in another place of its line: so it is given groups that are as the lines.
+    RuntimeError where torch is too old for groups in another order than that of their ranks."""
     groups: list[Any] = []
+    in_order = all(sorted(line) == [*line] for line in (*lines, *zip(*lines, strict=True)))
+    kept = {} if in_order else {"sort_ranks": False}
+    if kept and "sort_ranks" not in inspect.signature(dist.new_group).parameters:
+        raise RuntimeError(f"torch {torch.__version__} sorts the ranks of each group, and these are {lines}: take 2.12")
     for along in (tuple(zip(*lines, strict=True)), lines):
-        made = {tuple(line): dist.new_group(list(line), sort_ranks=False) for line in along}
+        made = {tuple(line): dist.new_group(list(line), **kept) for line in along}
         groups.append(next(group for line, group in made.items() if dist.get_rank() in line))
     return DeviceMesh.from_group(groups, kind, mesh=torch.tensor(lines), mesh_dim_names=HYBRID)
 

@@ -1,10 +1,10 @@
 """The transports `gloo` and `nccl`: torch.distributed between processes.
 
-Groups of the same ranks are one process group, as in the simulator: one stream, one collective after the other. The
-first order in which they are named is its own; where another one names them, parts are put in order here. On nccl, each
-direction between two ranks that pass messages has a process group as well (one stream for both directions would
-deadlock when two ranks pass to each other). All messages are sent without blocking, as `dist.send` of gloo is a
-rendezvous. Ranks that share a process have groups that torch.distributed knows nothing of. Sums are plain
+Groups of the same ranks are one process group, as in the simulator: one stream, one collective after the other. Its
+order is ascending, as torch before 2.12 knows no other; where a group is named in another order, parts are put in order
+here. On nccl, each direction between two ranks that pass messages has a process group as well (one stream for both
+directions would deadlock when two ranks pass to each other). All messages are sent without blocking, as `dist.send` of
+gloo is a rendezvous. Ranks that share a process have groups that torch.distributed knows nothing of. Sums are plain
 sums: gloo hangs after PREMUL_SUM. Parts of unequal size are padded, as neither backend gathers them. Gloo moves what is
 on a GPU by way of main memory. What a transport copies for that is in no figure.
 """
@@ -82,8 +82,8 @@ class TorchGroups:
         self.timeout = timedelta(seconds=timeout)
 
     def new(self, ranks: Group) -> Any:
-        """A group in this order."""
-        return dist.new_group(list(ranks), timeout=self.timeout, sort_ranks=False)
+        """Make a group, whose members stand in ascending order."""
+        return dist.new_group(list(ranks), timeout=self.timeout)
 
 
 class ThreadGroups:
@@ -134,9 +134,8 @@ class ProcessTransport:
         self.alone = len(everybody) == 1
         self.groups: dict[Group, Any] = {everybody: groups.world}
         self.orders: dict[Group, list[int]] = {}
-        first: dict[Group, Group] = {everybody: everybody}
         for group in plan.groups:
-            own = first.setdefault(tuple(sorted(group)), group)
+            own = tuple(sorted(group))
             if own not in self.groups:
                 self.groups[own] = groups.new(own)
             if own != group:
@@ -215,8 +214,9 @@ class ProcessTransport:
 
     def _channel(self, source: int, target: int, other: int) -> tuple[Any, int]:
         """The group in which messages of this pair go, and the other's place there."""
-        pair = source, target
-        return (self.channels[pair], pair.index(other)) if self.channels else (self.world, other)
+        if not self.channels:
+            return self.world, other
+        return self.channels[source, target], int(other == max(source, target))
 
     def send(self, target: int, buffer: Tensor) -> Handle:
         room = self._stage(buffer)
