@@ -9,6 +9,7 @@ whose end says that it is gone; all read one lifeline, whose end says that this 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -20,7 +21,6 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -39,8 +39,22 @@ __all__ = ["fork_ranks", "forked"]
 
 
 def fork_is_safe() -> bool:
-    """Whether this process can be forked, and its children use torch.distributed."""
-    return sys.platform == "linux" and not torch.cuda.is_initialized() and not dist.is_initialized()
+    """Tell whether this process can be forked, and its children use torch.distributed."""
+    return sys.platform == "linux" and not _driver_is_in_use() and not dist.is_initialized()
+
+
+def _driver_is_in_use() -> bool:
+    """Tell whether this process has initialised CUDA's driver, whose children can use no GPU, and no autograd either.
+
+    Where there is a GPU, torch's first backward initialises it, on the CPU too, and `torch.cuda.is_initialized` does
+    not say so.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    not_initialized = 3  # CUDA_ERROR_NOT_INITIALIZED
+    return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != not_initialized
 
 
 @contextlib.contextmanager
