@@ -78,7 +78,14 @@ def _texts() -> Iterator[tuple[str, str]]:
         source = path.read_text("utf-8")
         for text in (*values(tomllib.loads(source)), *re.findall("^#.*", source, re.MULTILINE)):
             yield str(path.relative_to(ROOT)), text
-    whole = "solutions/*.py", "solutions/*/*.py", "tests/diagnosis/cases/*.txt", "drawing/stepper/*.[jh]*", "*.md"
+    whole = (
+        "solutions/*.py",
+        "solutions/*/*.py",
+        "tests/diagnosis/cases/*.txt",
+        "drawing/stepper/*.[jh]*",
+        "*.md",
+        "docs/*.md",
+    )
     for pattern in whole:
         for path in ROOT.glob(pattern):
             yield str(path.relative_to(ROOT)), path.read_text("utf-8")

@@ -19,7 +19,7 @@ from lib.files import write_whole
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.suite.notebooks import teaching
 from lib.suite.notebooks.demonstrations import demonstrated
-from lib.suite.notebooks.shared_cells import PAGES, expand, readme
+from lib.suite.notebooks.shared_cells import PAGES, expand, puzzles_page
 from lib.suite.submissions.gap import Answer, BuildError, find, student
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.workplace import is_worked_on
@@ -42,7 +42,7 @@ JUDGE = "judge"
 """The tag of a cell that is for whoever judges the answers of a plain function, and in no notebook."""
 KEPT_METADATA = ("cellView", "jupyter", "tags")
 
-PAGES_OF = {"README.md": readme, "TEACHING.md": teaching.page}
+PAGES_OF = {"docs/puzzles.md": puzzles_page, "TEACHING.md": teaching.page}
 """Pages with rows that follow from the records, and what makes these anew."""
 
 _read_percent = cast(Any, jupytext).reads  # neither package has types
@@ -97,7 +97,7 @@ def read_sources(folder: Path) -> list[Source]:
 
 
 def build(root: Path, *, stored: bool = False) -> dict[str, str]:
-    """The text of every notebook, and of README.md and TEACHING.md where there are such, by its path below `root`.
+    """Return the text of all notebooks, and of docs/puzzles.md and TEACHING.md if there are such, by path below `root`.
 
     Only these pages and the folder solutions/ are read. With `stored` nothing is run: outputs are those that the solved
     notebooks hold, which is for others to check.

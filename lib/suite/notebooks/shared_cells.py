@@ -21,7 +21,7 @@ from string import Template
 from lib.puzzles.records import PUZZLES, Puzzle, by_chapter, puzzle_of_file
 from lib.suite.submissions.gap import BuildError
 
-__all__ = ["AFTER", "FRONT", "PAGES", "Address", "expand", "links_to", "readme"]
+__all__ = ["AFTER", "FRONT", "PAGES", "Address", "expand", "links_to", "puzzles_page"]
 
 FRONT = {"index": "Map of the puzzles", "introduction": "Introduction"}
 AFTER = {"pipelines": ("gallery", "The gallery of pipelines")}
@@ -35,7 +35,7 @@ WORDS = ("id", "title", "heading", "ranks", "navigation", "top", "requirements",
 """The words of parts."""
 HEADING = re.compile(r"^# # \$heading$", re.MULTILINE)
 NUMBER = re.compile(r"\$number_(\w+)")
-README_ROWS = re.compile(r"(?:^\|(?: (?!00)\d+ \|| \| \*\*).*\n)+", re.MULTILINE)
+TABLE_ROWS = re.compile(r"(?:^\|(?: (?!00)\d+ \|| \| \*\*).*\n)+", re.MULTILINE)
 """The rows of puzzles, and above those of each chapter its title."""
 NEARLY = re.compile(r"<!--\s*part\b.*", re.IGNORECASE)
 PACKAGE = "llm-training-puzzles"
@@ -219,12 +219,12 @@ class _Words:
         return "\n".join(f"# {line}".rstrip() for line in lines[:-1]).removeprefix("# ")
 
 
-def readme(text: str) -> str:
-    """README.md with the rows of its table of puzzles as the records have them, by chapter."""
+def puzzles_page(text: str) -> str:
+    """Return docs/puzzles.md with the rows of its table as the records have them, by chapter."""
     rows: list[str] = []
     for chapter, puzzles in by_chapter():
         rows.append(f"| | **{chapter.title}** | | |\n")
         for puzzle in puzzles:
             size = "a function" if puzzle.is_function else ", ".join(map(str, puzzle.size))
             rows.append(f"| {puzzle.number:02d} | {puzzle.id} | {size} | {puzzle.teaches} |\n")
-    return README_ROWS.sub("".join(rows), text, count=1)
+    return TABLE_ROWS.sub("".join(rows), text, count=1)

@@ -59,11 +59,11 @@ def NAME(model):
 
 
 def test_a_puzzle_put_in_between_is_a_record_and_a_source(tmp_path: Path) -> None:
-    for name in ("lib", "solutions/parts"):
+    for name in ("lib", "docs", "solutions/parts"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_notebooks"))
     for path in (
         *(ROOT / "solutions").glob("00_*.py"),
-        *map(ROOT.joinpath, ("pyproject.toml", "constraints.txt", "README.md")),
+        *map(ROOT.joinpath, ("pyproject.toml", "constraints.txt")),
     ):
         shutil.copy(path, tmp_path / path.relative_to(ROOT))
     for puzzle, record in PUZZLES.items():
@@ -85,7 +85,7 @@ def test_a_puzzle_put_in_between_is_a_record_and_a_source(tmp_path: Path) -> Non
         for path in (f"solutions/{number:02d}_{puzzle}.py", f"puzzles/{number:02d}_{puzzle}.ipynb"):
             assert (tmp_path / path).is_file(), path
         assert f"# {number}. {PUZZLES[puzzle].title}" in (tmp_path / path).read_text("utf-8")
-    page = (tmp_path / "README.md").read_text("utf-8")
+    page = (tmp_path / "docs/puzzles.md").read_text("utf-8")
     assert f"| 02 | between | 1, 2, 4 | {RECORD.split('teaches = ')[1].splitlines()[0][1:-1]} |\n| 03 | grad" in page
     assert "2. One in between" in (tmp_path / "puzzles" / "00_index.ipynb").read_text("utf-8")
 

@@ -85,13 +85,13 @@ def test_the_links_lead_from_chapter_to_chapter_and_say_so(root: Path, monkeypat
     ]
 
 
-def test_the_table_of_the_readme_has_the_chapters() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert shared_cells.readme(text) == text
+def test_the_table_of_puzzles_has_the_chapters() -> None:
+    text = (ROOT / "docs/puzzles.md").read_text("utf-8")
+    assert shared_cells.puzzles_page(text) == text
     head = "| | puzzle | sizes | what |\n|---|---|---|---|\n| 00 | index | | a map |\n"
     whole = f"{head}| 01 | other | 1 | x |\n\n| 1 | 2 |\n"
-    made = shared_cells.readme(whole)
-    assert shared_cells.readme(made) == made
+    made = shared_cells.puzzles_page(whole)
+    assert shared_cells.puzzles_page(made) == made
     assert made.count("**Basics**") == 1
     assert made.startswith(f"{head}| | **Basics** | | |\n| 01 | basic |")
     assert made.endswith(" |\n\n| 1 | 2 |\n")
@@ -130,7 +130,7 @@ def test_nothing_promises_a_package_that_is_nowhere() -> None:
     if Address.read(ROOT).requirement() is not None:
         return
     files = [path for name in ("lib", "drawing", "solutions", "tests") for path in (ROOT / name).rglob("*.py")]
-    files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "puzzles").glob("*.ipynb")]
+    files += [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "puzzles").glob("*.ipynb")]
     promise = re.compile(r"pip install\W+" + "llm-training")
     found = {path.name for path in files if promise.search(path.read_text("utf-8"))}
     assert found <= {"extras.py", "test_extras.py"}  # which is said to somebody who has installed the package
