@@ -1,4 +1,4 @@
-"""The house: how large a room may be, and what a run is: the modules that CONTRIBUTING lists, the steps of a call."""
+"""The house: how large a room may be, and what a run is: the modules that the map lists, the steps of a call."""
 
 import ast
 import io
@@ -19,12 +19,12 @@ from lib.simulator.engine import Engine
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
 MOST_LINES = 7100
-"""Lines of code that a run and its check load, and that CONTRIBUTING lists to be read."""
+"""Lines of code that a run and its check load, and that docs/architecture.md lists to be read."""
 MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 ROOMS = sorted(path.parent for top in ("lib", "drawing") for path in (ROOT / top).rglob("__init__.py"))
-CORE = re.findall(r"^\d+\. `(lib/.*?\.py)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE)
+CORE = re.findall(r"^\d+\. `(lib/.*?\.py)`", (ROOT / "docs/architecture.md").read_text("utf-8"), re.MULTILINE)
 
 
 def modules(room: Path) -> list[str]:
@@ -36,13 +36,13 @@ def test_a_room_is_seen_at_a_glance(room: Path) -> None:
     assert len(modules(room)) <= MOST_MODULES, modules(room)
 
 
-def test_every_room_has_its_line_in_the_contract_and_in_contributing() -> None:
+def test_every_room_has_its_line_in_the_contract_and_on_the_map() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     (rooms,) = (contract for contract in contracts if contract.get("containers") == ["lib"])
     listed = {name.strip() for layer in rooms["layers"] for name in layer.split("|")}
     here = {path.stem for path in (ROOT / "lib").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert listed == here - {"__init__"}
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
     assert [name for name in listed if f"`{name}/`" not in text and f"`{name}.py`" not in text] == []
     assert "ignore_imports" not in rooms
 
