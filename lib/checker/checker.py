@@ -123,9 +123,9 @@ def _need_numbers(time: object, memory: object) -> None:
 
 
 class _Judged(NamedTuple):
-    """What is wrong with a run (nothing: it is one correct training step), what else is to be said of it, which ranks
-    are not ready for the next step, the run with the values and times that it is judged by, and which of its values, by
-    rank and id, have something dishonest in their history."""
+    """A run with everything that was judged of it: what is wrong (nothing: it is one correct training step), what
+    else is to be said, which ranks are not ready for the next step, the run with the values and times that it is
+    judged by, and which of its values, by rank and id, have something dishonest in their history."""
 
     faults: list[str]
     notes: list[str]
@@ -186,7 +186,7 @@ def _of(record: Puzzle) -> tuple[Goal, ...]:
 
 
 def _most(goal: Goal) -> float:
-    """What may be sent at most for a goal."""
+    """Return the most that may be sent for a goal."""
     return float("inf") if goal.sent is None else goal.sent
 
 
@@ -237,8 +237,8 @@ def _machines(mesh: Mesh | None, ranks: int) -> list[tuple[int, int]]:
 
 
 def _is_sandbox(models: Sequence[ModelLike] | ModelLike) -> bool:
-    """Whether this is a Model that was made without a Dist, to try operations with. A Trace is never one, whatever it
-    says of itself: it may be anybody's."""
+    """Tell whether this is a Model that was made without a Dist, to try operations with. A Trace is never one,
+    whatever it says of itself: it may be anybody's."""
     world = (models[0] if isinstance(models, Sequence) else models).dist
     return world.sandbox and world.ranks == 1
 
@@ -251,7 +251,7 @@ def _pretended(rebuilt: Rebuilt | None, sandbox: bool) -> Iterator[str]:
 
 
 def _over(timed: Trace, top: figures.Peak, end: float, goals: Sequence[Goal]) -> Iterator[str]:
-    """What keeps a run from the first goal that its figures miss."""
+    """Return what keeps a run from the first goal that its figures miss."""
 
     missed = next((goal for goal in goals if not goal.allows(end, float(top.elements))), None)
     if missed is None:

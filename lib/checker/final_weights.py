@@ -21,7 +21,7 @@ __all__ = ["finals"]
 
 
 class _Fault(NamedTuple):
-    """What is wrong with the final weight of a layer, in words that say `of these layers` where the layer stands."""
+    """A fault of the final weight of a layer, in words that say `of these layers` where the layer stands."""
 
     what: str
     expected: str | None
@@ -44,7 +44,7 @@ class _Fault(NamedTuple):
 
 
 def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
-    """What is wrong with the final weights; the same fault of several layers is told once.
+    """Return what is wrong with the final weights; the same fault of several layers is told once.
 
     `pretend`: it is a sandbox, where a made-up gradient will do.
     """
@@ -123,7 +123,7 @@ def _unreached(event: Event) -> Place | None:
 
 
 def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | None) -> _Fault | None:
-    """What is wrong with one final weight."""
+    """Return what is wrong with one final weight."""
     if flaw is not None:
         on = "" if flaw.rank == rank else f" on rank {flaw.rank}"
         what = f"the final weight of these layers does not count: {flaw.what}{on}"
@@ -168,7 +168,7 @@ def _parts(missing: Part, totals: set[int]) -> int:
 
 
 def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trace) -> _Fault | None:
-    """Which parts of a layer no final weight has."""
+    """Return which parts of a layer no final weight has."""
     weights = [weight for _, _, weight, _ in here]
     places = [weight.place for weight in weights]
     there = held_together(places, [part.dim.whole for part in places[0].dims[1:]])

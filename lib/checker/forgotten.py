@@ -28,8 +28,8 @@ Where = list[tuple[int | None, Place]]
 
 
 class Forgotten(NamedTuple):
-    """What was forgotten in a run without being wrong: values outside the stores and values in the store of another
-    kind, each with its rank; messages that nobody received, and communication that nobody awaited."""
+    """Things that were forgotten in a run without being wrong: values outside the stores and values in the store of
+    another kind, each with its rank; messages that nobody received, and communication that nobody awaited."""
 
     hidden: list[tuple[int, figures.Alive]]
     misplaced: list[tuple[int, int, Value, int]]
@@ -55,7 +55,7 @@ class Forgotten(NamedTuple):
         return cls(hidden, misplaced, lost, left)
 
     def remarks(self, run: Trace, judged: bool) -> Iterator[str]:
-        """What a verdict says of it: no faults, but no good.
+        """Return what a verdict says of it: no faults, but no good.
 
         `judged`: there are several goals, of which only the first counts for a run that has hidden values.
         """
@@ -93,7 +93,7 @@ class Forgotten(NamedTuple):
 
 
 def fed(trace: Trace) -> Iterator[str]:
-    """How much was read and copied, where there is a reader that does it."""
+    """Return how much was read and copied, where there is a reader that does it."""
     if trace.error is None and any(event.op in READS for _, event in trace.events()):
         from lib.analysis.feeding import examples
 

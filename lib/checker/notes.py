@@ -216,7 +216,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
 
 
 def _by_kind(top: figures.Peak) -> list[str]:
-    """How much there is of each kind of values, most first."""
+    """Return how much there is of each kind of values, most first."""
     sizes = _sizes(top)
     count = Counter(alive.value.kind for alive in top.alive)
     most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
@@ -231,7 +231,7 @@ def _sizes(top: figures.Peak) -> dict[str, Elements]:
 
 
 def _fewer(program: Program, top: figures.Peak, alone: bool) -> str:
-    """What to hold fewer of: the kind of which there is most that does not stay from beginning to end.
+    """Return what to hold fewer of: the kind of which there is most that does not stay from beginning to end.
 
     Of weights only guests come and go, and one of them has to be there.
     """
@@ -253,7 +253,7 @@ def _loaded(event: Event | None) -> bool:
 
 
 def _unused(trace: Trace, top: figures.Peak) -> list[_Unused]:
-    """What was alive at the peak without being used then or later, biggest first."""
+    """Return what was alive at the peak without being used then or later, biggest first."""
     program, last = trace.programs[top.rank], trace.lifetimes()[top.rank].last
     held = held_at(program, top.index)
     found: list[_Unused] = []
@@ -266,7 +266,8 @@ def _unused(trace: Trace, top: figures.Peak) -> list[_Unused]:
 
 
 def _let_go(kinds: Sequence[type[Value]]) -> str:
-    """How to be rid of values that are not used again, biggest first. The next step needs an optimizer state, too."""
+    """Return how to be rid of values that are not used again, biggest first. The next step needs an optimizer state,
+    too."""
     passing = next((kind for kind in kinds if kind is not OptState), None)
     if passing is not None:
         return f"delete each of them right after its last use, as in: del {STORE[passing]}[...]"
@@ -305,7 +306,7 @@ def _made(event: Event | None) -> str:
 
 
 def _beside_batches(value: Value) -> tuple[Part, ...]:
-    """Which part of each dim and sum of its tensor a value is, whatever its batches."""
+    """Return which part of each dim and sum of its tensor a value is, whatever its batches."""
     place = value.place
     return tuple([part for role, part in zip(place.schema.roles, place.parts, strict=True) if role != "batch"])
 
@@ -364,7 +365,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
 
 
 def _unevenly(trace: Trace, waiting: int) -> str | None:
-    """What to do about a rank that computes longer than the one that waits longest, if there is one."""
+    """Return what to do about a rank that computes longer than the one that waits longest, if there is one."""
     busy = [
         sum(event.length for event in program.events if event.op in COMPUTE and event.start is not None)
         for program in trace.programs
@@ -416,7 +417,7 @@ def _not_hidden(trace: Trace) -> _Bare | None:
 
 
 def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
-    """What a sender did between making a value and passing it, where a rank waited for that value."""
+    """Return what a sender did between making a value and passing it, where a rank waited for that value."""
     causes, late = causes_of(trace), Counter[tuple[int, str, int, int]]()
     for number, event in enumerate(trace.programs[rank].events):
         if event.op != "receive" or place_of(event) != spot or (event.start or 0) <= event.issued:
@@ -439,7 +440,7 @@ def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
 
 
 def _waits(program: Program) -> dict[Place | None, int]:
-    """How long a rank waited in which line, in ticks."""
+    """Return how long a rank waited in which line, in ticks."""
     found: dict[Place | None, int] = defaultdict(int)
     for event in program.events:
         if event.op == "wait":

@@ -28,8 +28,8 @@ TWICE = "one that was updated more than once"
 
 
 class _Lack(NamedTuple):
-    """What some ranks lack of some layers, in words that are the same for all of them. `ends` says what is there
-    instead."""
+    """Something that some ranks lack of some layers, in words that are the same for all of them. `ends` says what is
+    there instead."""
 
     kind: str
     ends: str
@@ -38,7 +38,7 @@ class _Lack(NamedTuple):
 
 
 def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
-    """What which rank is not ready for the next step with; the same on several ranks and layers is told once.
+    """Return what which rank is not ready for the next step with; the same on several ranks and layers is told once.
 
     `pretend`: it is a sandbox, where a made-up gradient will do.
     """
@@ -57,7 +57,7 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
 
 
 def _covers(now: list[Held], before: list[Held]) -> bool:
-    """Whether all of what some shards were together lies in others, at least one."""
+    """Tell whether all of what some shards were together lies in others, at least one."""
     places = [value.place for value in now]
     firsts: dict[tuple[Part, ...], list[Part]] = {}
     for value in before:
@@ -67,7 +67,7 @@ def _covers(now: list[Held], before: list[Held]) -> bool:
 
 
 def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Held, Place | None]]]:
-    """What a rank loads and uses, by kind and layer, each with the line that loads it."""
+    """Return what a rank loads and uses, by kind and layer, each with the line that loads it."""
     used = {number for event in program.events for number in event.inputs}
     found: dict[tuple[str, int], list[tuple[Held, Place | None]]] = defaultdict(list)
     for event in program.events:
@@ -94,7 +94,7 @@ def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple
 
 
 def _ends(value: Held, after: list[Held]) -> str:
-    """What a rank has at the end of what it began with."""
+    """Return what a rank has at the end of what it began with."""
     stale = [other for other in after if other.step == 0]
     if any(other.step > 1 for other in after):
         return TWICE

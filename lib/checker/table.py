@@ -35,7 +35,7 @@ Given = tuple[Any, ...]
 
 
 class Answer(NamedTuple):
-    """What a function answered: data; or the name of the error that it raised, its message, and the line."""
+    """A function's answer: data; or the name of the error that it raised, its message, and the line."""
 
     value: Any = None
     raised: str = ""
@@ -95,10 +95,10 @@ ODD = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Who knows what is right: the reference. `inputs` draws an input (the arguments, as a tuple), or, if it is a
-    generator without arguments, gives all that there are, small ones first. `accepts(answer, *given)` says whether an
-    answer is right, where more than one is, or in a sentence why it is not. `picture(answer, expected, *given)` is what
-    a picture of a wrong answer shows; `answer` is None where there is none of the right kind."""
+    """The reference, which knows what is right. `inputs` draws an input (the arguments, as a tuple), or, if it is a
+    generator without arguments, gives all that there are, small ones first. `accepts(answer, *given)` says whether
+    an answer is right, where more than one is, or in a sentence why it is not. `picture(answer, expected, *given)`
+    is what a picture of a wrong answer shows; `answer` is None where there is none of the right kind."""
 
     answer: Callable[..., Any]
     inputs: Callable[..., Any] | None = None
@@ -106,7 +106,7 @@ class Judge:
     picture: Callable[..., Any] | None = None
 
     def failure(self, given: Given, got: Answer, row: Row | None = None) -> Failure | None:
-        """What is wrong with an answer; None where it is right."""
+        """Return what is wrong with an answer; None where it is right."""
         expected = ask_here(self.answer)([given])[0] if row is None else _answer_of(row)
         right: bool | str = got.raised == expected.raised and same(got.value, expected.value)
         if not right and self.accepts is not None and not got.raised:
@@ -117,7 +117,7 @@ class Judge:
         return None if right is True else Failure(given, expected, got, right or "")
 
     def shown(self, failure: Failure) -> Any:
-        """What the picture of a failure shows; None where there is none, as where the input is to be refused."""
+        """Return what the picture of a failure shows; None where there is none, as where the input is to be refused."""
         if self.picture is None or failure.expected.raised:
             return None
         given, expected = deepcopy(failure.given), failure.expected.value
@@ -134,9 +134,9 @@ def _answer_of(row: Row) -> Answer:
 def first_failure(
     table: Sequence[Row], draws: int, judge: Judge, ask: Ask, seed: int | str = SEED
 ) -> tuple[int, Failure | None]:
-    """How many inputs were asked first, and the smallest that is wrong; None where all are right. One that is to be
-    refused is shown only where all others are right: what a function is for comes first. Random inputs are those of
-    `seed`."""
+    """Return how many inputs were asked first, and the smallest that is wrong; None where all are right. One that is
+    to be refused is shown only where all others are right: what a function is for comes first. Random inputs are
+    those of `seed`."""
     rows = [(row.given, row) for row in table]
     every, drawn = _inputs(judge, draws, seed)
     asked = [*rows, *((given, None) for given in every), *((given, None) for _, given in drawn)]
@@ -157,7 +157,7 @@ def first_failure(
 
 
 def _refuses(failure: Failure) -> bool:
-    """Whether the right answer is an error."""
+    """Tell whether the right answer is an error."""
     return bool(failure.expected.raised)
 
 
@@ -283,7 +283,7 @@ PLAIN = (int, str, float)
 
 
 def decode(data: Any) -> Any:
-    """What `encode` made, whoever sends it. ValueError for anything else."""
+    """Decode what `encode` made, sent by anybody. ValueError for anything else."""
     if data is None or isinstance(data, PLAIN):
         return data
     if isinstance(data, list):
@@ -304,7 +304,7 @@ def _pair(data: Any) -> tuple[Any, Any]:
 
 
 def _key(data: Any) -> Any:
-    """What can be in a set, or the key of a dict: a list becomes a tuple there."""
+    """Return a value as it can be in a set, or the key of a dict: a list becomes a tuple there."""
     value = decode(data)
     if isinstance(value, dict):
         raise ValueError("a dict is no key")
@@ -312,7 +312,7 @@ def _key(data: Any) -> Any:
 
 
 def same(mine: object, other: object) -> bool:
-    """Whether two answers are the same, both decoded."""
+    """Tell whether two answers are the same, both decoded."""
     if isinstance(mine, bool) or isinstance(other, bool):
         return mine is other
     if isinstance(mine, int | float) and isinstance(other, int | float):  # a bool was one, too

@@ -15,7 +15,7 @@ __all__ = ["FunctionVerdict", "Verdict"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What check found.
+    """The result of a check.
 
     `time` is the true end, `printed` the time that the original prints, `memory` the peak in elements on
     rank `rank`. `faults` say why the run is not one correct training step (none: it is). `notes` are remarks that
@@ -72,8 +72,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FunctionVerdict:
-    """What came of asking a plain function. `asked` counts the inputs, `faults` show one that is wrong, in words; and
-    `shown` is what it looks like, where the puzzle says (`import drawing` makes a picture of it)."""
+    """The result of asking a plain function. `asked` counts the inputs, `faults` show one that is wrong, in words;
+    and `shown` is what it looks like, where the puzzle says (`import drawing` makes a picture of it)."""
 
     puzzle: str
     asked: int

@@ -12,10 +12,10 @@ __all__ = ["PhysicalBatch"]
 
 @dataclass(frozen=True, slots=True)
 class PhysicalBatch:
-    """What each feed brings, in order: the number of an example, or None for a slot that is only padding. All slots one
-    after the other are shared out among the `devices`; None: they stay where they are. `notes` are said of the feeds,
-    `wrong` are those in which something is wrong, and `title` says what is shown. `names` are what a feed and an
-    example are called, as ranks that bring rows."""
+    """A batch as feeds bring it, in order: the number of an example, or None for a slot that is only padding. All
+    slots one after the other are shared out among the `devices`; None: they stay where they are. `notes` are said of
+    the feeds, `wrong` are those in which something is wrong, and `title` says what is shown. `names` are what a feed
+    and an example are called, as ranks that bring rows."""
 
     feeds: Sequence[Sequence[int | None]]
     devices: int | None
@@ -54,12 +54,12 @@ class PhysicalBatch:
 
     @property
     def size(self) -> int:
-        """How many slots there are."""
+        """Return the number of slots."""
         return sum(map(len, self.feeds))
 
     @property
     def padding(self) -> int:
-        """How many of them are only padding."""
+        """Return the number of slots that are only padding."""
         return sum(slot is None for slots in self.feeds for slot in slots)
 
     def device(self, feed: int, slot: int) -> int | None:
@@ -67,7 +67,7 @@ class PhysicalBatch:
         return self.devices and (feed * len(self.feeds[feed]) + slot) // (self.size // self.devices)
 
     def words(self) -> str:
-        """What it is, in a line."""
+        """Describe it in a line."""
         feed, example = self.names
         shared = "" if self.devices is None else f" on {counted(self.devices, 'device')}"
         return (

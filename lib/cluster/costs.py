@@ -77,8 +77,8 @@ def in_units(time: int) -> str:
 
 
 class Streams:
-    """When communication streams are free. The ranks of a process group have one stream, in whatever order they
-    are named, and so has each ordered pair of ranks.
+    """The communication streams, and when each is free. The ranks of a process group have one stream, in whatever
+    order they are named, and so has each ordered pair of ranks.
 
     A rank computes on its own clock; what it communicates runs beside that on these streams, one operation after the
     other in each, as early as it can. The only copy of this timing (of that on shared links see `network`): the
@@ -180,19 +180,20 @@ class Costs:
         return cost * work if type(work) is int else round(cost * work)
 
     def refuse(self, op: Operation) -> bool:
-        """Whether an operation would give for nothing what has its price here, such as data that has to be read."""
+        """Tell whether an operation would give for nothing what has its price here, such as data that has to be
+        read."""
         return op.free_of is not None and bool(getattr(self, op.free_of))
 
     def factor(self, layer: int) -> Fraction:
-        """How long a layer computes, compared with what an operation costs. Here all layers are alike."""
+        """Return how long a layer computes, compared with what an operation costs. Here all layers are alike."""
         return Fraction(1)
 
     def slowness(self, rank: int) -> Fraction:
-        """How long a rank computes, compared with what an operation costs. Here all ranks are alike."""
+        """Return how long a rank computes, compared with what an operation costs. Here all ranks are alike."""
         return Fraction(1)
 
     def least(self, elements: Elements) -> Fraction:
-        """What it takes at least until a rank has that many elements from others, who may be beside it."""
+        """Return the least time until a rank has that many elements from others, who may be beside it."""
         return min(as_written(self.collective), 2 * as_written(self.p2p))
 
     def least_between(self, elements: Elements) -> Fraction:
@@ -389,12 +390,12 @@ def _both_ways(links: Iterable[tuple[Hashable, ...]], share: Fraction | int = 1)
 
 
 def _are_numbers(values: object) -> bool:
-    """Whether these are numbers in a list."""
+    """Tell whether these are numbers in a list."""
     return isinstance(values, list | tuple) and all(map(_is_number, cast("Sequence[object]", values)))
 
 
 def _is_number(value: object) -> bool:
-    """Whether a cost can be that."""
+    """Tell whether a cost can be that."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_TIME
 
 

@@ -12,9 +12,9 @@ __all__ = ["Holdings", "Neighbours"]
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the devices of a mesh hold. Whoever is not in `holds` holds nothing; the same words are the same thing.
-    `wrong` are the devices at which something is wrong, and `title` says what is shown. `processes`: they are named
-    even where each has one device."""
+    """The data on the devices of a mesh. A device that is not in `holds` holds nothing; the same words are the same
+    thing. `wrong` are the devices at which something is wrong, and `title` says what is shown. `processes`: they are
+    named even where each has one device."""
 
     mesh: Mesh
     holds: Mapping[int, str] = field(default_factory=dict[int, str])

@@ -88,8 +88,8 @@ class Mesh(Given):
         return f"Mesh({dict(self.axes)}{order}{hosts}{'' if owned is None else f', processes={owned}'})"
 
     def to_json(self) -> dict[str, Any]:
-        """What `mesh_from` reads. Processes are left out where each device has its own, so that an older version
-        reads the file too."""
+        """Return what `mesh_from` reads. Processes are left out where each device has its own, so that an older
+        version reads the file too."""
         data: dict[str, Any] = {"axes": [[*axis] for axis in self.axes.items()], "ranks": [*self.ranks]}
         data["host_size"] = self.host_size
         owned = self._owned_as_written()
@@ -134,7 +134,7 @@ class Mesh(Given):
         return processes[process]
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """Where a rank stands on each axis: {"replica": 1, "shard": 2}."""
+        """Return where a rank stands on each axis: {"replica": 1, "shard": 2}."""
         if rank not in self._place:
             raise ValueError(f"rank {rank} is not in {self}")
         place = self._place[rank]
@@ -203,7 +203,7 @@ class Mesh(Given):
             raise ValueError(f"axis {twice!r} is named twice: name each axis once; got {list(axes)}")
 
     def instead(self, ranks: int) -> str:
-        """What would be right, where a world has another number of ranks than the mesh."""
+        """Return what would be right, where a world has another number of ranks than the mesh."""
         fits = [
             f"{axis!r} of {ranks * size // len(self)}"
             for axis, size in self.axes.items()
@@ -325,8 +325,8 @@ def _listed(given: Any, ranks: int) -> list[tuple[int, ...]]:
 
 
 def plain_mesh(mesh: Any) -> Mesh:
-    """What somebody gave as a mesh, as one of ours: by its axes, ranks, hosts and processes, whatever its class says.
-    ValueError where it is none."""
+    """Return a mesh that somebody gave as one of ours: by its axes, ranks, hosts and processes, whatever its class
+    says. ValueError where it is none."""
     if not isinstance(mesh, Mesh):
         raise ValueError(f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got {mesh!r}')
     if type(mesh) is Mesh:

@@ -29,7 +29,7 @@ Shares = Mapping[Hashable, Share]
 
 
 class Timed(Protocol):
-    """What takes part in a communication: an event. It is asked for when it is `issued`."""
+    """Something that takes part in a communication: an event. It is asked for when it is `issued`."""
 
     issued: int
     start: int | None
@@ -37,18 +37,18 @@ class Timed(Protocol):
 
 
 class Routes(Protocol):
-    """Who knows the links."""
+    """The links that each communication passes."""
 
     def passes(self, members: Sequence[int]) -> Shares:
-        """What a collective passes."""
+        """Return the links that a collective passes."""
         ...
 
     def passes_out(self, source: int, target: int) -> Shares:
-        """What a message passes when it is sent."""
+        """Return the links that a message passes when it is sent."""
         ...
 
     def passes_in(self, source: int, target: int) -> Shares:
-        """What a message passes when it is received."""
+        """Return the links that a message passes when it is received."""
         ...
 
 
@@ -102,7 +102,7 @@ class Flow:
 
 
 class _Room:
-    """Where messages of one rank for another are until they are received, one at a time."""
+    """The place of messages of one rank for another until they are received, one at a time."""
 
     __slots__ = ("held", "received", "sent")
 

@@ -20,7 +20,7 @@ __all__ = ["Asked", "Readers", "Reading", "process_of"]
 
 
 class Reading(NamedTuple):
-    """What became of a request. Times in ticks.
+    """The fate of a request. Times in ticks.
 
     `number` is its place in the queue of its process, and `fresh` what the reader read for it. It is under way from
     `start`, when the reader turns to it, or, where everything has been read by then, the device; `after` is the number
@@ -41,7 +41,7 @@ def process_of(mesh: Mesh | None, rank: int) -> int:
 
 
 class Asked:
-    """What a rank waits for that has asked its reader for some examples. Nobody keeps it waiting for ever."""
+    """A rank's wait for some examples that it has asked its reader for. Nobody keeps it waiting for ever."""
 
     kind = "read"
     __slots__ = ("batches",)

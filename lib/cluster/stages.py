@@ -34,7 +34,7 @@ class Stages:
 
     @property
     def count(self) -> int:
-        """How many stages there are."""
+        """Return the number of stages."""
         return sum(map(len, self.ranks))
 
     def homes(self) -> list[int]:
@@ -43,11 +43,11 @@ class Stages:
         return [found[stage] for stage in range(self.count)]
 
     def messages(self) -> int:
-        """How often a microbatch goes from one rank to another on its way forward."""
+        """Return how often a microbatch goes from one rank to another on its way forward."""
         return sum(mine != its for mine, its in pairwise(self.homes()))
 
     def words(self) -> str:
-        """What it is, in a line."""
+        """Describe them in a line."""
         each = "; ".join(f"rank {rank}: {', '.join(map(str, stages))}" for rank, stages in enumerate(self.ranks))
         return f"{counted(self.count, 'stage')} on {counted(len(self.ranks), 'rank')}: {each}"
 

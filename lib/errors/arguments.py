@@ -17,7 +17,7 @@ __all__ = ["Given", "described", "is_awaitable", "name_of", "plain", "written"]
 
 
 def is_awaitable(thing: object) -> bool:
-    """Whether a thing wants to be awaited: the usual reason why it is not the value that it should be."""
+    """Tell whether a thing wants to be awaited: the usual reason why it is not the value that it should be."""
     return hasattr(type(thing), "__await__")
 
 
@@ -75,8 +75,8 @@ class Given:
 
 
 def described(thing: object, describe: Callable[[object], str]) -> str:
-    """What stands where a value belongs, in few words: a whole store would fill the screen. `describe` has words for
-    what is in a list."""
+    """Describe in few words what stands where a value belongs: a whole store would fill the screen. `describe` has
+    words for what is in a list."""
     if isinstance(thing, int | float) and not isinstance(thing, bool):
         return f"the number {written(thing)}"
     if isinstance(thing, tuple | list):

@@ -65,7 +65,7 @@ class Words(NamedTuple):
 
 @dataclass_transform(frozen_default=True)
 class Fact:
-    """What is wrong, as data, and how to say it: a subclass for each broken rule, with the values it is about.
+    """A broken rule, as data, and how to say it: a subclass for each, with the values it is about.
 
     An error is raised with a fact, and asks it for words when somebody reads the error.
     """
@@ -224,7 +224,7 @@ class NotSolved(PuzzleError):
         self.puzzle = puzzle
 
     def untouched(self) -> bool:
-        """Whether the line that raises it is still alone in its gap: what ran before it was given."""
+        """Tell whether the line that raises it is still alone in its gap: what ran before it was given."""
         before, after = neighbours(self)
         return before.startswith("# --- your code") and after.startswith("# --- end of your code")
 
@@ -254,7 +254,7 @@ class TraceError(ValueError):
 
 
 class NoTraceFile(TraceError, OSError):
-    """Where a Trace was to be read there is no file, or one that cannot be read."""
+    """There is no file where a Trace was to be read, or one that cannot be read."""
 
 
 class OrderFileError(TraceError):

@@ -30,7 +30,7 @@ def fix() -> None:
 
 
 def are_shown() -> bool:
-    """Whether messages are to show the lines right away."""
+    """Tell whether messages are to show the lines right away."""
     return bool(_shown)
 
 

@@ -27,7 +27,7 @@ OFF = ("", "0", "off", "no", "false")
 
 
 def is_on() -> bool:
-    """Whether what this process runs is graded."""
+    """Tell whether what this process runs is graded."""
     return os.environ.get(VARIABLE, "").strip().lower() not in OFF
 
 
@@ -54,7 +54,8 @@ def say_absent(models: object, text: str) -> None:
 
 
 class _Failed:
-    """What the cells that failed so far have told and left: the functions that hold their stubs, and empty lists."""
+    """The cells that failed so far, by what they told and left: the functions that hold their stubs, and empty
+    lists."""
 
     def __init__(self) -> None:
         self.stubs: set[str] = set()
@@ -63,7 +64,7 @@ class _Failed:
         """The empty lists that there were after the last cell, whether it failed or not."""
 
     def left(self, models: object) -> bool:
-        """Whether a cell that failed left this in place of a run."""
+        """Tell whether a cell that failed left this in place of a run."""
         return any(models is one for one in self._lists)
 
     def ended(self, names: dict[str, Any], error: BaseException | None) -> None:

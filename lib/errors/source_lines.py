@@ -65,7 +65,7 @@ class Place(NamedTuple):
 
     @property
     def within(self) -> str:
-        """Where that is in what somebody wrote, without its text."""
+        """Return where that is in what somebody wrote, without its text."""
         return f"at position {self.line}" if self.file == ORDER else f"in line {self.line}"
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ def place(code: CodeType, line: int, last: int | None = None) -> Place:
 
 
 def _open(lines: Iterable[str]) -> int:
-    """How many brackets some lines open and do not close."""
+    """Return how many brackets some lines open and do not close."""
     whole = re.sub(r"'[^']*'|\"[^\"]*\"|#.*", "", "".join(lines))
     return sum(map(whole.count, "([{")) - sum(map(whole.count, ")]}"))
 
@@ -176,7 +176,7 @@ def innermost(error: BaseException) -> tuple[FrameType, int] | None:
 
 
 def is_students(code: CodeType) -> bool:
-    """Whether code is neither ours, nor Python's, nor that of an installed package: the only place that says so.
+    """Tell whether code is neither ours, nor Python's, nor that of an installed package: the only place that says so.
 
     The known schedules in `lib.schedules` stand for what a student writes.
     """

@@ -48,7 +48,8 @@ def shown(key: Any) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says; nothing where it cannot say it, such as one about a number that is too long to write."""
+    """Return what an error says; nothing where it cannot say it, such as one about a number that is too long to
+    write."""
     try:
         return str.__str__(str(error))
     except Exception:  # of a class of the student's own, it may raise anything

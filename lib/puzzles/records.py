@@ -51,7 +51,7 @@ class Goal(NamedTuple):
     sent: float | None = None
 
     def allows(self, time: float, memory: float) -> bool:
-        """Whether these figures are within the goal."""
+        """Tell whether these figures are within the goal."""
         return time <= self.time and memory <= self.memory
 
 
@@ -61,7 +61,7 @@ three seconds there, to be run, checked and compared. A function of yours may be
 
 
 class Sized(Protocol):
-    """What has the size of a run: a Trace, a record, a family of schedules."""
+    """Anything that has the size of a run: a Trace, a record, a family of schedules."""
 
     @property
     def ranks(self) -> int: ...
@@ -72,7 +72,7 @@ class Sized(Protocol):
 
 
 class Size(NamedTuple):
-    """How many ranks run how many layers on how many batches."""
+    """The size of a run: how many ranks run how many layers on how many batches."""
 
     ranks: int
     layers: int
@@ -211,7 +211,7 @@ class Puzzle:
 
     @property
     def is_function(self) -> bool:
-        """Whether the answer is a plain function, and not a schedule."""
+        """Tell whether the answer is a plain function, and not a schedule."""
         return self.kind == "function"
 
     @property
@@ -221,7 +221,7 @@ class Puzzle:
 
     @property
     def has_its_own_layers(self) -> bool:
-        """Whether all of its layers are described, so that there is no run of it with more of them, or fewer."""
+        """Tell whether all of its layers are described, so that there is no run of it with more of them, or fewer."""
         return 0 < self.layers == len(self.last)
 
     def described(self, layers: int) -> tuple[Layer, ...]:
@@ -231,7 +231,7 @@ class Puzzle:
         return found[:1] if len(set(found)) == 1 and not found[0].of else found  # as a run has them
 
     def fits(self, run: Sized) -> bool:
-        """Whether a run has the puzzle's size."""
+        """Tell whether a run has the puzzle's size."""
         return Size.of(run) == self.size
 
 
@@ -385,7 +385,7 @@ def _rows(key: str, text: str) -> tuple[Row, ...]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Task:
-    """What a puzzle asks for. In words here; notebooks show it as a picture, with a schedule that is to be reached."""
+    """The task of a puzzle. In words here; notebooks show it as a picture, with a schedule that is to be reached."""
 
     record: Puzzle
 
@@ -416,5 +416,5 @@ class Task:
 
 
 def goal(puzzle: str) -> Task:
-    """What a puzzle asks for: its size, and its goals."""
+    """Return the task of a puzzle: its size, and its goals."""
     return Task(PUZZLES[puzzle])

@@ -73,7 +73,7 @@ class PendingCollective(Signal):
         self.count = 0
 
     def member(self, rank: int) -> Member:
-        """What a rank that has joined called."""
+        """Return what a rank that has joined called."""
         return self.members[self.group.communicator.position[rank]]
 
     def awaits(self, rank: int) -> list[int]:
@@ -81,7 +81,7 @@ class PendingCollective(Signal):
         return [r for r, m in zip(self.group.communicator.ranks, self.members, strict=True) if m is None]
 
     def disagreement(self) -> PuzzleError | None:
-        """What is wrong between those who have joined, if anything is."""
+        """Return what is wrong between those who have joined, if anything is."""
         try:
             agree(self.members)
         except MismatchError as error:
@@ -213,7 +213,7 @@ class Dist(Given):
 
     @cached_property
     def driver(self) -> RunningLoop | OwnLoop:
-        """Who steps the ranks in the place of the engine: an asyncio loop of somebody's, or one of ours."""
+        """Return who steps the ranks in the place of the engine: an asyncio loop of somebody's, or one of ours."""
         from lib.simulator.running_loop import RunningLoop  # here and not above: simulate does not need it
 
         return RunningLoop(self)
@@ -237,7 +237,7 @@ class Dist(Given):
         return cut(trace, self.until[0])
 
     def settle(self) -> None:
-        """Where all ranks that somebody runs by hand have ended, what nobody waits for comes to its end as well."""
+        """End what nobody waits for, once all ranks that somebody runs by hand have ended."""
         if self.by_hand and self.network is not None and all(task.done() for task in self.driver.tasks.values()):
             while self.engine.choose():
                 pass

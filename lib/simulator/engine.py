@@ -40,7 +40,8 @@ class Signal:
 
     @property
     def subject(self) -> Any:
-        """What to tell of it. Nothing refers to itself, so that it goes when it is over: a run collects no garbage."""
+        """Return what to tell of it. Nothing refers to itself, so that it goes when it is over: a run collects no
+        garbage."""
         return self if self._made_for is None else self._made_for
 
 
@@ -159,7 +160,7 @@ class Engine:
             signal.waiters = []
 
     def parked(self) -> list[tuple[int, Signal]]:
-        """Who waits for which signal, by name."""
+        """Return who waits for which signal, by name."""
         own = [(task.name, task.signal) for task in self._own if task.signal is not None and not task.signal.fired]
         return own or sorted([*self.waiting, *self.elsewhere], key=lambda item: item[0])
 

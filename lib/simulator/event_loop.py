@@ -80,7 +80,7 @@ class Stop(NamedTuple):
 
 
 class Elsewhere:
-    """What a rank waits for that is not ours: for a deadlock to be told, as `dist` has it."""
+    """A wait of a rank for something that is not ours: for a deadlock to be told, as `dist` has it."""
 
     kind = "elsewhere"
 
@@ -186,7 +186,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         return []
 
     def _next(self) -> float:
-        """When the next timer is due."""
+        """Return when the next timer is due."""
         timers: Any = self
         return timers._scheduled[0].when()
 
@@ -235,7 +235,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
                 self.stop()
 
     def is_over(self) -> bool:
-        """Whether all tasks of all ranks have ended."""
+        """Tell whether all tasks of all ranks have ended."""
         return not self.under_way
 
     def began(self, rank: int, task: asyncio.Task[Any]) -> None:
@@ -257,7 +257,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         return None
 
     def went_wrong(self, context: dict[str, Any]) -> None:
-        """What asyncio would only print: a callback that raised. Tasks are looked after by themselves."""
+        """Keep what asyncio would only print: a callback that raised. Tasks are looked after by themselves."""
         error = context.get("exception")
         if isinstance(error, Exception) and (handle := context.get("handle")) is not None:
             where = getattr(handle, "_context", None)
@@ -339,7 +339,7 @@ def _refuse(thing: str, fix: str) -> NoReturn:
 
 
 def _sleeps(task: asyncio.Task[Any]) -> bool:
-    """Whether a task waits for a timer."""
+    """Tell whether a task waits for a timer."""
     coroutine: Any = task.get_coro()
     while (inner := getattr(coroutine, "cr_await", None)) is not None and hasattr(inner, "cr_code"):
         coroutine = inner
@@ -347,7 +347,7 @@ def _sleeps(task: asyncio.Task[Any]) -> bool:
 
 
 def _elsewhere(tasks: dict[asyncio.Task[Any], None]) -> Elsewhere:
-    """What a rank waits for, none of whose tasks is parked at an operation of the model."""
+    """Return what a rank waits for, none of whose tasks is parked at an operation of the model."""
     waiting = [task for task in tasks if not isinstance(cast(Any, task)._fut_waiter, asyncio.Task)]
     found = [_elsewhere_of(task) for task in waiting or tasks]
     named = [one for one in found if one.thing != "something of asyncio that never happens"]

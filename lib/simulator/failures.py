@@ -28,7 +28,8 @@ __all__ = ["Failure", "blamed", "bound", "cut", "is_final", "moment_of", "what_f
 
 
 def what_failed(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], error: BaseException) -> PuzzleError | None:
-    """What a student did wrong, where an error has ended a run. None where the run needs an event loop of asyncio.
+    """Return what a student did wrong, where an error has ended a run. None where the run needs an event loop of
+    asyncio.
 
     What no student's function can have done is raised again.
     """
@@ -52,7 +53,7 @@ def what_failed(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], erro
 
 
 def _told(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleError:
-    """What a rank that raised tells the student."""
+    """Return what a rank that raised tells the student."""
     if isinstance(cause, KeyboardInterrupt):
         raise diagnosis.interrupted(rank, cause) from None
     if isinstance(cause, NotSolved) and _has_worked(dist) and not cause.untouched():
@@ -65,7 +66,7 @@ def _told(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleEr
 
 
 def _has_worked(dist: Dist) -> bool:
-    """Whether any rank has done something that takes time."""
+    """Tell whether any rank has done something that takes time."""
     return any(event.op in TIMED for model in dist.models.values() for event in model.program.events)
 
 
@@ -87,7 +88,7 @@ def _is_future(thing: Any) -> bool:
 
 
 def _asked_for_a_loop(error: BaseException | None) -> bool:
-    """Whether an error comes out of asyncio: most of what that does needs a loop, and here none is running."""
+    """Tell whether an error comes out of asyncio: most of what that does needs a loop, and here none is running."""
     folder = os.path.join(os.path.dirname(os.__file__), "asyncio", "")
     trace = None if error is None else error.__traceback__
     while trace is not None and not trace.tb_frame.f_code.co_filename.startswith(folder):
@@ -99,7 +100,7 @@ def _asked_for_a_loop(error: BaseException | None) -> bool:
 
 
 class Failure(NamedTuple):
-    """When a rank failed, which, and what it raised."""
+    """The failure of a rank: when, which, and what it raised."""
 
     time: int
     rank: int
@@ -116,7 +117,7 @@ def moment_of(failed: Failed, models: Mapping[int, Any]) -> Failure:
 
 
 def is_final(failed: Failed) -> bool:
-    """Whether nobody wants to know what the others did: the puzzle still has its stub, or a loop does not end."""
+    """Tell whether nobody wants to know what the others did: the puzzle still has its stub, or a loop does not end."""
     return isinstance(failed.__cause__, NotSolved | BudgetError)
 
 

@@ -71,7 +71,7 @@ class Receive(Signal):
 
 
 class Channel:
-    """What one rank sends another: room for one message, and a queue of those that wait for room."""
+    """The way from one rank to another: room for one message, and a queue of those that wait for room."""
 
     __slots__ = ("arrivals", "ready", "receives", "sends", "source", "target", "waiting")
 
@@ -244,7 +244,7 @@ class Parcel(NamedTuple):
 
 
 def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
-    """What arrives when an object is sent, and which values are sent with it.
+    """Copy an object that is sent: return what arrives, and which values are sent with it.
 
     Values arrive anew, in lists, tuples (those with names too), dicts and their like, which are copied; what is there
     twice is sent once. Anything else arrives as it is, and RuleError says so where it has a value in it: on the other
@@ -306,7 +306,7 @@ MOST_LOOKED_AT = 10**5
 
 
 def _is_named_tuple(kind: Any) -> bool:
-    """Whether a class is a NamedTuple, with nothing beside its items."""
+    """Tell whether a class is a NamedTuple, with nothing beside its items."""
     return issubclass(kind, _tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__
 
 

@@ -165,7 +165,7 @@ class RunningLoop:
 
 
 def is_ready(task: asyncio.Task[Any]) -> bool:
-    """Whether a task is about to run: it waits for nothing, as after sleep(0)."""
+    """Tell whether a task is about to run: it waits for nothing, as after sleep(0)."""
     return not task.done() and getattr(task, "_fut_waiter", task) is None
 
 

@@ -35,7 +35,7 @@ NEEDED: Final = PuzzleError("this function needs an event loop of asyncio")
 
 
 class Unsolved(list[Model]):
-    """What simulate gives for a puzzle that still holds its stub: no Models, and the name of the puzzle."""
+    """The result of simulating a puzzle that still holds its stub: no Models, and the name of the puzzle."""
 
     def __init__(self, puzzle: str) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ def _asynchronous(function: Callable[[Model], Any]) -> Callable[[Model], Any]:
 
 
 def _can_be_called(function: Any) -> bool:
-    """Whether simulate can call the function, with the model as its only argument."""
+    """Tell whether simulate can call the function, with the model as its only argument."""
     try:
         inspect.signature(function).bind(None)
     except TypeError:

@@ -46,7 +46,7 @@ class Store(dict[Any, T]):
 
     @property
     def name(self) -> str:
-        """What the store is called: weights, opt_states, ..."""
+        """Return the name of the store: weights, opt_states, ..."""
         return STORES[self._index]
 
     def __setitem__(self, key: Any, value: T) -> None:

@@ -71,7 +71,7 @@ class Event:
 
     @property
     def end(self) -> int | None:
-        """When it is over, in ticks."""
+        """Return when it is over, in ticks."""
         return None if self.start is None else self.start + self.length
 
 
@@ -80,7 +80,7 @@ Move = tuple[int, int, int, int]
 
 
 class Program:
-    """What one rank did: its events, the values it made or met, and what its stores held when."""
+    """One rank's run: its events, the values it made or met, and what its stores held when."""
 
     __slots__ = ("events", "moves", "rank", "values")
 
@@ -103,7 +103,7 @@ class Program:
 
     @property
     def end(self) -> int:
-        """When all of it is over, in ticks."""
+        """Return when all of it is over, in ticks."""
         return max((event.end or 0 for event in self.events), default=0)
 
     def values_of(self, ids: Sequence[int]) -> list[Value]:

@@ -40,7 +40,7 @@ FOREVER = 1 << 60
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """How long each value of a rank lives: it is alive when event k starts if born < k <= last, or if a store holds it.
+    """The span of life of each value of a rank: alive when event k starts if born < k <= last, or if a store holds it.
 
     `values` are those of the program, and then those that arrived without anybody ever waiting for them, which have no
     id there. `maker` is the event that made a value, or loaded it; -1 where there is none. One that is at rest before
@@ -62,7 +62,7 @@ class Lifetimes:
 
 
 def lifetimes(run: Trace) -> list[Lifetimes]:
-    """How long the values of all ranks live, in the order of the ranks."""
+    """Return how long the values of all ranks live, in the order of the ranks."""
     found = [own_lifetimes(program) for program in run.programs]
     for program, lives in zip(run.programs, found, strict=True):
         _rest(program, lives)
@@ -119,7 +119,8 @@ def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
 
 
 def handed_in(event: Event) -> Sequence[int]:
-    """What an event hands in as its rank's result: with the new states, what the next training step begins with."""
+    """Return what an event hands in as its rank's result: with the new states, what the next training step begins
+    with."""
     return event.inputs if event.op in HANDS_IN else ()
 
 
@@ -132,12 +133,12 @@ def new_states(event: Event) -> Sequence[int]:
 
 
 def _has_buffer(work: Event) -> bool:
-    """Whether what a communication brings has memory of its own, from the call on."""
+    """Tell whether what a communication brings has memory of its own, from the call on."""
     return work.op == "receive" or work.op in READS or (work.op in COLLECTIVES and not _in_place(work))
 
 
 def _rest(program: Program, lives: Lifetimes) -> None:
-    """What was loaded, and is used, was there before the step."""
+    """Count what was loaded, and is used, as there before the step."""
     used = {value for event in program.events for value in event.inputs}
     for event in program.events:
         if event.op in LOADS:
@@ -221,7 +222,7 @@ def left_stores(program: Program) -> dict[int, int]:
 def _landed(
     run: Trace, passages: Sequence[Passage], copied: Set[tuple[int, int]]
 ) -> dict[int, list[tuple[int, Value]]]:
-    """What arrived on each rank in a communication that nobody ever waits for: the event, and each value."""
+    """Return what arrived on each rank in a communication that nobody ever waits for: the event, and each value."""
     dropped = {program.rank: set(never_awaited(program)) for program in run.programs}
     found: dict[int, list[tuple[int, Value]]] = defaultdict(list)
     if not any(dropped.values()):
@@ -257,7 +258,7 @@ def never_awaited(program: Program) -> Iterator[int]:
 
 
 def _outcome(run: Trace, members: Sequence[tuple[int, int]]) -> list[list[Value]]:
-    """What each member of a collective gets. Nothing where it breaks a rule, which is for the check to say."""
+    """Return what each member of a collective gets. Nothing where it breaks a rule, which is for the check to say."""
     calls = [(rank, run.programs[rank].events[number]) for rank, number in members]
     with suppress(PuzzleError):
         return outcome(calls, [run.programs[rank].values_of(event.inputs) for rank, event in calls])

@@ -46,7 +46,7 @@ class Communicators:
 
 
 def awaited_at_once(run: Trace, program: Program, number: int) -> bool:
-    """Whether a rank waits for a communication where it is called, and does nothing else meanwhile.
+    """Tell whether a rank waits for a communication where it is called, and does nothing else meanwhile.
 
     A run that failed stopped before it could be told so of the last one: of that it is assumed.
     """
@@ -95,7 +95,7 @@ class Joined(NamedTuple):
 
 @kept
 def collectives(run: Trace) -> list[Joined]:
-    """Who calls which collective with whom; those of one group in their order."""
+    """Return who calls which collective with whom; those of one group in their order."""
     communicator = Communicators()
     joined: dict[tuple[int, int], Joined] = {}
     for program in run.programs:
@@ -126,8 +126,8 @@ def meetings(run: Trace) -> list[list[tuple[int, int]]]:
 
 @kept
 def requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
-    """What the reader of each process was asked for: rank and event of each read, in the order in which they were
-    served. Those of a run that failed, to which it did not come, are left out."""
+    """Return what the reader of each process was asked for: rank and event of each read, in the order in which they
+    were served. Those of a run that failed, to which it did not come, are left out."""
     found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for program in run.programs:
         for number, event in enumerate(program.events):
@@ -137,7 +137,8 @@ def requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
 
 
 def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collective, list[Any], int]:
-    """What members bring to a collective (see `Collective`), in the order of the group, and the place of its root."""
+    """Return what members bring to a collective (see `Collective`), in the order of the group, and the place of its
+    root."""
     rank, number = members[0]
     event = run.programs[rank].events[number]
     row = COLLECTIVES[event.op]
@@ -146,7 +147,8 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
 
 
 def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]]) -> list[list[Value]]:
-    """What each member of a collective gets for the values that they bring. PuzzleError where they break a rule."""
+    """Return what each member of a collective gets for the values that they bring. PuzzleError where they break a
+    rule."""
     brought: list[Member] = []
     for place, ((rank, event), mine) in enumerate(zip(members, values, strict=True)):
         row = COLLECTIVES[event.op]
@@ -204,7 +206,7 @@ class Walk:
                 yield from self.advance(self.ready.popleft())
 
     def stuck(self) -> TraceError | None:
-        """Who could not reach the end of their programs, now that there are no more steps."""
+        """Return who could not reach the end of their programs, now that there are no more steps."""
         stuck = [rank for rank, at in enumerate(self.at) if at < self.first[rank + 1]]
         if not stuck:
             return None
@@ -216,7 +218,7 @@ class Walk:
         )
 
     def later(self) -> bool:
-        """Where no rank can go on: whether something happens all the same."""
+        """Tell whether something happens all the same where no rank can go on."""
         return False
 
     def meet(self, members: dict[int, int]) -> None:
@@ -255,7 +257,7 @@ class Walk:
         self.at[rank] = number
 
     def issue(self, rank: int, number: int, event: Event) -> Iterator[Step]:
-        """What a call brings about."""
+        """Bring about what a call does."""
         if event.op in COLLECTIVES:
             group = self.communicator(event.group)
             place = self.count[rank, group]
@@ -292,7 +294,7 @@ class Walk:
             self.finish(reader, number)
 
     def differ(self, joined: Iterable[int]) -> bool:
-        """Whether those who joined did not all call the same collective."""
+        """Tell whether those who joined did not all call the same collective."""
         events = [self.events[number] for number in joined]
         return len({(event.op, event.layer, event.arg, event.group) for event in events}) > 1
 

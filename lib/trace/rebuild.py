@@ -204,7 +204,7 @@ class _Rebuild:
 
 
 def own_flaw(row: Operation, rank: int, event: Event, values: list[Value]) -> Flaw | None:
-    """What is dishonest about an operation itself, by its row."""
+    """Return what is dishonest about an operation itself, by its row."""
     # A made-up gradient of no batches is a zero.
     if row.made_up is not None and (event.batches or row.says != "batches"):
         what, instead, fix = row.made_up

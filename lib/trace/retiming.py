@@ -54,8 +54,9 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
 
 @kept
 def alone(run: Trace) -> dict[tuple[int, int], int]:
-    """What each communication that took place takes where it has all links for itself, by its rank and number. Empty
-    where links are not shared, and nothing can take longer. Of a run that was timed with a scale it is so scaled."""
+    """Return what each communication that took place takes where it has all links for itself, by its rank and
+    number. Empty where links are not shared, and nothing can take longer. Of a run that was timed with a scale it is
+    so scaled."""
     if not run.costs.shared:
         return {}
     first, lengths = plan_of(run).first, _lengths(run)
@@ -71,7 +72,7 @@ def _lengths(run: Trace) -> list[int]:
 
 
 class Times(NamedTuple):
-    """When each event of a run is issued, when it starts, and how long it takes."""
+    """The times of a run's events: when each is issued, when it starts, and how long it takes."""
 
     issued: list[int]
     start: list[int | None]
@@ -102,7 +103,8 @@ class _Timed(Program):
 
 @kept
 def plan_of(run: Trace) -> Plan:
-    """What the times of a run follow from, under whatever costs. Kept with it, and with its copies of other times."""
+    """Return what the times of a run follow from, under whatever costs. Kept with it, and with its copies of other
+    times."""
     return Plan(run)
 
 
@@ -151,7 +153,7 @@ class Plan:
 
     @cached_property
     def _paid(self) -> list[tuple[int, Sequence[int]]]:
-        """What has a price: who is asked how long it takes, and the events that take as long."""
+        """Return what has a price: who is asked how long it takes, and the events that take as long."""
         found: list[tuple[int, Sequence[int]]] = []
         for kind, rank, number, others in self.order.steps:
             if kind == "meet":
@@ -161,7 +163,7 @@ class Plan:
         return found
 
     def lengths(self, prices: Costs, scale: Scale | None = None) -> list[int]:
-        """What each event takes that has a price, with all links for itself; -1 for the others."""
+        """Return what each event takes that has a price, with all links for itself; -1 for the others."""
         price = [*self._prices(prices), -1]
         lengths = [price[thing] for thing in self.thing]
         if scale is None:
@@ -238,7 +240,8 @@ class Plan:
 
 
 def _known(length: int, rank: int, event: Event) -> int:
-    """What a communication takes. TraceError where a value was never made that it sends, as in a run that failed."""
+    """Return what a communication takes. TraceError where a value was never made that it sends, as in a run that
+    failed."""
     if length < 0:
         raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
     return length

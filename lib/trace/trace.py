@@ -38,7 +38,7 @@ def absent(models: object) -> str | None:
 
 
 def nothing_to(do: str, models: object, name: str | None = None) -> str | None:
-    """What a picture says where there is no run to draw or to step through. None where there is one."""
+    """Return what a picture says where there is no run to draw or to step through. None where there is one."""
     if absent(models) is None:
         return None
     puzzle = _stub_of(models) or name
@@ -46,7 +46,7 @@ def nothing_to(do: str, models: object, name: str | None = None) -> str | None:
 
 
 def made_by_hand(run: object) -> bool:
-    """Whether a run is a list of Models that somebody made themselves, as the original's notebook does."""
+    """Tell whether a run is a list of Models that somebody made themselves, as the original's notebook does."""
     models: Sequence[object] = cast("Sequence[object]", run) if isinstance(run, list | tuple) else ()
     return any(getattr(getattr(model, "dist", None), "by_hand", False) for model in models)
 
@@ -69,7 +69,7 @@ def trace_of(run: object, who: str) -> Trace:
 
 
 def _need_models(models: object, who: str) -> None:
-    """Whether these are Models. TypeError says what else they are, for `who` was given them."""
+    """Check that these are Models. TypeError says what else they are, for `who` was given them."""
     for model in cast("Sequence[object]", models) if isinstance(models, list | tuple) else [models]:
         if not (hasattr(type(model), "program") or hasattr(model, "program")):
             raise TypeError(f"{who}; got {type(model).__name__}{_hint(model)}")
@@ -93,7 +93,7 @@ def _hint(thing: object) -> str:
 
 
 class ModelLike(Protocol):
-    """What a Trace wants to know of a Model."""
+    """The attributes of a Model that a Trace reads."""
 
     @property
     def rank(self) -> int: ...
@@ -189,7 +189,7 @@ class Trace:
 
     @kept
     def lifetimes(self) -> list[Lifetimes]:
-        """How long the values of each rank live (see `lib.trace.lifetimes`)."""
+        """Return how long the values of each rank live (see `lib.trace.lifetimes`)."""
         from lib.trace.lifetimes import lifetimes
 
         return lifetimes(self)

@@ -65,7 +65,7 @@ class Sets:
         return found
 
     def below(self, text: str, total: int) -> bool:
-        """Whether all numbers of a set are below a total."""
+        """Tell whether all numbers of a set are below a total."""
         runs = self.runs(text).runs
         return (runs[-1][1] if runs else 1) <= total
 
@@ -332,7 +332,7 @@ class _Reader:
         return event
 
     def fits(self, where: str, event: Event, program: Program, rank: int) -> None:
-        """What an operation must have, so that no reader stumbles over it."""
+        """Check that an operation has what no reader may stumble over."""
         op = event.op
         row = OPERATIONS[op] if op in LOCAL else None
         shared = COLLECTIVES.get(op)
