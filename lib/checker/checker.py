@@ -47,6 +47,14 @@ def check(
     an incorrect run: `verdict.faults` say what is wrong with it. A bare run is only judged for correctness.
 
     Made-up gradients are accepted from a live Model without a Dist, where there is no puzzle; from nobody else.
+
+    >>> async def forgetful(model):
+    ...     model.set_final_weight(0, model.load_weights(0)[0])
+    >>> verdict = check(simulate(forgetful, layers=1))
+    >>> verdict.correct
+    False
+    >>> print(verdict.faults[0].splitlines()[0])
+    rank 0: the final weight of layer 0 was never updated
     """
 
     models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")

@@ -129,6 +129,11 @@ class Costs:
 
     The two halves of backward take half of it each, where nothing else is said. Input data is free. `read` is what the
     reader of a process takes for a batch, `to_device` the copy of a batch from its memory to a device.
+
+    >>> async def work(model):
+    ...     model.forward(0, model.get_activation([0, 1]), model.load_weights(0)[0])
+    >>> check(simulate(work, layers=1, batches=2, costs=Costs(forward=3))).time
+    6.0
     """
 
     shared: ClassVar[bool] = False
@@ -259,6 +264,13 @@ class Links(Costs):
     ranks in their order share them evenly. A collective inside a host needs all of the inside link of each of its
     members, both ways. One that leaves the host needs all of their cards, and of the inside links of those that have
     another member beside them the part that a ring at the pace of the cards does.
+
+    A gradient is as large as two batches of activations, and half of it goes to the other rank twice:
+
+    >>> async def pair(model):
+    ...     await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+    >>> check(simulate(pair, ranks=2, layers=1, batches=2, costs=Links(p2p=0.5))).time
+    1.0
     """
 
     _mesh: ClassVar[Mesh | None] = None
@@ -348,6 +360,9 @@ class Uneven(Costs):
     With Uneven(layers=(2, 0.5)) the layers 0, 2, 4 take twice as long forward and backward as the costs say, and the
     others half as long. With Uneven(ranks=(1, 1, 1.2)) all that rank 2 computes takes a fifth longer. Weights are as
     large as ever, so all collectives and messages take the same; updates are as long for all layers.
+
+    >>> print(Uneven(ranks=(1, 1, 1.2)).slowness(2))
+    6/5
     """
 
     layers: tuple[float, ...] = (1.0,)

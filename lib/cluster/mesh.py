@@ -36,6 +36,10 @@ class Mesh(Given):
 
     Raises ValueError where the axes do not multiply to the number of ranks, a rank is missing or repeated, or the
     processes do not own each device once, on one host.
+
+    >>> mesh = Mesh({"data": 2, "model": 2}, host_size=2)
+    >>> mesh.coordinates(3)
+    {'data': 1, 'model': 1}
     """
 
     given = {  # noqa: RUF012

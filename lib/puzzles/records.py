@@ -416,5 +416,9 @@ class Task:
 
 
 def goal(puzzle: str) -> Task:
-    """Return the task of a puzzle: its size, and its goals."""
+    """Return the task of a puzzle: its size, and its goals.
+
+    >>> print(goal("basic").text().splitlines()[0])
+    One device: 1 rank, 2 layers, 4 batches
+    """
     return Task(PUZZLES[puzzle])

@@ -106,6 +106,15 @@ class Dist(Given):
 
     Give every Model of a run the same Dist: `asyncio.gather(*[ddp(Model(..., rank=i, dist=dist)) for i in ...])`, or
     let `simulate` do that.
+
+    >>> dist = Dist(2)
+    >>> async def total(rank):
+    ...     model = Model(rank=rank, dist=dist, layers=1, batches=2)
+    ...     return await model.allreduce(model.fake_grad(0, [rank]), 0)
+    >>> async def run():
+    ...     return await asyncio.gather(total(0), total(1))
+    >>> print(asyncio.run(run())[0])
+    weight gradient of layer 0, batches 0, 1
     """
 
     given = {  # noqa: RUF012

@@ -94,6 +94,11 @@ class Model(Given):
 
     Without a `dist` it is a sandbox for trying operations: its check accepts made-up gradients. Every operation
     raises a PuzzleError that says what was wrong; one that failed leaves the clock where it was.
+
+    >>> model = Model(0, None, layers=2, batches=4)
+    >>> weight, opt_state = model.load_weights(0)
+    >>> print(model.forward(0, model.get_activation([0, 1]), weight))
+    activation 1, batches 0, 1
     """
 
     given = _GIVEN

@@ -179,6 +179,13 @@ class Work(Generic[T]):
 
     Awaiting again brings the same result again. Everything else that one might do with the result fails with a
     reminder of the missing `await`.
+
+    >>> async def overlap(model):
+    ...     total = model.allreduce(model.fake_grad(0, [model.rank]), 0)  # under way from here on
+    ...     model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
+    ...     return await total
+    >>> check(simulate(overlap, ranks=2, layers=1, batches=2)).time
+    1.0
     """
 
     __slots__ = ("_event", "_index", "_model", "_moves", "_place", "_result", "_signal")

@@ -67,6 +67,17 @@ def simulate(
     tests show that it does not.
 
     Raises PuzzleError for a mistake of the function's, with the Trace up to there in `error.trace`.
+
+    >>> async def step(model):  # one layer, one batch, one rank
+    ...     weight, opt_state = model.load_weights(0)
+    ...     data = model.get_activation([0])
+    ...     grad = model.loss(model.forward(0, data, weight))
+    ...     grad_weight, _ = model.backward(0, data, grad, weight)
+    ...     weight, opt_state = model.update(0, grad_weight, weight, opt_state)
+    ...     model.set_final_weight(0, weight)
+    >>> models = simulate(step, layers=1)
+    >>> print(models[0].trace.text().splitlines()[-1])
+    0| W0@0.1>0,1 I:0>2 F0:0/2,0>3 X/3>4 B0:0/2,4,0>5,6 U0/5,0,1>7,8 E0/7
     """
     if not _can_be_called(function):
         from lib import diagnosis  # here and not above: a run that goes well needs none of it

@@ -37,6 +37,11 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
 
     A bare `receive()` keeps the message that it got, even if under other costs another would have been first, and a
     reader serves its requests in the order in which it did.
+
+    >>> async def work(model):
+    ...     model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
+    >>> check(retime(simulate(work, layers=1)[0].trace, Costs(forward=5))).time
+    5.0
     """
     if not isinstance(run, Trace):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"retime takes a Trace, such as models[0].trace, and costs; got {type(run).__name__}")

@@ -122,6 +122,12 @@ class Trace:
 
     `descriptions` say what the layers are; one stands for all where they are alike. `padding` is how many batches
     after the last one are none of the step's (see `Shape`).
+
+    >>> async def read(model):
+    ...     model.get_activation([0])
+    >>> trace = Trace.of(simulate(read))
+    >>> Trace.parse(trace.text()).text() == trace.text()
+    True
     """
 
     layers: int

@@ -41,6 +41,9 @@ class Layer:
     before it. `route`, `capacity` and `groups`: which experts the tokens go to (see `routes`); without groups each
     batch is one. `kernel`, `stride`, `dilation` and `padding`: the rows that one of the output needs, and along each
     other dim of the grid as many (see `stencils`). `along`: the dim that is transformed.
+
+    >>> Layer(inputs=1024, outputs=4096).inputs
+    1024
     """
 
     kind: str = "linear"

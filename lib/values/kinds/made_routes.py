@@ -19,6 +19,9 @@ def route_by_loads(loads: Sequence[int], top: int = 1) -> Choices:
     """A route on which experts get these shares of all choices, as in route_by_loads([7, 3, 3, 3], top=2).
 
     It has as few tokens as that takes, here 8, and their first choices are the experts in order.
+
+    >>> route_by_loads([7, 3, 3, 3], top=2)
+    ((0, 1), (0, 1), (0, 2), (0, 2), (0, 2), (0, 3), (0, 3), (1, 3))
     """
     numbers = isinstance(loads, Sequence) and all(type(one) is int and 0 <= one <= MOST for one in (*loads, top))  # pyright: ignore[reportUnnecessaryIsInstance]
     if not numbers or top < 1 or not any(loads):
@@ -34,7 +37,11 @@ def route_by_loads(loads: Sequence[int], top: int = 1) -> Choices:
 
 def drawn_route(seed: int, tokens: int, experts: int, top: int = 1, skew: float = 0.0) -> Choices:
     """A route of so many tokens drawn by chance, the same one for each seed. With `skew` 0 all experts are as likely;
-    the larger it is, the more those with low numbers are."""
+    the larger it is, the more those with low numbers are.
+
+    >>> drawn_route(0, tokens=3, experts=4, top=2) == drawn_route(0, tokens=3, experts=4, top=2)
+    True
+    """
     numbers = {"seed": seed, "tokens": tokens, "experts": experts, "top": top}
     for name, number in numbers.items():
         if type(number) is not int or not (name != "seed") <= number <= MOST:
