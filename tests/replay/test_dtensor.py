@@ -5,31 +5,36 @@ A convolution needs its neighbours' rows, which it does not fetch.
 """
 # pyright: basic
 
+import importlib
 import json
 import multiprocessing
 import subprocess
 import sys
 from datetime import timedelta
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="DTensor is PyTorch's")
 RANKS, UNEVEN = 4, [0, 4, 12, 24, 64]
-pytestmark = pytest.mark.skipif(
-    "fork" not in multiprocessing.get_all_start_methods(), reason="the ranks are copies of this process"
-)
+pytestmark = [
+    pytest.mark.skipif(find_spec("torch") is None, reason="DTensor is PyTorch's"),
+    pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="the ranks are copies of one"),
+]
 
 
 def numbers(*sizes: int) -> Any:
     """The same random numbers on all ranks."""
+    import torch
+
     return torch.randn(sizes, generator=torch.Generator().manual_seed(sum(sizes)), dtype=torch.float64)
 
 
 def worked_out(rank: int, store: str, queue: Any) -> None:
     """What one rank finds out with DTensor, as differences to what one process gives."""
+    import torch
     from torch import distributed
     from torch.distributed import tensor as sharded
     from torch.distributed.device_mesh import init_device_mesh
@@ -106,6 +111,8 @@ def test_a_convolution_is_that_of_each_part_alone(found: list[dict[str, Any]], d
 
 
 if __name__ == "__main__":
+    for module in ("torch._dynamo", "torch.distributed.tensor"):  # once, and not by each rank when it begins
+        importlib.import_module(module)
     context = multiprocessing.get_context("fork")
     results = context.SimpleQueue()
     ranks = [context.Process(target=worked_out, args=(rank, sys.argv[1], results)) for rank in range(RANKS)]

@@ -85,6 +85,7 @@ class _Fuzz:
         self.grid = layers[0].columns > 0
         dist = Dist(1)
         dist.descriptions = layers
+        dist.until = (-1, -1)  # as if another rank had failed before: of what is refused no text is written
         self.model = Model(0, dist, len(layers), 2)
         self.pool: list[Value] = [self.model.get_activation(self.some())]
         self.done: Counter[str] = Counter()
@@ -94,7 +95,7 @@ class _Fuzz:
 
     def pick(self, *kinds: type[Value], layer: int | None = None, like: Value | None = None) -> Any:
         """A value of one of these kinds, of those that were made last; or mostly one that is cut as another one is."""
-        found = [value for value in self.pool if isinstance(value, kinds) and layer in (None, value.layer)]
+        found = [value for value in self.pool if type(value) in kinds and layer in (None, value.layer)]
         if like is not None and self.random.random() < 0.8:
             parts = like.place.named
             found = [value for value in found if _shared(value, parts) == len(parts)] or found

@@ -7,6 +7,7 @@ by whatever program runs into it: nobody has to think of that program.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import product
 from math import floor, prod
 from typing import Any
@@ -29,6 +30,7 @@ Index = Any
 CLOSE = 1e-9
 
 
+@lru_cache(4096)
 def items(part: Part | None) -> Index:
     """The numbers of the elements of a part."""
     ranges = [] if part is None else [np.arange(floor(low), floor(high)) for low, high in part.ranges]

@@ -14,8 +14,8 @@ from tests.support.profiles import THOROUGH
 from tests.values.fuzz import NETS, program
 from tests.values.numbers import Undivided, play
 
-SEEDS = 500 if THOROUGH else 72  # of each net: 504 programs at a commit
-"""Programs of each net: 500 of all, a quarter of them at a commit."""
+SEEDS = 500 if THOROUGH else 36
+"""Programs of each net."""
 
 
 def run(name: str, mistake: str = "") -> Any:
