@@ -20,7 +20,7 @@ from lib.replay.plan.plan import PlannedCollective
 from lib.replay.plan.sizes import length
 from lib.replay.rank.context import Call, KernelTable
 from lib.replay.rank.kernels import KERNELS
-from lib.replay.transports.transport import Done, Handle, Several, Transport
+from lib.replay.rank.transport import Done, Handle, Several, Transport
 from lib.values.dims import NAMES
 from lib.values.laws import cut
 from lib.values.operations import READS

@@ -18,10 +18,9 @@ from lib.replay.layers.initial_numbers import InitialNumbers
 from lib.replay.layers.layers import Held, RealLayer
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan.library_plan import LibraryResults, library_results
-from lib.replay.plan.plan import Plan, RankPlan
-from lib.replay.plan.processes import processes_of
+from lib.replay.plan.plan import Plan, RankPlan, processes_of
 from lib.replay.plan.sizes import Range, length
-from lib.replay.transports.transport import Transport
+from lib.replay.rank.transport import Transport
 from lib.trace.event import Event
 from lib.values.operations import READS
 from lib.values.values import Value

@@ -16,16 +16,15 @@ from torch import Tensor
 
 from lib.replay.layers.ranges import select
 from lib.replay.plan.plan import Compared
-from lib.replay.rank.clocks import Clock
 from lib.replay.rank.communication import Communication, bytes_sent, issue
 from lib.replay.rank.context import Call, RankContext
 from lib.replay.rank.kernels import KERNELS, PREPARED
-from lib.replay.transports.transport import Handle
+from lib.replay.rank.transport import Handle
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 
 if TYPE_CHECKING:
-    from lib.replay.rank.profile import Ranges
+    from lib.replay.rank.steps import Clock, Ranges
 
 __all__ = ["Interpreter"]
 
