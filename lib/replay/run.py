@@ -42,12 +42,7 @@ from lib.values.layers import Shape
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS
 from lib.values.values import Activation
 
-__all__ = [
-    "Measured",
-    "assemble",
-    "run",
-    "whole_step",
-]
+__all__ = ["Measured", "assemble", "run", "whole_step"]
 
 
 def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:

@@ -47,13 +47,7 @@ from lib.replay.rank.context import Job, device_of
 from lib.replay.rank.steps import Report
 from lib.trace.trace import Trace
 
-__all__ = [
-    "Launch",
-    "be_process",
-    "fork_ranks",
-    "forked",
-    "main",
-]
+__all__ = ["Launch", "be_process", "fork_ranks", "forked", "main"]
 
 
 def fork_is_safe() -> bool:

@@ -25,11 +25,7 @@ from lib.replay.processes.play import FINISHED, STARTING, WAITING
 from lib.replay.rank.context import Job
 from lib.replay.rank.steps import Report
 
-__all__ = [
-    "Child",
-    "SharedState",
-    "watch",
-]
+__all__ = ["Child", "SharedState", "watch"]
 
 WORDS = 3
 """For each rank: its state, the number of its event, and how often it moved."""

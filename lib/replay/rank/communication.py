@@ -20,7 +20,7 @@ from lib.replay.plan.plan import PlannedCollective
 from lib.replay.plan.sizes import length
 from lib.replay.rank.context import Call, KernelTable
 from lib.replay.rank.kernels import KERNELS
-from lib.replay.rank.transport import Done, Handle, Several, Transport
+from lib.replay.rank.transport import Handle, Handles, Transport
 from lib.values.dims import NAMES
 from lib.values.laws import cut
 from lib.values.operations import READS
@@ -113,14 +113,14 @@ def issue(call: Call) -> Communication:
     if call.event.op == "receive":
         return _receive(call)
     if call.event.op in READS:
-        return Communication(Done(), KERNELS[call.event.op](call, ()))
+        return Communication(Handles(), KERNELS[call.event.op](call, ()))
     collective = call.plan.collectives.get(call.index)
     if collective is None:  # it never takes place, and nobody waits for it
-        return Communication(Done())
+        return Communication(Handles())
     inputs = [call.tensors[number] for number in call.event.inputs]
     if len(collective.members) == 1:
         own = [call.own(i) if collective.row.in_place else tensor.clone() for i, tensor in enumerate(inputs)]
-        return Communication(Done(), own)
+        return Communication(Handles(), own)
     return Communication(*COLLECTIVE_KERNELS[call.event.op](CollectiveCall(call, collective), inputs))
 
 
@@ -137,18 +137,18 @@ def bytes_sent(call: Call) -> float:
 def _pass_to(call: Call) -> Communication:
     message = call.plan.messages.get(call.index)
     if message is None:  # nobody receives it
-        return Communication(Done(), is_send=True)
+        return Communication(Handles(), is_send=True)
     tensors = [call.tensors[number] for number in call.event.inputs]
-    handle = Several([call.context.transport.send(message.target, tensor) for tensor in tensors])
+    handle = Handles(*[call.context.transport.send(message.target, tensor) for tensor in tensors])
     return Communication(handle, tensors, is_send=True)
 
 
 def _receive(call: Call) -> Communication:
     message = call.plan.messages.get(call.index)
     if message is None:  # nobody sends it, and nobody waits for it
-        return Communication(Done())
+        return Communication(Handles())
     buffers = [call.empty(call.numel(value)) for value in message.values]
-    handle = Several([call.context.transport.receive(message.source, buffer) for buffer in buffers])
+    handle = Handles(*[call.context.transport.receive(message.source, buffer) for buffer in buffers])
     return Communication(handle, buffers)
 
 

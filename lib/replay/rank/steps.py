@@ -23,16 +23,7 @@ from lib.schedules.formats.timelines.actions import actions_of
 from lib.schedules.formats.timelines.kineto import OWN, PREFIX
 from lib.values.operations import TIMED
 
-__all__ = [
-    "Clock",
-    "CpuClock",
-    "CudaClock",
-    "Profile",
-    "Ranges",
-    "Report",
-    "Times",
-    "steps",
-]
+__all__ = ["Clock", "CpuClock", "CudaClock", "Profile", "Ranges", "Report", "Times", "steps"]
 
 Times = tuple[list[int], list[int], int, int]
 """Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""

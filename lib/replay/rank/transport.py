@@ -11,18 +11,13 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
-__all__ = [
-    "Done",
-    "Handle",
-    "LocalTransport",
-    "LocalWorld",
-    "Transport",
-    "drive",
-]
+__all__ = ["Handle", "Handles", "LocalTransport", "LocalWorld", "Transport", "drive"]
 
 Group = tuple[int, ...]
 
@@ -31,11 +26,11 @@ class Handle(Protocol):
     """A communication under way. It keeps its tensors alive until it is done."""
 
     def done(self) -> bool:
-        """Whether it is over; what it brings may be used only after `wait`."""
+        """Tell whether it is over; what it brings may be used only after `wait`."""
         ...
 
     def wait(self) -> None:
-        """Returns when it is over. On a GPU: when whatever is launched next will find it over."""
+        """Return when it is over. On a GPU: when whatever is launched next will find it over."""
         ...
 
 
@@ -49,92 +44,78 @@ class Transport(Protocol):
     shared_clock: bool
 
     def all_reduce(self, group: Group, buffer: Tensor) -> Handle:
-        """Sums `buffer` over the group, in place."""
+        """Sum `buffer` over the group, in place."""
         ...
 
     def all_gather(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
-        """Puts the `inp` of all members, of `sizes` numbers each, one after the other into `out`."""
+        """Put the `inp` of all members, of `sizes` numbers each, one after the other into `out`."""
         ...
 
     def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
-        """Sums `inp` over the group, and gives member i the i-th part of it, of `sizes[i]` numbers."""
+        """Sum `inp` over the group, and give member i the i-th part of it, of `sizes[i]` numbers."""
         ...
 
     def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle:
-        """Sends part i to member i, and puts what members send, of `out_sizes`, one after the other into `out`."""
+        """Send part i to member i, and put what members send, of `out_sizes`, one after the other into `out`."""
         ...
 
     def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:
-        """Overwrites `buffer` with that of member number `root`."""
+        """Overwrite `buffer` with that of member number `root`."""
         ...
 
     def send(self, target: int, buffer: Tensor) -> Handle:
-        """Sends a tensor. It must not change until the handle is done."""
+        """Send a tensor. It must not change until the handle is done."""
         ...
 
     def receive(self, source: int, buffer: Tensor) -> Handle:
-        """Receives the next tensor of a rank into `buffer`."""
+        """Receive the next tensor of a rank into `buffer`."""
         ...
 
     def barrier(self) -> Handle:
-        """Is over when every rank has come here."""
+        """Give a handle that is over when every rank has come here."""
         ...
 
     def bytes_sent(self) -> int | None:
-        """Bytes that have really left this process so far, where the system counts them."""
+        """Return the bytes that have really left this process so far, where the system counts them."""
         ...
 
 
-class Done:
-    """The handle of something that was over at once."""
+class Handles:
+    """Some handles as one; without any it is over at once."""
 
-    def done(self) -> bool:
-        """It is."""
-        return True
-
-    def wait(self) -> None:
-        """Nothing to wait for."""
-
-
-class Several:
-    """Some handles as one."""
-
-    def __init__(self, handles: Sequence[Handle]) -> None:
+    def __init__(self, *handles: Handle) -> None:
         self.handles = handles
 
     def done(self) -> bool:
-        """Whether all are."""
         return all(handle.done() for handle in self.handles)
 
     def wait(self) -> None:
-        """Waits for one after the other."""
         for handle in self.handles:
             handle.wait()
 
 
 class LocalHandle:
-    """Done when the last one it needs has come."""
+    """A communication between local ranks, done when the last one that it needs has come."""
 
     def __init__(self, *keep: Any) -> None:
         self.keep = keep
         self.over = False
 
     def done(self) -> bool:
-        """Whether it is over."""
         return self.over
 
     def wait(self) -> None:
-        """Ranks that take turns cannot block: they yield the handle to `drive`, which comes back when it is over."""
+        # Ranks that take turns cannot block: they yield the handle to `drive`, which comes back when it is over.
         assert self.over, "a local rank goes on only when what it waits for is over"
 
     def finish(self) -> None:
-        """It is over; its tensors are no longer needed."""
+        """End it: its tensors are no longer needed."""
         self.over = True
         self.keep = ()
 
 
 class LocalWorld:
-    """Where local ranks meet."""
+    """The meetings and messages of local ranks that are under way."""
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
@@ -143,7 +124,7 @@ class LocalWorld:
         self.wanted: dict[tuple[int, int], deque[tuple[Tensor, LocalHandle]]] = defaultdict(deque)
 
     def match(self, source: int, target: int) -> None:
-        """Hands over messages that are both sent and asked for."""
+        """Hand over messages that are both sent and asked for."""
         sent, wanted = self.mail[source, target], self.wanted[source, target]
         while sent and wanted:
             (tensor, out), (buffer, coming) = sent.popleft(), wanted.popleft()
@@ -153,7 +134,7 @@ class LocalWorld:
 
 
 class LocalTransport:
-    """One rank's way to the others of a LocalWorld."""
+    """One rank's way to the others of a LocalWorld. Sums are added up in the order of the group."""
 
     shared_clock = True
 
@@ -163,6 +144,7 @@ class LocalTransport:
         self.count: dict[Group, int] = defaultdict(int)
 
     def _meet(self, group: Group, brought: Any, act: Callable[[list[Any]], None]) -> Handle:
+        """Bring something to the next meeting of a group; the last one who comes does what is to be done."""
         number = self.count[group]
         self.count[group] = number + 1
         meeting = self.world.open[group, number]
@@ -176,85 +158,65 @@ class LocalTransport:
         return handle
 
     def all_reduce(self, group: Group, buffer: Tensor) -> Handle:
-        """Sums in the order of the group."""
-
         def act(buffers: list[Tensor]) -> None:
-            total = buffers[0].clone()
-            for other in buffers[1:]:
-                total.add_(other)
+            total = reduce(torch.add, buffers)
             for one in buffers:
                 one.copy_(total)
 
         return self._meet(group, buffer, act)
 
     def all_gather(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
-        """Copies everything to everybody."""
-
         def act(brought: list[tuple[Tensor, Tensor]]) -> None:
+            whole = torch.cat([part for _, part in brought])
             for target, _ in brought:
-                for part, (_, one) in zip(target.split(list(sizes)), brought, strict=True):
-                    part.copy_(one)
+                target.copy_(whole)
 
         return self._meet(group, (out, inp), act)
 
     def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
-        """Sums each part in the order of the group."""
-
         def act(brought: list[tuple[Tensor, Tensor]]) -> None:
-            parts = [one.split(list(sizes)) for _, one in brought]
-            for i, (target, _) in enumerate(brought):
-                target.copy_(parts[0][i])
-                for other in parts[1:]:
-                    target.add_(other[i])
+            total = reduce(torch.add, [one for _, one in brought])
+            for (target, _), part in zip(brought, total.split(list(sizes)), strict=True):
+                target.copy_(part)
 
         return self._meet(group, (out, inp), act)
 
     def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle:
-        """Copies part i of member j to part j of member i."""
+        def act(brought: list[tuple[Tensor, Sequence[Tensor]]]) -> None:
+            for place, (target, _) in enumerate(brought):
+                target.copy_(torch.cat([parts[place] for _, parts in brought]))
 
-        def act(brought: list[tuple[tuple[Tensor, ...], Sequence[Tensor]]]) -> None:
-            for i, (targets, _) in enumerate(brought):
-                for j, (_, parts) in enumerate(brought):
-                    targets[j].copy_(parts[i])
-
-        return self._meet(group, (out.split(list(out_sizes)), parts), act)
+        return self._meet(group, (out, parts), act)
 
     def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:
-        """Copies the root's to the others."""
-
         def act(buffers: list[Tensor]) -> None:
-            for i, one in enumerate(buffers):
-                if i != root:
-                    one.copy_(buffers[root])
+            for one in buffers:
+                one.copy_(buffers[root])
 
         return self._meet(group, buffer, act)
 
     def send(self, target: int, buffer: Tensor) -> Handle:
-        """Done when it is received."""
         handle = LocalHandle()
         self.world.mail[self.rank, target].append((buffer, handle))
         self.world.match(self.rank, target)
         return handle
 
     def receive(self, source: int, buffer: Tensor) -> Handle:
-        """Done when it is sent."""
         handle = LocalHandle()
         self.world.wanted[source, self.rank].append((buffer, handle))
         self.world.match(source, self.rank)
         return handle
 
     def barrier(self) -> Handle:
-        """All ranks of the world."""
         return self._meet(tuple(range(self.world.ranks)), None, lambda _: None)
 
-    def bytes_sent(self) -> int | None:
-        """Nothing leaves the process."""
-        return None
+    def bytes_sent(self) -> None:
+        return None  # nothing leaves the process
 
 
 def drive(jobs: Sequence[Iterator[Handle]]) -> None:
-    """Runs all ranks to their ends, each until it has to wait for another."""
-    waiting: dict[int, Handle] = dict.fromkeys(range(len(jobs)), Done())
+    """Run all ranks to their ends, each until it has to wait for another."""
+    waiting: dict[int, Handle] = dict.fromkeys(range(len(jobs)), Handles())
     while waiting:
         ready = [rank for rank, handle in waiting.items() if handle.done()]
         if not ready:
