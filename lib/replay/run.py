@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -32,7 +32,7 @@ from lib.replay.plan.memory import plan_that_fits, simulated_curve
 from lib.replay.plan.plan import Plan, RankPlan, processes_of, raised
 from lib.replay.processes import torchrun
 from lib.replay.rank.context import Job, RankContext, device_of
-from lib.replay.rank.steps import Report, steps
+from lib.replay.rank.steps import Report, Times, steps
 from lib.replay.rank.transport import Handle, LocalTransport, LocalWorld, drive
 from lib.replay.result import LibraryResult, ProcessFigures, RankFigures, ReplayResult, Spread
 from lib.trace.event import Event, Program
@@ -42,23 +42,31 @@ from lib.values.layers import Shape
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS
 from lib.values.values import Activation
 
-__all__ = ["Measured", "assemble", "run", "whole_step"]
+__all__ = ["run"]
 
 
 def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
-    """Replays a Trace: in this process, as one process of torchrun, or in processes of its own."""
-    if options.profile is not None and any(len(ranks) > 1 for ranks in processes_of(trace, options)):
-        raise ReplayError("torch.profiler records a process, so a profile needs one for each rank: leave out processes")
+    """Replay a Trace: in this process, as one process of torchrun, or in processes of its own."""
     if options.profile is not None:
+        if any(len(ranks) > 1 for ranks in processes_of(trace, options)):
+            raise ReplayError(
+                "torch.profiler records a process, so a profile needs one for each rank: leave out processes"
+            )
         _has_room_for(options.profile)
         _clear(Path(options.profile), ("replay", *options.against), trace.ranks)
     if options.transport == "local":
         return _run_local(Job.of(plan_that_fits(trace, options), options, hook))
     if torchrun.process_here() is not None:
         here = torchrun.ranks_of_this_machine(processes_of(trace, options))
-        plan = plan_that_fits(trace, options, here)
-        return _run_torchrun(Job.of(plan, options, hook, share=False))
-    return _run_forked(Job.of(plan_that_fits(trace, options), options, hook))
+        job = Job.of(plan_that_fits(trace, options, here), options, hook, share=False)
+        rank, reports, comparison = torchrun.play_here(job)
+        return replace(_assembled(job, reports, 0, comparison), rank=rank)
+    from lib.replay.processes.forked import forked  # here and not above: it needs a system that can fork
+
+    job = Job.of(plan_that_fits(trace, options), options, hook)
+    begun = time.perf_counter_ns()
+    with forked(job) as (reports, results):
+        return _assembled(job, reports, begun, compared(job.plan, job.options, job.initial, results))
 
 
 def _has_room_for(profiles: str) -> None:
@@ -120,49 +128,38 @@ def _threads(count: int) -> Iterator[None]:
 
 def _named(context: RankContext, report: Report) -> Iterator[Handle]:
     """The steps of a rank, whose errors say where they happened."""
-    now = -1
-
-    def now_in(index: int) -> None:
-        nonlocal now
-        now = index
-
-    context.now_in = now_in
     try:
         yield from steps(context, report)
     except Exception as error:
-        raise raised(context.plan, context.rank, now, f"{type(error).__name__}: {error}") from error
+        raise raised(context.plan, context.rank, context.now, f"{type(error).__name__}: {error}") from error
 
 
-def _run_torchrun(job: Job) -> ReplayResult:
-    """This process's ranks. Every process gets the result."""
-    rank, reports, comparison = torchrun.play_here(job)
-    return replace(_assembled(job, reports, 0, comparison), rank=rank)
-
-
-def _run_forked(job: Job) -> ReplayResult:
-    """In processes of this machine."""
-    from lib.replay.processes.forked import forked  # here and not above: it needs a system that can fork
-
-    begun = time.perf_counter_ns()
-    with forked(job) as (reports, results):
-        return _assembled(job, reports, begun, compared(job.plan, job.options, job.initial, results))
+# -- the result ---------------------------------------------------------------------------------------------------
 
 
 def _assembled(job: Job, reports: Sequence[Report], begun: int, comparison: Comparison) -> ReplayResult:
     """The result, from the reports of all ranks and what the comparison gave."""
-    plan = job.plan
-    measured = assemble(plan, reports)
+    plan, count = job.plan, len(reports[0]["steps"])
+    shared = all(report["shared_clock"] for report in reports)
+    unit = _unit(plan, reports)
+    seconds = unit / 1e9
+    whole = [_whole_step([report["steps"][n][2:] for report in reports], shared) for n in range(count)]
+    runs = [_programs(plan, [report["steps"][n] for report in reports], shared, unit) for n in range(count)]
+    middle = sorted(range(count), key=lambda n: whole[n])[(count - 1) // 2]
+    by_event = [list(zip(*(run[rank].events for run in runs), strict=True)) for rank in range(plan.ranks)]
     return ReplayResult(
         simulated=plan.trace,
-        measured=measured.trace,
+        measured=replace(plan.trace, programs=runs[middle]),
         options=job.options,
-        unit=measured.unit,
-        seconds=measured.steps,
+        unit=seconds,
+        seconds=tuple(n / 1e9 for n in whole),
         startup=(max(report["ready"] for report in reports) - begun) / 1e9,
         errors=tuple(comparison.replay),
-        spreads=measured.spreads,
+        spreads=tuple(_spreads(plan, by_event, seconds)),
         ranks=tuple(_figures(plan, rank, report) for rank, report in enumerate(reports)),
-        lengths=measured.lengths,
+        lengths=tuple(
+            tuple(median(event.length for event in same) / TICKS * seconds for same in events) for events in by_event
+        ),
         processes=tuple(_process_figures(ranks, [reports[rank] for rank in ranks]) for ranks in job.processes),
         libraries=tuple(_library(plan, name, reports, found) for name, found in comparison.libraries.items()),
     )
@@ -171,6 +168,7 @@ def _assembled(job: Job, reports: Sequence[Report], begun: int, comparison: Comp
 def _library(plan: Plan, name: str, reports: Sequence[Report], errors: Sequence[Deviation]) -> LibraryResult:
     mine: Counter[str] = Counter()
     theirs: Counter[str] = Counter()
+    shared = all(report["shared_clock"] for report in reports)
     counts: list[dict[str, int]] = [report["libraries"][name]["counts"] for report in reports]
     for rank_plan, counted in zip(plan.rank_plans, counts, strict=True):
         mine.update(event.op for event in rank_plan.program.events if event.op in COMMUNICATION)
@@ -179,7 +177,7 @@ def _library(plan: Plan, name: str, reports: Sequence[Report], errors: Sequence[
     return LibraryResult(
         name,
         tuple(errors),
-        seconds=tuple(whole_step(spans, reports) / 1e9 for spans in steps),
+        seconds=tuple(_whole_step(spans, shared) / 1e9 for spans in steps),
         counts=dict(sorted(theirs.items())),
         replay_counts=dict(sorted(mine.items())),
         rank_counts=tuple(dict(sorted(counted.items())) for counted in counts),
@@ -217,49 +215,12 @@ def _simulated_sent(plan: Plan, rank: int) -> float:
     return float(sum(sent) * sizes.bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What the steps of a replay give: the Trace, the unit in seconds, all steps' seconds, and medians by operation.
-
-    `lengths` has the median seconds of every event, rank by rank.
-    """
-
-    trace: Trace
-    unit: float
-    steps: tuple[float, ...]
-    spreads: tuple[Spread, ...]
-    lengths: tuple[tuple[float, ...], ...]
+# -- times --------------------------------------------------------------------------------------------------------
 
 
-def assemble(plan: Plan, reports: Sequence[Report]) -> Measured:
-    """Puts together what the ranks measured."""
-    count = len(reports[0]["steps"])
-    shared = all(report["shared_clock"] for report in reports)
-    whole = [whole_step([report["steps"][n][2:] for report in reports], reports) for n in range(count)]
-    unit = _unit(plan, reports)
-    middle = sorted(range(count), key=lambda n: whole[n])[(count - 1) // 2]
-    runs: list[list[Program]] = []
-    for number in range(count):
-        starts, ends = _aligned(reports, number, shared)
-        runs.append([_program(plan, rank, starts, ends, unit) for rank in range(plan.ranks)])
-    made = replace(plan.trace, programs=runs[middle])
-    seconds = unit / 1e9
-    lengths = tuple(
-        tuple(median(event.length for event in same) / TICKS * seconds for same in _by_event(runs, rank))
-        for rank in range(plan.ranks)
-    )
-    spreads = tuple(_spreads(plan, runs, seconds))
-    return Measured(made, seconds, tuple(n / 1e9 for n in whole), spreads, lengths)
-
-
-def _by_event(runs: Sequence[Sequence[Program]], rank: int) -> Iterator[tuple[Event, ...]]:
-    """The same event of a rank in all steps, one event after the other."""
-    return zip(*(run[rank].events for run in runs), strict=True)
-
-
-def whole_step(spans: Sequence[tuple[int, int]], reports: Sequence[Report]) -> int:
+def _whole_step(spans: Sequence[tuple[int, int]], shared: bool) -> int:
     """Nanoseconds of a whole step, from the first rank's start to the last rank's end."""
-    if all(report["shared_clock"] for report in reports):
+    if shared:
         return max(end for _, end in spans) - min(start for start, _ in spans)
     return max(end - start for start, end in spans)
 
@@ -287,44 +248,40 @@ def _forwards(shape: Shape, rank_plan: RankPlan) -> list[tuple[int, float]]:
     return found
 
 
-def _aligned(reports: Sequence[Report], number: int, shared: bool) -> tuple[list[list[int]], list[list[int]]]:
-    """Starts and ends of all ranks' events, from the moment at which the step began."""
-    begun = [report["steps"][number][2] for report in reports]
-    origin = [min(begun)] * len(begun) if shared else begun
+def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> list[Program]:
+    """The programs of all ranks in one step, from the moment at which it began, with the times that they took."""
+    first = min(begun for _, _, begun, _ in times)
     starts: list[list[int]] = []
     ends: list[list[int]] = []
-    for report, zero in zip(reports, origin, strict=True):
-        first, last, _, over = report["steps"][number]
-        starts.append([time - zero for time in first])
+    for started, ended, begun, over in times:
+        zero = first if shared else begun
+        starts.append([time - zero for time in started])
         # What nobody waited for, and was not seen to end, ended with the step at the latest.
-        ends.append([(over if time < 0 else time) - zero for time in last])
-    return starts, ends
-
-
-def _program(plan: Plan, rank: int, starts: list[list[int]], ends: list[list[int]], unit: float) -> Program:
-    rank_plan = plan.rank_plans[rank]
-    events: list[Event] = []
+        ends.append([(over if time < 0 else time) - zero for time in ended])
     scale = TICKS / unit
-    for index, event in enumerate(rank_plan.program.events):
-        called, end = starts[rank][index], ends[rank][index]
-        begun = called
-        if event.op in COLLECTIVES and (collective := rank_plan.collectives.get(index)) is not None:
-            begun = max(starts[other][i] for other, i in zip(collective.members, collective.events, strict=True))
-        elif event.op == "receive" and (message := rank_plan.messages.get(index)) is not None:
-            begun = max(called, starts[message.source][message.sent])
-        begun = min(begun, end)
-        start = round(begun * scale)
-        events.append(event.at(round(called * scale), start, max(0, round(end * scale) - start)))
-    return Program(rank, events, rank_plan.program.values, rank_plan.program.moves)
+    made: list[Program] = []
+    for rank, rank_plan in enumerate(plan.rank_plans):
+        events: list[Event] = []
+        for index, event in enumerate(rank_plan.program.events):
+            called, end = starts[rank][index], ends[rank][index]
+            begun = called
+            if event.op in COLLECTIVES and (collective := rank_plan.collectives.get(index)) is not None:
+                begun = max(starts[other][i] for other, i in zip(collective.members, collective.events, strict=True))
+            elif event.op == "receive" and (message := rank_plan.messages.get(index)) is not None:
+                begun = max(called, starts[message.source][message.sent])
+            start = round(min(begun, end) * scale)
+            events.append(event.at(round(called * scale), start, max(0, round(end * scale) - start)))
+        made.append(Program(rank, events, rank_plan.program.values, rank_plan.program.moves))
+    return made
 
 
-def _spreads(plan: Plan, runs: Sequence[Sequence[Program]], seconds: float) -> list[Spread]:
+def _spreads(plan: Plan, by_event: Sequence[Sequence[Sequence[Event]]], seconds: float) -> list[Spread]:
     """Medians by operation, over all ranks and steps: what computes, in the order in which it is first done, then what
     communicates. Of collectives from the moment at which all were there."""
     simulated: dict[str, list[float]] = {}
     measured: dict[str, list[float]] = {}
     for rank, rank_plan in enumerate(plan.rank_plans):
-        for event, same in zip(rank_plan.program.events, _by_event(runs, rank), strict=True):
+        for event, same in zip(rank_plan.program.events, by_event[rank], strict=True):
             simulated.setdefault(event.op, []).append(event.length / TICKS)
             measured.setdefault(event.op, []).extend(real.length / TICKS * seconds for real in same)
     return [

@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -70,7 +70,7 @@ def _driver_is_in_use() -> bool:
 
 
 @contextlib.contextmanager
-def forked(job: Job) -> Iterator[tuple[list[Report], list[Tensor]]]:
+def forked(job: Job) -> Iterator[tuple[list[Report], Sequence[Tensor]]]:
     """Runs all ranks as processes: their reports, and what they kept to be compared."""
     if not hasattr(os, "fork"):
         raise ReplayError(f"{sys.platform} cannot fork the ranks: use transport='local', or torchrun")
@@ -82,7 +82,7 @@ def forked(job: Job) -> Iterator[tuple[list[Report], list[Tensor]]]:
             reports = fork_ranks(job, state, folder)
         else:
             reports = _in_fresh_python(job, folder)
-        yield reports, [state.results(rank) for rank in range(job.plan.ranks)]
+        yield reports, state.results
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -197,7 +197,7 @@ def be_process(launch: Launch, process: int, away: int) -> int:
     try:
         _cut_ties(launch.folder / f"process{process}.log", launch.lifeline[0])
         here = meet(job, process, process, launch.rendezvous)
-        results = [state.results(rank) for rank in ranks]
+        results = [state.results[rank] for rank in ranks]
         outcome: dict[str, Any] = {"reports": play(job, here, launch.examples, results, state.say)}
     except BaseException as error:
         failed = error if isinstance(error, RankError) else RankError(ranks[0], error)

@@ -192,33 +192,24 @@ def play(job: Job, here: Here, examples: Examples, results: Sequence[Tensor], pr
 
 
 def _play(job: Job, here: Here, place: int, reader: Reader, results: Tensor, progress: Progress) -> Report:
-    rank, device, now = here.ranks[place], here.devices[place], -1
-
-    def now_in(index: int) -> None:
-        nonlocal now
-        now = index
-        progress(rank, RUNNING, index)
-
-    report: Report = {}
+    rank, device, report = here.ranks[place], here.devices[place], Report()
     try:
-        context = RankContext(job, rank, _transport(job, here, place), reader, device, results)
-        context.now_in = now_in
-        progress(rank, READY, now)
+        timeout, store = here.rendezvous.timeout, here.store
+        alone = len(job.processes) == job.plan.ranks
+        groups = TorchGroups(timeout) if alone else ThreadGroups(rank, job.plan.ranks, store, timeout)
+        transport = ProcessTransport(rank, job.plan, groups, device, here.rendezvous.one_machine, here.sockets)
+        context = RankContext(
+            job, rank, transport, reader, device, results, lambda index: progress(rank, RUNNING, index)
+        )
+        progress(rank, READY, context.now)
         for handle in steps(context, report):
-            progress(rank, WAITING, now)
+            progress(rank, WAITING, context.now)
             handle.wait()
-            progress(rank, RUNNING, now)
+            progress(rank, RUNNING, context.now)
+        progress(rank, FINISHED, context.now)
     except BaseException as error:
         raise RankError(rank, error) from error
-    progress(rank, FINISHED, now)
     return report
-
-
-def _transport(job: Job, here: Here, place: int) -> ProcessTransport:
-    rank, timeout = here.ranks[place], here.rendezvous.timeout
-    alone = len(job.processes) == job.plan.ranks
-    groups = TorchGroups(timeout) if alone else ThreadGroups(rank, job.plan.ranks, here.store, timeout)
-    return ProcessTransport(rank, job.plan, groups, here.devices[place], here.rendezvous.one_machine, here.sockets)
 
 
 def _use(device: torch.device) -> None:

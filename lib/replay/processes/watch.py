@@ -29,36 +29,32 @@ __all__ = ["Child", "SharedState", "watch"]
 
 WORDS = 3
 """For each rank: its state, the number of its event, and how often it moved."""
-ALIGN = 64
 
 
 class SharedState:
-    """The file. `state(rank)` and the like are read by the parent; `say` and `results` belong to the ranks.
+    """One file, mapped by the forked ranks and their parent: how far each rank is, and the tensors to be compared.
 
-    `counts` says how many numbers each rank keeps.
+    So a rank that dies has still said where it was, nothing is pickled, and results cost one copy. `state(rank)` and
+    the like are read by the parent; `say` and `results` belong to the ranks. `counts` says how many numbers each rank
+    keeps to be compared: `results[rank]` is the room for them.
     """
 
     def __init__(self, path: Path, counts: Sequence[int], dtype: torch.dtype, create: bool) -> None:
-        self.counts = counts
-        self.dtype = dtype
-        self.starts: list[int] = []
-        at = len(counts) * WORDS * 8
-        for count in counts:
-            at = -(-at // ALIGN) * ALIGN
-            self.starts.append(at)
-            at += count * dtype.itemsize
-        self.size = -(-at // mmap.PAGESIZE) * mmap.PAGESIZE
+        head, numbers = len(counts) * WORDS * 8, sum(counts)
+        size = head + numbers * dtype.itemsize
         handle = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
         try:
             if create:
-                _reserve(handle, self.size, path)
-            self.map = mmap.mmap(handle, self.size)
+                _reserve(handle, size, path)
+            room = mmap.mmap(handle, size)
         finally:
             os.close(handle)
-        self.words = memoryview(self.map).cast("q")
+        self.words = memoryview(room)[:head].cast("q")
+        kept = torch.frombuffer(room, dtype=dtype, offset=head) if numbers else torch.empty(0, dtype=dtype)
+        self.results: Sequence[Tensor] = kept.split(list(counts))
 
     def say(self, rank: int, state: int, event: int) -> None:
-        """A rank says what it does (see play)."""
+        """Note what a rank does (see play)."""
         at = rank * WORDS
         words = self.words
         words[at] = state
@@ -66,23 +62,16 @@ class SharedState:
         words[at + 2] += 1
 
     def state(self, rank: int) -> int:
-        """What a rank does."""
+        """Return what a rank does."""
         return self.words[rank * WORDS]
 
     def event(self, rank: int) -> int:
-        """The number of the event that a rank is in; -1 before the first."""
+        """Return the number of the event that a rank is in; -1 before the first."""
         return self.words[rank * WORDS + 1]
 
-    def moves(self) -> tuple[int, ...]:
-        """How often each rank has moved."""
-        return tuple(self.words[rank * WORDS + 2] for rank in range(len(self.counts)))
-
-    def results(self, rank: int) -> Tensor:
-        """The room for what a rank keeps to be compared; a copy of nothing."""
-        count = self.counts[rank]
-        if count == 0:
-            return torch.empty(0, dtype=self.dtype)
-        return torch.frombuffer(self.map, dtype=self.dtype, count=count, offset=self.starts[rank])
+    def moves(self) -> list[int]:
+        """Return how often each rank has moved."""
+        return self.words[2::WORDS].tolist()
 
 
 def _reserve(handle: int, size: int, path: Path) -> None:

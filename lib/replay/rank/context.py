@@ -67,11 +67,18 @@ class RankContext:
     """What all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches together.
 
     `softmaxes` are those that this step has finished, by activation, before their numbers were divided.
-    `reader` is that of the process. `step` counts the steps; `now_in` is told the number of each event before it is.
+    `reader` is that of the process. `step` counts the steps, `now` is the number of the event, and `moved` is told it.
     """
 
     def __init__(
-        self, job: Job, rank: int, transport: Transport, reader: Reader, device: torch.device, results: Tensor
+        self,
+        job: Job,
+        rank: int,
+        transport: Transport,
+        reader: Reader,
+        device: torch.device,
+        results: Tensor,
+        moved: Callable[[int], None] = lambda index: None,
     ) -> None:
         self.job = job
         self.rank = rank
@@ -80,12 +87,17 @@ class RankContext:
         self.step = -1
         self.device = device
         self.results = results
-        self.now_in: Callable[[int], None] = lambda index: None
+        self.now, self.moved = -1, moved
         self.plan, self.options, self.initial = job.plan, job.options, job.initial
         self.mine = job.plan.rank_plans[rank]
         self.sizes = job.plan.sizes
         self.rows = job.plan.trace.batches * job.plan.sizes.output_points
         self.softmaxes: dict[int, list[tuple[tuple[Range, ...], Tensor]]] = {}
+
+    def now_in(self, index: int) -> None:
+        """Note the event that the rank comes to."""
+        self.now = index
+        self.moved(index)
 
     @property
     def library_results(self) -> dict[str, LibraryResults]:

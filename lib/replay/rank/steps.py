@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -23,34 +23,14 @@ from lib.schedules.formats.timelines.actions import actions_of
 from lib.schedules.formats.timelines.kineto import OWN, PREFIX
 from lib.values.operations import TIMED
 
-__all__ = ["Clock", "CpuClock", "CudaClock", "Profile", "Ranges", "Report", "Times", "steps"]
+__all__ = ["Clock", "CpuClock", "CudaClock", "Ranges", "Report", "Times", "steps"]
 
 Times = tuple[list[int], list[int], int, int]
 """Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""
 
 
-class Clock(Protocol):
-    """A clock for one step of one rank."""
-
-    def start(self) -> None:
-        """The step begins."""
-        ...
-
-    def begin(self, index: int) -> None:
-        """Event `index` begins."""
-        ...
-
-    def end(self, index: int) -> None:
-        """Event `index` is over."""
-        ...
-
-    def stop(self) -> Times:
-        """The step is over: waits for the device, and says when everything was."""
-        ...
-
-
 class CpuClock:
-    """The monotonic clock, which all processes of a machine share."""
+    """A clock for one step of one rank: the monotonic clock, which all processes of a machine share."""
 
     def __init__(self, events: int) -> None:
         self.starts = [-1] * events
@@ -58,24 +38,24 @@ class CpuClock:
         self.begun = 0
 
     def start(self) -> None:
-        """The step begins."""
+        """Begin the step."""
         self.begun = time.perf_counter_ns()
 
     def begin(self, index: int) -> None:
-        """Event `index` begins."""
+        """Note that event `index` begins."""
         self.starts[index] = time.perf_counter_ns()
 
     def end(self, index: int) -> None:
-        """Event `index` is over."""
+        """Note that event `index` is over."""
         self.ends[index] = time.perf_counter_ns()
 
     def stop(self) -> Times:
-        """The step is over."""
+        """End the step, once the device is done, and say when everything was."""
         return self.starts, self.ends, self.begun, time.perf_counter_ns()
 
 
 class CudaClock:
-    """Events on the GPU's own stream of work: the times at which it was done, not at which it was asked for."""
+    """The same by events on the GPU's own stream of work: when it was done, not when it was asked for."""
 
     def __init__(self, events: int) -> None:
         self.starts: list[torch.cuda.Event | None] = [None] * events
@@ -84,17 +64,14 @@ class CudaClock:
         self.begun = 0
 
     def start(self) -> None:
-        """The step begins: the device is idle, so that the first event happens now."""
-        torch.cuda.synchronize()
+        torch.cuda.synchronize()  # the device is idle, so that the first event happens now
         self.begun = time.perf_counter_ns()
         self.base.record()
 
     def begin(self, index: int) -> None:
-        """Event `index` begins when the device comes to this point."""
         self.starts[index] = self._mark()
 
     def end(self, index: int) -> None:
-        """Event `index` is over when the device comes to this point."""
         self.ends[index] = self._mark()
 
     def _mark(self) -> torch.cuda.Event:
@@ -103,7 +80,6 @@ class CudaClock:
         return mark
 
     def stop(self) -> Times:
-        """Waits for the device."""
         torch.cuda.synchronize()
         over = time.perf_counter_ns()
         return [self._time(m) for m in self.starts], [self._time(m) for m in self.ends], self.begun, over
@@ -112,57 +88,7 @@ class CudaClock:
         return -1 if mark is None else self.begun + round(self.base.elapsed_time(mark) * 1e6)
 
 
-class Ranges:
-    """The ranges of a rank's step: at which event each begins and ends, and what it is called."""
-
-    def __init__(self, context: RankContext) -> None:
-        actions = actions_of(context.plan.trace)
-        self.names = {
-            index: (f"{OWN}{event.op}:{'' if event.layer is None else event.layer}:{ranges(event.batches)}", index)
-            for index, event in enumerate(context.mine.program.events)
-            if event.op in TIMED or event.op == "wait"
-        }
-        for done in () if actions is None else actions[context.rank]:
-            for index in range(done.first, done.last + 1):
-                self.names.pop(index, None)
-            self.names[done.first] = f"{PREFIX}{done.action}", done.last
-        self.open: Any = None
-        self.until = -1
-
-    def begin(self, index: int) -> None:
-        """An event begins, and perhaps a range with it."""
-        if index in self.names:
-            name, self.until = self.names[index]
-            self.open = record_function(name)
-            self.open.__enter__()
-
-    def end(self, index: int) -> None:
-        """An event is over, and perhaps a range with it."""
-        if self.open is not None and index == self.until:
-            self.open.__exit__(None, None, None)
-            self.open = None
-
-
-class Profile:
-    """What torch.profiler records of a rank between start and stop, as a file in the folder of profiles."""
-
-    def __init__(self, context: RankContext, name: str) -> None:
-        self.path = Path(context.options.profile or ".", f"{name}_rank{context.rank}.json")
-        self.on_gpu = context.device.type == "cuda"
-        on_gpu = [ProfilerActivity.CUDA] if self.on_gpu else []
-        self.profiler = profile(activities=[ProfilerActivity.CPU, *on_gpu])
-
-    def start(self) -> None:
-        """Starts to record, which takes a while."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.profiler.start()
-
-    def stop(self) -> None:
-        """Waits for the device, and writes the file."""
-        if self.on_gpu:
-            torch.cuda.synchronize()
-        self.profiler.stop()
-        self.profiler.export_chrome_trace(str(self.path))
+Clock = CpuClock | CudaClock
 
 
 Report = dict[str, Any]
@@ -170,7 +96,7 @@ Report = dict[str, Any]
 
 
 def steps(context: RankContext, report: Report) -> Iterator[Handle]:
-    """The whole life of a rank, as a generator of what it waits for. Fills `report`.
+    """Do all that a rank does, as a generator of what it waits for. Fills `report`.
 
     Libraries to compare with are run step by step in turns with the replay, so that both meet the same machine.
     """
@@ -195,8 +121,8 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
                 times, found = library.step(), report["libraries"][library.name]["steps"]
             if number >= context.options.warmup:
                 found.append(times)
-    if context.options.profile is not None:
-        yield from _profiled(context, library_steps)
+    if (folder := context.options.profile) is not None:
+        yield from _profiled(context, Path(folder), library_steps)
     yield from _wait(context.transport.barrier())
     report["read"] = context.reader.read_in(0)
 
@@ -218,22 +144,6 @@ def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
     report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0
 
 
-def _profiled(context: RankContext, library_steps: list[Any]) -> Iterator[Handle]:
-    """One more step of the replay, and of each library, in torch.profiler's eyes."""
-    from lib.replay.rank.steps import Profile, Ranges
-
-    for library in (None, *library_steps):
-        profile = Profile(context, "replay" if library is None else library.name)
-        interpreter = Interpreter(context, _clock(context), ranges=Ranges(context))
-        profile.start()
-        yield from _wait(context.transport.barrier())
-        if library is None:
-            yield from interpreter.run()
-        else:
-            library.run()
-        profile.stop()
-
-
 def _library_steps(context: RankContext, report: Report) -> list[Any]:
     if not context.options.against:
         return []
@@ -252,3 +162,65 @@ def _wait(handle: Handle) -> Iterator[Handle]:
 def _clock(context: RankContext) -> Clock:
     events = len(context.mine.program.events)
     return CudaClock(events) if context.device.type == "cuda" else CpuClock(events)
+
+
+# -- one more step for torch.profiler ---------------------------------------------------------------------------------
+
+
+def _profiled(context: RankContext, folder: Path, library_steps: list[Any]) -> Iterator[Handle]:
+    """One more step of the replay, and of each library, that torch.profiler records: a file of each for each rank.
+
+    Ranges are named as torch's pipeline executor does, and `lib.schedules.formats.timelines.kineto` reads such files.
+    """
+    activities = [ProfilerActivity.CPU]
+    if context.device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    for library in (None, *library_steps):
+        profiler = profile(activities=activities)
+        interpreter = Interpreter(context, _clock(context), ranges=Ranges(context))
+        profiler.start()
+        yield from _wait(context.transport.barrier())
+        if library is None:
+            yield from interpreter.run()
+        else:
+            library.run()
+        if context.device.type == "cuda":
+            torch.cuda.synchronize()
+        profiler.stop()
+        name = "replay" if library is None else library.name
+        profiler.export_chrome_trace(str(folder / f"{name}_rank{context.rank}.json"))
+
+
+class Ranges:
+    """The ranges of a rank's step: at which event each begins and ends, and what it is called.
+
+    What belongs to an action of a pipeline is in one range, `PP:3F1`; anything else has a range of its own, such as
+    `puzzles:update:3:`, with its layer and batches.
+    """
+
+    def __init__(self, context: RankContext) -> None:
+        actions = actions_of(context.plan.trace)
+        self.names = {
+            index: (f"{OWN}{event.op}:{'' if event.layer is None else event.layer}:{ranges(event.batches)}", index)
+            for index, event in enumerate(context.mine.program.events)
+            if event.op in TIMED or event.op == "wait"
+        }
+        for done in () if actions is None else actions[context.rank]:
+            for index in range(done.first, done.last + 1):
+                self.names.pop(index, None)
+            self.names[done.first] = f"{PREFIX}{done.action}", done.last
+        self.open: Any = None
+        self.until = -1
+
+    def begin(self, index: int) -> None:
+        """Begin a range, if one begins with this event."""
+        if index in self.names:
+            name, self.until = self.names[index]
+            self.open = record_function(name)
+            self.open.__enter__()
+
+    def end(self, index: int) -> None:
+        """End the range that ends with this event."""
+        if self.open is not None and index == self.until:
+            self.open.__exit__(None, None, None)
+            self.open = None
