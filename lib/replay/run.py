@@ -28,8 +28,8 @@ from lib.replay.errors import ReplayError
 from lib.replay.examples import Examples, Reader
 from lib.replay.layers.reference import Comparison, Deviation, compared
 from lib.replay.options import Hook, ReplayOptions
-from lib.replay.plan.memory import plan_that_fits, simulated_curve
-from lib.replay.plan.plan import Plan, RankPlan, processes_of, raised
+from lib.replay.plan.plan import Plan, RankPlan, plan_that_fits, processes_of, raised
+from lib.replay.plan.sizes import simulated_curve
 from lib.replay.processes import torchrun
 from lib.replay.rank.context import Job, RankContext, device_of
 from lib.replay.rank.steps import Report, Times, steps

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from lib.checker.checker import check
 from lib.replay.errors import RankRaised, RankStalled, UnfitTrace, WrongWorld
 from lib.replay.options import ReplayOptions
-from lib.replay.plan.sizes import Range, Sizes, length
+from lib.replay.plan.sizes import IN_FORM, Range, Sizes, length, refuse_if_too_large
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
@@ -25,27 +25,23 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape
-from lib.values.operations import BY_INPUT, COMMUNICATION, OPERATIONS
+from lib.values.operations import BY_INPUT, COMMUNICATION
 from lib.values.placement import Dim, Place
 from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
 
 __all__ = [
-    "IN_FORM",
     "Compared",
     "Plan",
     "PlannedCollective",
     "PlannedMessage",
     "RankPlan",
     "describe_event",
-    "make_plan",
+    "plan_that_fits",
     "processes_of",
     "raised",
     "softmax_of",
     "stalled",
 ]
-
-IN_FORM = frozenset(name for name, row in OPERATIONS.items() if row.by_kind)
-"""The operations that take tensors in the form of their dims, where others take the numbers of a line."""
 
 
 class PlannedCollective(NamedTuple):
@@ -137,8 +133,13 @@ class Plan:
         return len(self.rank_plans)
 
 
-def make_plan(trace: Trace, sizes: Sizes) -> Plan:
-    """The plan. UnfitTrace where the Trace is not one correct training step."""
+def plan_that_fits(trace: Trace, options: ReplayOptions, here: Sequence[int] | None = None) -> Plan:
+    """Make the plan of a replay that fits. UnfitTrace where the Trace is not one correct training step,
+    NotEnoughMemory where there is too little for it, before anything is started.
+
+    `here` are the ranks that this machine is to hold, under torchrun; without it, it holds all.
+    """
+    sizes = Sizes.of(trace, options)
     _must_be_a_training_step(trace)
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
     _must_be_whole_numbers(simulated, sizes)
@@ -151,7 +152,9 @@ def make_plan(trace: Trace, sizes: Sizes) -> Plan:
         _gone_before(plan, dies, gone_by[rank])
         plan.keeps = _softmaxes(simulated.shape, rank, plan, sizes)
         _compared(rebuilt, rank, plan, sizes)
-    return Plan(simulated, sizes, plans, groups, pairs)
+    made = Plan(simulated, sizes, plans, groups, pairs)
+    refuse_if_too_large(made, options, here)
+    return made
 
 
 def _must_be_a_training_step(trace: Trace) -> None:

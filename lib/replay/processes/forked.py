@@ -40,7 +40,7 @@ from lib.replay import errors
 from lib.replay.errors import ReplayError
 from lib.replay.examples import Examples
 from lib.replay.options import ReplayOptions
-from lib.replay.plan.memory import plan_that_fits
+from lib.replay.plan.plan import plan_that_fits
 from lib.replay.processes.play import STARTING, RankError, Rendezvous, meet, play, rendezvous_of
 from lib.replay.processes.watch import Child, SharedState, watch
 from lib.replay.rank.context import Job, device_of

@@ -109,22 +109,18 @@ class RankContext:
         return torch.empty(numel, dtype=self.initial.dtype, device=self.device)
 
 
+@dataclass
 class Call:
     """One operation of a rank, as its kernel sees it. Inputs and outputs are numbered as in the Trace, from 0.
 
     `tensors` are those of the rank, by the id of their value. All are flat: see `sizes`.
     """
 
-    __slots__ = ("context", "event", "index", "plan", "tensors")
-
-    def __init__(
-        self, context: RankContext, plan: RankPlan, index: int, event: Event, tensors: dict[int, Tensor]
-    ) -> None:
-        self.context = context
-        self.plan = plan
-        self.index = index
-        self.event = event
-        self.tensors = tensors
+    context: RankContext
+    plan: RankPlan
+    index: int
+    event: Event
+    tensors: dict[int, Tensor]
 
     def input(self, place: int) -> Value:
         """What the Trace says of an input."""
