@@ -380,9 +380,6 @@ def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
     return taken[WeightGrad], given[Weight], given[OptState]
 
 
-BEFORE_THE_START = "the start, before it had met the others"
-
-
 def describe_event(plan: Plan, rank: int, index: int) -> str:
     """One operation in words: "event 12, allreduce of layer 1 with ranks 0, 1, 2, 3 (ddp.py, line 7: ...)"."""
     events = plan.rank_plans[rank].program.events
@@ -413,15 +410,15 @@ def stalled(
     """The first of these ranks, in event `index`, has not moved for the whole timeout, the others neither. `what` is
     what else there is to say."""
     rank, *others = ranks
-    operation = describe_event(plan, rank, index) if started else BEFORE_THE_START
+    operation = describe_event(plan, rank, index) if started else "the start, before it had met the others"
     neither = f"; ranks {', '.join(map(str, others))} neither" if others else ""
     words = f"rank {rank} did not move for {timeout:g} s, in {operation}{neither}; {what}"
     return RankStalled(words, rank=rank, operation=operation)
 
 
 def processes_of(trace: Trace, options: ReplayOptions) -> tuple[tuple[int, ...], ...]:
-    """The ranks of each process: as the options ask, else as the Trace's mesh has it, else one each. Where each process
-    has one, rank r is process r."""
+    """Return the ranks of each process: as the options ask, else as the Trace's mesh has it, else one each. Where each
+    process has one, rank r is process r. WrongWorld where ranks cannot share one."""
     ranks = trace.ranks
     owned = trace.mesh.processes if trace.mesh is not None else tuple((rank,) for rank in range(ranks))
     wanted = len(owned) if options.processes is None else options.processes
@@ -430,15 +427,9 @@ def processes_of(trace: Trace, options: ReplayOptions) -> tuple[tuple[int, ...],
     if wanted == ranks or wanted != len(owned):
         each = ranks // wanted
         owned = tuple(tuple(range(first, first + each)) for first in range(0, ranks, each))
-    if wanted != ranks:
-        _must_share(options, ranks)
-    return owned
-
-
-def _must_share(options: ReplayOptions, ranks: int) -> None:
-    """WrongWorld where ranks cannot share a process."""
     alone = f"processes={ranks} gives each rank a process of its own"
-    if options.against:
+    if wanted != ranks and options.against:
         raise WrongWorld(f"{', '.join(options.against)} cannot have several ranks in a process: {alone}")
-    if options.transport == "nccl":
+    if wanted != ranks and options.transport == "nccl":
         raise WrongWorld(f"nccl needs {ranks} processes, one for each GPU: {alone}")
+    return owned
