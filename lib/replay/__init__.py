@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lib.replay.calibration import Calibration, calibrate
     from lib.replay.errors import (
         InUse,
         NotEnoughMemory,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     )
     from lib.replay.feeding import Feeding, FeedResult, feed
     from lib.replay.options import ReplayOptions
-    from lib.replay.result import ReplayResult
+    from lib.replay.result import Calibration, ReplayResult, calibrate
     from lib.schedules.formats.timelines.perfetto import perfetto
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
@@ -54,11 +53,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "lib.replay.calibration": "Calibration calibrate",
     "lib.replay.errors": "InUse NotEnoughMemory RankDied RankRaised RankStalled ReplayError UnfitTrace WrongWorld",
     "lib.replay.feeding": "FeedResult Feeding feed",
     "lib.replay.options": "ReplayOptions",
-    "lib.replay.result": "ReplayResult",
+    "lib.replay.result": "Calibration ReplayResult calibrate",
     "lib.schedules.formats.timelines.perfetto": "perfetto",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

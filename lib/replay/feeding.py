@@ -220,8 +220,7 @@ def _until_all_ended(children: Sequence[ForkProcess], folder: Path) -> None:
 
 
 def _forked(process: int, feeding: Feeding, folder: Path) -> None:
-    from lib.replay.processes.play import join
-    from lib.replay.processes.rendezvous import Rendezvous, loopback
+    from lib.replay.processes.play import Rendezvous, join, loopback
 
     try:
         meeting = Rendezvous(f"file://{folder / 'store'}", TIMEOUT, loopback())
@@ -258,7 +257,7 @@ def _said(feeding: Feeding, process: int, examples: Examples) -> list[Any]:
     """Reads, hands out, and says what was read and what each device holds: what all processes say."""
     import torch
 
-    from lib.replay.transports.distributed import exchange
+    from lib.replay.rank.distributed import exchange
 
     reader, reads = Reader(examples), feeding.reads[process]
     read = dict(zip(reads, reader.read(reads), strict=True))

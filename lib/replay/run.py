@@ -1,5 +1,10 @@
 """replay: from a job to a result. Runs the ranks, wherever they are to be, and puts together what they report.
 
+The measured Trace has the same events with the times that they really took, for everything that reads a Trace. A
+measured time unit is the median forward of one batch through one layer. A rank's event keeps its order and its length;
+a collective starts when its last member has called it, a receive when the message was sent. Shown is the step whose
+whole time is the median, not a mixture.
+
 This module knows torch; `lib.replay` imports it only when something is to be replayed.
 """
 # pyright: basic, reportMissingImports=false
@@ -14,44 +19,54 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import torch
 
+from lib.cluster.costs import TICKS
 from lib.replay.errors import ReplayError
 from lib.replay.examples import Examples, Reader
 from lib.replay.layers.reference import Comparison, Deviation, compared
-from lib.replay.measure import assemble, whole_step
 from lib.replay.options import Hook, ReplayOptions
-from lib.replay.plan.describe import raised
-from lib.replay.plan.memory import plan_that_fits, simulated_curve
-from lib.replay.plan.plan import Plan
-from lib.replay.plan.processes import processes_of
+from lib.replay.plan.plan import Plan, RankPlan, plan_that_fits, processes_of, raised
+from lib.replay.plan.sizes import simulated_curve
 from lib.replay.processes import torchrun
 from lib.replay.rank.context import Job, RankContext, device_of
-from lib.replay.rank.steps import Report, steps
-from lib.replay.result import LibraryResult, ProcessFigures, RankFigures, ReplayResult
-from lib.replay.transports.local import LocalTransport, LocalWorld, drive
-from lib.replay.transports.transport import Handle
+from lib.replay.rank.steps import Report, Times, steps
+from lib.replay.rank.transport import Handle, LocalTransport, LocalWorld, drive
+from lib.replay.result import LibraryResult, ProcessFigures, RankFigures, ReplayResult, Spread
+from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
-from lib.values.operations import COMMUNICATION
+from lib.values.collectives import COLLECTIVES
+from lib.values.layers import Shape
+from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS
+from lib.values.values import Activation
 
 __all__ = ["run"]
 
 
 def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
-    """Replays a Trace: in this process, as one process of torchrun, or in processes of its own."""
-    if options.profile is not None and any(len(ranks) > 1 for ranks in processes_of(trace, options)):
-        raise ReplayError("torch.profiler records a process, so a profile needs one for each rank: leave out processes")
+    """Replay a Trace: in this process, as one process of torchrun, or in processes of its own."""
     if options.profile is not None:
+        if any(len(ranks) > 1 for ranks in processes_of(trace, options)):
+            raise ReplayError(
+                "torch.profiler records a process, so a profile needs one for each rank: leave out processes"
+            )
         _has_room_for(options.profile)
         _clear(Path(options.profile), ("replay", *options.against), trace.ranks)
     if options.transport == "local":
         return _run_local(Job.of(plan_that_fits(trace, options), options, hook))
     if torchrun.process_here() is not None:
         here = torchrun.ranks_of_this_machine(processes_of(trace, options))
-        plan = plan_that_fits(trace, options, here)
-        return _run_torchrun(Job.of(plan, options, hook, share=False))
-    return _run_forked(Job.of(plan_that_fits(trace, options), options, hook))
+        job = Job.of(plan_that_fits(trace, options, here), options, hook, share=False)
+        rank, reports, comparison = torchrun.play_here(job)
+        return replace(_assembled(job, reports, 0, comparison), rank=rank)
+    from lib.replay.processes.forked import forked  # here and not above: it needs a system that can fork
+
+    job = Job.of(plan_that_fits(trace, options), options, hook)
+    begun = time.perf_counter_ns()
+    with forked(job) as (reports, results):
+        return _assembled(job, reports, begun, compared(job.plan, job.options, job.initial, results))
 
 
 def _has_room_for(profiles: str) -> None:
@@ -113,49 +128,38 @@ def _threads(count: int) -> Iterator[None]:
 
 def _named(context: RankContext, report: Report) -> Iterator[Handle]:
     """The steps of a rank, whose errors say where they happened."""
-    now = -1
-
-    def now_in(index: int) -> None:
-        nonlocal now
-        now = index
-
-    context.now_in = now_in
     try:
         yield from steps(context, report)
     except Exception as error:
-        raise raised(context.plan, context.rank, now, f"{type(error).__name__}: {error}") from error
+        raise raised(context.plan, context.rank, context.now, f"{type(error).__name__}: {error}") from error
 
 
-def _run_torchrun(job: Job) -> ReplayResult:
-    """This process's ranks. Every process gets the result."""
-    rank, reports, comparison = torchrun.play_here(job)
-    return replace(_assembled(job, reports, 0, comparison), rank=rank)
-
-
-def _run_forked(job: Job) -> ReplayResult:
-    """In processes of this machine."""
-    from lib.replay.processes.launch import forked  # here and not above: it needs a system that can fork
-
-    begun = time.perf_counter_ns()
-    with forked(job) as (reports, results):
-        return _assembled(job, reports, begun, compared(job.plan, job.options, job.initial, results))
+# -- the result ---------------------------------------------------------------------------------------------------
 
 
 def _assembled(job: Job, reports: Sequence[Report], begun: int, comparison: Comparison) -> ReplayResult:
     """The result, from the reports of all ranks and what the comparison gave."""
-    plan = job.plan
-    measured = assemble(plan, reports)
+    plan, count = job.plan, len(reports[0]["steps"])
+    shared = all(report["shared_clock"] for report in reports)
+    unit = _unit(plan, reports)
+    seconds = unit / 1e9
+    whole = [_whole_step([report["steps"][n][2:] for report in reports], shared) for n in range(count)]
+    runs = [_programs(plan, [report["steps"][n] for report in reports], shared, unit) for n in range(count)]
+    middle = sorted(range(count), key=lambda n: whole[n])[(count - 1) // 2]
+    by_event = [list(zip(*(run[rank].events for run in runs), strict=True)) for rank in range(plan.ranks)]
     return ReplayResult(
         simulated=plan.trace,
-        measured=measured.trace,
+        measured=replace(plan.trace, programs=runs[middle]),
         options=job.options,
-        unit=measured.unit,
-        seconds=measured.steps,
+        unit=seconds,
+        seconds=tuple(n / 1e9 for n in whole),
         startup=(max(report["ready"] for report in reports) - begun) / 1e9,
         errors=tuple(comparison.replay),
-        spreads=measured.spreads,
+        spreads=tuple(_spreads(plan, by_event, seconds)),
         ranks=tuple(_figures(plan, rank, report) for rank, report in enumerate(reports)),
-        lengths=measured.lengths,
+        lengths=tuple(
+            tuple(median(event.length for event in same) / TICKS * seconds for same in events) for events in by_event
+        ),
         processes=tuple(_process_figures(ranks, [reports[rank] for rank in ranks]) for ranks in job.processes),
         libraries=tuple(_library(plan, name, reports, found) for name, found in comparison.libraries.items()),
     )
@@ -164,6 +168,7 @@ def _assembled(job: Job, reports: Sequence[Report], begun: int, comparison: Comp
 def _library(plan: Plan, name: str, reports: Sequence[Report], errors: Sequence[Deviation]) -> LibraryResult:
     mine: Counter[str] = Counter()
     theirs: Counter[str] = Counter()
+    shared = all(report["shared_clock"] for report in reports)
     counts: list[dict[str, int]] = [report["libraries"][name]["counts"] for report in reports]
     for rank_plan, counted in zip(plan.rank_plans, counts, strict=True):
         mine.update(event.op for event in rank_plan.program.events if event.op in COMMUNICATION)
@@ -172,7 +177,7 @@ def _library(plan: Plan, name: str, reports: Sequence[Report], errors: Sequence[
     return LibraryResult(
         name,
         tuple(errors),
-        seconds=tuple(whole_step(spans, reports) / 1e9 for spans in steps),
+        seconds=tuple(_whole_step(spans, shared) / 1e9 for spans in steps),
         counts=dict(sorted(theirs.items())),
         replay_counts=dict(sorted(mine.items())),
         rank_counts=tuple(dict(sorted(counted.items())) for counted in counts),
@@ -208,3 +213,80 @@ def _simulated_sent(plan: Plan, rank: int) -> float:
     sends = [event for event in rank_plan.program.events if event.op == "pass_to"]
     sent += [sizes.simulated(rank_plan.program.values_of(event.inputs)) for event in sends]
     return float(sum(sent) * sizes.bytes)
+
+
+# -- times --------------------------------------------------------------------------------------------------------
+
+
+def _whole_step(spans: Sequence[tuple[int, int]], shared: bool) -> int:
+    """Nanoseconds of a whole step, from the first rank's start to the last rank's end."""
+    if shared:
+        return max(end for _, end in spans) - min(start for start, _ in spans)
+    return max(end - start for start, end in spans)
+
+
+def _unit(plan: Plan, reports: Sequence[Report]) -> float:
+    """Nanoseconds of the median forward of one batch."""
+    found = [
+        (ends[i] - starts[i]) / batches
+        for rank_plan, report in zip(plan.rank_plans, reports, strict=True)
+        for i, batches in _forwards(plan.trace.shape, rank_plan)
+        for starts, ends, _, _ in report["steps"]
+    ]
+    return max(median(found), 1.0) if found else 1e6
+
+
+def _forwards(shape: Shape, rank_plan: RankPlan) -> list[tuple[int, float]]:
+    """Events that are a forward, with the number of batches that each really has: of a part of a weight, a part."""
+    found: list[tuple[int, float]] = []
+    for i, event in enumerate(rank_plan.program.events):
+        value = rank_plan.program.values[event.outputs[0]] if event.op == "forward" else None
+        if isinstance(value, Activation):
+            work = OPERATIONS["forward"].work(shape, event.layer, len(value.batches), rank_plan.inputs(event))
+            if work:  # of no key that a row may see there is none
+                found.append((i, float(work)))
+    return found
+
+
+def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> list[Program]:
+    """The programs of all ranks in one step, from the moment at which it began, with the times that they took."""
+    first = min(begun for _, _, begun, _ in times)
+    starts: list[list[int]] = []
+    ends: list[list[int]] = []
+    for started, ended, begun, over in times:
+        zero = first if shared else begun
+        starts.append([time - zero for time in started])
+        # What nobody waited for, and was not seen to end, ended with the step at the latest.
+        ends.append([(over if time < 0 else time) - zero for time in ended])
+    scale = TICKS / unit
+    made: list[Program] = []
+    for rank, rank_plan in enumerate(plan.rank_plans):
+        events: list[Event] = []
+        for index, event in enumerate(rank_plan.program.events):
+            called, end = starts[rank][index], ends[rank][index]
+            begun = called
+            if event.op in COLLECTIVES and (collective := rank_plan.collectives.get(index)) is not None:
+                begun = max(starts[other][i] for other, i in zip(collective.members, collective.events, strict=True))
+            elif event.op == "receive" and (message := rank_plan.messages.get(index)) is not None:
+                begun = max(called, starts[message.source][message.sent])
+            start = round(min(begun, end) * scale)
+            events.append(event.at(round(called * scale), start, max(0, round(end * scale) - start)))
+        made.append(Program(rank, events, rank_plan.program.values, rank_plan.program.moves))
+    return made
+
+
+def _spreads(plan: Plan, by_event: Sequence[Sequence[Sequence[Event]]], seconds: float) -> list[Spread]:
+    """Medians by operation, over all ranks and steps: what computes, in the order in which it is first done, then what
+    communicates. Of collectives from the moment at which all were there."""
+    simulated: dict[str, list[float]] = {}
+    measured: dict[str, list[float]] = {}
+    for rank, rank_plan in enumerate(plan.rank_plans):
+        for event, same in zip(rank_plan.program.events, by_event[rank], strict=True):
+            simulated.setdefault(event.op, []).append(event.length / TICKS)
+            measured.setdefault(event.op, []).extend(real.length / TICKS * seconds for real in same)
+    return [
+        Spread(op, len(simulated[op]), median(simulated[op]), median(measured[op]))
+        for kind in (COMPUTE, COLLECTIVES, MESSAGES, READS, ("wait",))
+        for op in simulated
+        if op in kind
+    ]

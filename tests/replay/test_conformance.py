@@ -134,7 +134,7 @@ def test_models_will_do_as_well_as_a_trace() -> None:
 def test_gloo_by_way_of_main_memory() -> None:
     """What is on a GPU goes through main memory: the same copies, here from main memory to main memory."""
     from lib.replay.processes import play
-    from lib.replay.transports import distributed
+    from lib.replay.rank import distributed
 
     class Staged(distributed.ProcessTransport):
         def __init__(self, *arguments: Any, **more: Any) -> None:

@@ -17,8 +17,11 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 
-from lib.replay.processes.play import join  # noqa: E402
-from lib.replay.processes.rendezvous import Rendezvous, loopback  # noqa: E402
+from lib.replay.processes.play import (  # noqa: E402
+    Rendezvous,
+    join,
+    loopback,
+)
 
 DIMS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 

@@ -207,10 +207,10 @@ def _free_port() -> int:
 
 
 def test_ranks_that_never_meet(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lib.replay.processes import forked_rank
+    from lib.replay.processes import forked
 
-    meet = forked_rank.meet
-    monkeypatch.setattr(forked_rank, "meet", lambda *all_: time.sleep(600) if all_[1] == 2 else meet(*all_))
+    meet = forked.meet
+    monkeypatch.setattr(forked, "meet", lambda *all_: time.sleep(600) if all_[1] == 2 else meet(*all_))
     with pytest.raises(
         RankStalled, match=r"^rank \d did not move for 0.5 s, in the start, before it had met the others"
     ):

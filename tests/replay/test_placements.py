@@ -19,7 +19,7 @@ COUNTED = {"full": {"all_gather": 1, "all_reduce": 8}, "batch": {"all_reduce": 8
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_gradients_are_equal_and_collectives_counted(placement: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lib.replay.transports.local import LocalTransport
+    from lib.replay.rank.transport import LocalTransport
 
     made: Counter[tuple[int, str]] = Counter()
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lib.checker.checker import check
-from lib.replay.errors import UnfitTrace
-from lib.replay.plan.sizes import Range, Sizes, length
+from lib.replay.errors import RankRaised, RankStalled, UnfitTrace, WrongWorld
+from lib.replay.options import ReplayOptions
+from lib.replay.plan.sizes import IN_FORM, Range, Sizes, length, refuse_if_too_large
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
@@ -24,14 +25,23 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape
-from lib.values.operations import BY_INPUT, COMMUNICATION, OPERATIONS
+from lib.values.operations import BY_INPUT, COMMUNICATION
 from lib.values.placement import Dim, Place
 from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
 
-__all__ = ["IN_FORM", "Compared", "Plan", "PlannedCollective", "PlannedMessage", "RankPlan", "make_plan", "softmax_of"]
-
-IN_FORM = frozenset(name for name, row in OPERATIONS.items() if row.by_kind)
-"""The operations that take tensors in the form of their dims, where others take the numbers of a line."""
+__all__ = [
+    "Compared",
+    "Plan",
+    "PlannedCollective",
+    "PlannedMessage",
+    "RankPlan",
+    "describe_event",
+    "plan_that_fits",
+    "processes_of",
+    "raised",
+    "softmax_of",
+    "stalled",
+]
 
 
 class PlannedCollective(NamedTuple):
@@ -123,8 +133,13 @@ class Plan:
         return len(self.rank_plans)
 
 
-def make_plan(trace: Trace, sizes: Sizes) -> Plan:
-    """The plan. UnfitTrace where the Trace is not one correct training step."""
+def plan_that_fits(trace: Trace, options: ReplayOptions, here: Sequence[int] | None = None) -> Plan:
+    """Make the plan of a replay that fits. UnfitTrace where the Trace is not one correct training step,
+    NotEnoughMemory where there is too little for it, before anything is started.
+
+    `here` are the ranks that this machine is to hold, under torchrun; without it, it holds all.
+    """
+    sizes = Sizes.of(trace, options)
     _must_be_a_training_step(trace)
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
     _must_be_whole_numbers(simulated, sizes)
@@ -137,7 +152,9 @@ def make_plan(trace: Trace, sizes: Sizes) -> Plan:
         _gone_before(plan, dies, gone_by[rank])
         plan.keeps = _softmaxes(simulated.shape, rank, plan, sizes)
         _compared(rebuilt, rank, plan, sizes)
-    return Plan(simulated, sizes, plans, groups, pairs)
+    made = Plan(simulated, sizes, plans, groups, pairs)
+    refuse_if_too_large(made, options, here)
+    return made
 
 
 def _must_be_a_training_step(trace: Trace) -> None:
@@ -361,3 +378,58 @@ def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
     if WeightGrad not in taken or OptState not in given:
         return None
     return taken[WeightGrad], given[Weight], given[OptState]
+
+
+def describe_event(plan: Plan, rank: int, index: int) -> str:
+    """One operation in words: "event 12, allreduce of layer 1 with ranks 0, 1, 2, 3 (ddp.py, line 7: ...)"."""
+    events = plan.rank_plans[rank].program.events
+    if not 0 <= index < len(events):
+        return "the start" if index < 0 else "the end"
+    event = events[index]
+    shown = events[event.arg[0]] if event.op == "wait" else event
+    words = f"event {index}, " + ("wait for " if event.op == "wait" else "") + shown.op
+    if shown.layer is not None and shown.op != "get_activation":
+        words += f" of layer {shown.layer}"
+    if shown.group:
+        words += f" with ranks {', '.join(map(str, shown.group))}"
+    if shown.peer is not None:
+        words += f" {'to' if shown.op == 'pass_to' else 'from'} rank {shown.peer}"
+    place = plan.trace.place(event)
+    return f"{words} ({place})" if place is not None else words
+
+
+def raised(plan: Plan, rank: int, index: int, error: str) -> RankRaised:
+    """An operation failed on a rank with this error."""
+    operation = describe_event(plan, rank, index)
+    return RankRaised(f"rank {rank} failed in {operation}: {error}", rank=rank, operation=operation)
+
+
+def stalled(
+    plan: Plan, ranks: Sequence[int], index: int, timeout: float, what: str, started: bool = True
+) -> RankStalled:
+    """The first of these ranks, in event `index`, has not moved for the whole timeout, the others neither. `what` is
+    what else there is to say."""
+    rank, *others = ranks
+    operation = describe_event(plan, rank, index) if started else "the start, before it had met the others"
+    neither = f"; ranks {', '.join(map(str, others))} neither" if others else ""
+    words = f"rank {rank} did not move for {timeout:g} s, in {operation}{neither}; {what}"
+    return RankStalled(words, rank=rank, operation=operation)
+
+
+def processes_of(trace: Trace, options: ReplayOptions) -> tuple[tuple[int, ...], ...]:
+    """Return the ranks of each process: as the options ask, else as the Trace's mesh has it, else one each. Where each
+    process has one, rank r is process r. WrongWorld where ranks cannot share one."""
+    ranks = trace.ranks
+    owned = trace.mesh.processes if trace.mesh is not None else tuple((rank,) for rank in range(ranks))
+    wanted = len(owned) if options.processes is None else options.processes
+    if ranks % wanted and wanted != len(owned):
+        raise WrongWorld(f"{ranks} ranks do not divide into {wanted} processes of as many each")
+    if wanted == ranks or wanted != len(owned):
+        each = ranks // wanted
+        owned = tuple(tuple(range(first, first + each)) for first in range(0, ranks, each))
+    alone = f"processes={ranks} gives each rank a process of its own"
+    if wanted != ranks and options.against:
+        raise WrongWorld(f"{', '.join(options.against)} cannot have several ranks in a process: {alone}")
+    if wanted != ranks and options.transport == "nccl":
+        raise WrongWorld(f"nccl needs {ranks} processes, one for each GPU: {alone}")
+    return owned

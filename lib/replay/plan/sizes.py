@@ -1,4 +1,4 @@
-"""How many real numbers each value of a Trace has, and which ones: the sizes of the tensors.
+"""How many real numbers each value of a Trace has, and which ones: the sizes of the tensors; and what memory they need.
 
 Every value is a set of ranges over the line of all elements of its tensor, the last dim fastest: a weight, its gradient
 and its optimizer state on a line of inputs x outputs elements (row after row), an activation on one of rows x features
@@ -11,20 +11,30 @@ away from N / n.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lib.replay.errors import UnfitTrace
+from lib.analysis.figures import samples
+from lib.replay.errors import NotEnoughMemory, UnfitTrace
 from lib.replay.options import ReplayOptions
+from lib.trace.event import STORES
 from lib.trace.trace import Trace
 from lib.values.dims import SPACE
 from lib.values.kinds.kind import PRICED, USUAL, Layer
 from lib.values.layers import Shape
+from lib.values.operations import OPERATIONS, READS
 from lib.values.placement import Dim, Part, Place
 from lib.values.values import KINDS, Elements, OptState, Value
 
-__all__ = ["Range", "Sizes", "length", "merged"]
+if TYPE_CHECKING:
+    from lib.replay.plan.plan import Plan
+
+__all__ = ["IN_FORM", "Range", "Sizes", "length", "merged", "refuse_if_too_large", "simulated_curve"]
 
 Range = tuple[int, int]
 
@@ -182,3 +192,88 @@ def merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
 def length(ranges: Sequence[Range]) -> int:
     """Elements in some ranges."""
     return sum(stop - start for start, stop in ranges)
+
+
+# -- memory -------------------------------------------------------------------------------------------------------
+
+IN_FORM = frozenset(name for name, row in OPERATIONS.items() if row.by_kind)
+"""The operations that take tensors in the form of their dims, where others take the numbers of a line."""
+PROCESS = 60 * 2**20
+"""Bytes that a forked rank adds of its own before it holds a tensor: measured 13 MB, with room for workspaces."""
+
+
+def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
+    """Return by event the bytes that the simulator says are alive when it starts, at the sizes of the replay."""
+    return {sample.index: plan.sizes.simulated_bytes(sample.by_kind) for sample in samples(plan.trace, rank)}
+
+
+def refuse_if_too_large(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = None) -> None:
+    """Raise NotEnoughMemory where a replay will need more of this machine's main memory than is free, or allowed.
+
+    It is predicted from the simulated memory. `here` are the ranks of this machine, where not all are. A GPU is not
+    asked: what does not fit there is an error of its operation, where a system that runs out of main memory kills whom
+    it likes.
+    """
+    sizes, number = plan.sizes, options.number.bytes
+    ranks = range(plan.ranks) if here is None else [rank for rank in here if rank < plan.ranks]
+    peaks = tuple(round(max(simulated_curve(plan, rank).values(), default=0.0)) for rank in range(plan.ranks))
+    layers, batches = plan.trace.layers, plan.trace.shape.items
+    results = [rank_plan.kept * number for rank_plan in plan.rank_plans]
+    if here is None:  # the data and the first weights once, in memory that forked ranks share
+        host = (sizes.weights * (1 + sizes.moments) + batches * (sizes.batch(0) + sizes.batch(layers))) * number
+    else:  # every process its own; the first rank collects what all have kept
+        host = sum(peaks[rank] + results[rank] for rank in ranks)
+    host += sum(results) if 0 in ranks else 0
+    host += 0 if options.transport == "local" else PROCESS * len(ranks)
+    if options.verify and 0 in ranks:  # training in float64: weights, gradients, states, and what autograd keeps
+        activations = sum(map(sizes.batch, range(layers + 1)))
+        host += 8 * (sizes.weights * (3 + sizes.moments) + 3 * batches * activations)
+    if options.against:
+        host += len(ranks) * number * (sizes.weights * (4 + sizes.moments) + 2 * layers * batches * sizes.batch(0))
+    if any(event.op in READS for _, event in plan.trace.events()):  # what readers keep
+        host += len(ranks) * batches * sizes.batch(0) * number
+    if not options.on_gpu:
+        host += sum(peaks[rank] + _beside(plan, rank) * number for rank in ranks)
+    limit = available() if options.memory_limit is None else options.memory_limit
+    if limit is not None and host > limit:
+        most = max(range(len(peaks)), key=peaks.__getitem__)
+        raise NotEnoughMemory(
+            f"this replay needs about {_say(host)} of memory (rank {most} alone holds "
+            f"{_say(peaks[most])} of {', '.join(STORES)}), and {_say(limit)} may be used: "
+            "make hidden or length smaller, describe smaller layers, or use a smaller dtype",
+            rank=most,
+        )
+
+
+def _beside(plan: Plan, rank: int) -> int:
+    """Numbers that are in no value: softmaxes that are kept, and scores, exponentials and gradients of an attention."""
+    mine, scores = plan.rank_plans[rank], 0
+    for event in mine.program.events:
+        if event.op in IN_FORM and (heads := plan.sizes.shape.kinds[event.layer or 0].layer.heads):
+            x, *_, keys = [[*plan.sizes.parts(value).values()] for value in mine.inputs(event)]
+            scores = max(scores, heads * length(x[0]) * length(x[1]) * length(keys[1]))
+    return sum(mine.keeps.values()) + 3 * scores
+
+
+def available() -> int | None:
+    """Return the bytes of main memory that are free for us, where the system says so."""
+    found: list[int] = []
+    with suppress(OSError):
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    with suppress(OSError, ValueError):  # there is no number where there is no limit
+        limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text("ascii") for name in ("max", "current"))
+        found.append(int(limit) - int(used))
+    if found:
+        return min(found)
+    with suppress(AttributeError, OSError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def _say(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import torch
 import torch.distributed as dist
@@ -24,16 +28,79 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous as rendezvous_at
 
+from lib.replay.errors import InUse
 from lib.replay.examples import Examples, Reader
-from lib.replay.processes.rendezvous import Rendezvous
+from lib.replay.options import ReplayOptions
+from lib.replay.rank import distributed
 from lib.replay.rank.context import Job, RankContext, device_of
+from lib.replay.rank.distributed import ProcessTransport, SocketCounters, ThreadGroups, TorchGroups
 from lib.replay.rank.steps import Report, steps
-from lib.replay.transports import distributed
-from lib.replay.transports.distributed import ProcessTransport, ThreadGroups, TorchGroups
-from lib.replay.transports.socket_counters import SocketCounters
 
-__all__ = ["FINISHED", "READY", "RUNNING", "STARTING", "WAITING", "Here", "Progress", "RankError", "is_echo"]
-__all__ += ["join", "meet", "play"]
+__all__ = [
+    "FINISHED",
+    "READY",
+    "RUNNING",
+    "STARTING",
+    "WAITING",
+    "Here",
+    "Progress",
+    "RankError",
+    "Rendezvous",
+    "is_echo",
+    "join",
+    "loopback",
+    "meet",
+    "play",
+    "rendezvous_of",
+]
+
+LEFT = 3.0
+"""Timeouts of torch.distributed are this much longer than ours, so that it is we who say what happened."""
+
+
+class Rendezvous(NamedTuple):
+    """Where processes meet, as torch's init_method; the network interface for it; how many seconds torch waits there
+    and for every communication; whether all are on one machine; and how many replays have met there before."""
+
+    address: str
+    timeout: float
+    interface: str | None = None
+    one_machine: bool = True
+    before: int = 0
+
+
+def rendezvous_of(options: ReplayOptions, folder: Path) -> Rendezvous:
+    """Where the ranks of this machine meet: a fresh file, or what was asked for. InUse where that is taken."""
+    where, timeout = options.rendezvous, options.timeout * LEFT
+    if where is None:
+        return Rendezvous(f"file://{folder / 'store'}", timeout, loopback())
+    _check_free(where)
+    return Rendezvous(where, timeout)
+
+
+def loopback() -> str | None:
+    """The interface that ranks of one machine talk over: no name has to be resolved, and no packet leaves."""
+    names = {name for _, name in socket.if_nameindex()}
+    return next((name for name in ("lo", "lo0") if name in names), None)
+
+
+def _check_free(where: str) -> None:
+    parts = urlsplit(where)
+    if parts.scheme == "file":
+        if os.path.exists(parts.path):
+            raise InUse(f"the file {parts.path} is there already: a rendezvous needs a fresh one")
+        return
+    host, port = parts.hostname or "localhost", parts.port or 0
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise InUse(f"the ranks cannot meet at {host}:{port}: {error.strerror}") from None
+            raise InUse(f"port {port} of {host} is in use: name another, or none to need no port") from None
+
 
 STARTING, READY, RUNNING, WAITING, FINISHED = range(5)
 """What a rank does. Who is waiting waits for other ranks."""
@@ -125,33 +192,24 @@ def play(job: Job, here: Here, examples: Examples, results: Sequence[Tensor], pr
 
 
 def _play(job: Job, here: Here, place: int, reader: Reader, results: Tensor, progress: Progress) -> Report:
-    rank, device, now = here.ranks[place], here.devices[place], -1
-
-    def now_in(index: int) -> None:
-        nonlocal now
-        now = index
-        progress(rank, RUNNING, index)
-
-    report: Report = {}
+    rank, device, report = here.ranks[place], here.devices[place], Report()
     try:
-        context = RankContext(job, rank, _transport(job, here, place), reader, device, results)
-        context.now_in = now_in
-        progress(rank, READY, now)
+        timeout, store = here.rendezvous.timeout, here.store
+        alone = len(job.processes) == job.plan.ranks
+        groups = TorchGroups(timeout) if alone else ThreadGroups(rank, job.plan.ranks, store, timeout)
+        transport = ProcessTransport(rank, job.plan, groups, device, here.rendezvous.one_machine, here.sockets)
+        context = RankContext(
+            job, rank, transport, reader, device, results, lambda index: progress(rank, RUNNING, index)
+        )
+        progress(rank, READY, context.now)
         for handle in steps(context, report):
-            progress(rank, WAITING, now)
+            progress(rank, WAITING, context.now)
             handle.wait()
-            progress(rank, RUNNING, now)
+            progress(rank, RUNNING, context.now)
+        progress(rank, FINISHED, context.now)
     except BaseException as error:
         raise RankError(rank, error) from error
-    progress(rank, FINISHED, now)
     return report
-
-
-def _transport(job: Job, here: Here, place: int) -> ProcessTransport:
-    rank, timeout = here.ranks[place], here.rendezvous.timeout
-    alone = len(job.processes) == job.plan.ranks
-    groups = TorchGroups(timeout) if alone else ThreadGroups(rank, job.plan.ranks, here.store, timeout)
-    return ProcessTransport(rank, job.plan, groups, here.devices[place], here.rendezvous.one_machine, here.sockets)
 
 
 def _use(device: torch.device) -> None:

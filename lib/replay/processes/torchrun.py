@@ -30,12 +30,11 @@ from torch import Tensor
 from lib.replay.errors import RankStalled, ReplayError, WrongWorld
 from lib.replay.examples import Examples
 from lib.replay.layers.reference import Comparison, compared
-from lib.replay.plan.describe import describe_event, raised, stalled
-from lib.replay.processes.play import STARTING, WAITING, Here, RankError, is_echo, meet, play
-from lib.replay.processes.rendezvous import Rendezvous
+from lib.replay.plan.plan import describe_event, raised, stalled
+from lib.replay.processes.play import STARTING, WAITING, Here, RankError, Rendezvous, is_echo, meet, play
 from lib.replay.rank.context import Job
+from lib.replay.rank.distributed import exchange
 from lib.replay.rank.steps import Report
-from lib.replay.transports.distributed import exchange
 
 __all__ = ["play_here", "process_here", "ranks_of_this_machine"]
 

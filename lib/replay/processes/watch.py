@@ -4,22 +4,89 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import mmap
 import os
 import selectors
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from lib.errors.wording import these
-from lib.replay.errors import RankDied, RankStalled, ReplayError
-from lib.replay.plan.describe import describe_event, raised, stalled
-from lib.replay.processes.forked_rank import Launch
+from lib.replay.errors import NotEnoughMemory, RankDied, RankStalled, ReplayError
+from lib.replay.plan.plan import describe_event, raised, stalled
 from lib.replay.processes.play import FINISHED, STARTING, WAITING
+from lib.replay.rank.context import Job
 from lib.replay.rank.steps import Report
 
-__all__ = ["Child", "watch"]
+__all__ = ["Child", "SharedState", "watch"]
+
+WORDS = 3
+"""For each rank: its state, the number of its event, and how often it moved."""
+
+
+class SharedState:
+    """One file, mapped by the forked ranks and their parent: how far each rank is, and the tensors to be compared.
+
+    So a rank that dies has still said where it was, nothing is pickled, and results cost one copy. `state(rank)` and
+    the like are read by the parent; `say` and `results` belong to the ranks. `counts` says how many numbers each rank
+    keeps to be compared: `results[rank]` is the room for them.
+    """
+
+    def __init__(self, path: Path, counts: Sequence[int], dtype: torch.dtype, create: bool) -> None:
+        head, numbers = len(counts) * WORDS * 8, sum(counts)
+        size = head + numbers * dtype.itemsize
+        handle = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
+        try:
+            if create:
+                _reserve(handle, size, path)
+            room = mmap.mmap(handle, size)
+        finally:
+            os.close(handle)
+        self.words = memoryview(room)[:head].cast("q")
+        kept = torch.frombuffer(room, dtype=dtype, offset=head) if numbers else torch.empty(0, dtype=dtype)
+        self.results: Sequence[Tensor] = kept.split(list(counts))
+
+    def say(self, rank: int, state: int, event: int) -> None:
+        """Note what a rank does (see play)."""
+        at = rank * WORDS
+        words = self.words
+        words[at] = state
+        words[at + 1] = event
+        words[at + 2] += 1
+
+    def state(self, rank: int) -> int:
+        """Return what a rank does."""
+        return self.words[rank * WORDS]
+
+    def event(self, rank: int) -> int:
+        """Return the number of the event that a rank is in; -1 before the first."""
+        return self.words[rank * WORDS + 1]
+
+    def moves(self) -> list[int]:
+        """Return how often each rank has moved."""
+        return self.words[2::WORDS].tolist()
+
+
+def _reserve(handle: int, size: int, path: Path) -> None:
+    """Takes the room on the disk now: a full disk would otherwise kill a rank in the middle."""
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle, 0, size)
+        else:
+            os.ftruncate(handle, size)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            os.ftruncate(handle, size)  # a file system that cannot reserve
+            return
+        raise NotEnoughMemory(f"{path.parent} has no room for the {size:,} bytes that are compared") from None
+
 
 GRACE = 1.0
 """Seconds that others have to say what they saw, once one rank has failed."""
@@ -99,9 +166,9 @@ class Child:
             self.reap(GOODBYE)
 
 
-def watch(launch: Launch, children: Sequence[Child], ready: Callable[[], None]) -> list[Report]:
+def watch(job: Job, state: SharedState, children: Sequence[Child], ready: Callable[[], None]) -> list[Report]:
     """The reports of all ranks. `ready` is called once all have begun. ReplayError names who failed, and in what."""
-    state, timeout = launch.state, launch.job.options.timeout
+    timeout = job.options.timeout
     left = len(children)
     moves, moved = state.moves(), time.monotonic()
     deadline: float | None = None
@@ -120,36 +187,35 @@ def watch(launch: Launch, children: Sequence[Child], ready: Callable[[], None]) 
                     left -= 1
                     if child.failed and deadline is None:
                         deadline = time.monotonic() + GRACE
-            if not told and all(state.state(rank) != STARTING for rank in range(launch.job.plan.ranks)):
+            if not told and all(state.state(rank) != STARTING for rank in range(job.plan.ranks)):
                 told = True
                 ready()
             if state.moves() != moves:
                 moves, moved = state.moves(), time.monotonic()
             elif time.monotonic() - moved > timeout:
-                raise _stalled(launch, children)
+                raise _stalled(job, state, children)
     if deadline is not None:
-        raise _blame(launch, children)
+        raise _blame(job, state, children)
     for child in children:
         child.reap(GOODBYE)
     reports = {rank: report for child in children for rank, report in child.reports()}
-    return [reports[rank] for rank in range(launch.job.plan.ranks)]
+    return [reports[rank] for rank in range(job.plan.ranks)]
 
 
-def _blame(launch: Launch, children: Sequence[Child]) -> ReplayError:
+def _blame(job: Job, state: SharedState, children: Sequence[Child]) -> ReplayError:
     """Who failed first: one that is gone, one whose own operation failed, and only then one who waited for them."""
     silent = [child for child in children if child.pipe >= 0 and child.outcome is None and child.reap(0.1)]
     if silent:
-        return _died(launch, silent[0])
+        return _died(job, state, silent[0])
     spoken = [outcome for child in children if (outcome := child.outcome) is not None and "error" in outcome]
     outcome = min(spoken, key=lambda outcome: (outcome["echo"], outcome["when"]))
-    return raised(launch.job.plan, outcome["rank"], outcome["event"], outcome["error"])
+    return raised(job.plan, outcome["rank"], outcome["event"], outcome["error"])
 
 
-def _died(launch: Launch, child: Child) -> RankDied:
-    state = launch.state
+def _died(job: Job, state: SharedState, child: Child) -> RankDied:
     # Of several ranks in a process, one that was not waiting for others.
     rank = min(child.ranks, key=lambda rank: state.state(rank) in (WAITING, FINISHED))
-    operation = describe_event(launch.job.plan, rank, state.event(rank))
+    operation = describe_event(job.plan, rank, state.event(rank))
     status = child.status or 0
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
@@ -163,10 +229,9 @@ def _died(launch: Launch, child: Child) -> RankDied:
     return RankDied(f"rank {rank} {how}, in {operation}{also}", rank=rank, operation=operation)
 
 
-def _stalled(launch: Launch, children: Sequence[Child]) -> RankStalled:
+def _stalled(job: Job, state: SharedState, children: Sequence[Child]) -> RankStalled:
     """Nobody has moved for the whole timeout. To blame is one whose process is stopped, or else one who does not wait
     for others, if there is one."""
-    job, state = launch.job, launch.state
     left = [rank for rank in range(job.plan.ranks) if state.state(rank) != FINISHED]
     stopped = [rank for child in children if child.status is None and child.stopped for rank in child.ranks]
     blamed = stopped or [rank for rank in left if state.state(rank) != WAITING] or left or [0]

@@ -9,7 +9,8 @@ works in its input unless somebody still needs that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, cast
+from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -20,112 +21,64 @@ from lib.replay.plan.plan import PlannedCollective
 from lib.replay.plan.sizes import length
 from lib.replay.rank.context import Call, KernelTable
 from lib.replay.rank.kernels import KERNELS
-from lib.replay.transports.transport import Done, Handle, Several, Transport
+from lib.replay.rank.transport import Handle, Handles
 from lib.values.dims import NAMES
 from lib.values.laws import cut
 from lib.values.operations import READS
 from lib.values.values import Value
 
-__all__ = [
-    "COLLECTIVE_KERNELS",
-    "CollectiveCall",
-    "CollectiveKernel",
-    "Communication",
-    "Started",
-    "bytes_sent",
-    "issue",
-]
+__all__ = ["COLLECTIVE_KERNELS", "CollectiveCall", "CollectiveKernel", "Started", "bytes_sent", "issue"]
 
 
 class CollectiveCall(Call):
-    """A collective of a rank, as its kernel sees it. Members are numbered from 0, in the order of their group."""
+    """A collective of a rank, as its kernel sees it. Members are numbered from 0, in the order of their group.
 
-    __slots__ = ("collective",)
+    `group` are the ranks of the members, `me` and `root` the numbers of this one and of the root, `brought` the values
+    that each brings.
+    """
 
     def __init__(self, call: Call, collective: PlannedCollective) -> None:
         super().__init__(call.context, call.plan, call.index, call.event, call.tensors)
-        self.collective = collective
-
-    @property
-    def transport(self) -> Transport:
-        """The way to the others."""
-        return self.context.transport
-
-    @property
-    def group(self) -> tuple[int, ...]:
-        """The ranks of the members."""
-        return self.collective.members
-
-    @property
-    def me(self) -> int:
-        """The number of this member."""
-        return self.group.index(self.context.rank)
-
-    @property
-    def root(self) -> int:
-        """The number of the root."""
-        return self.collective.root
-
-    @property
-    def brought(self) -> tuple[tuple[Value, ...], ...]:
-        """The values that each member brings."""
-        return self.collective.brought
+        self.transport = call.context.transport
+        self.group, self.brought, self.root = collective.members, collective.brought, collective.root
+        self.me = self.group.index(call.context.rank)
 
 
-class Started(NamedTuple):
-    """A collective that a kernel has started: its buffers, and what gives its outputs once it is over (None: the
-    buffers are the outputs)."""
+@dataclass(slots=True)
+class Started:
+    """A communication that was started: its buffers, and what gives its outputs once it is over (None: the buffers are
+    the outputs). Buffers live until it is over even where the values in them do not."""
 
     handle: Handle
-    buffers: Sequence[Tensor]
+    buffers: Sequence[Tensor] = ()
     outputs: Callable[[], Sequence[Tensor]] | None = None
+    is_send: bool = False
+    noticed: bool = False
 
 
 CollectiveKernel = Callable[[CollectiveCall, Sequence[Tensor]], Started]
 
 
-class Communication:
-    """A communication that was issued. `outputs` gives what it brought, once it is over (None: its buffers).
-
-    `buffers` live until it is over even where the values in them do not.
-    """
-
-    __slots__ = ("buffers", "handle", "is_send", "noticed", "outputs")
-
-    def __init__(
-        self,
-        handle: Handle,
-        buffers: Sequence[Tensor] = (),
-        outputs: Callable[[], Sequence[Tensor]] | None = None,
-        is_send: bool = False,
-    ) -> None:
-        self.handle = handle
-        self.buffers = buffers
-        self.outputs = outputs
-        self.is_send = is_send
-        self.noticed = False
-
-
-def issue(call: Call) -> Communication:
-    """Issues one communication of a rank."""
+def issue(call: Call) -> Started:
+    """Issue one communication of a rank."""
     if call.event.op == "pass_to":
         return _pass_to(call)
     if call.event.op == "receive":
         return _receive(call)
     if call.event.op in READS:
-        return Communication(Done(), KERNELS[call.event.op](call, ()))
+        return Started(Handles(), KERNELS[call.event.op](call, ()))
     collective = call.plan.collectives.get(call.index)
     if collective is None:  # it never takes place, and nobody waits for it
-        return Communication(Done())
+        return Started(Handles())
     inputs = [call.tensors[number] for number in call.event.inputs]
     if len(collective.members) == 1:
         own = [call.own(i) if collective.row.in_place else tensor.clone() for i, tensor in enumerate(inputs)]
-        return Communication(Done(), own)
-    return Communication(*COLLECTIVE_KERNELS[call.event.op](CollectiveCall(call, collective), inputs))
+        return Started(Handles(), own)
+    return COLLECTIVE_KERNELS[call.event.op](CollectiveCall(call, collective), inputs)
 
 
 def bytes_sent(call: Call) -> float:
-    """What a communication of a rank sends: a whole message, and of a collective what its row says."""
+    """Return the bytes that a communication of a rank sends: a whole message, and of a collective what its row says."""
     sizes = call.context.sizes
     if (collective := call.plan.collectives.get(call.index)) is not None:
         return float(collective.sent(call.context.rank, lambda values: sum(map(sizes.numel, values)))) * sizes.bytes
@@ -134,22 +87,22 @@ def bytes_sent(call: Call) -> float:
     return 0
 
 
-def _pass_to(call: Call) -> Communication:
+def _pass_to(call: Call) -> Started:
     message = call.plan.messages.get(call.index)
     if message is None:  # nobody receives it
-        return Communication(Done(), is_send=True)
+        return Started(Handles(), is_send=True)
     tensors = [call.tensors[number] for number in call.event.inputs]
-    handle = Several([call.context.transport.send(message.target, tensor) for tensor in tensors])
-    return Communication(handle, tensors, is_send=True)
+    handle = Handles(*[call.context.transport.send(message.target, tensor) for tensor in tensors])
+    return Started(handle, tensors, is_send=True)
 
 
-def _receive(call: Call) -> Communication:
+def _receive(call: Call) -> Started:
     message = call.plan.messages.get(call.index)
     if message is None:  # nobody sends it, and nobody waits for it
-        return Communication(Done())
+        return Started(Handles())
     buffers = [call.empty(call.numel(value)) for value in message.values]
-    handle = Several([call.context.transport.receive(message.source, buffer) for buffer in buffers])
-    return Communication(handle, buffers)
+    handle = Handles(*[call.context.transport.receive(message.source, buffer) for buffer in buffers])
+    return Started(handle, buffers)
 
 
 # -- collectives --------------------------------------------------------------------------------------------------

@@ -18,10 +18,9 @@ from lib.replay.layers.initial_numbers import InitialNumbers
 from lib.replay.layers.layers import Held, RealLayer
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan.library_plan import LibraryResults, library_results
-from lib.replay.plan.plan import Plan, RankPlan
-from lib.replay.plan.processes import processes_of
+from lib.replay.plan.plan import Plan, RankPlan, processes_of
 from lib.replay.plan.sizes import Range, length
-from lib.replay.transports.transport import Transport
+from lib.replay.rank.transport import Transport
 from lib.trace.event import Event
 from lib.values.operations import READS
 from lib.values.values import Value
@@ -68,11 +67,18 @@ class RankContext:
     """What all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches together.
 
     `softmaxes` are those that this step has finished, by activation, before their numbers were divided.
-    `reader` is that of the process. `step` counts the steps; `now_in` is told the number of each event before it is.
+    `reader` is that of the process. `step` counts the steps, `now` is the number of the event, and `moved` is told it.
     """
 
     def __init__(
-        self, job: Job, rank: int, transport: Transport, reader: Reader, device: torch.device, results: Tensor
+        self,
+        job: Job,
+        rank: int,
+        transport: Transport,
+        reader: Reader,
+        device: torch.device,
+        results: Tensor,
+        moved: Callable[[int], None] = lambda index: None,
     ) -> None:
         self.job = job
         self.rank = rank
@@ -81,12 +87,17 @@ class RankContext:
         self.step = -1
         self.device = device
         self.results = results
-        self.now_in: Callable[[int], None] = lambda index: None
+        self.now, self.moved = -1, moved
         self.plan, self.options, self.initial = job.plan, job.options, job.initial
         self.mine = job.plan.rank_plans[rank]
         self.sizes = job.plan.sizes
         self.rows = job.plan.trace.batches * job.plan.sizes.output_points
         self.softmaxes: dict[int, list[tuple[tuple[Range, ...], Tensor]]] = {}
+
+    def now_in(self, index: int) -> None:
+        """Note the event that the rank comes to."""
+        self.now = index
+        self.moved(index)
 
     @property
     def library_results(self) -> dict[str, LibraryResults]:
@@ -98,22 +109,18 @@ class RankContext:
         return torch.empty(numel, dtype=self.initial.dtype, device=self.device)
 
 
+@dataclass
 class Call:
     """One operation of a rank, as its kernel sees it. Inputs and outputs are numbered as in the Trace, from 0.
 
     `tensors` are those of the rank, by the id of their value. All are flat: see `sizes`.
     """
 
-    __slots__ = ("context", "event", "index", "plan", "tensors")
-
-    def __init__(
-        self, context: RankContext, plan: RankPlan, index: int, event: Event, tensors: dict[int, Tensor]
-    ) -> None:
-        self.context = context
-        self.plan = plan
-        self.index = index
-        self.event = event
-        self.tensors = tensors
+    context: RankContext
+    plan: RankPlan
+    index: int
+    event: Event
+    tensors: dict[int, Tensor]
 
     def input(self, place: int) -> Value:
         """What the Trace says of an input."""

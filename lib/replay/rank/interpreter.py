@@ -16,16 +16,15 @@ from torch import Tensor
 
 from lib.replay.layers.ranges import select
 from lib.replay.plan.plan import Compared
-from lib.replay.rank.clocks import Clock
-from lib.replay.rank.communication import Communication, bytes_sent, issue
+from lib.replay.rank.communication import Started, bytes_sent, issue
 from lib.replay.rank.context import Call, RankContext
 from lib.replay.rank.kernels import KERNELS, PREPARED
-from lib.replay.transports.transport import Handle
+from lib.replay.rank.transport import Handle
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 
 if TYPE_CHECKING:
-    from lib.replay.rank.profile import Ranges
+    from lib.replay.rank.steps import Clock, Ranges
 
 __all__ = ["Interpreter"]
 
@@ -54,7 +53,7 @@ class Interpreter:
         self.ranges = ranges
         self.tensors: dict[int, Tensor] = {}
         self.prepared: dict[int, Tensor] = {}
-        self.under_way: dict[int, Communication] = {}
+        self.under_way: dict[int, Started] = {}
         self.samples: list[Sample] = []
         self.memory: list[tuple[int, int, int, int]] = []
         self.now = -1
@@ -139,7 +138,7 @@ class Interpreter:
                 self.clock.end(index)
                 work.noticed = True
 
-    def _over(self, index: int, work: Communication) -> None:
+    def _over(self, index: int, work: Started) -> None:
         if not work.noticed:
             self.clock.end(index)
         del self.under_way[index]

@@ -276,7 +276,7 @@ def _mesh(kind: str, lines: Sequence[Sequence[int]]) -> Any:
     RuntimeError where torch is too old for groups in another order than that of their ranks."""
     groups: list[Any] = []
     in_order = all(sorted(line) == [*line] for line in (*lines, *zip(*lines, strict=True)))
-    kept = {} if in_order else {"sort_ranks": False}
+    kept: dict[str, Any] = {} if in_order else {"sort_ranks": False}
     if kept and "sort_ranks" not in inspect.signature(dist.new_group).parameters:
         raise RuntimeError(f"torch {torch.__version__} sorts the ranks of each group, and these are {lines}: take 2.12")
     for along in (tuple(zip(*lines, strict=True)), lines):

@@ -13,8 +13,14 @@ on a GPU by way of main memory. What a transport copies for that is in no figure
 from __future__ import annotations
 
 import json
+import os
+import socket
+import struct
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,10 +29,9 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 
 from lib.replay.plan.plan import Plan
-from lib.replay.transports.socket_counters import SocketCounters
-from lib.replay.transports.transport import Done, Handle
+from lib.replay.rank.transport import Handle, Handles
 
-__all__ = ["ProcessTransport", "ThreadGroups", "TorchGroups", "exchange"]
+__all__ = ["ProcessTransport", "SocketCounters", "ThreadGroups", "TorchGroups", "exchange"]
 
 Group = tuple[int, ...]
 
@@ -50,26 +55,22 @@ def exchange(said: Any, device: torch.device) -> list[Any]:
 
 
 class WorkHandle:
-    """Some Works of torch, and what is to be done once they are over."""
+    """A Work of torch, and what is to be done once it is over. Waiting a second time does nothing."""
 
-    def __init__(
-        self, works: Sequence[dist.Work | None], keep: object, after: Callable[[], object] | None = None
-    ) -> None:
-        self.works = [work for work in works if work is not None]
+    def __init__(self, work: dist.Work | None, keep: object, after: Callable[[], object] | None = None) -> None:
+        self.work = work
         self.keep = keep
         self.after = after
 
     def done(self) -> bool:
-        """Whether all are over."""
-        return all(work.is_completed() for work in self.works)
+        return self.work is None or self.work.is_completed()
 
     def wait(self) -> None:
-        """Waits for all; a second time for nothing."""
-        for work in self.works:
-            work.wait()
+        if self.work is not None:
+            self.work.wait()
         if self.after is not None:
             self.after()
-        self.works, self.keep, self.after = [], None, None
+        self.work = self.keep = self.after = None
 
 
 class TorchGroups:
@@ -153,7 +154,7 @@ class ProcessTransport:
         return torch.empty(tensor.shape, dtype=tensor.dtype) if self.staged else tensor
 
     def _handle(self, work: dist.Work | None, keep: Sequence[Tensor], room: Tensor, out: Tensor) -> Handle:
-        return WorkHandle([work], keep, None if room is out else lambda: out.copy_(room))
+        return WorkHandle(work, keep, None if room is out else lambda: out.copy_(room))
 
     def all_reduce(self, group: Group, buffer: Tensor) -> Handle:
         room = self._stage(buffer)
@@ -177,7 +178,7 @@ class ProcessTransport:
             for place, part in zip(order or range(len(sizes)), room.split(largest), strict=True):
                 targets[place].copy_(part[: sizes[place]])
 
-        return WorkHandle([work], [room, padded], unpad)
+        return WorkHandle(work, [room, padded], unpad)
 
     def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
         inp, room = self._stage(inp), self._room(out)
@@ -203,7 +204,7 @@ class ProcessTransport:
             for place, part in zip(order, room.split(sizes), strict=True):
                 targets[place].copy_(part)
 
-        return WorkHandle([work], [room, inp], None if room is out else ordered)
+        return WorkHandle(work, [room, inp], None if room is out else ordered)
 
     def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:
         room = self._stage(buffer)
@@ -222,7 +223,7 @@ class ProcessTransport:
         room = self._stage(buffer)
         group, place = self._channel(self.rank, target, target)
         work = dist.isend(room, group=group, group_dst=place)
-        return WorkHandle([work], [room])
+        return WorkHandle(work, [room])
 
     def receive(self, source: int, buffer: Tensor) -> Handle:
         room = self._room(buffer)
@@ -232,11 +233,51 @@ class ProcessTransport:
 
     def barrier(self) -> Handle:
         if self.alone:
-            return Done()
-        handle = WorkHandle([dist.all_reduce(self.token, group=self.world, async_op=True)], self.token)
+            return Handles()
+        handle = WorkHandle(dist.all_reduce(self.token, group=self.world, async_op=True), self.token)
         if self.token.is_cuda:
             handle.after = torch.cuda.synchronize
         return handle
 
     def bytes_sent(self) -> int | None:
         return self.sockets.sent()
+
+
+_BYTES_SENT = 200
+"""Where tcpi_bytes_sent lies in struct tcp_info (Linux 4.19 and later)."""
+
+
+class SocketCounters:
+    """Counts over the connections that were opened after it was made: those of the ranks, not of a notebook."""
+
+    def __init__(self) -> None:
+        self.others = {*_sockets()}
+
+    def sent(self) -> int | None:
+        """Return the bytes sent so far over the connections that are open now; None where the system does not tell."""
+        if sys.platform != "linux":
+            return None
+        return sum(_sent(number) for name, number in _sockets().items() if name not in self.others)
+
+
+def _sockets() -> dict[str, int]:
+    """Return the numbers of the open sockets, by the system's name for each."""
+    found: dict[str, int] = {}
+    for path in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):  # the listing's own is gone by now
+            if (name := os.readlink(path)).startswith("socket:"):
+                found[name] = int(path.name)
+    return found
+
+
+def _sent(number: int) -> int:
+    try:
+        with socket.socket(fileno=os.dup(number)) as one:
+            if one.type != socket.SOCK_STREAM or one.family not in (socket.AF_INET, socket.AF_INET6):
+                return 0
+            info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    except OSError:  # closed in the meantime, or no connection
+        return 0
+    if len(info) < _BYTES_SENT + 8:
+        return 0
+    return int(struct.unpack_from("Q", info, _BYTES_SENT)[0])

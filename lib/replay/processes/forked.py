@@ -1,8 +1,13 @@
-"""Starts the ranks in processes of this machine, watches them, and leaves nothing behind whatever happens.
+"""Starts the ranks in processes of this machine, and leaves nothing behind whatever happens.
 
 Processes are forked: 16 are ready in half a second. Each has a pipe, over which its reports come home as JSON and
 whose end says that it is gone; all read one lifeline, whose end says that this process is gone. Where forking is unsafe
-(CUDA or torch.distributed are already in use here, or macOS) a fresh Python does all this in our place.
+(CUDA or torch.distributed are already in use here, or macOS) a fresh Python does all this in our place:
+
+    python -m lib.replay.processes.forked FOLDER
+
+The folder holds the Trace, the options and the shared state; the outcome is written there, too. That Python ends when
+its standard input does, which is when its parent is gone.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -10,16 +15,22 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
@@ -27,15 +38,16 @@ from torch import Tensor
 from lib.files import child_environment
 from lib.replay import errors
 from lib.replay.errors import ReplayError
-from lib.replay.processes.forked_rank import Launch, be_process
-from lib.replay.processes.play import STARTING
-from lib.replay.processes.rendezvous import rendezvous_of
-from lib.replay.processes.shared_state import SharedState
-from lib.replay.processes.watch import Child, watch
+from lib.replay.examples import Examples
+from lib.replay.options import ReplayOptions
+from lib.replay.plan.plan import plan_that_fits
+from lib.replay.processes.play import STARTING, RankError, Rendezvous, meet, play, rendezvous_of
+from lib.replay.processes.watch import Child, SharedState, watch
 from lib.replay.rank.context import Job, device_of
 from lib.replay.rank.steps import Report
+from lib.trace.trace import Trace
 
-__all__ = ["fork_ranks", "forked"]
+__all__ = ["Launch", "be_process", "fork_ranks", "forked", "main"]
 
 
 def fork_is_safe() -> bool:
@@ -58,7 +70,7 @@ def _driver_is_in_use() -> bool:
 
 
 @contextlib.contextmanager
-def forked(job: Job) -> Iterator[tuple[list[Report], list[Tensor]]]:
+def forked(job: Job) -> Iterator[tuple[list[Report], Sequence[Tensor]]]:
     """Runs all ranks as processes: their reports, and what they kept to be compared."""
     if not hasattr(os, "fork"):
         raise ReplayError(f"{sys.platform} cannot fork the ranks: use transport='local', or torchrun")
@@ -70,7 +82,7 @@ def forked(job: Job) -> Iterator[tuple[list[Report], list[Tensor]]]:
             reports = fork_ranks(job, state, folder)
         else:
             reports = _in_fresh_python(job, folder)
-        yield reports, [state.results(rank) for rank in range(job.plan.ranks)]
+        yield reports, state.results
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -103,7 +115,7 @@ def fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
             if job.options.transport == "gloo" and not job.options.against and not job.reads:
                 shutil.rmtree(folder, ignore_errors=True)
 
-        return watch(launch, children, everybody_is_ready)
+        return watch(job, state, children, everybody_is_ready)
     finally:
         for child in children:
             child.end()
@@ -112,14 +124,14 @@ def fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
 
 
 def _in_fresh_python(job: Job, folder: Path) -> list[Report]:
-    """Lets a fresh Python fork the ranks: see `fork_server`. It ends when this process does."""
+    """Lets a fresh Python fork the ranks: see `main`. It ends when this process does."""
     if job.hook is not None:
         raise ValueError("a hook cannot follow into another Python: start='fork'")
     job.plan.trace.save(folder / "trace.json")
     (folder / "options.json").write_text(json.dumps(job.options.to_json()), "utf-8")
     environment = child_environment(path or os.getcwd() for path in sys.path)
-    command = [sys.executable, "-m", "lib.replay.processes.fork_server", str(folder)]
-    log = folder / "fork_server.log"
+    command = [sys.executable, "-m", "lib.replay.processes.forked", str(folder)]
+    log = folder / "log"
     with log.open("wb") as said:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said, env=environment)
     try:
@@ -156,3 +168,94 @@ def _fork(launch: Launch, process: int) -> Child:
         code = be_process(launch, process, away)
     finally:
         os._exit(code)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the processes that are forked have in common. `folder` is for their logs, for them to meet in, and for the
+    data set that they read.
+
+    The write end of `lifeline` is the parent's alone: its read end says when the parent is gone.
+    """
+
+    job: Job
+    state: SharedState
+    folder: Path
+    rendezvous: Rendezvous
+    lifeline: tuple[int, int]
+
+    @property
+    def examples(self) -> Examples:
+        """The data set."""
+        return Examples(self.folder / "examples")
+
+
+def be_process(launch: Launch, process: int, away: int) -> int:
+    """The whole life of a forked process. Returns its exit code; the reports or the error go home over `away`."""
+    job, state = launch.job, launch.state
+    ranks = job.processes[process]
+    try:
+        _cut_ties(launch.folder / f"process{process}.log", launch.lifeline[0])
+        here = meet(job, process, process, launch.rendezvous)
+        results = [state.results[rank] for rank in ranks]
+        outcome: dict[str, Any] = {"reports": play(job, here, launch.examples, results, state.say)}
+    except BaseException as error:
+        failed = error if isinstance(error, RankError) else RankError(ranks[0], error)
+        event, when = state.event(failed.rank), time.monotonic()
+        outcome = {"error": str(failed), "rank": failed.rank, "echo": failed.echo, "event": event, "when": when}
+    with os.fdopen(away, "w", encoding="utf-8") as home:
+        json.dump(outcome, home)
+    if "error" in outcome:
+        return 1
+    with contextlib.suppress(Exception):
+        dist.destroy_process_group()
+    return 0
+
+
+def _cut_ties(log: Path, lifeline: int) -> None:
+    """Nothing of the parent's is touched any more: its terminal, its event loop, its signals, its garbage."""
+    signal.set_wakeup_fd(-1)
+    for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(name, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
+    gc.freeze()
+    number = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(number, 1)
+    os.dup2(number, 2)
+    os.close(number)
+    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115 # it lives as long as the process
+    sys.stderr = sys.__stderr__ = open(2, "w", closefd=False)  # noqa: SIM115
+
+    def follow() -> None:
+        os.read(lifeline, 1)  # returns only when the parent is gone
+        os._exit(75)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def main(folder: Path) -> int:
+    """Runs what the folder holds; exit status 1 for an error that the outcome tells of."""
+    options = ReplayOptions.from_json(json.loads((folder / "options.json").read_text("utf-8")))
+    try:
+        job = Job.of(plan_that_fits(Trace.load(folder / "trace.json"), options), options)
+        state = SharedState(folder / "state", job.kept, job.initial.dtype, create=False)
+        ranks = folder / "ranks"
+        ranks.mkdir()
+        outcome: dict[str, object] = {"reports": fork_ranks(job, state, ranks)}
+    except ReplayError as error:
+        kind = type(error).__name__
+        outcome = {"kind": kind, "what": str(error), "rank": error.rank, "operation": error.operation}
+    (folder / "outcome.json").write_text(json.dumps(outcome), "utf-8")
+    return int("kind" in outcome)
+
+
+def _until_parent_ends(folder: Path) -> None:
+    """The parent closes our standard input when it has what it wants, or when it is gone: then its folder goes too."""
+    sys.stdin.buffer.read()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(75)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_until_parent_ends, args=[Path(sys.argv[1])], daemon=True).start()
+    sys.exit(main(Path(sys.argv[1])))
