@@ -23,12 +23,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from lib.suite.cli.grading.report.report import write_report
 from lib.suite.grade.assignment import Config
-from lib.suite.grade.gradebook import STATES
+from lib.suite.grade.gradebook import STATES, Traces
 from lib.suite.grade.grading import TRACES, grade
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.results.forms import write_results
-from lib.suite.grade.sizes.goals import own_ways
-from lib.suite.grade.traces import Traces
+from lib.suite.grade.results import write_results
+from lib.suite.grade.sizes import own_ways
 
 CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
 STUDENTS = (50, 500)

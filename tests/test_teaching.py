@@ -17,10 +17,10 @@ from lib.suite.cli.app import app
 from lib.suite.grade.assignment import KEYS, Config, read_config
 from lib.suite.grade.grading import grade
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.platforms import PLATFORMS
-from lib.suite.grade.isolation import FEATURES
-from lib.suite.grade.results.scores import COLUMNS
-from lib.suite.grade.similarity import similar
+from lib.suite.grade.intake.owners import PLATFORMS
+from lib.suite.grade.patterns import similar
+from lib.suite.grade.results import COLUMNS
+from lib.suite.isolation import FEATURES
 from lib.suite.notebooks.example_class import ASKED as ASKED_OF_THE_CLASS
 from lib.suite.notebooks.example_class import STUDENTS, write_class
 from lib.suite.notebooks.teaching import LISTEN, MARKED, page

@@ -16,8 +16,7 @@ from typing import Any
 from lib import PUZZLES, PuzzleError, Trace, Unsolved, check, retime, simulate
 from lib.cluster.costs import Costs
 from lib.puzzles.records import Hidden, Size
-from lib.suite.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student
-from lib.suite.grade.traces import schedule_of
+from lib.suite.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student, schedule_of
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from lib.trace.validation import decode
@@ -32,7 +31,7 @@ PUZZLES_OF_A_WEEK = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "gpipe", "fsd
 
 @dataclass(frozen=True)
 class InMemory:
-    """Schedules by their digests, as `lib.suite.grade.traces` keeps them in a folder."""
+    """Schedules by their digests, as `lib.suite.grade.gradebook` keeps them in a folder."""
 
     packed: Mapping[str, bytes]
 

@@ -22,7 +22,7 @@ __all__ = ["Warm"]
 
 
 class Warm:
-    """The asking end: `popen` stands for subprocess.Popen in `lib.suite.course.child.asking`, one process at a time."""
+    """The asking end: `popen` stands for subprocess.Popen in `lib.suite.isolation.isolation`, one process at a time."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
@@ -33,7 +33,7 @@ class Warm:
         self._said = self._control.makefile("rb")
 
     def popen(self, program: Sequence[str], env: Mapping[str, str], stderr: BinaryIO, **_: Any) -> Warm:
-        """Starts what `python -m lib.suite.course.child FOLDER` does; the folder is what the program ends with."""
+        """Starts what `python -m lib.suite.isolation FOLDER` does; the folder is what the program ends with."""
         line = json.dumps([program[-1], os.getcwd(), dict(env)]).encode() + b"\n"
         socket.send_fds(self._control, [line], [stderr.fileno()])
         self.pid, self._status = int(self._said.readline()), None
@@ -47,7 +47,7 @@ class Warm:
                 self._status = int(self._said.readline())
             except TimeoutError:
                 self._said = self._control.makefile("rb")  # a file that was late once is never read again
-                raise subprocess.TimeoutExpired("lib.suite.course.child", timeout or 0) from None
+                raise subprocess.TimeoutExpired("lib.suite.isolation", timeout or 0) from None
             finally:
                 self._control.settimeout(None)
         return self._status
@@ -101,9 +101,9 @@ def _begin(control: socket.socket, noise: int, folder: str, where: str, environm
 
 
 if __name__ == "__main__":
-    from lib.suite.course.child import running
+    from lib.suite.isolation import running
 
-    names = ("simulator.simulator", "suite.submissions.function_check", "schedules.written", "suite.course.child.ours")
+    names = ("simulator.simulator", "suite.submissions.function_check", "schedules.written")
     for name in names:
         import_module(f"lib.{name}")
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -49,7 +49,6 @@ from lib.suite.cli.options import (
 from lib.suite.cli.pipelines.explore import explore_command
 from lib.suite.cli.pipelines.schedule import schedules
 from lib.suite.cli.report import as_json, show
-from lib.suite.course.child import LIMIT
 from lib.suite.course.hints import hint as open_hints
 from lib.suite.course.hints import next_hint
 from lib.suite.course.progress import known
@@ -57,6 +56,7 @@ from lib.suite.course.progress_file import Standing
 from lib.suite.course.solutions import refusal
 from lib.suite.course.subject import Outcome, Run, attempt, feedings, outcome, subjects
 from lib.suite.course.subject import run as run_subject
+from lib.suite.isolation import LIMIT
 from lib.suite.submissions.locations import home, is_checkout
 from lib.suite.submissions.workplace import mine, prepared, yours
 

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from lib.extras import need_extra
 from lib.suite.cli.watched import Watched
-from lib.suite.course.child import LIMIT
 from lib.suite.course.hints import Hints, next_hint
 from lib.suite.course.progress import known, next_puzzle, solved
 from lib.suite.course.solutions import refusal
 from lib.suite.course.subject import Attempt, attempt
+from lib.suite.isolation import LIMIT
 from lib.suite.submissions.load import SourceError
 from lib.suite.submissions.locations import shown
 from lib.suite.submissions.workplace import notebook_of

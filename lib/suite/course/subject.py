@@ -1,7 +1,7 @@
 """What the command can be pointed at, be it a puzzle's id, a notebook, a .py or a saved Trace: each gives a run.
 
 A puzzle's id stands for our own solution, which runs here. A function in a file runs in a limited process, whoever has
-written it (see `lib.suite.course.child`), and what comes back is judged and recorded here.
+written it (see `lib.suite.isolation`), and what comes back is judged and recorded here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.puzzles.records import PUZZLES, Puzzle, Size, puzzle_of_file
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course import progress
-from lib.suite.course.child import LIMIT, Sent, answers_of, run_of
+from lib.suite.isolation import LIMIT, Sent, answers_of, run_of
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function, puzzle_of, puzzles_of, source_in

@@ -10,7 +10,7 @@ That is: which puzzles, what counts as passed, at which sizes besides the puzzle
     seconds = 10                    # by the clock on the wall, for one run
     memory = 1024                   # MiB for one run
     tell_sizes = false              # true: students read in their feedback at which hidden sizes they failed
-    points = { passed = 1 }         # for each puzzle; that, and deadlines, in lib/suite/grade/people/points.py
+    points = { passed = 1 }         # for each puzzle; that, and deadlines, in lib/suite/grade/points.py
 
     [puzzle.fsdp]                   # the same for one puzzle, or sizes that are said
     need = "keeps only shards"
@@ -36,11 +36,9 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 from lib.cluster.costs import costs_from
 from lib.errors.wording import counted
 from lib.puzzles.records import LARGEST, PUZZLES, Puzzle, Task, mesh_from_table
-from lib.suite.course.child.messages import Limits
-from lib.suite.grade.isolation.asked import AtSize
-from lib.suite.grade.people.points import ATTEMPTS, BY_HAND, TERMS, Late, Rules
-from lib.suite.grade.sizes.draws import MOST, draw_sizes
-from lib.suite.grade.sizes.goals import Unfit, figures_at, record_at
+from lib.suite.grade.points import ATTEMPTS, BY_HAND, TERMS, Late, Rules
+from lib.suite.grade.sizes import MOST, Unfit, draw_sizes, figures_at, record_at
+from lib.suite.isolation.messages import AtSize, Limits
 
 __all__ = ["INPUTS", "KEYS", "NEEDS", "Assignment", "AssignmentError", "Config", "Required", "read_config"]
 

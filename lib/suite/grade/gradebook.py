@@ -1,15 +1,61 @@
-"""The gradebook: what came of every puzzle of every student, as plain data. All reports read it, and nothing else."""
+"""The gradebook, as plain data, and what a grading keeps in its folder: the journal, and each schedule once.
+
+The gradebook says what came of every puzzle of every student. All reports read it, and nothing else. A schedule is what
+ranks do, in which order, to which values: whoever finds the same one has the same digest.
+
+The journal has what is finished, a line each, as soon as it is. Who is stopped goes on where it was.
+
+    {"key": "...", "score": {...}, "isolation": ["..."]}
+
+A key stands for the code, the puzzle, all that is required of it, the limits and the version of this package: what has
+the same key need not run again. Lines are only ever added. One that was cut off, by a full disk or by a process that
+was killed while it wrote, is left out when the journal is read, and what it was about is done again.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
 import json
+import os
+import re
+import sys
+import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final, cast
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple, cast
 
+from lib.errors.exceptions import NoTraceFile, TraceError
+from lib.files import ROOT, ready, write_whole
+from lib.suite.course.solutions import without_lines
 from lib.suite.submissions.states import STATES
+from lib.trace.json_format import MAX_BYTES, encode
+from lib.trace.trace import Trace
+from lib.trace.validation import decode
 
-__all__ = ["Asked", "Gradebook", "Mark", "Refused", "Result", "Score", "Student", "result_from", "score_from"]
+__all__ = [
+    "Asked",
+    "Entry",
+    "Gradebook",
+    "Journal",
+    "Mark",
+    "Refused",
+    "Result",
+    "Schedule",
+    "Score",
+    "Student",
+    "Traces",
+    "result_from",
+    "schedule_of",
+    "score_from",
+    "version",
+]
+
+# -- gradebook -----------------------------------------------------------------------------------------------------
+
 
 FORMAT: Final = "llm-training-puzzles gradebook"
 VERSION: Final = 1
@@ -248,3 +294,146 @@ def _asked(data: Mapping[str, Any]) -> Asked:
 
 def _with(data: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     return {**data, **fields}
+
+
+# -- traces --------------------------------------------------------------------------------------------------------
+
+
+DIGEST: Final = re.compile("[0-9a-f]{16}")
+STOPPED: Final = "this run stopped before its end"
+"""In place of the text of an error, which is about one student's code: a run that failed is not one that is short."""
+
+
+class Schedule(NamedTuple):
+    """A schedule: its digest, and the Trace as packed JSON."""
+
+    digest: str
+    packed: bytes
+
+
+def schedule_of(trace: Trace) -> Schedule:
+    """The schedule of a Trace: without source places, the text of an error, and the name of the puzzle."""
+    bare = replace(without_lines(trace), error=None if trace.error is None else STOPPED, puzzle=None)
+    text = json.dumps(encode(bare), separators=(",", ":")).encode()
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0, filename="") as file:
+        file.write(text)
+    return Schedule(hashlib.sha256(text).hexdigest()[:16], packed.getvalue())
+
+
+class Traces:
+    """A folder of schedules by their digest."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+
+    def path(self, digest: str) -> Path:
+        """The file of a schedule. ValueError for what is no digest."""
+        if not DIGEST.fullmatch(digest):
+            raise ValueError(f"the digest of a schedule has 16 hexadecimal digits; got {digest[:40]!r}")
+        return self._folder / f"{digest}.json.gz"
+
+    def __contains__(self, digest: str) -> bool:
+        return self.path(digest).is_file()
+
+    def load(self, digest: str) -> Trace:
+        """The Trace of a schedule. TraceError where its file is damaged; NoTraceFile, an OSError too, where there is
+        none."""
+        path = self.path(digest)
+        try:
+            with gzip.open(path) as file:
+                content = file.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
+                raise TraceError(f"{path.name} is larger than {MAX_BYTES // 2**20} MiB: that is no Trace of ours")
+            return decode(json.loads(content))
+        except FileNotFoundError:
+            raise NoTraceFile(f"there is no schedule {digest} in {self._folder}: grade again, and it will be") from None
+        except TraceError as error:
+            raise TraceError(f"{path.name}: {error}") from None
+        except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+            raise TraceError(f"{path.name} is damaged: {error}") from None
+
+    def keep(self, schedule: Schedule) -> None:
+        """Writes a schedule, all of it or nothing, unless it is there."""
+        path = self.path(schedule.digest)
+        if not path.is_file():
+            write_whole(ready(path), schedule.packed)
+
+
+# -- journal -------------------------------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    """A score, without the file, and what kept its runs apart from everything else, in words."""
+
+    score: Score
+    isolation: tuple[str, ...]
+
+
+class Journal:
+    """A file of scores by key. Several processes may read it, one writes it: OSError where another one does."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = ready(path)
+        self._file: IO[bytes] = open(self._path, "a+b")  # noqa: SIM115  # `close` closes it
+        try:
+            _lock(self._file)
+            self._end_the_line()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        """Lets others write."""
+        self._file.close()
+
+    def known(self, prefix: str) -> dict[str, Entry]:
+        """What is there under keys that begin so, the latest of each."""
+        found: dict[str, Entry] = {}
+        with self._path.open("rb") as file:
+            for line in file:
+                try:
+                    data = json.loads(line)
+                    if data["key"].startswith(prefix):
+                        found[data["key"]] = Entry(score_from(data["score"]), tuple(data["isolation"]))
+                except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                    continue
+        return found
+
+    def add(self, key: str, entry: Entry) -> None:
+        """Writes a score. It is in the file when this returns."""
+        data = {"key": key, "score": asdict(entry.score), "isolation": entry.isolation}
+        self._file.write(json.dumps(data, separators=(",", ":")).encode() + b"\n")
+        self._file.flush()
+
+    def _end_the_line(self) -> None:
+        """Ends a line that was cut off, so that it spoils none but itself."""
+        if self._file.seek(0, os.SEEK_END):
+            self._file.seek(-1, os.SEEK_END)
+            if self._file.read(1) != b"\n":
+                self._file.write(b"\n")
+                self._file.flush()
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Keeps a file for this process until it is closed, or the process ends, however it does."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        folder = Path(file.name).parent.parent
+        raise OSError(f"another process is grading into {folder}: wait for it, or take another folder") from None
+
+
+@cache
+def version() -> str:
+    """A digest of this package and of its Python: other code may judge otherwise, and so nothing of it is reused."""
+    found = hashlib.sha256(f"{sys.version_info[:2]}".encode())
+    for top in ("lib", "solutions"):
+        for path in sorted((ROOT / top).rglob("*")):
+            if path.suffix in (".py", ".toml"):
+                found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:16]

@@ -28,20 +28,32 @@ from typing import Final, NamedTuple
 from lib.processes import shared_out
 from lib.puzzles.records import PUZZLES
 from lib.suite.grade.assignment import Assignment, Required
-from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Refused, Result, Score, Student
-from lib.suite.grade.intake.choosing import Chosen, chosen, renamed_in
-from lib.suite.grade.intake.submission import Collected, File, Submission
-from lib.suite.grade.isolation.isolation import Isolation, Limits
-from lib.suite.grade.journal import Entry, Journal, version
+from lib.suite.grade.gradebook import (
+    Asked,
+    Entry,
+    Gradebook,
+    Journal,
+    Mark,
+    Refused,
+    Result,
+    Schedule,
+    Score,
+    Student,
+    Traces,
+    version,
+)
+from lib.suite.grade.intake.owners import stem_of
+from lib.suite.grade.intake.roster import DEADLINE, SUBMITTED, moment
+from lib.suite.grade.intake.submission import Chosen, Collected, File, Submission, chosen, renamed_in
 from lib.suite.grade.judging import judge_source, reference_result
-from lib.suite.grade.missing import missing
-from lib.suite.grade.people.roster import DEADLINE, SUBMITTED
-from lib.suite.grade.people.tables import moment
-from lib.suite.grade.traces import Schedule, Traces
+from lib.suite.isolation.isolation import Isolation, Limits
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.states import STATES
 
-__all__ = ["JOURNAL", "TRACES", "grade", "worked_on"]
+__all__ = ["JOURNAL", "TRACES", "grade", "missing", "worked_on"]
+
+# -- grading -------------------------------------------------------------------------------------------------------
+
 
 JOURNAL: Final = Path("work", "journal.jsonl")
 TRACES: Final = Path("work", "traces")
@@ -367,3 +379,26 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+# -- missing -------------------------------------------------------------------------------------------------------
+
+
+def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: bool) -> Score:
+    """The score of a puzzle that is in no file which could be read. `refused` are the student's files that could not be
+    graded, `others` says whether another puzzle could, and `anything` whether there is a file at all.
+
+    A file counts that is called after the puzzle; else one that may be anything, as nothing says what it was for.
+    """
+    rows = {row: row.puzzle or stem_of(row.file.rpartition("/")[2]).puzzle for row in refused}
+    about = [row for row, its in rows.items() if its == puzzle] or [row for row, its in rows.items() if its is None]
+    if about:
+        row = about[-1]
+        return _score(puzzle, row.state, f"{row.file.rpartition('/')[2]} {row.why}")
+    if anything and not others and not refused:
+        return _score(puzzle, "unrelated")
+    return _score(puzzle, "absent")
+
+
+def _score(puzzle: str, state: str, why: str = "") -> Score:
+    return Score(puzzle, state, Result("", state, message=why or STATES[state].about))

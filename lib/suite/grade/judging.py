@@ -19,14 +19,12 @@ from lib.checker.table import Answer, Given, Judge, first_failure
 from lib.checker.verdict import FunctionVerdict
 from lib.errors.wording import counted, message_of
 from lib.puzzles.records import Puzzle, Task
-from lib.suite.course.child import Sent
-from lib.suite.course.child.messages import MORE
 from lib.suite.grade.assignment import INPUTS, Required
-from lib.suite.grade.gradebook import Result, Score
-from lib.suite.grade.isolation.asked import AtSize
-from lib.suite.grade.isolation.isolation import Isolation, Limits
-from lib.suite.grade.sizes.goals import reference_run
-from lib.suite.grade.traces import Schedule, schedule_of
+from lib.suite.grade.gradebook import Result, Schedule, Score, schedule_of
+from lib.suite.grade.sizes import reference_run
+from lib.suite.isolation import Sent
+from lib.suite.isolation.isolation import Isolation, Limits
+from lib.suite.isolation.messages import MORE, AtSize
 from lib.suite.submissions.function_check import judge_of
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source

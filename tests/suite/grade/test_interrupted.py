@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from lib.files import child_environment
-from lib.suite.grade.results.forms import FORMS, write_results
+from lib.suite.grade.results import FORMS, write_results
 from tests.suite.grade.classes import (
     ENDLESS,
     HARD_CODED,
@@ -131,7 +131,7 @@ def test_what_was_not_handed_in_twice_is_run_once(tmp_path: Path) -> None:
 
 def test_two_do_not_grade_into_one_folder(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
-    from lib.suite.grade.journal import Journal
+    from lib.suite.grade.gradebook import Journal
 
     journal = Journal(tmp_path / "out" / "work" / "journal.jsonl")
     try:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lib import PUZZLES, PuzzleError, check, simulate
 from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student
-from lib.suite.grade.mistakes import Case, kind_of, mistakes
+from lib.suite.grade.patterns import Case, kind_of, mistakes
 from tests.diagnosis.corpus import Case as Wrong
 from tests.diagnosis.corpus import cases, function
 from tests.support.profiles import sample

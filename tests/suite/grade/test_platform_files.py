@@ -12,11 +12,10 @@ import pytest
 from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Score, Student
 from lib.suite.grade.gradebook import Result as Outcome
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.platforms import PLATFORMS
+from lib.suite.grade.intake.owners import PLATFORMS
+from lib.suite.grade.intake.roster import Roster, enrolled, read_roster
 from lib.suite.grade.intake.submission import Collected
-from lib.suite.grade.people.roster import Roster, enrolled, read_roster
-from lib.suite.grade.results.names import file_names
-from lib.suite.grade.results.platforms import RETURNS, Class, Return, returning, write_returns
+from lib.suite.grade.results import RETURNS, Class, Return, file_names, returning, write_returns
 from tests.suite.grade.classes import hand_in
 from tests.support.said import Said
 
@@ -135,7 +134,7 @@ def test_every_row_is_of_a_platform_and_says_where_its_forms_are_written() -> No
 def test_one_more_platform_is_one_more_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row alone: its files are written, and nothing else has to know of it."""
     row = row_of("Sakai")
-    monkeypatch.setattr("lib.suite.grade.results.platforms.RETURNS", (*RETURNS, row))
+    monkeypatch.setattr("lib.suite.grade.results.RETURNS", (*RETURNS, row))
     files, _ = returned(tmp_path, ["hw1/Lee, Ann(alee7)/Submission attachment(s)/ddp.py"])
     assert files["sakai.csv"] == b"Display ID,grade\r\nalee7,4\r\n"
     assert names_in(files["feedback-sakai.zip"]) == ["Lee, Ann(alee7)/Submission attachment(s)/feedback.html"]

@@ -14,9 +14,8 @@ from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Result, Score, Stu
 from lib.suite.grade.grading import grade
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.submission import Collected
-from lib.suite.grade.people.marks import by_hand, to_fill_in
-from lib.suite.grade.people.points import TERMS, Late, Rules, of_puzzle
-from lib.suite.grade.results.scores import csv_of
+from lib.suite.grade.points import TERMS, Late, Rules, by_hand, of_puzzle, to_fill_in
+from lib.suite.grade.results import csv_of
 from tests.suite.grade.classes import HARD_CODED, alternative, hand_in, solution
 from tests.support.said import Said
 

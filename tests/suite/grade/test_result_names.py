@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.suite.grade.results.names import file_names, is_ours
+from lib.suite.grade.results import file_names, is_ours
 
 names = st.lists(st.text(st.characters(codec=None), max_size=80), max_size=12)
 

@@ -10,13 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.suite.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student
-from lib.suite.grade.journal import Entry, Journal
-from lib.suite.grade.results.forms import FORMS, write_results
-from lib.suite.grade.results.junit import junit_of
-from lib.suite.grade.results.scores import COLUMNS, csv_of
-from lib.suite.grade.sizes.goals import reference_run
-from lib.suite.grade.traces import Traces, schedule_of
+from lib.suite.grade.gradebook import (
+    Asked,
+    Entry,
+    Gradebook,
+    Journal,
+    Refused,
+    Result,
+    Score,
+    Student,
+    Traces,
+    schedule_of,
+)
+from lib.suite.grade.results import COLUMNS, FORMS, csv_of, junit_of, write_results
+from lib.suite.grade.sizes import reference_run
 from lib.trace.trace import Trace
 
 ASKED = (Asked("ddp", "Data parallel", 3, (("passes", 6.0, 2e6),), "passes", ("2 ranks, 3 layers, 2 batches",)),)

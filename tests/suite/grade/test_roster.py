@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.people.roster import Roster, enrolled, read_roster
-from lib.suite.grade.people.tables import moment, neutral, plain, read_table
+from lib.suite.grade.intake.roster import Roster, enrolled, moment, neutral, plain, read_roster, read_table
 from tests.suite.grade.classes import hand_in
 from tests.support.said import Said
 

@@ -6,9 +6,8 @@ from random import Random
 import pytest
 
 from lib import PUZZLES, simulate
-from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student
-from lib.suite.grade.similarity import INNOCENT, Alike, Shared, Similarity, Solutions, similar, solutions_of
-from lib.suite.grade.traces import schedule_of
+from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student, schedule_of
+from lib.suite.grade.patterns import INNOCENT, Alike, Shared, Similarity, Solutions, similar, solutions_of
 from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import Source, function_of
 from lib.trace.trace import Trace

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from lib.suite.cli.app import app
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.people.roster import enrolled, read_roster
+from lib.suite.grade.intake.roster import enrolled, read_roster
 from lib.suite.notebooks.example_class import STUDENTS, write_class
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib.errors.wording import counted
-from lib.suite.grade.intake.choosing import chosen
 from lib.suite.grade.intake.collecting import collect
+from lib.suite.grade.intake.submission import chosen
 from lib.suite.submissions.source import Source
 from lib.trace.validation import FORMAT
 

@@ -25,13 +25,12 @@ from lib.suite.cli.grading.report.puzzles import puzzles_of
 from lib.suite.cli.grading.report.report import write_report
 from lib.suite.cli.grading.report.students import feedback_parts, head_text, part_text, unread_files
 from lib.suite.grade.assignment import Config, read_config
-from lib.suite.grade.gradebook import Gradebook, Mark, Score
+from lib.suite.grade.gradebook import Gradebook, Mark, Score, Traces
 from lib.suite.grade.grading import TRACES, grade
 from lib.suite.grade.intake.collecting import collect
+from lib.suite.grade.intake.roster import DEADLINE, SUBMITTED
 from lib.suite.grade.intake.submission import Collected, Submission
-from lib.suite.grade.people.points import BY_HAND
-from lib.suite.grade.people.roster import DEADLINE, SUBMITTED
-from lib.suite.grade.traces import Traces
+from lib.suite.grade.points import BY_HAND
 from lib.suite.submissions.locations import home
 
 __all__ = ["autograder", "run"]

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lib.suite.grade.gradebook import Gradebook
+from lib.suite.grade.intake.roster import Roster, TableError, enrolled, read_roster, read_table
 from lib.suite.grade.intake.submission import Collected, Submission
-from lib.suite.grade.people.marks import by_hand, to_fill_in
-from lib.suite.grade.people.points import Rules
-from lib.suite.grade.people.roster import Roster, enrolled, read_roster
-from lib.suite.grade.people.tables import TableError, read_table
-from lib.suite.grade.results.platforms import RETURNS, Class, returning, write_returns
+from lib.suite.grade.points import Rules, by_hand, to_fill_in
+from lib.suite.grade.results import RETURNS, Class, returning, write_returns
 
 __all__ = ["ClassFiles"]
 

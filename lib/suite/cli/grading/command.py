@@ -21,14 +21,12 @@ from lib.suite.cli.grading.class_files import ClassFiles
 from lib.suite.cli.grading.drop_folder import Changes
 from lib.suite.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
-from lib.suite.grade.gradebook import Gradebook
+from lib.suite.grade.gradebook import Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
 from lib.suite.grade.intake.collecting import collect
+from lib.suite.grade.intake.roster import TableError
 from lib.suite.grade.intake.submission import Collected
-from lib.suite.grade.people.tables import TableError
-from lib.suite.grade.results.forms import FORMS, write_results
-from lib.suite.grade.results.platforms import RETURNS
-from lib.suite.grade.traces import Traces
+from lib.suite.grade.results import FORMS, RETURNS, write_results
 from lib.suite.submissions.states import STATES
 
 __all__ = ["grade_command"]

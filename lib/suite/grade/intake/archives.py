@@ -1,15 +1,41 @@
-"""Zips and tars, read member by member in memory and within limits. Nothing is ever unpacked to a disk."""
+"""Everything that lies in a folder or an archive, in the order of its names: files with their places, and what is odd.
+
+Zips and tars are walked through as folders, and read member by member in memory and within limits: nothing is ever
+unpacked to a disk. Links are not followed, and what is neither file nor folder is not opened.
+"""
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from gzip import GzipFile
+from pathlib import Path
 from typing import IO, Final, Protocol, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-__all__ = ["FORMATS", "Archive", "Member", "Unreadable", "archive_format", "open_archive", "without_ending"]
+__all__ = [
+    "FORMATS",
+    "MOST_NESTED",
+    "Archive",
+    "Entry",
+    "Member",
+    "Place",
+    "Unreadable",
+    "archive_format",
+    "open_archive",
+    "opened",
+    "walk",
+    "without_ending",
+]
+
+# -- archives ------------------------------------------------------------------------------------------------------
+
 
 MOST_MEMBERS: Final = 50_000
 MOST_DIRECTORY: Final = 8 * 2**20
@@ -245,3 +271,275 @@ def _few_enough(number: int) -> None:
 def _damaged(kind: str, error: Exception) -> Unreadable:
     said = str(error).strip().rstrip(".")[:200]
     return Unreadable(f"is a damaged {kind[1:]} ({said or type(error).__name__}); pack it again, and hand it in again")
+
+
+# -- places --------------------------------------------------------------------------------------------------------
+
+
+MOST_NESTED: Final = 64 * 2**20
+"""Bytes of an archive that lies in another one: it is held in memory while it is read."""
+KINDS: Final = {
+    stat.S_IFLNK: "is a link, and links are not followed; hand in the file itself",
+    stat.S_IFIFO: "is a pipe, and no file",
+    stat.S_IFSOCK: "is a socket, and no file",
+    stat.S_IFCHR: "is a device, and no file",
+    stat.S_IFBLK: "is a device, and no file",
+    stat.S_IFDIR: "is a folder, and no file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file: the `path` on a disk; where that is an archive, number and name of the `members` on the way, outermost
+    first. It is plain data, which can be sent to another process."""
+
+    path: str
+    members: tuple[tuple[int, str], ...] = ()
+
+    def read(self, most: int) -> bytes:
+        """What is there, whole. Unreadable where it is larger than `most` bytes, or cannot be read."""
+        data = _member(self, most) if self.members else _OnDisk(self.path).first(most + 1)
+        if len(data) > most:
+            raise Unreadable(f"is larger than {most / 1e6:,.0f} MB, and is not read")
+        return data
+
+
+def opened(place: Place) -> Archive:
+    """The archive at a place. The last few stay known, so that the next member is found at once; no file stays open."""
+    try:
+        now = os.lstat(place.path)
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from None
+    return _opened(place, (now.st_ino, now.st_size, now.st_mtime_ns))
+
+
+@lru_cache(maxsize=3)
+def _opened(place: Place, _state: tuple[int, int, int]) -> Archive:
+    """`_state` is that of the file on the disk: another one, and it is read anew."""
+    if not place.members:
+        return open_archive(place.path, cast("IO[bytes]", _OnDisk(place.path)))
+    data = _member(place, MOST_NESTED)
+    if len(data) > MOST_NESTED:
+        raise Unreadable(f"is an archive of more than {MOST_NESTED // 2**20} MB in another; hand it in by itself")
+    return open_archive(place.members[-1][1], io.BytesIO(data))
+
+
+def _member(place: Place, most: int) -> bytes:
+    """What is in the member of an archive. Another one may have that number once the archive is another."""
+    archive = opened(Place(place.path, place.members[:-1]))
+    number, name = place.members[-1]
+    if number >= len(archive.members) or archive.members[number].name != name:
+        raise Unreadable("is no longer in its archive, which was changed meanwhile; grade again")
+    return archive.read(number, most)
+
+
+class _OnDisk(io.RawIOBase):
+    """A regular file that is opened for each read, and closed again: nothing stays open, whoever forgets it.
+
+    What is no regular file is never opened for longer than it takes to see that: not followed, and not waited for.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+        self._at = 0
+
+    def first(self, most: int) -> bytes:
+        """The first `most` bytes."""
+        return self._bytes(0, most)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: 0}[whence]
+        if whence == os.SEEK_END:
+            start = os.lstat(self._path).st_size
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, "a place before the beginning of the file")
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        most = size if size >= 0 else max(0, os.lstat(self._path).st_size - self._at)
+        data = self._bytes(self._at, most)
+        self._at += len(data)
+        return data
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _bytes(self, start: int, most: int) -> bytes:
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        try:
+            mode = os.lstat(self._path).st_mode
+            if not stat.S_ISREG(mode):  # asked first: to open a device may already do something
+                raise Unreadable(KINDS.get(stat.S_IFMT(mode), "is no file"))
+            descriptor = os.open(self._path, flags | getattr(os, "O_CLOEXEC", 0))
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise Unreadable("is no file")
+                file.seek(start)
+                return _all(file, most)
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror or error}") from None
+
+
+def _all(file: io.FileIO, most: int) -> bytes:
+    """`most` bytes, or all that are left: one read may give fewer."""
+    parts: list[bytes] = []
+    while most > 0 and (part := file.read(min(most, 2**22))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
+
+
+# -- walking -------------------------------------------------------------------------------------------------------
+
+
+MADE_BY_COMPUTERS: Final = frozenset(
+    {"__MACOSX", "__pycache__", "node_modules", "site-packages", "Thumbs.db", "desktop.ini", "Icon\r"}
+)
+"""Files and folders that nobody wrote; so is what begins with a dot (.git, .ipynb_checkpoints, ._x) or with ~$."""
+DEEPEST: Final = 40
+"""Folders within folders."""
+MOST_ARCHIVES: Final = 3
+"""Archives within archives: that of a platform, a student's, and one in that."""
+MOST_NESTED_TOGETHER: Final = 8 * 2**30
+"""Bytes of all archives that lie in one, such as that of a whole class."""
+NESTED_RATIO: Final = 50
+"""How many times larger they may be than what they lie in, besides one of the largest: archives pack badly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file with its `place`; or, without one, something odd: `why` it is not read.
+
+    `parts` are the names on the way, from that of the folder or archive that was given. What computers make for
+    themselves is `junk`: such a folder is one entry, and not looked into.
+    """
+
+    parts: tuple[str, ...]
+    place: Place | None = None
+    size: int = 0
+    why: str = ""
+    junk: bool = False
+
+
+def is_junk(name: str) -> bool:
+    """Whether a file or folder of that name was made by a computer for itself."""
+    return name in MADE_BY_COMPUTERS or name.startswith((".", "~$"))
+
+
+def walk(root: Path) -> Iterator[Entry]:
+    """All that lies at a path, in order. A link that is given itself is followed: somebody named it.
+
+    A single file is called by its folder too, in which there may be others that are given.
+    """
+    path = os.path.realpath(root)
+    name = root.name or os.path.basename(path) or path
+    single = archive_format(name) is None and not os.path.isdir(path)
+    yield from _at(path, (os.path.basename(os.path.dirname(path)), name) if single else (name,))
+
+
+def _at(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
+    """What lies at a path of the disk."""
+    try:
+        state = os.lstat(path)
+    except OSError as error:
+        yield Entry(parts, why=f"cannot be read: {error.strerror}")
+        return
+    if stat.S_ISREG(state.st_mode):
+        yield from _file(Entry(parts, Place(path), state.st_size))
+    elif stat.S_ISDIR(state.st_mode):
+        yield from _folder(path, parts)
+    else:
+        yield Entry(parts, why=KINDS.get(stat.S_IFMT(state.st_mode), "is no file"))
+
+
+def _folder(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
+    if len(parts) > DEEPEST:
+        yield Entry(parts, why=f"lies in more than {DEEPEST} folders, and nothing in it is read; hand in fewer")
+        return
+    try:
+        names = sorted(os.listdir(path))
+    except OSError as error:
+        yield Entry(parts, why=f"is a folder that cannot be read: {error.strerror}")
+        return
+    for name in names:
+        inner = (*parts, name)
+        if is_junk(name):
+            yield Entry(inner, junk=True)
+        else:
+            yield from _at(os.path.join(path, name), inner)
+
+
+def _file(entry: Entry) -> Iterator[Entry]:
+    """A file; where it is an archive, what is in it."""
+    place = entry.place
+    if place is None or archive_format(entry.parts[-1]) is None:
+        yield entry
+    elif len(place.members) >= MOST_ARCHIVES:
+        yield Entry(entry.parts, why=f"is an archive in {MOST_ARCHIVES} others; unpack it, and hand in what is in it")
+    else:
+        yield from _archive(place, entry.parts, entry.size)
+
+
+def _archive(place: Place, parts: tuple[str, ...], size: int) -> Iterator[Entry]:
+    try:
+        members = opened(place).members
+    except Unreadable as error:
+        yield Entry(parts, why=str(error))
+        return
+    last = {member.name: number for number, member in enumerate(members)}
+    junk: set[tuple[str, ...]] = set()
+    nested, most = 0, min(MOST_NESTED_TOGETHER, MOST_NESTED + NESTED_RATIO * size)
+    for number in sorted(range(len(members)), key=lambda number: (_parts(members[number].name), number)):
+        member = members[number]
+        inner = (*parts, *_parts(member.name))
+        if (made := _junk(inner, len(parts))) is not None:
+            if made not in junk:
+                junk.add(made)
+                yield Entry(made, junk=True)
+        elif why := _odd_name(member.name) or member.odd:
+            yield Entry(inner, why=why)
+        elif last[member.name] != number:
+            yield Entry(inner, why="is in its archive twice; the later one counts")
+        else:
+            nested += member.size if archive_format(member.name) else 0
+            found = Entry(inner, Place(place.path, (*place.members, (number, member.name))), member.size)
+            if nested > most and archive_format(member.name):
+                yield Entry(inner, why=f"is one of archives of {nested / 1e6:,.0f} MB in one; hand in what is in them")
+            else:
+                yield from _file(found)
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """The folders and the file of a member's name, however they are parted."""
+    return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
+
+
+def _junk(parts: tuple[str, ...], given: int) -> tuple[str, ...] | None:
+    """The file or folder made by a computer that a member is, or lies in; `given` parts are those of the archive."""
+    for number in range(given, len(parts)):
+        if is_junk(parts[number]) and parts[number] != "..":
+            return parts[: number + 1]
+    return None
+
+
+def _odd_name(name: str) -> str:
+    slashed = name.replace("\\", "/")
+    parts = slashed.split("/")
+    if ".." in parts or slashed.startswith("/") or parts[0].endswith(":"):
+        return "has a path that leads out of its archive, as no honest archive has; it is not read"
+    if len(parts) > DEEPEST:
+        return f"lies in more than {DEEPEST} folders, and is not read; hand in fewer"
+    return "" if _parts(name) else "has no name"

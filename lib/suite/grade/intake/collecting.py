@@ -12,12 +12,21 @@ from typing import Final
 
 from lib.suite.course.progress_file import MAX_BYTES, standings
 from lib.suite.grade.gradebook import Refused
-from lib.suite.grade.intake.archives import Unreadable
-from lib.suite.grade.intake.names import PYTHON, ending, is_gradable, listed_names, readable
-from lib.suite.grade.intake.platforms import ROSTER, Owner, names_in_roster, owner_of, students_below
+from lib.suite.grade.intake.archives import Entry, Unreadable, walk
+from lib.suite.grade.intake.owners import (
+    PYTHON,
+    ROSTER,
+    Owner,
+    ending,
+    is_gradable,
+    listed_names,
+    names_in_roster,
+    owner_of,
+    readable,
+    students_below,
+)
 from lib.suite.grade.intake.reading import MOST_BYTES, decoded
 from lib.suite.grade.intake.submission import Collected, File, Submission
-from lib.suite.grade.intake.walking import Entry, walk
 
 __all__ = ["collect"]
 

@@ -13,7 +13,7 @@ from json.decoder import scanstring  # pyright: ignore[reportAttributeAccessIssu
 from typing import Final, cast
 
 from lib.suite.grade.intake.archives import Unreadable
-from lib.suite.grade.intake.names import NOTEBOOK, ending
+from lib.suite.grade.intake.owners import NOTEBOOK, ending
 from lib.suite.submissions.reading.cells import without_package
 
 __all__ = ["MOST_BYTES", "decoded", "kind_of_bytes", "text_of"]

@@ -21,8 +21,8 @@ from lib.errors.source_lines import notebook
 from lib.errors.wording import visible
 from lib.suite.grade.assignment import Config
 from lib.suite.grade.gradebook import Result, Score
-from lib.suite.grade.isolation.isolation import Isolation
 from lib.suite.grade.judging import judge_source
+from lib.suite.isolation.isolation import Isolation
 from lib.suite.submissions.reading.cells import without_package
 from lib.suite.submissions.source import Source
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lib.suite.grade.assignment import Config, Required
     from lib.suite.grade.gradebook import Result, Score
     from lib.suite.grade.intake.submission import File
-    from lib.suite.grade.isolation.isolation import Isolation
+    from lib.suite.isolation.isolation import Isolation
     from lib.suite.submissions.source import Source
 
 __all__: list[str] = []
@@ -106,8 +106,8 @@ class Grading:
 
     def judged(self, source: Source, required: Required) -> Score:
         """What came of a puzzle."""
-        from lib.suite.grade.isolation.isolation import Isolation
         from lib.suite.grade.judging import judge_source
+        from lib.suite.isolation.isolation import Isolation
 
         if self._isolation is None:
             self._isolation = Isolation()
@@ -116,8 +116,7 @@ class Grading:
     def source(self, path: Path, puzzle: str) -> Source:
         """The code of a file with the modules beside it that it imports. What answers a puzzle is no module: a function
         that is somebody else's is not handed in by importing it."""
-        from lib.suite.grade.intake.choosing import chosen
-        from lib.suite.grade.intake.submission import Submission
+        from lib.suite.grade.intake.submission import Submission, chosen
 
         folder = path.parent
         if folder not in self._modules:
@@ -159,7 +158,7 @@ def _config(config: pytest.Config) -> Config:
 
 
 def _file(path: Path) -> File:
-    from lib.suite.grade.intake.places import Place
+    from lib.suite.grade.intake.archives import Place
     from lib.suite.grade.intake.submission import File
 
     return File(path.name, Place(str(path)), 0, (path.name,))
@@ -194,7 +193,7 @@ class PuzzleFile(pytest.File):
         from lib.puzzles.records import PUZZLES
         from lib.suite.grade.assignment import AssignmentError
         from lib.suite.grade.intake.archives import Unreadable
-        from lib.suite.grade.intake.choosing import renamed_in
+        from lib.suite.grade.intake.submission import renamed_in
 
         file = _file(self.path)
         try:

@@ -30,6 +30,8 @@ ELSEWHERE: Final = (
     "lib/analysis/bounds/best_orders.",
     "lib/suite/cli/",
     "lib/suite/grade/",
+    "lib/suite/isolation/server.py",
+    "lib/suite/isolation/walls.py",
     "lib/suite/notebooks/",
     "lib/processes.py",
     "lib/replay/",

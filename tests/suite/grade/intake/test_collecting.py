@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from lib.suite.grade.intake import collecting
-from lib.suite.grade.intake.choosing import chosen
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.submission import Collected
+from lib.suite.grade.intake.submission import Collected, chosen
 from tests.suite.grade.intake.trees import DDP, FSDP, folder, notebook, stub, tar_bytes, zip_bytes
 from tests.support.said import Said
 

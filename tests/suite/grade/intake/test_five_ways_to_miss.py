@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from lib.suite.cli.app import app
 from lib.suite.course.subject import attempt
 from lib.suite.grade.gradebook import Gradebook, Refused
-from lib.suite.grade.intake.choosing import chosen
+from lib.suite.grade.grading import missing
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.missing import missing
+from lib.suite.grade.intake.submission import chosen
 from lib.suite.submissions.states import STATES
 from tests.suite.grade.intake.trees import folder, notebook, stub
 

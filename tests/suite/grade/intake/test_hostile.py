@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 
 from lib.suite.grade.gradebook import Refused
 from lib.suite.grade.intake import archives, collecting, places
-from lib.suite.grade.intake.choosing import chosen
+from lib.suite.grade.intake.archives import walk
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.submission import Collected
-from lib.suite.grade.intake.walking import walk
+from lib.suite.grade.intake.submission import Collected, chosen
 from tests.suite.grade.intake.trees import FSDP, folder, notebook, tar_bytes, zip_bytes
 from tests.support.profiles import examples
 from tests.support.said import Said

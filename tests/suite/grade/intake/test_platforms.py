@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib.suite.grade.intake.platforms import PLATFORMS, Platform, owner_of
+from lib.suite.grade.intake.owners import PLATFORMS, Platform, owner_of
 
 
 @pytest.mark.parametrize("platform", PLATFORMS, ids=lambda platform: platform.name.replace(" ", "_"))

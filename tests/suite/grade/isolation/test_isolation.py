@@ -12,7 +12,7 @@ import pytest
 from lib import check
 from lib.files import ROOT
 from lib.puzzles.records import PUZZLES, Size
-from lib.suite.grade.isolation import AtSize, Isolation, Limits, asked_for
+from lib.suite.isolation import AtSize, Isolation, Limits, asked_for
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
 
@@ -92,7 +92,7 @@ def test_it_is_the_same_where_the_package_lies_in_a_folder_for_temporary_files(
 ) -> None:
     for name in ("lib", "drawing"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    asks = "import lib; from lib.suite.grade.isolation import Isolation; print(lib.__file__, Isolation().features)"
+    asks = "import lib; from lib.suite.isolation import Isolation; print(lib.__file__, Isolation().features)"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", asks], env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == f"{tmp_path / 'lib' / '__init__.py'} {isolation.features}\n", done.stderr
@@ -104,7 +104,7 @@ def test_who_is_interrupted_hears_no_answer_to_another_question(monkeypatch: pyt
         if isolation.features == ("a new Python for each run",):
             pytest.skip("there is no server here")
         with monkeypatch.context() as patch:
-            patch.setattr("lib.suite.grade.isolation.isolation._received", interrupted)
+            patch.setattr("lib.suite.isolation.isolation._received", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 isolation.run(solution("ddp"), "ddp")
         sent = isolation.run(source("print('this'); model.get_activation([0])"), "basic")

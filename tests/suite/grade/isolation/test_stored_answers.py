@@ -12,8 +12,8 @@ from lib.files import ROOT
 from lib.puzzles.records import PUZZLES
 from lib.schedules.formats.trace import order_of
 from lib.suite.course.solutions import files_of, run_of_file
-from lib.suite.grade.isolation import Isolation
-from lib.suite.grade.isolation.namespaces import readable
+from lib.suite.isolation import Isolation
+from lib.suite.isolation.walls import readable
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
 from tests.support.profiles import sample

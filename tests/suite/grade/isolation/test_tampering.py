@@ -13,8 +13,8 @@ import pytest
 
 from lib import check
 from lib.files import child_environment
-from lib.suite.course.child.messages import Sent
-from lib.suite.grade.isolation import FEATURES, Isolation, Limits
+from lib.suite.isolation import FEATURES, Isolation, Limits
+from lib.suite.isolation.messages import Sent
 from lib.suite.submissions.source import Source
 from tests.suite.grade.isolation.attempts import ENDED, ENDLESS, EVERY, HEAD, HUNGRY, OUTSIDE, Attempt
 from tests.support.profiles import THOROUGH, sample
@@ -52,7 +52,7 @@ def alive(grader: int | None = None) -> list[int]:
             state = Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[0]
         except (OSError, IndexError):
             continue
-        if b"lib.suite.grade.isolation.server" in words and asker in words and state != b"Z":
+        if b"lib.suite.isolation.server" in words and asker in words and state != b"Z":
             found.append(int(name))
     return found
 
@@ -161,7 +161,7 @@ def basic(model):
 """
 GRADER = f"""
 import sys
-from lib.suite.grade.isolation import Isolation, Limits
+from lib.suite.isolation import Isolation, Limits
 from lib.suite.submissions.source import Source
 
 isolation = Isolation(sys.argv[1:])

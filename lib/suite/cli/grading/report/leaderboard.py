@@ -16,7 +16,7 @@ from lib.suite.cli.grading.report.pictures import MOST_EVENTS, Traces
 from lib.suite.cli.grading.report.puzzles import ClassPuzzle, Kind
 from lib.suite.cli.templates import markup
 from lib.suite.grade.gradebook import Gradebook, Result, Student
-from lib.suite.grade.people.roster import ALIAS
+from lib.suite.grade.intake.roster import ALIAS
 from lib.trace.trace import Trace
 
 __all__ = ["leaderboard"]

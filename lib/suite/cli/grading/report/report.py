@@ -31,9 +31,8 @@ from lib.suite.cli.grading.report.students import (
 from lib.suite.cli.grading.report.wording import goals_reached
 from lib.suite.cli.templates import markup
 from lib.suite.grade.gradebook import Gradebook, Refused, Score, Student
-from lib.suite.grade.mistakes import mistakes
-from lib.suite.grade.results.names import file_names, is_ours
-from lib.suite.grade.similarity import INNOCENT, similar
+from lib.suite.grade.patterns import INNOCENT, mistakes, similar
+from lib.suite.grade.results import file_names, is_ours
 from lib.suite.submissions.states import STATES, State
 
 __all__ = ["LEADERBOARD", "Traces", "write_report"]

@@ -1,19 +1,31 @@
-"""What the other process does: it runs a student's function within its limits, and writes down what came of it."""
+"""What the limited process does: it runs a student's function within its limits, and writes down what came of it.
+
+A function that is graded may use what its puzzle builds on of our own code, and nothing that answers it. The solutions
+of other puzzles and the schedules of `lib.schedules` that the answer to a puzzle is itself given come with the request,
+as text. Of a module these are the functions that the answer uses; what else is imported of it says, when it is called,
+that it is not to be had.
+"""
 
 from __future__ import annotations
 
+import ast
 import faulthandler
+import importlib.abc
+import importlib.util
 import io
 import math
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import Any, Final, NoReturn
 
 from lib.checker.table import decode
 from lib.cluster.costs import costs_from
@@ -22,14 +34,20 @@ from lib.errors import fixes
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.source_lines import Place, raised_at, resolve, student_frame
 from lib.errors.wording import message_of
-from lib.files import write_whole
+from lib.files import ROOT, write_whole
 from lib.simulator.simulator import Printed
-from lib.suite.course.child.messages import MAX_PRINTED, MORE, Limits, Request, Sent, request_from, written
+from lib.suite.isolation.messages import MAX_PRINTED, MORE, Limits, Request, Sent, request_from, written
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError
+from lib.suite.submissions.locations import reference
+from lib.suite.submissions.reading.cells import statements
+from lib.suite.submissions.reading.needed import Program
 from lib.trace.trace import Trace
 
-__all__ = ["DEAF", "DEAF_SIGNAL", "GRACE", "LATE", "answer", "endless", "limit", "main"]
+__all__ = ["DEAF", "DEAF_SIGNAL", "GRACE", "LATE", "answer", "endless", "limit", "main", "schedules_below", "withhold"]
+
+# -- running -------------------------------------------------------------------------------------------------------
+
 
 GRACE = 10.0
 """Seconds more, to start Python and to end by itself, before a process is ended from outside."""
@@ -141,7 +159,7 @@ def _run(request: Request) -> Sent:
     # Here and not above: whoever only asks needs no simulator.
     from lib.checker.table import ask_here
     from lib.simulator.simulator import Unsolved, simulate
-    from lib.suite.course.child.ours import withhold
+    from lib.suite.isolation.running import withhold
     from lib.suite.submissions.function_check import answering, building_on, where
 
     try:
@@ -192,3 +210,89 @@ def _theirs(thread: int) -> Place | None:
     """The line of the student's at which a thread is."""
     frame = student_frame(sys._current_frames().get(thread))  # pyright: ignore[reportPrivateUsage]
     return None if frame is None else resolve(frame.f_code, frame.f_lasti)
+
+
+# -- ours ----------------------------------------------------------------------------------------------------------
+
+
+SCHEDULES: Final = "lib.schedules."
+LOADED: Final = (
+    "lib.schedules.written",
+    *(f"lib.schedules.pipelines.{name}" for name in ("action", "legality", "lowering", "program")),
+)
+"""What runs a written schedule is no schedule: it is there for every puzzle, and loaded before."""
+
+
+@cache
+def schedules_below(puzzle: str) -> Mapping[str, str]:
+    """The modules of lib.schedules that our answer to a puzzle is given, each with the text of what it needs of it."""
+    found: dict[str, str] = {}
+    waiting = _imported(*_needed(reference(puzzle), [puzzle]))
+    while waiting:
+        module, names = waiting.popitem()
+        if module not in found:
+            nodes, used = _needed(ROOT / f"{module.replace('.', '/')}.py", names)
+            found[module] = "\n".join(["from __future__ import annotations", *map(ast.unparse, nodes)])
+            waiting |= _imported(nodes, used)
+    return found
+
+
+def _needed(path: Path, names: Sequence[str]) -> tuple[list[ast.stmt], frozenset[str]]:
+    """The statements of a file of ours that some of its names need, in order, and the names that they use."""
+    every, broken = statements([(path.name, path.read_text("utf-8"))])
+    program = Program(every, broken)
+    found = [next(iter(program.needed(name))) for name in names]
+    needed = {id(one.node) for each in found for one in each.statements}
+    return [one.node for one in every if id(one.node) in needed], frozenset[str]().union(*(one.names for one in found))
+
+
+def _imported(nodes: Sequence[ast.stmt], used: frozenset[str]) -> dict[str, list[str]]:
+    """The modules of schedules that some statements import, and the names that are used of each."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(SCHEDULES):
+            names = [one.name for one in node.names if (one.asname or one.name) in used]
+            if names and node.module not in LOADED:
+                found.setdefault(node.module, []).extend(names)
+    return found
+
+
+def withhold(given: Mapping[str, str]) -> None:
+    """From now on no module of lib.schedules is to be had but what is LOADED and what is given."""
+    for name in LOADED:
+        import_module(name)
+    sys.meta_path.insert(0, _Given(given))
+
+
+class _Given(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return importlib.util.spec_from_loader(fullname, self) if fullname.startswith(SCHEDULES) else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        module.__dict__["__getattr__"] = partial(_refusing, name)
+        exec(compile(self._given.get(name, ""), f"{name}.py", "exec"), module.__dict__)
+
+
+def _refusing(module: str, name: str) -> Callable[..., NoReturn]:
+    """What stands for a function that is not to be had."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    def refuse(*given: object, **named: object) -> NoReturn:
+        raise PuzzleError(
+            f"{module}.{name} is ours, and does not count as yours",
+            expected="a function that says itself what each rank does",
+            fix="write it yourself; use it to compare with in another cell, which is not graded",
+        )
+
+    return refuse
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,7 +1,17 @@
-"""What learning platforms take back: points in a CSV with their columns, and feedback in a zip with their names.
+"""What grading leaves in its folder for other programs: a row of FORMS for each file, of RETURNS for each platform.
 
-A platform is a row of RETURNS. Where the roster is the platform's own export, its rows and cells are kept as they are
-and the points are filled in; else the columns that it needs are made of what the names of its files say.
+scores.csv has a row for each student, for a spreadsheet. The first columns are of the student, the next ones of each
+puzzle in turn, called after it (`fsdp`, `fsdp goal`, ...; COLUMNS says what they hold). Then come the name of the
+student's file in feedback/, what people wrote, and notes: on files that could not be graded, and on what was passed
+over. At the end are further columns of the roster. A cell of a puzzle that says nothing is empty. The file is UTF-8
+with a byte order mark, without which Excel takes names for another encoding. What begins like a formula has an
+apostrophe before it, so that no spreadsheet runs what a student is called.
+
+junit.xml is what CI systems read: a suite for each student, a test for each puzzle, and a suite of what is refused.
+
+Learning platforms take back points in a CSV with their columns, and feedback in a zip with their names. Where the
+roster is the platform's own export, its rows and cells are kept as they are and the points are filled in; else the
+columns that it needs are made of what the names of its files say.
 """
 
 from __future__ import annotations
@@ -9,20 +19,236 @@ from __future__ import annotations
 import csv
 import io
 import re
+import unicodedata
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
+from xml.sax.saxutils import escape, quoteattr
 
 from lib.files import ready, write_whole
-from lib.suite.grade.gradebook import Gradebook, Student
+from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Refused, Score, Student
+from lib.suite.grade.intake.roster import CONTROLS, Roster, neutral
 from lib.suite.grade.intake.submission import Collected, Submission
-from lib.suite.grade.people.roster import Roster
-from lib.suite.grade.people.tables import CONTROLS, neutral
-from lib.suite.grade.results.names import file_names
+from lib.suite.submissions.states import STATES
 
-__all__ = ["RETURNS", "Class", "Return", "returning", "write_returns"]
+__all__ = [
+    "COLUMNS",
+    "FORMS",
+    "RETURNS",
+    "Class",
+    "Form",
+    "Return",
+    "csv_of",
+    "file_names",
+    "is_ours",
+    "junit_of",
+    "returning",
+    "write_results",
+    "write_returns",
+]
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+
+LONGEST = 40
+"""Letters of a name that a person can recognise; the digest behind it tells names apart."""
+DIGITS = 8
+
+
+def file_names(students: Sequence[str]) -> list[str]:
+    """The name of the file of each student, without its ending: "anna-schmidt-1f0c2d3e".
+
+    It follows from the student's name alone, whoever else is in the class: only where two digests begin alike they are
+    longer. Letters are a-z, so nothing depends on capitals, on the system's alphabet, or on names that it keeps for
+    itself. Two rows of one name are numbered in their order.
+    """
+    digests = [sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in students]
+    short = Counter(digest[:DIGITS] for digest in dict.fromkeys(digests))
+    seen = Counter[str]()
+    found: list[str] = []
+    for name, digest in zip(students, digests, strict=True):
+        seen[digest] += 1
+        again = f"-{seen[digest]}" if seen[digest] > 1 else ""
+        kept = digest[:DIGITS] if short[digest[:DIGITS]] == 1 else digest
+        found.append(f"{_plain(name)}-{kept}{again}")
+    return found
+
+
+def is_ours(stem: str) -> bool:
+    """Whether a file was called so by `file_names`."""
+    return re.fullmatch(rf"[a-z0-9-]+-([0-9a-f]{{{DIGITS}}}|[0-9a-f]{{64}})(-\d+)?", stem) is not None
+
+
+def _plain(name: str) -> str:
+    """What is left of a name in a-z and 0-9."""
+    letters = unicodedata.normalize("NFKD", name[: 10 * LONGEST].casefold()).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST].strip("-") or "student"
+
+
+# -- scores --------------------------------------------------------------------------------------------------------
+
+
+MARK: Final = "\ufeff"
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a puzzle: what stands behind the puzzle's id, what it means, and what it holds of a score and its
+    points."""
+
+    name: str
+    about: str
+    of: Callable[[Score, Asked, Mark], Cell]
+
+
+COLUMNS: Final[tuple[Column, ...]] = (
+    Column("", f"its state: {', '.join([*STATES][:-1])} or {[*STATES][-1]}", lambda s, _, __: s.state),
+    Column("goal", "the best goal reached at the puzzle's own size", lambda s, _, __: s.goal),
+    Column(
+        "hidden passed",
+        "hidden sizes, or sets of inputs, that passed",
+        lambda s, a, _: s.hidden_passed if a.hidden else None,
+    ),
+    Column("hidden of", "hidden sizes, or sets of inputs, that are asked", lambda s, a, _: len(a.hidden) or None),
+    Column("time", "when a correct run ends, in time units", lambda s, _, __: s.own.time),
+    Column("memory", "elements on the rank with the highest peak", lambda s, _, __: s.own.memory),
+    Column("sent", "elements that the rank sends that sends most", lambda s, _, __: s.own.sent),
+    Column("points", "points, with those by hand", lambda _, __, m: m.total),
+    Column("hints", "hints opened, if that is recorded", lambda s, _, __: s.hints),
+)
+
+
+def csv_of(book: Gradebook) -> str:
+    """The text of scores.csv."""
+    text = io.StringIO()
+    text.write(MARK)
+    writer = csv.writer(text, lineterminator="\n")
+    columns = [f"{one.puzzle} {column.name}".strip() for one in book.asked for column in COLUMNS]
+    more = list(dict.fromkeys(heading for student in book.students for heading, _ in student.more))
+    first = ["id", "student", "passed", "of", "points", "points of", *columns, "feedback", "comments", "notes"]
+    writer.writerow([*first, *(neutral(f"roster: {one}" if one in first else one) for one in more)])
+    for student, file in zip(book.students, file_names([student.name for student in book.students]), strict=True):
+        cells = dict(student.more)
+        writer.writerow([_safe(cell) for cell in (*_row(book, student, file), *(cells.get(one) for one in more))])
+    return text.getvalue()
+
+
+def _row(book: Gradebook, student: Student, file: str) -> Iterator[Cell]:
+    yield student.id
+    yield student.name
+    yield student.passed
+    yield len(book.asked)
+    yield student.points
+    yield student.of
+    for score, one in zip(student.scores, book.asked, strict=True):
+        for column in COLUMNS:
+            yield None if score.state == "absent" and column.name else column.of(score, one, student.mark(one.puzzle))
+    yield f"{file}.html"
+    said = ((mark.puzzle, mark.comment) for mark in student.marks if mark.comment)
+    yield "; ".join(f"{puzzle}: {comment}" if puzzle else comment for puzzle, comment in said)
+    refused = (f"could not be graded: {one.file}: {one.why}" for one in book.refused_of(student))
+    yield "; ".join((*refused, *student.notes))
+
+
+def _safe(cell: Cell) -> Cell:
+    """A cell of one line that no spreadsheet takes for a formula, with whole numbers written as such."""
+    if isinstance(cell, str):
+        return neutral(cell)
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+
+
+# -- junit ---------------------------------------------------------------------------------------------------------
+
+
+ILLEGAL: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML may have, not even escaped."""
+
+
+def junit_of(book: Gradebook) -> str:
+    """The text of junit.xml. Whatever did not pass is a failure, also what is absent; what is refused is an error."""
+    failures = sum(len(book.asked) - student.passed for student in book.students)
+    tests = len(book.asked) * len(book.students) + len(book.refused)
+    counts = f'tests="{tests}" failures="{failures}" errors="{len(book.refused)}"'
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites name="puzzles grade" {counts}>']
+    for student in book.students:
+        lines += _suite(student, book.asked)
+    if book.refused:
+        lines += _refused(book.refused)
+    return "\n".join((*lines, "</testsuites>", ""))
+
+
+def _suite(student: Student, asked: tuple[Asked, ...]) -> Iterator[str]:
+    name, failures = _attribute(student.name), len(asked) - student.passed
+    yield f'  <testsuite name={name} tests="{len(asked)}" failures="{failures}" errors="0">'
+    for score in student.scores:
+        case = f"    <testcase classname={name} name={_attribute(score.puzzle)}"
+        yield case + "/>" if score.state == "passed" else case + ">"
+        if score.state != "passed":
+            yield from _failure(score)
+            yield "    </testcase>"
+    yield "  </testsuite>"
+
+
+def _failure(score: Score) -> Iterator[str]:
+    first = score.message.partition("\n")[0]
+    yield f"      <failure type={_attribute(score.state)} message={_attribute(first)}>{_text(score.message)}</failure>"
+
+
+def _refused(refused: tuple[Refused, ...]) -> Iterator[str]:
+    count = len(refused)
+    yield f'  <testsuite name="refused" tests="{count}" failures="0" errors="{count}">'
+    for one in refused:
+        yield f"    <testcase classname={_attribute(one.student or 'refused')} name={_attribute(one.file)}>"
+        yield f'      <error type="refused" message={_attribute(one.why)}/>'
+        yield "    </testcase>"
+    yield "  </testsuite>"
+
+
+def _attribute(text: str) -> str:
+    """Between quotes, on one line."""
+    return quoteattr(ILLEGAL.sub("\ufffd", text), {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
+
+
+def _text(text: str) -> str:
+    return escape(ILLEGAL.sub("\ufffd", text))
+
+
+# -- forms ---------------------------------------------------------------------------------------------------------
+
+
+class Form(NamedTuple):
+    """A file, what it is for, and what makes its text of a gradebook."""
+
+    file: str
+    about: str
+    text_of: Callable[[Gradebook], str]
+
+
+FORMS: Final[tuple[Form, ...]] = (
+    Form("scores.csv", "a row for each student, for a spreadsheet", csv_of),
+    Form("gradebook.json", "everything, for programs", Gradebook.to_json),
+    Form("junit.xml", "a test for each puzzle of each student, for CI", junit_of),
+)
+
+
+def write_results(book: Gradebook, out: str | Path) -> list[Path]:
+    """Writes a gradebook in every form, each file whole or not at all. The same gradebook gives the same bytes."""
+    written: list[Path] = []
+    for form in FORMS:
+        path = Path(out, form.file)
+        # Half a character, which Python has and UTF-8 has not, becomes a question mark.
+        write_whole(ready(path), form.text_of(book).encode("utf-8", "replace"))
+        written.append(path)
+    return written
+
+
+# -- platforms -----------------------------------------------------------------------------------------------------
+
 
 TITLE: Final = "LLM Training Puzzles"
 FEEDBACK: Final = "feedback.html"

@@ -1,1 +1,0 @@
-"""Puzzles at other sizes than their own: what their goals are there, and which sizes a seed gives."""
