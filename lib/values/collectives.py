@@ -37,7 +37,7 @@ class Whole(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Travel:
-    """How data goes from member to member, in so many `rounds` that follow each other.
+    """The way data goes from member to member, in so many `rounds` that follow each other.
 
     In each round the busiest link carries the `share` of the whole that so many members make it, and each member
     sends so many `messages`, whose latencies are on the critical path. Data that goes `straight` from each member to
@@ -102,11 +102,12 @@ class Collective:
     in_place: bool = False
 
     def said(self, arg: Sequence[int]) -> int:
-        """What its call says besides, in the argument of an event: the place of its root, or a dim; 0 for nothing."""
+        """Return what its call says besides, in the argument of an event: the place of its root, or a dim; 0 for
+        nothing."""
         return arg[0] if arg and (self.root or self.along) else 0
 
     def takes(self, place: int, members: int) -> int:
-        """How many values the member at a place brings, of `many` that are no bucket."""
+        """Return how many values the member at a place brings, of `many` that are no bucket."""
         return members if self.origins is None else sum(1 for _ in self.origins(place, members, 0))
 
     def brought(self, values: Sequence[Sequence[Value]]) -> list[Any]:
@@ -118,7 +119,7 @@ class Collective:
         return (self.pace or self.size)(values, root)
 
     def sent(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> list[Elements]:
-        """What each member sends, of what all members bring: in a ring all the same, on the average."""
+        """Return what each member sends, of what all members bring: in a ring all the same, on the average."""
         if self.sends is not None:
             return self.sends(values, root, size)
         members = len(values)
@@ -126,7 +127,7 @@ class Collective:
         return [rounds * Fraction(members - 1, members) * self.size(values, root, size)] * members
 
     def busiest(self, whole: Elements, members: int) -> Elements:
-        """What the busiest link carries, of a whole of that size."""
+        """Return what the busiest link carries, of a whole of that size."""
         return self.travel.rounds * self.travel.share(members) * whole
 
     def messages(self, members: int) -> int:
@@ -160,7 +161,7 @@ def given(result: Any) -> list[Value]:
 
 
 def _summed(value: Any) -> Iterable[tuple[int, ...]]:
-    """What is in a sum: batches and rows of a gradient, the terms of a partial sum."""
+    """Return what is in a sum: batches and rows of a gradient, the terms of a partial sum."""
     return _cells(value.place.sums)
 
 
@@ -217,7 +218,7 @@ def _all_to_all(values: Sequence[Sequence[Value]], root: int) -> Results:
 
 
 def _broadcast(values: Sequence[Any], root: int) -> Results:
-    """What others bring is overwritten by what the root brings, so it has to be as large."""
+    """Give all members what the root brings. It overwrites what others bring, so that has to be as large."""
     _as_large(values[root], *values)
     return [values[root].at(values[root].place) for _ in values]
 
@@ -296,7 +297,7 @@ def _halo(values: Sequence[Sequence[Value]], root: int) -> Results:
 
 
 def _busiest(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
-    """What the busiest member sends or receives."""
+    """Return what the busiest member sends or receives."""
     return max(map(size, (*values, *_halo(values, root))))
 
 
@@ -466,5 +467,5 @@ COLLECTIVES = table(
 
 
 def title(op: str) -> str:
-    """What an operation is called in a sentence: "all-gather"; one that is no collective by its own name."""
+    """Return the name of an operation in a sentence: "all-gather"; one that is no collective has its own."""
     return COLLECTIVES[op].title if op in COLLECTIVES else op

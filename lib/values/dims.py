@@ -234,7 +234,7 @@ class RunSet(Set[int]):
 
     @classmethod
     def union(cls, sets: Iterable[RunSet]) -> RunSet:
-        """What is in any of some sets."""
+        """Return what is in any of some sets."""
         return cls(*joined(chain.from_iterable([one.runs for one in sets])))
 
     def rest(self, size: int) -> RunSet:
@@ -324,19 +324,20 @@ Pieces = frozenset[int] | RunSet
 
 
 def united(sets: Sequence[Pieces]) -> Pieces:
-    """What is in any of some sets, at least one, of one kind."""
+    """Unite some sets, at least one, of one kind."""
     if isinstance(sets[0], RunSet):
         return RunSet.union(map(RunSet.of, sets))
     return NO_PIECES.union(*sets)
 
 
 def listed_numbers(pieces: Pieces) -> int:
-    """How many numbers are written down in it."""
+    """Return how many numbers are written down in it."""
     return len(pieces.runs) if isinstance(pieces, RunSet) else len(pieces)
 
 
 class Relation:
-    """Which elements of one dim each element of another needs. Asked of sets of them, each worked out once.
+    """A relation of dims: which elements of one each element of another needs. Asked of sets of them, each worked
+    out once.
 
     Two that say the same are equal: layers that are alike then have one schema, and one table of what is known.
     """
@@ -352,5 +353,5 @@ class Relation:
         return found
 
     def union(self, items: RunSet) -> RunSet:
-        """What all of them need."""
+        """Return what all of them need."""
         return RunSet.of({one for item in items for one in self.needs(item)})

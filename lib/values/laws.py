@@ -186,7 +186,7 @@ def piece(value: V, role: str, low: int, high: int) -> V:
 
 
 def _dim_of(value: Value, role: str) -> Part:
-    """What a value has of a dim along which it may be cut."""
+    """Return what a value has of a dim along which it may be cut."""
     found = value.place.named.get(role) if isinstance(role, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if found is None:
         raise RuleError(facts.NotCut(value, role, None))
@@ -222,7 +222,7 @@ def _refuse(verb: str, first: Value, other: Value, at: int | None) -> None:
 
 
 def _has(value: Value, field: str) -> object:
-    """What a value has in a field, or which part of a dim it is."""
+    """Return what a value has in a field, or which part of a dim it is."""
     part = value.place.part(field) if field in REST else None
     return getattr(value, field, None) if part is None else part.whole or (part.grid, part.pieces)
 

@@ -264,7 +264,7 @@ class Shape:
         return edges[min(max(number, 0), len(edges) - 1)]
 
     def whole(self, batches: frozenset[int]) -> bool:
-        """Whether these are all batches of the step, with whatever padding."""
+        """Tell whether these are all batches of the step, with whatever padding."""
         if not self.padding:
             return len(batches) == self.items
         found = self._whole.get(batches)
@@ -293,5 +293,5 @@ def gradient_at(gradient: Schema, batches: frozenset[int], shards: frozenset[int
 
 @lru_cache(maxsize=16)
 def by_hand(batches: int = 1) -> Shape:
-    """Where values belong that are made by hand, without a step: the tensors of a default layer. A few are kept."""
+    """Return the step to which values belong that are made by hand: the tensors of a default layer. A few are kept."""
     return Shape(1, batches)

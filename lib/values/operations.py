@@ -81,12 +81,12 @@ class Operation:
 
     @property
     def has_batches(self) -> bool:
-        """Whether its batches belong to what it is: they stand in its word, and in sentences about it."""
+        """Tell whether its batches belong to what it is: they stand in its word, and in sentences about it."""
         return self.per_batch or self.says == "batches"
 
     def work(self, shape: Shape, layer: int | None, batches: int, values: Sequence[Value]) -> Elements:
-        """How often its price counts: by batch, or once, as much as its layer is larger than that which prices are
-        said of, and of the part of a layer that its values are."""
+        """Return how often its price counts: by batch, or once, as much as its layer is larger than that which
+        prices are said of, and of the part of a layer that its values are."""
         if not self.per_batch:
             return shape.kinds[layer or 0].updates(values) if self.per_weight else 1
         if not values:
@@ -97,13 +97,13 @@ class Operation:
         return kind.batches_of(batches, values)
 
     def inputs(self, shape: Shape, layer: int | None) -> int:
-        """How many values it takes of a layer."""
+        """Return how many values it takes of a layer."""
         if self.by_kind and layer is not None and 0 <= layer < shape.layers:
             return len(self.takes) - (not shape.kinds[layer].takes)
         return len(self.takes)
 
     def fits(self, shape: Shape, layer: int | None, count: int) -> bool:
-        """Whether it can be given so many values of a layer: backward needs no input where its kind keeps none."""
+        """Tell whether it can be given so many values of a layer: backward needs no input where its kind keeps none."""
         if count == self.inputs(shape, layer):
             return True
         kinds = shape.kinds[layer : layer + 1] if layer is not None and self.by_kind else ()
@@ -112,7 +112,7 @@ class Operation:
     def make(
         self, shape: Shape, layer: int | None, batches: frozenset[int], arg: tuple[int, ...], values: Sequence[Value]
     ) -> list[Value]:
-        """What it gives, by its rule."""
+        """Make what it gives, by its rule."""
         assert self.rule is not None, f"nothing makes what {self.name} gives"
         if not self.says:
             made = self.rule(shape, layer, *values)
@@ -363,7 +363,7 @@ def calls() -> dict[str, str]:
 
 
 def signatures() -> dict[str, str]:
-    """How a student writes each operation of a Model: what the rank does by itself, then what is awaited."""
+    """Return how a student writes each operation of a Model: what the rank does by itself, then what is awaited."""
     own = {row.name: row.signature for row in OPERATIONS.values() if row.signature.startswith("model.")}
     messages = {row.name: row.signature for row in OPERATIONS.values() if row.kind in ("message", "read")}
     return own | {row.name: row.signature for row in COLLECTIVES.values()} | messages

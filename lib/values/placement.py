@@ -204,7 +204,7 @@ class Part:
         return f"{self.dim.name} {'all' if self.whole else inside or 'none'}"
 
     def same(self, other: Part) -> bool:
-        """Whether both are the same pieces of one grid; of parts without a grid, the same ranges."""
+        """Tell whether both are the same pieces of one grid; of parts without a grid, the same ranges."""
         if self is other:
             return True
         if self.grid is None or other.grid is None:
@@ -212,7 +212,7 @@ class Part:
         return self.grid == other.grid and self.pieces == other.pieces and self.dim.same(other.dim)
 
     def alike(self, other: Part) -> bool:
-        """Whether both are the same pieces, be it of two dims."""
+        """Tell whether both are the same pieces, be it of two dims."""
         return (self.whole and other.whole) or (self.grid == other.grid and self.pieces == other.pieces)
 
     def finer(self, total: int) -> int | None:
@@ -232,7 +232,7 @@ class Part:
         return self.dim.piece(_grid(self) * total, frozenset(range(low, low + count)))
 
     def minus(self, other: Part) -> Part:
-        """What is in this part and not in the other."""
+        """Return the part that is in this one and not in the other."""
         left: list[Range] = []
         at, cuts = 0, other.ranges
         for low, high in self.ranges:
@@ -249,7 +249,7 @@ class Part:
         return self.dim.part(*left)
 
     def covers(self, other: Part) -> bool:
-        """Whether all of the other part lies in this one, whatever each is cut into."""
+        """Tell whether all of the other part lies in this one, whatever each is cut into."""
         if self is other or self.whole:
             return True
         if self.grid == other.grid and self.grid is not None:
@@ -257,7 +257,7 @@ class Part:
         return not other.minus(self).size
 
     def meets(self, other: Part) -> bool:
-        """Whether the two have an element in common."""
+        """Tell whether the two have an element in common."""
         if self.grid == other.grid and self.grid is not None:
             return not self.pieces.isdisjoint(other.pieces)
         return self.minus(other).size != self.size
@@ -300,7 +300,7 @@ def _size(size: int, pieces: int, grid: int) -> Elements:
 
 
 def union(parts: Iterable[Part]) -> Part:
-    """What some parts of a dim are together, at least one; they may overlap, and be cut into different grids."""
+    """Unite some parts of a dim, at least one; they may overlap, and be cut into different grids."""
     # Pieces of one grid are put together as whole numbers first: ten thousand fractions are slow.
     alike: dict[int | None, list[Part]] = {}
     dim = None
@@ -400,7 +400,7 @@ class Schema:
         return Place(self, parts) if tuple(found) == parts else self.place(*found)
 
     def there(self, parts: Sequence[Part]) -> Elements:
-        """How many elements there are of a part of what is routed."""
+        """Return how many elements there are of a part of what is routed."""
         assert self.route is not None, "of any other tensor there is everything"
         here = dict(zip(self.roles, parts[: self.ndim], strict=False))
         others = prod([Fraction(part.size) for role, part in here.items() if role not in ROUTED], start=Fraction(1))
@@ -425,7 +425,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Place:
-    """Which part of a tensor a value is, and which part of a sum is in it.
+    """The place of a value: which part of a tensor it is, and which part of a sum is in it.
 
     A dim whose part is not whole is *split*; a sum whose part is not whole is *open*. `complete`: all dims are whole;
     `open`: some sum is; `zero`: some sum has nothing in it; `plain`: nothing but the first dim is cut at all.
@@ -480,7 +480,7 @@ class Place:
 
     @property
     def noun(self) -> str:
-        """What its shards are called."""
+        """Return what its shards are called."""
         return DIMS[self.first.dim.name].noun if self.first.dim.counted else "shard"
 
     @property
@@ -548,7 +548,7 @@ class Place:
         return place
 
     def same(self, other: Place) -> bool:
-        """Whether both say the same, be they of one step or of two."""
+        """Tell whether both say the same, be they of one step or of two."""
         if self is other:
             return True
         if self.schema.roles != other.schema.roles or self.schema.ndim != other.schema.ndim:
@@ -565,14 +565,15 @@ class Place:
         return next((at for at, part in enumerate(self.parts[low:high], low) if not part.whole), low)
 
     def covers(self, other: Place) -> bool:
-        """Whether every element of the other lies in this one, whatever each is cut into. Both have the same dims."""
+        """Tell whether every element of the other lies in this one, whatever each is cut into. Both have the same
+        dims."""
         if self.complete:
             return True
         mine, theirs = self.dims, other.dims
         return mine == theirs or all(one.covers(another) for one, another in zip(mine, theirs, strict=True))
 
     def overlaps(self, other: Place) -> bool:
-        """Whether the two have an element in common. Both have the same dims."""
+        """Tell whether the two have an element in common. Both have the same dims."""
         return all(mine.meets(theirs) for mine, theirs in zip(self.dims, other.dims, strict=True))
 
     def words(self) -> list[str]:
@@ -600,7 +601,7 @@ class Place:
 
 
 def alike(parts: Sequence[Part], others: Sequence[Part], but: int) -> bool:
-    """Whether the parts of two places are the same, but for one."""
+    """Tell whether the parts of two places are the same, but for one."""
     pairs = enumerate(zip(parts, others, strict=True))
     return all(mine.same(theirs) for at, (mine, theirs) in pairs if at != but)
 
@@ -631,7 +632,7 @@ def _held_together(places: Sequence[Place], rest: Sequence[Part], dim: int) -> P
 
 
 class Owners(Generic[T]):
-    """Who was first to have each part of a whole: disjoint ranges in order, each with its owner.
+    """The first owner of each part of a whole: disjoint ranges in order, each with its owner.
 
     A new one among n others is found in log n steps.
     """

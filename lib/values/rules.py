@@ -57,7 +57,7 @@ def need_layer(shape: Shape, layer: Any, op: str) -> int:
 
 
 def named_layer(shape: Shape, layer: Any, op: str) -> None:
-    """Whether a collective may name this layer: it may be of activations too, which go up to LAYERS."""
+    """Check that a collective may name this layer: it may be of activations too, which go up to LAYERS."""
     if layer is not None and not (type(layer) is int and -1 <= layer <= shape.layers):
         need_layer(shape, layer, op)
 
@@ -148,7 +148,7 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None) -> Activation
 
 
 def _need_other(op: str, shape: Shape, layer: int, other: Any) -> None:
-    """Whether what is given beside the input is what the kind of this layer takes."""
+    """Check that what is given beside the input is what the kind of this layer takes."""
     kind = _with_weight(shape, layer, op) if op == "backward_input" else shape.kinds[layer]
     if kind.takes and (other is None or (kind.takes == "activation" and type(other) in (Weight, ActivationGrad))):
         raise RuleError(facts.Besides(op, layer, kind.name, kind.takes, shape.of(layer), other))
@@ -159,7 +159,7 @@ def _need_other(op: str, shape: Shape, layer: int, other: Any) -> None:
 
 
 def _on_its_layers(op: str, shape: Shape, layer: int, inp: Value, other: Value | None) -> None:
-    """Whether the input, and what is given beside it, are those of a layer: activations those that it takes."""
+    """Check that the input, and what is given beside it, are those of a layer: activations those that it takes."""
     of = shape.of(layer)
     if other is not None:
         takes = shape.kinds[layer].takes
@@ -302,7 +302,7 @@ def final(shape: Shape, layer: int, weight: Any) -> Weight:
 
 
 def bring(row: Collective, value: Any, layer: Any, members: int, place: int = 0) -> None:
-    """Whether the member at a place may bring this value to this collective."""
+    """Check that the member at a place may bring this value to this collective."""
     if row.many:
         if is_awaitable(value):
             need(Value, value, f"list given to {row.name}", row.name)
@@ -334,7 +334,7 @@ class Member(NamedTuple):
 
 
 def agree(members: Sequence[Member | None]) -> None:
-    """Whether those who have joined called the same collective of the same layer. Names the first two that differ."""
+    """Check that all who have joined called the same collective of the same layer. Names the first two that differ."""
     joined = [m for m in members if m is not None]
     first = joined[0]
     for other in joined[1:]:
@@ -351,7 +351,7 @@ def _mismatch(first: Member, other: Member) -> MismatchError:
 
 
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
-    """What each member gets, in the order of the group; or a MismatchError that names the two who differ."""
+    """Return what each member gets, in the order of the group. MismatchError names the two who differ."""
     first = members[0]
     op, layer, root, kind = first.op, first.layer, first.said, cast("type[Any]", type(first.value))
     group = first.group
@@ -389,7 +389,7 @@ def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> P
 
 
 def _alone(row: Collective, value: Any) -> PuzzleError | None:
-    """What is wrong with a value that is brought to a collective, whatever the others bring."""
+    """Return what is wrong with a value that is brought to a collective, whatever the others bring."""
     try:
         row.law(value)
     except PuzzleError as error:

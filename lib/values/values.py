@@ -33,7 +33,7 @@ PUBLIC = "lib"
 
 
 class Home(Protocol):
-    """Where a value lives: one rank's record of its program, which wants to know what is made of its values."""
+    """The home of a value: one rank's record of its program, which wants to know what is made of its values."""
 
     def derive(self, op: str, inputs: tuple[Value, ...], output: Any, arg: tuple[int, ...] = ()) -> Any: ...
 
@@ -71,12 +71,12 @@ class Value:
         return float(self.elements())
 
     def is_complete(self) -> bool:
-        """Whether all shards are here; of activations whether all features are, with nothing left to be summed."""
+        """Tell whether all shards are here; of activations whether all features are, with nothing left to be summed."""
         return True
 
     @property
     def updates(self) -> int:
-        """How many updates it has had; none of what is not updated."""
+        """Return how many updates it has had; none of what is not updated."""
         return 0
 
     def combine(self: V, other: V) -> V:
@@ -131,7 +131,7 @@ V = TypeVar("V", bound=Value)
 
 
 def _view(name: str) -> Any:
-    """What a student knows a part of the place by."""
+    """Return what a student knows a part of the place by."""
     return property(attrgetter(f"place.{name}"))
 
 
