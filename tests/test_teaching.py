@@ -20,7 +20,7 @@ from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.owners import PLATFORMS
 from lib.suite.grade.patterns import similar
 from lib.suite.grade.results import COLUMNS
-from lib.suite.isolation import FEATURES
+from lib.suite.isolation.isolation import FEATURES
 from lib.suite.notebooks.example_class import ASKED as ASKED_OF_THE_CLASS
 from lib.suite.notebooks.example_class import STUDENTS, write_class
 from lib.suite.notebooks.teaching import LISTEN, MARKED, page

@@ -22,7 +22,7 @@ __all__ = ["Warm"]
 
 
 class Warm:
-    """The asking end: `popen` stands for subprocess.Popen in `lib.suite.isolation.isolation`, one process at a time."""
+    """The asking end: `popen` stands for subprocess.Popen in `lib.suite.isolation.asking`, one process at a time."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
@@ -32,10 +32,12 @@ class Warm:
         theirs.close()
         self._said = self._control.makefile("rb")
 
-    def popen(self, program: Sequence[str], env: Mapping[str, str], stderr: BinaryIO, **_: Any) -> Warm:
-        """Starts what `python -m lib.suite.isolation FOLDER` does; the folder is what the program ends with."""
-        line = json.dumps([program[-1], os.getcwd(), dict(env)]).encode() + b"\n"
-        socket.send_fds(self._control, [line], [stderr.fileno()])
+    def popen(
+        self, _: Sequence[str], env: Mapping[str, str], stdin: BinaryIO, stdout: BinaryIO, stderr: BinaryIO, **__: Any
+    ) -> Warm:
+        """Starts what a fresh Python does that `lib.suite.isolation.asking` starts."""
+        line = json.dumps([os.getcwd(), dict(env)]).encode() + b"\n"
+        socket.send_fds(self._control, [line], [stdin.fileno(), stdout.fileno(), stderr.fileno()])
         self.pid, self._status = int(self._said.readline()), None
         return self
 
@@ -67,35 +69,34 @@ class Warm:
 
 def _serve(control: socket.socket) -> None:
     while line := _received(control):
-        message, noise = line
+        message, files = line
         child = os.fork()
         if child == 0:
-            _begin(control, noise, *json.loads(message))
-        os.close(noise)
+            _begin(control, files, *json.loads(message))
+        for file in files:
+            os.close(file)
         control.send(b"%d\n" % child)
         control.send(b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
-def _received(control: socket.socket) -> tuple[bytes, int] | None:
-    message, fds, _, _ = socket.recv_fds(control, 2**16, 1)
+def _received(control: socket.socket) -> tuple[bytes, list[int]] | None:
+    message, fds, _, _ = socket.recv_fds(control, 2**16, 3)
     while message and not message.endswith(b"\n"):
         message += control.recv(2**16)
-    return (message, fds[0]) if message else None
+    return (message, fds) if message else None
 
 
-def _begin(control: socket.socket, noise: int, folder: str, where: str, environment: dict[str, str]) -> NoReturn:
+def _begin(control: socket.socket, files: list[int], where: str, environment: dict[str, str]) -> NoReturn:
     try:
         os.setsid()
         control.close()
         os.chdir(where)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for number, own in enumerate((nothing, nothing, noise)):
+        for number, own in enumerate(files):
             os.dup2(own, number)
         os.closerange(3, 256)
         os.environ.clear()
         os.environ.update(environment)
-        sys.argv[1:] = [folder]
-        running.main(folder)
+        running.main()
     finally:
         os._exit(70)
 

@@ -56,7 +56,7 @@ from lib.suite.course.progress_file import Standing
 from lib.suite.course.solutions import refusal
 from lib.suite.course.subject import Outcome, Run, attempt, feedings, outcome, subjects
 from lib.suite.course.subject import run as run_subject
-from lib.suite.isolation import LIMIT
+from lib.suite.isolation.asking import LIMIT
 from lib.suite.submissions.locations import home, is_checkout
 from lib.suite.submissions.workplace import mine, prepared, yours
 

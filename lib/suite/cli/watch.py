@@ -15,7 +15,7 @@ from lib.suite.course.hints import Hints, next_hint
 from lib.suite.course.progress import known, next_puzzle, solved
 from lib.suite.course.solutions import refusal
 from lib.suite.course.subject import Attempt, attempt
-from lib.suite.isolation import LIMIT
+from lib.suite.isolation.asking import LIMIT
 from lib.suite.submissions.load import SourceError
 from lib.suite.submissions.locations import shown
 from lib.suite.submissions.workplace import notebook_of

@@ -20,7 +20,8 @@ from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.puzzles.records import PUZZLES, Puzzle, Size, puzzle_of_file
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course import progress
-from lib.suite.isolation import LIMIT, Sent, answers_of, run_of
+from lib.suite.isolation.asking import LIMIT, answers_of, run_of
+from lib.suite.isolation.messages import Sent
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function, puzzle_of, puzzles_of, source_in

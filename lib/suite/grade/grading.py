@@ -46,7 +46,8 @@ from lib.suite.grade.intake.owners import stem_of
 from lib.suite.grade.intake.roster import DEADLINE, SUBMITTED, moment
 from lib.suite.grade.intake.submission import Chosen, Collected, File, Submission, chosen, renamed_in
 from lib.suite.grade.judging import judge_source, reference_result
-from lib.suite.isolation.isolation import Isolation, Limits
+from lib.suite.isolation.isolation import Isolation
+from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.states import STATES
 

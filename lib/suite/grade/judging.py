@@ -22,9 +22,8 @@ from lib.puzzles.records import Puzzle, Task
 from lib.suite.grade.assignment import INPUTS, Required
 from lib.suite.grade.gradebook import Result, Schedule, Score, schedule_of
 from lib.suite.grade.sizes import reference_run
-from lib.suite.isolation import Sent
-from lib.suite.isolation.isolation import Isolation, Limits
-from lib.suite.isolation.messages import MORE, AtSize
+from lib.suite.isolation.isolation import Isolation
+from lib.suite.isolation.messages import MORE, AtSize, Limits, Sent
 from lib.suite.submissions.function_check import judge_of
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source

@@ -11,19 +11,3 @@ is read as data, field by field, and judged there. Who forges a Trace has to for
 Where a system has it, each run is a child of a server that has imported everything and knows nothing, behind walls
 (`Isolation.features` says which); else, and for somebody's own function (`run_of`, `answers_of`), it is a fresh Python.
 """
-
-from lib.suite.isolation.isolation import FEATURES, LIMIT, Isolation, Limits, answers_of, run_of
-from lib.suite.isolation.messages import OUTCOMES, AtSize, Sent, asked_for
-
-__all__ = [
-    "FEATURES",
-    "LIMIT",
-    "OUTCOMES",
-    "AtSize",
-    "Isolation",
-    "Limits",
-    "Sent",
-    "answers_of",
-    "asked_for",
-    "run_of",
-]

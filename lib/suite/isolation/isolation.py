@@ -1,225 +1,53 @@
-"""Has students' functions run in limited processes, and reads what they send as data.
-
-A fresh Python serves wherever there is no better way. There is a limit on the time by the clock on the wall; on Linux
-and macOS on processor time, on memory (Linux), and on the size of files, too. What it starts ends with it, unless it
-leaves its session. On Linux, Isolation has children of a server run what is graded.
-"""
+"""Has students' functions run in limited children of a server, and reads what they send as data."""
 
 from __future__ import annotations
 
 import os
-import re
 import select
-import shutil
-import signal
 import socket
-import stat
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
 from types import TracebackType
-from typing import BinaryIO, Final
+from typing import Final
 
 from lib.checker.table import Given, encode
-from lib.cluster.mesh import Mesh
-from lib.errors import fixes
-from lib.files import ROOT, child_environment, write_whole
-from lib.suite.isolation.messages import MAX_PRINTED, QUESTIONS, AtSize, Limits, Request, Sent, asked_for, read
-from lib.suite.isolation.running import GRACE, endless, schedules_below
+from lib.files import ROOT
+from lib.suite.isolation.asking import answered, ask, deaf, vanished
+from lib.suite.isolation.messages import (
+    QUESTIONS,
+    AtSize,
+    Limits,
+    Request,
+    Sent,
+    asked_for,
+    read,
+)
+from lib.suite.isolation.running import DEAF, DEAF_SIGNAL, LATE, schedules_below
 from lib.suite.submissions.function_check import sources_below
 from lib.suite.submissions.source import Source
 
-__all__ = [
-    "FEATURES",
-    "LIMIT",
-    "OWN",
-    "Isolation",
-    "Limits",
-    "answered",
-    "answers_of",
-    "ask",
-    "deaf",
-    "run_of",
-    "vanished",
-]
-
-# -- asking --------------------------------------------------------------------------------------------------------
-
-
-LIMIT = 10.0
-"""Seconds that a function may run."""
-OWN = Limits(memory=4 * 2**30, written=512 * 2**20, sent=32 * 2**20, processes=4096, files=4096)
-"""What somebody's own function may use on their machine, at the size of a puzzle, where a run has a budget: so much
-that only what goes on without end is stopped."""
-
-
-def run_of(
-    file: Path,
-    puzzle: str,
-    *,
-    ranks: int | None = None,
-    layers: int | None = None,
-    batches: int | None = None,
-    mesh: Mesh | None = None,
-    limit: float = LIMIT,
-) -> Sent:
-    """Simulates the function `puzzle` of a notebook or .py, at the puzzle's size where none is said.
-
-    Nothing is raised for anything that the function does.
-    """
-    at_own_size = (ranks, layers, batches, mesh) == (None, None, None, None)
-    request = Request(
-        puzzle,
-        replace(OWN, seconds=limit, sent=OWN.sent if at_own_size else OWN.written),
-        str(file),
-        ranks=ranks,
-        layers=layers,
-        batches=batches,
-        mesh=None if mesh is None else mesh.to_json(),
-        lines=fixes.are_shown(),
-    )
-    return ask(request)
-
-
-def answers_of(file: Path, puzzle: str, inputs: Sequence[Given], limit: float = LIMIT) -> Sent:
-    """Has the function `puzzle` of a notebook or .py answer inputs. Nothing is raised for anything that it does."""
-    request = Request(puzzle, replace(OWN, seconds=limit), str(file), inputs=[encode(given) for given in inputs])
-    return answered(ask(request), request)
-
-
-def answered(sent: Sent, request: Request) -> Sent:
-    """What was sent by a process that was to answer inputs: to all of them, or it failed."""
-    if sent.outcome == "answers" and len(sent.answers) != len(request.inputs):
-        text = f"{request.puzzle} gave {len(sent.answers)} answers to {len(request.inputs)} inputs"
-        return Sent("failed", text, sent.printed)
-    return sent
-
-
-def ask(request: Request, **environment: str) -> Sent:
-    """Starts a Python for a request, with more variables in its environment, and reads what it leaves."""
-    with _folder() as name:
-        folder = Path(name)
-        write_whole(folder / "request.json", request.to_bytes().decode())
-        # -P: a file of the student's called random.py is not to take the place of Python's own.
-        program = [sys.executable, "-P", "-m", "lib.suite.isolation.running", name]
-        # It has no name there, or one would open what the student's code has put in its place: a pipe waits for ever.
-        with tempfile.TemporaryFile() as noise:
-            process = Popen(
-                program,
-                env=child_environment(PYTHONDONTWRITEBYTECODE="1", PUZZLES_PROGRESS="off", **environment),
-                stdin=DEVNULL,
-                stdout=DEVNULL,
-                stderr=noise,
-                start_new_session=True,
-            )
-            try:
-                status = process.wait(request.limits.seconds + GRACE)
-            except TimeoutExpired:
-                return endless(request, None)
-            finally:
-                _end(process)
-            return _read(folder / "result.json", request) or vanished(request, status, noise)
-
-
-@contextmanager
-def _folder() -> Generator[str]:
-    """A folder for a while. What was left in it goes as far as it can: folders a thousand deep stay."""
-    name = tempfile.mkdtemp(prefix="puzzles")
-    try:
-        yield name
-    finally:
-        with suppress(RecursionError):
-            shutil.rmtree(name, ignore_errors=True)
-
-
-def _end(process: Popen[bytes]) -> None:
-    """Ends a process, and what it has started."""
-    if hasattr(os, "killpg"):
-        with suppress(ProcessLookupError, PermissionError):  # nobody is left
-            os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-    process.wait()
-
-
-def vanished(request: Request, status: int, noise: BinaryIO) -> Sent:
-    """A process that left no result: it was ended by somebody, or it ended itself."""
-    said = _said(noise)
-    if "Timeout (" in said and status == 1:
-        return deaf(request, noise)
-    if -status in (getattr(signal, name, 0) for name in ("SIGXCPU", "SIGALRM")):
-        return endless(request, None)
-    if status < 0:
-        how = (
-            f"ended by the system ({_signal(-status)}), as it does with what asks for too much memory or breaks Python"
-        )
-        return Sent("failed", f"{request.puzzle} was {how}")
-    last = f": {said.splitlines()[-1]}" if said else ""
-    return Sent("failed", f"{request.puzzle} ended Python itself (exit status {status}){last}")
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def deaf(request: Request, noise: BinaryIO) -> Sent:
-    """A process that did not end in time and was too busy to say so: what faulthandler wrote has the line."""
-    said = _said(noise).rpartition("Timeout (")[2]
-    name = Path(request.file if request.source is None else request.source[2]).name
-    found = re.search(rf'File "[^"\n]*{re.escape(name)}([^"\n]*)", line (\d+) in (\w+)', said)
-    return endless(request, None if found is None else f"{name}{found[1]}, line {found[2]}, in {found[3]}")
-
-
-def _said(noise: BinaryIO) -> str:
-    noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
-    return noise.read(MAX_PRINTED).decode("utf-8", "replace").strip()
-
-
-def _read(result: Path, request: Request) -> Sent | None:
-    """What the other process wrote, if it is whole."""
-    try:
-        return read(_content(result, request.limits.sent), request)
-    except (OSError, ValueError):
-        return None
-
-
-def _content(result: Path, most: int) -> bytes:
-    """The bytes of a plain file, if it is one: who reads a pipe may wait for ever, and a link may lead anywhere."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    with open(os.open(result, flags), "rb") as file:
-        size = os.fstat(file.fileno())
-        if not stat.S_ISREG(size.st_mode) or size.st_size > most:
-            raise ValueError("this is no result")
-        return file.read(most)
-
-
-# -- isolation -----------------------------------------------------------------------------------------------------
-
+__all__ = ["FEATURES", "Isolation"]
 
 FEATURES: Final = {
     "server": "a new process for each run",
-    "processes": "no other process in sight",
-    "network": "no network",
-    "files": "a file system of its own",
+    "bwrap": "no other process in sight, no network, a file system of its own (bubblewrap)",
     "landlock": "no file but its own (Landlock)",
     "seccomp": "a list of system calls (seccomp)",
 }
 """What may keep a run apart, in words. Each is used where the system has it."""
-PROGRAM: Final = (sys.executable, "-P", "-m", "lib.suite.isolation.server")
 START = 60.0
 """Seconds for the server to start."""
 ANSWER = 10.0
 """Seconds for the server to end what a child has left, and to say so."""
+SHORT = 0.1
+"""Seconds for Python to write down where it is."""
 LINES: Final = 2
 """Lines of an answer."""
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "SYSTEMROOT", "TZ")
@@ -363,25 +191,42 @@ class _Server:
     """The server as this process sees it: a Unix socket. OSError where it cannot be had, or is gone."""
 
     def __init__(self, without: frozenset[str]) -> None:
+        from lib.suite.isolation.walls import bubblewrap
+
         self.owner = os.getpid()
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._child: _Child | None = None
+        around = [] if "bwrap" in without else bubblewrap()
+        try:
+            self._start(around, without)
+        except OSError:
+            if not around:
+                raise
+            self._start([], without)  # a system, or a container, may forbid what bubblewrap needs
+
+    def _start(self, around: Sequence[str], without: frozenset[str]) -> None:
         # What a child says that Python itself has to say: it has no name, and begins anew for each child.
         self._noise = open(os.memfd_create("noise"), "r+b")  # noqa: SIM115  # `close` closes it
-        self._child: _Child | None = None
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        asker = os.pidfd_open(self.owner)
         known = {name: os.environ[name] for name in KEPT if name in os.environ}
+        without = without if around else without | {"bwrap"}
+        program = [sys.executable, "-P", "-c", "from lib.suite.isolation.server import main; main()"]
         with theirs:
-            self._process = subprocess.Popen(
-                [*PROGRAM, str(theirs.fileno()), str(self.owner), ",".join(without)],
+            self._process = Popen(
+                [*around, *program, str(theirs.fileno()), str(asker), ",".join(without)],
                 env=known
                 | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
                 | {"PUZZLES_PROGRESS": "off", "PYTHONUTF8": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+                pass_fds=[theirs.fileno(), asker],
                 start_new_session=True,
                 cwd="/",
             )
+        os.close(asker)
+        with suppress(OSError):  # where memory runs out, it is not the grading that ends
+            Path(f"/proc/{self._process.pid}/oom_score_adj").write_text("500")
         try:
             self.features = tuple(self._heard(START).split(","))
         except BaseException:
@@ -389,101 +234,74 @@ class _Server:
             raise
 
     def close(self) -> None:
-        """Ends the server, and it all that it has started; but not that of the process this one was forked from."""
+        """End the server, and with it all that it has started; but not that of the process this one was forked from."""
         if self.owner != os.getpid():
             return
         if self._child is not None:
             self._child.link.close()
         self._control.close()
         self._noise.close()
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(TimeoutExpired):
             self._process.wait(ANSWER)
         self._process.kill()
         self._process.wait()
 
     def ask(self, request: Request) -> Sent:
-        """Has a child answer a request: the one that has answered the last, if it was asked of the same function."""
+        """Have a child answer a request: the one that has answered the last, if it was asked of the same function."""
         child = self._child
-        if child is None or not child.may_answer(request, self._control):
+        if child is None or not child.may_answer(request):
             self.leave()
-            child = self._child = self._enter(request)
-        content, status, late = self._exchange(child, request)
-        if content is None:
+            child = self._child = self._fork(request)
+        content, late = self._exchange(child, request)
+        if len(content) > request.limits.sent:
+            self.leave()
             return _too_much(request)
         sent = read(content, request)
+        if sent is not None and sent.outcome in ("trace", "answers") and not late:
+            return sent  # the child is there for the next question
+        status = self.leave()
         if late and (sent is None or sent.outcome in ("trace", "answers")):
             return deaf(request, self._noise)
-        if sent is None and status is None:
-            status = self.leave()
-        elif sent is not None and sent.outcome not in ("trace", "answers"):
-            self.leave()
-        return sent or vanished(request, status or 0, self._noise)
+        return sent or vanished(request, status, self._noise)
 
-    def _enter(self, request: Request) -> _Child:
-        """Has a child begin."""
+    def _fork(self, request: Request) -> _Child:
+        """Have the server begin a child."""
         self._noise.truncate(0)
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                socket.send_fds(self._control, [request.limits.to_bytes()], [theirs.fileno(), self._noise.fileno()])
+                socket.send_fds(self._control, [b"fork"], [theirs.fileno(), self._noise.fileno()])
             except OSError:
                 ours.close()
                 raise
-        ours.setblocking(False)
         return _Child(ours, request)
 
     def leave(self) -> int:
-        """Ends the child that has answered last, if it is still there. Its exit status, or 0."""
+        """End the child that has answered last, if it is still there. Its exit status, or 0."""
         if self._child is None:
             return 0
         self._child.link.close()
         self._child = None
-        self._control.send(b"stop")
+        self._control.send(b"end")
         return int(self._heard(ANSWER))
 
-    def _exchange(self, child: _Child, request: Request) -> tuple[bytes | None, int | None, bool]:
-        """Sends the request, and takes what comes: None for more than may be sent. And the exit status, None for a
-        child that is still there, and whether it had to be told that it is late."""
-        job = child.link
-        left, most = memoryview(request.to_bytes() + b"\n"), request.limits.sent
-        parts, size, lines, late = list[bytes](), 0, 0, False
-        child.asked += 1
-        deadline = time.monotonic() + request.limits.seconds
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        poll.register(job, select.POLLIN | select.POLLOUT)
-        while True:
-            ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-            if not ready:
-                if late:
-                    raise TimeoutError("the server of the isolation does not answer")
-                self._control.send(b"late")
-                late, deadline = True, time.monotonic() + ANSWER
-            for number, events in ready:
-                if number == self._control.fileno():
-                    status = int(self._heard(ANSWER))
-                    content = _rest(job, parts, most - size)
-                    job.close()
-                    self._child = None
-                    return (content if content is None else _whole(content)), status, late
-                if events & select.POLLOUT and left:
-                    left = _sent_on(job, left)
-                    if not left:
-                        poll.modify(job, select.POLLIN)
-                if events & (select.POLLIN | select.POLLHUP):
-                    part = _received(job)
-                    parts.append(part)
-                    size += len(part)
-                    lines += part.count(b"\n")
-                    if lines == LINES and part.endswith(b"\n") and not late:
-                        return _whole(b"".join(parts)), None, False
-                    if not part or size > most or lines > LINES:
-                        poll.unregister(job)  # who has closed it sends no more; the server says the rest
-                    if size > most or lines > LINES:
-                        self._control.send(b"stop")
+    def _exchange(self, child: _Child, request: Request) -> tuple[bytes, bool]:
+        """Send a request, and take what comes; and whether the child had to be told that it is late.
+
+        It is told twice, first so that it can say itself where it is, then so that Python itself does.
+        """
+        try:
+            return child.answer(request), False
+        except TimeoutError:
+            pass
+        for number, seconds in ((LATE, DEAF), (DEAF_SIGNAL, SHORT)):
+            self._control.send(str(int(number)).encode())
+            with suppress(TimeoutError):
+                return child.rest(time.monotonic() + seconds), True
+        return b"", True
 
     def _heard(self, seconds: float) -> str:
-        """The next message of the server."""
+        """Wait for the next message of the server."""
         self._control.settimeout(seconds)
         message = self._control.recv(4096)
         if not message:
@@ -491,63 +309,54 @@ class _Server:
         return message.decode()
 
 
-@dataclass(slots=True)
 class _Child:
     """A child that is there: the socket on which it is asked, what it was asked first, and how often."""
 
-    link: socket.socket
-    first: Request
-    asked: int = 0
+    def __init__(self, link: socket.socket, first: Request) -> None:
+        self.link, self._first, self._asked = link, first, 0
+        self._said, self._most = bytearray(), 0
 
-    def may_answer(self, request: Request, control: socket.socket) -> bool:
-        """Whether it can be asked this, too: about the same function, and nothing has come of it since it answered."""
-        first = self.first
-        if (request.puzzle, request.limits, request.source) != (first.puzzle, first.limits, first.source):
-            return False
-        if self.asked == QUESTIONS:
-            return False
-        poll = select.poll()
-        poll.register(control, select.POLLIN)
-        poll.register(self.link, select.POLLIN)
-        return not poll.poll(0)
+    def may_answer(self, request: Request) -> bool:
+        """Return whether it can be asked this, too: of the same function, and nothing has come since it answered."""
+        first = self._first
+        same = (request.puzzle, request.limits, request.source) == (first.puzzle, first.limits, first.source)
+        return same and self._asked < QUESTIONS and not select.select([self.link], [], [], 0)[0]
+
+    def answer(self, request: Request) -> bytes:
+        """Ask a request, and return the answer, or what came until the child had closed its end, or had said too much.
+
+        TimeoutError where it is late.
+        """
+        self._asked += 1
+        self._said.clear()
+        self._most = request.limits.sent
+        deadline = time.monotonic() + request.limits.seconds
+        self.link.settimeout(request.limits.seconds)
+        with suppress(ConnectionError):  # it may have ended
+            self.link.sendall(request.to_bytes() + b"\n")
+        return self.rest(deadline)
+
+    def rest(self, deadline: float) -> bytes:
+        """Go on to receive an answer until a time by the clock."""
+        lines = self._said.count(b"\n")
+        while lines < LINES and len(self._said) <= self._most:
+            self.link.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                part = _received(self.link)
+            except ConnectionError:
+                break
+            if not part:
+                break
+            self._said += part
+            lines += part.count(b"\n")
+        if len(self._said) > self._most:
+            return bytes(self._said)
+        # One that ends in the middle of a line, or goes on after its end, is none.
+        return bytes(self._said[:-1]) if lines == LINES and self._said.endswith(b"\n") else b""
 
 
-def _whole(content: bytes) -> bytes:
-    """An answer without the end of its last line; nothing, where it does not end."""
-    return content[:-1] if content.count(b"\n") == LINES and content.endswith(b"\n") else b""
-
-
-def _sent_on(job: socket.socket, left: memoryview) -> memoryview:
-    """Sends what the other side takes now, and says what is left; nobody may be there to take it."""
-    try:
-        return left[job.send(left) :]
-    except BlockingIOError:
-        return left
-    except OSError:
-        return left[:0]
-
-
-def _received(job: socket.socket) -> bytes:
-    try:
-        return job.recv(2**16)
-    except BlockingIOError:
-        raise AssertionError("poll said that there is something to read") from None
-    except OSError:
-        return b""
-
-
-def _rest(job: socket.socket, parts: list[bytes], room: int) -> bytes | None:
-    """All that was sent, after nobody is left who could send more."""
-    while True:
-        try:
-            part = job.recv(2**16)
-        except OSError:
-            break
-        room -= len(part)
-        if not part or room < 0:
-            break
-        parts.append(part)
-    return None if room < 0 else b"".join(parts)
+def _received(link: socket.socket) -> bytes:
+    return link.recv(2**16)
 
 
 def _too_much(request: Request) -> Sent:

@@ -65,17 +65,8 @@ class Limits:
     memory: int = 3 * 2**29
     written: int = 16 * 2**20
     sent: int = 16 * 2**20
-    processes: int = 64
+    processes: int = 4096
     files: int = 256
-
-    def to_bytes(self) -> bytes:
-        """As JSON."""
-        return json.dumps(asdict(self)).encode()
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Limits:
-        """Those of a process of ours."""
-        return cls(**json.loads(content))
 
 
 @dataclass(frozen=True, slots=True)

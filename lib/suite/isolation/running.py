@@ -34,7 +34,7 @@ from lib.errors import fixes
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.source_lines import Place, raised_at, resolve, student_frame
 from lib.errors.wording import message_of
-from lib.files import ROOT, write_whole
+from lib.files import ROOT
 from lib.simulator.simulator import Printed
 from lib.suite.isolation.messages import MAX_PRINTED, MORE, Limits, Request, Sent, request_from, written
 from lib.suite.submissions.gap import BuildError
@@ -81,12 +81,16 @@ class _Kept(io.TextIOBase):
         return self.text + (MORE if self.more else "")
 
 
-def main(folder: str) -> NoReturn:
-    """What a fresh Python does. The folder holds the request, and gets the result."""
-    result = Path(folder, "result.json")
-    request = request_from(Path(folder, "request.json").read_bytes())
+def main() -> NoReturn:
+    """Answer the request that comes on standard input on what was standard output, in a fresh Python."""
+    with open(0, "rb", closefd=False) as file:
+        request = request_from(file.read())
+    result, nothing = os.dup(1), os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(nothing, number)
     limit(request.limits)
-    answer(request, lambda content: write_whole(result, content.decode()))
+    with open(result, "wb") as file:
+        answer(request, lambda content: (file.write(content), file.flush()))
     os._exit(0)  # nobody waits for threads that the function has started, nor for what it wanted done at the end
 
 
@@ -292,7 +296,3 @@ def _refusing(module: str, name: str) -> Callable[..., NoReturn]:
         )
 
     return refuse
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lib.suite.isolation import Isolation
+from lib.suite.isolation.isolation import Isolation
 
 
 @pytest.fixture(scope="session")

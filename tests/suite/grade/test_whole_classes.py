@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from lib.suite.grade.gradebook import STATES
 from lib.suite.grade.judging import judge_source
-from lib.suite.isolation import Isolation, Limits
+from lib.suite.isolation.isolation import Isolation
+from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import Source
 from tests.suite.grade.classes import HARD_CODED, asked, graded, hand_in, scores
 from tests.support.profiles import examples, sample

@@ -12,7 +12,7 @@ from lib import PUZZLES, CheckError, PuzzleError, check_function
 from lib.checker.table import ask_here
 from lib.cluster.grids import Grid, grids, mesh_of
 from lib.cluster.holdings import Holdings
-from lib.suite.isolation import answers_of
+from lib.suite.isolation.asking import answers_of
 from lib.suite.submissions import function_check
 from lib.suite.submissions.function_check import judge_answers, judge_of, solution_of
 from lib.suite.submissions.locations import reference

@@ -24,7 +24,8 @@ from lib.suite.cli.console import console
 from lib.suite.course.solutions import OFFICIAL, description, files_of, run_of_file
 from lib.suite.course.subject import Stub, ran
 from lib.suite.grade.intake.archives import archive_format
-from lib.suite.isolation import AtSize, Isolation, Limits
+from lib.suite.isolation.isolation import Isolation
+from lib.suite.isolation.messages import AtSize, Limits
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import puzzle_of
 from lib.suite.submissions.source import Source, SourceError

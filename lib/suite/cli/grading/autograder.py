@@ -38,7 +38,7 @@ __all__ = ["autograder", "run"]
 LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
 ENDINGS: Final = (".py", ".toml", ".json", ".css", ".js", ".html")
 LEFT_OUT: Final = ("lib/_notebooks", "lib/replay", "__pycache__")
-LIBRARIES: Final = "chalk-diagrams>=0.2.2,<0.3 jinja2>=3.1,<4 joblib>=1.4,<2 nbformat>=5.10,<6 typer rich"
+LIBRARIES: Final = "chalk-diagrams>=0.2.2,<0.3 jinja2>=3.1,<4 joblib>=1.4,<2 nbformat>=5.10,<6 pyseccomp typer rich"
 """What pip installs when the image is built; Gradescope allows a network there."""
 SETUP: Final = f"""\
 #!/usr/bin/env bash

@@ -30,6 +30,7 @@ ELSEWHERE: Final = (
     "lib/analysis/bounds/best_orders.",
     "lib/suite/cli/",
     "lib/suite/grade/",
+    "lib/suite/isolation/isolation.py",
     "lib/suite/isolation/server.py",
     "lib/suite/isolation/walls.py",
     "lib/suite/notebooks/",

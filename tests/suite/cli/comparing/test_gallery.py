@@ -12,7 +12,7 @@ from lib.suite.cli.comparing.entries import ALL, Entry, chosen, entries_of
 from lib.suite.cli.comparing.figures import FIGURES
 from lib.suite.cli.comparing.groups import SORTS, grouped, in_order
 from lib.suite.course.solutions import files_of, run_of_file
-from lib.suite.isolation import Isolation
+from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Sent
 from lib.suite.submissions.locations import reference
 from tests.suite.cli.comparing.test_compare import Read

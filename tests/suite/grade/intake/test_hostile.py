@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from lib.suite.grade.gradebook import Refused
-from lib.suite.grade.intake import archives, collecting, places
+from lib.suite.grade.intake import archives, collecting
 from lib.suite.grade.intake.archives import walk
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.submission import Collected, chosen
@@ -212,7 +212,7 @@ def test_an_archive_of_very_many_files_is_a_row(tmp_path: Path, monkeypatch: pyt
 
 
 def test_large_archives_in_archives_are_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "MOST_NESTED", 100)
+    monkeypatch.setattr(archives, "MOST_NESTED", 100)
     root = folder(tmp_path / "hw", {**GOOD, "ann/a.zip": zip_bytes({"b.zip": named("fsdp.py")}, zipfile.ZIP_STORED)})
     (row,) = rows_of_ann(collect([root]))
     assert row.why.startswith("is an archive of more than")

@@ -12,7 +12,8 @@ import pytest
 from lib import check
 from lib.files import ROOT
 from lib.puzzles.records import PUZZLES, Size
-from lib.suite.isolation import AtSize, Isolation, Limits, asked_for
+from lib.suite.isolation.isolation import Isolation
+from lib.suite.isolation.messages import AtSize, Limits, asked_for
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
 
@@ -92,7 +93,7 @@ def test_it_is_the_same_where_the_package_lies_in_a_folder_for_temporary_files(
 ) -> None:
     for name in ("lib", "drawing"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    asks = "import lib; from lib.suite.isolation import Isolation; print(lib.__file__, Isolation().features)"
+    asks = "import lib; from lib.suite.isolation.isolation import Isolation; print(lib.__file__, Isolation().features)"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", asks], env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == f"{tmp_path / 'lib' / '__init__.py'} {isolation.features}\n", done.stderr

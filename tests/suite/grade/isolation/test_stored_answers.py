@@ -12,7 +12,7 @@ from lib.files import ROOT
 from lib.puzzles.records import PUZZLES
 from lib.schedules.formats.trace import order_of
 from lib.suite.course.solutions import files_of, run_of_file
-from lib.suite.isolation import Isolation
+from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.walls import readable
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
@@ -77,7 +77,7 @@ def basic(model):
 """
 
 
-WITHOUT = [set[str](), *sample([{"files"}, {"landlock"}, {"files", "landlock"}])]
+WITHOUT = [set[str](), *sample([{"bwrap"}, {"landlock"}, {"bwrap", "landlock"}])]
 
 
 @pytest.mark.parametrize("without", WITHOUT, ids=lambda without: " ".join(sorted(without)) or "nothing")
