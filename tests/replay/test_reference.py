@@ -13,8 +13,11 @@ from tests.replay.schedules import trace
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-from lib.replay.rank.communication import COLLECTIVE_KERNELS  # noqa: E402
-from lib.replay.rank.kernels import KERNELS, PREPARED  # noqa: E402
+from lib.replay.rank.kernels import (  # noqa: E402
+    COLLECTIVE_KERNELS,
+    KERNELS,
+    PREPARED,
+)
 
 
 def spoiled(name: str, hook: Hook, **more: Any) -> ReplayResult:
