@@ -250,9 +250,8 @@ def test_the_names_follow_from_the_rows() -> None:
 def test_it_is_replayed(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel each, for every transport, and the step trains what ordinary training trains."""
     from lib.replay import replay
-    from lib.replay.rank.communication import COLLECTIVE_KERNELS, CollectiveCall, Started
     from lib.replay.rank.context import Call
-    from lib.replay.rank.kernels import KERNELS
+    from lib.replay.rank.kernels import COLLECTIVE_KERNELS, KERNELS, CollectiveCall, Started
 
     def half(call: Call, wanted: tuple[bool, bool]) -> Sequence[Any]:
         x, grad, weight = map(call.held, range(3))

@@ -24,17 +24,8 @@ from types import ModuleType
 
 from lib.errors.source_lines import notebook
 
-__all__ = [
-    "InUse",
-    "NotEnoughMemory",
-    "RankDied",
-    "RankRaised",
-    "RankStalled",
-    "ReplayError",
-    "UnfitTrace",
-    "WrongWorld",
-    "need_torch",
-]
+__all__ = ["InUse", "NotEnoughMemory", "RankDied", "RankRaised"]
+__all__ += ["RankStalled", "ReplayError", "UnfitTrace", "WrongWorld", "need_torch"]
 
 
 class ReplayError(RuntimeError):

@@ -31,10 +31,11 @@ from lib.cluster.mesh import Mesh, mesh_from
 from lib.errors.wording import counted, these
 from lib.files import write_whole
 from lib.replay.errors import ReplayError, WrongWorld, need_torch
-from lib.replay.examples import Examples, Reader, Reads
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
+
+    from lib.replay.rank.context import Examples, Reads
 
 __all__ = ["FeedResult", "Feeding", "feed", "feed_and_tell", "main"]
 
@@ -182,7 +183,7 @@ def _feed_forked(feeding: Feeding) -> FeedResult:
         raise ReplayError(f"{sys.platform} cannot fork the processes: use torchrun")
     import multiprocessing
 
-    import torch  # noqa: F401 # once, and not in each of them
+    from lib.replay.rank.context import Examples  # and torch, once, and not in each of them
 
     with tempfile.TemporaryDirectory(prefix="puzzles-feeding-") as name, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside torch's threads
@@ -221,6 +222,7 @@ def _until_all_ended(children: Sequence[ForkProcess], folder: Path) -> None:
 
 def _forked(process: int, feeding: Feeding, folder: Path) -> None:
     from lib.replay.processes.play import Rendezvous, join, loopback
+    from lib.replay.rank.context import Examples
 
     try:
         meeting = Rendezvous(f"file://{folder / 'store'}", TIMEOUT, loopback())
@@ -257,6 +259,7 @@ def _said(feeding: Feeding, process: int, examples: Examples) -> list[Any]:
     """Reads, hands out, and says what was read and what each device holds: what all processes say."""
     import torch
 
+    from lib.replay.rank.context import Reader
     from lib.replay.rank.distributed import exchange
 
     reader, reads = Reader(examples), feeding.reads[process]
@@ -275,6 +278,8 @@ def _digest(example: bytes) -> tuple[int, str]:
 
 
 def _result(feeding: Feeding, said: Sequence[Any], process: int = 0) -> FeedResult:
+    from lib.replay.rank.context import Reads
+
     told = [item for one in said for item in one["held"].items()]
     held = {int(device): [(number, digest) for number, digest in examples] for device, examples in told}
     each = feeding.batch // len(feeding.rows)

@@ -32,16 +32,8 @@ from lib.values.values import Activation, ActivationGrad
 if TYPE_CHECKING:
     from lib.replay.layers.reference import Deviation
 
-__all__ = [
-    "Calibration",
-    "LibraryResult",
-    "PredictedStep",
-    "ProcessFigures",
-    "RankFigures",
-    "ReplayResult",
-    "Spread",
-    "calibrate",
-]
+__all__ = ["Calibration", "LibraryResult", "PredictedStep", "ProcessFigures"]
+__all__ += ["RankFigures", "ReplayResult", "Spread", "calibrate"]
 
 
 @dataclass(frozen=True, slots=True)

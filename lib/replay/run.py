@@ -25,14 +25,13 @@ import torch
 
 from lib.cluster.costs import TICKS
 from lib.replay.errors import ReplayError
-from lib.replay.examples import Examples, Reader
 from lib.replay.layers.reference import Comparison, Deviation, compared
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan.plan import Plan, RankPlan, plan_that_fits, processes_of, raised
 from lib.replay.plan.sizes import simulated_curve
 from lib.replay.processes import torchrun
-from lib.replay.rank.context import Job, RankContext, device_of
-from lib.replay.rank.steps import Report, Times, steps
+from lib.replay.rank.context import Examples, Job, RankContext, Reader, device_of
+from lib.replay.rank.interpreter import Report, Times, steps
 from lib.replay.rank.transport import Handle, LocalTransport, LocalWorld, drive
 from lib.replay.result import LibraryResult, ProcessFigures, RankFigures, ReplayResult, Spread
 from lib.trace.event import Event, Program
@@ -187,12 +186,12 @@ def _library(plan: Plan, name: str, reports: Sequence[Report], errors: Sequence[
 
 def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
     simulated = simulated_curve(plan, rank)
-    by_event = tuple((index, simulated[index], values + flying) for index, values, flying, _ in report["memory"])
+    by_event = tuple((index, simulated[index], values + flying) for index, values, flying in report["memory"])
     return RankFigures(
         rank=rank,
         simulated=max(simulated.values(), default=0.0),
         measured=max((measured for _, _, measured in by_event), default=0),
-        in_flight=max((flying for _, _, flying, _ in report["memory"]), default=0),
+        in_flight=max((flying for _, _, flying in report["memory"]), default=0),
         sent=report["sent"],
         simulated_sent=_simulated_sent(plan, rank),
         allocator=report["allocator_peak"],

@@ -17,7 +17,7 @@ import pytest
 import lib.replay
 from lib import PUZZLES, Mesh, Model, Trace, simulate
 from lib.files import ROOT
-from lib.replay import InUse, NotEnoughMemory, RankDied, RankRaised, RankStalled, ReplayOptions, WrongWorld, replay
+from lib.replay import InUse, NotEnoughMemory, RankDied, RankRaised, RankStalled, WrongWorld, replay
 from lib.trace.event import Event
 from tests.replay.hooks import Hook, hooked
 from tests.replay.schedules import trace
@@ -232,11 +232,6 @@ def test_no_gpu(options: dict[str, Any]) -> None:
 def test_a_fresh_python_tells_its_errors_too(tmp_path: Path) -> None:
     with pytest.raises(InUse, match="is there already"):
         replay(trace("ddp"), start="forkserver", rendezvous=f"file://{tmp_path}", **SMALL)
-
-
-def test_options_come_back_from_a_file() -> None:
-    options = ReplayOptions(against=("ddp",), steps=3)
-    assert ReplayOptions.from_json(options.to_json()) == options
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

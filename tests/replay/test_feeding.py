@@ -9,7 +9,7 @@ from lib import Mesh
 from lib.analysis.feeding.examples import examples_read
 from lib.errors.exceptions import PuzzleError
 from lib.replay import Feeding, ReplayError, WrongWorld, feed, replay
-from lib.replay.examples import Examples
+from lib.replay.rank.context import Examples
 from lib.suite.course.subject import feedings
 from lib.suite.submissions.load import SourceError
 from lib.suite.submissions.locations import reference

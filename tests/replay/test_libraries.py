@@ -5,6 +5,7 @@ import pytest
 from lib import Mesh, Model, Trace, WeightGrad, simulate
 from lib.replay import ReplayResult, replay
 from lib.schedules.data_parallel import fully_sharded, zero1
+from lib.schedules.formats.timelines.kineto import our_name
 from lib.schedules.pipelines.action import Order, batches_of, parse, places
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
@@ -175,3 +176,9 @@ def test_the_order_of_a_trace_on_torchs_pipelines(order: Order, by: str) -> None
     (theirs,) = against(Trace.of(run), "torch-pipelining").libraries
     assert theirs.by == by
     assert theirs.counts == theirs.replay_counts
+
+
+def test_what_libraries_do_has_our_names() -> None:
+    theirs = "allreduce_ _allgather_base_ _reduce_scatter_base_ broadcast_ alltoall_base_ send recv_ monitored_barrier_"
+    ours = "allreduce allgather scatterreduce broadcast alltoall pass_to receive monitored_barrier_"
+    assert [our_name(name) for name in theirs.split()] == ours.split()

@@ -1,5 +1,8 @@
-"""What a replay can be told stands in one dataclass: both commands have its options, and no others."""
+"""What a replay can be told stands in one dataclass: both commands have its options, and no others. `lib.replay` costs
+nothing until it is used, and says what to install where torch is missing."""
 
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -7,6 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import lib.replay
+from lib.files import ROOT
 from lib.replay import ReplayOptions
 from lib.replay.__main__ import main
 
@@ -32,7 +37,8 @@ def test_both_commands_have_every_option(capsys: pytest.CaptureFixture[str], mon
 
 
 def test_every_option_says_what_it_means_and_its_default_is_allowed() -> None:
-    assert ReplayOptions() == ReplayOptions.from_json(ReplayOptions().to_json())
+    for options in (ReplayOptions(), ReplayOptions(against=("ddp",), steps=3)):
+        assert ReplayOptions.from_json(options.to_json()) == options
     for option in fields(ReplayOptions):
         assert len(option.metadata["help"]) > 5
         several = isinstance(option.default, tuple)
@@ -53,3 +59,49 @@ def test_the_command_replays_with_them(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert "dtype is one of float64, float32, bfloat16; got 'int8'" in refused.output
     assert CliRunner().invoke(app, [*arguments, "--steps", "0"]).exit_code == typer.BadParameter.exit_code
+
+
+# -- what it needs --------------------------------------------------------------------------------------------------
+
+BLOCKED = """
+import sys
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "numpy"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Block())
+"""
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_importing_it_imports_no_torch() -> None:
+    ran = run("import lib.replay, sys; assert not {'torch', 'numpy'} & set(sys.modules); print(lib.replay.replay)")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_missing_torch_says_what_to_install() -> None:
+    ran = run(
+        BLOCKED + "from lib.replay import *; from lib import *\nreplay(simulate(lambda m: None), transport='local')"
+    )
+    assert ran.returncode == 1
+    last = ran.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: a replay needs torch, which is not installed: run `")
+    assert last.endswith(" -m pip install torch numpy`, then try again")
+    assert Path(sys.executable).name in last
+
+
+def test_the_command_says_so_in_one_line() -> None:
+    ran = run(BLOCKED + "from lib.suite.cli.app import app\napp(['replay', 'basic'])")
+    assert ran.returncode == 1
+    assert ran.stderr.count("a replay needs torch, which is not installed: run `") == 1
+    assert "Traceback" not in ran.stderr
+
+
+def test_the_public_names() -> None:
+    assert all(hasattr(lib.replay, name) for name in lib.replay.__all__)
+    assert sorted(lib.replay.__all__) == lib.replay.__all__

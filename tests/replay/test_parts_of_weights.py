@@ -1,16 +1,25 @@
-"""Real tensors of parts of weights: the same gradients as one process, whatever is cut along which dim."""
+"""Real tensors of parts of weights, and of halves of backward: the same gradients as one process has."""
+
+from collections import Counter
+from itertools import product
+from typing import Any
 
 import pytest
 
-from lib import Trace, simulate
+from lib import Mesh, Model, Trace, simulate
 from lib.replay import replay
 from lib.replay.plan.sizes import Sizes, length
+from lib.schedules.data_parallel import fully_sharded
+from lib.schedules.pipelines.generators import one_f_one_b, zb_h1
+from lib.schedules.pipelines.program import program_of
+from lib.schedules.tensor_parallel import PLACEMENTS, tensor_parallel
 from lib.values.layers import Layer, Shape, by_hand
 from lib.values.values import Activation, Weight, value_of
 from tests.support.schedules import OTHERS, Case
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
+BACKWARDS = ("explicit", "autograd")
 CASES = [case for case in OTHERS if case.name.startswith(("tensor", "split"))]
 
 
@@ -35,3 +44,64 @@ def test_where_columns_and_features_lie() -> None:
     for value in (right, both, third, features):
         assert sizes.numel(value) == length(sizes.ranges(value))
         assert length(list(sizes.parts(value).values())[-1]) == 2
+
+
+# -- halves of backward ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "backward"),
+    [("pipeline", "autograd"), ("zero bubble", "explicit"), ("sharded", "explicit"), *product(["parts"], BACKWARDS)],
+)
+def test_a_step_in_halves_trains_what_ordinary_training_trains(
+    name: str, backward: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def halves(model: Model, layer: int, inp: Any, grad: Any, weight: Any) -> Any:
+        made = model.backward_weight(layer, inp, grad)
+        return made, model.backward_input(layer, inp, grad, weight)
+
+    monkeypatch.setattr(Model, "backward", halves)
+    function: Any = {
+        "pipeline": program_of(one_f_one_b(2, 4)),
+        "zero bubble": program_of(zb_h1(2, 4)),
+        "sharded": fully_sharded(),
+        "parts": tensor_parallel("full"),
+    }[name]
+    mesh = Mesh({"data": 2, "model": 2}) if name == "parts" else None
+    ranks = 2 if mesh is None else 4
+    trace = Trace.of(simulate(function, ranks=ranks, layers=4, batches=4, mesh=mesh))
+    result = replay(trace, transport="local", backward=backward, hidden=32, length=16, timeout=120)
+    assert result.ok, result.text()
+    assert {"backward_input", "backward_weight"} <= {event.op for _, event in trace.events()}
+
+
+# -- tensor parallel with three placements of the input -------------------------------------------------------------
+
+MESH = Mesh({"data": 2, "model": 2}, ranks=[3, 0, 2, 1])
+"""In no order."""
+COUNTED = {"full": {"all_gather": 1, "all_reduce": 8}, "batch": {"all_reduce": 8}, "replicated": {"all_reduce": 8}}
+"""For a rank and four layers: two all-reduces forward, two backward, and one for each gradient of a weight."""
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_gradients_are_equal_and_collectives_counted(placement: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lib.replay.rank.transport import LocalTransport
+
+    made: Counter[tuple[int, str]] = Counter()
+
+    def counted(method: str, real: Any) -> Any:
+        def call(self: LocalTransport, *arguments: Any) -> Any:
+            made[self.rank, method] += 1
+            return real(self, *arguments)
+
+        return call
+
+    for method in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"):
+        monkeypatch.setattr(LocalTransport, method, counted(method, getattr(LocalTransport, method)))
+    schedule = Trace.of(simulate(tensor_parallel(placement, first_input=True), layers=4, batches=4, mesh=MESH))
+    result = replay(schedule, transport="local", hidden=16, length=4)
+    assert result.ok, result.text()
+    assert all(one.measured == one.simulated for one in result.ranks)
+    for rank in range(4):  # once to be compared, once to be measured
+        assert {op: count // 2 for (who, op), count in made.items() if who == rank} == COUNTED[placement]
+    assert placement != "full" or replay(schedule, hidden=16, length=4, timeout=120, processes=2).ok

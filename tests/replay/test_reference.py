@@ -4,12 +4,20 @@ from typing import Any
 
 import pytest
 
-from lib.replay import ReplayResult, replay
+from lib.replay import RankRaised, ReplayResult, replay
 from lib.trace.event import Event
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import LOCAL, READS
 from tests.replay.hooks import Hook, hooked
 from tests.replay.schedules import trace
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
+
+from lib.replay.rank.kernels import (  # noqa: E402
+    COLLECTIVE_KERNELS,
+    KERNELS,
+    PREPARED,
+)
 
 
 def spoiled(name: str, hook: Hook, **more: Any) -> ReplayResult:
@@ -112,3 +120,19 @@ def test_optimizers_are_those_of_torch(name: str, width: int) -> None:
     optimizers.step(name, grad, weight, state)
     torch.testing.assert_close(weight, theirs, rtol=1e-15, atol=1e-15)
     torch.testing.assert_close(state, after, rtol=1e-15, atol=1e-15)
+
+
+# -- kernels --------------------------------------------------------------------------------------------------------
+
+
+def test_every_operation_has_a_kernel() -> None:
+    assert {*KERNELS, *PREPARED} == LOCAL | READS
+    assert set(COLLECTIVE_KERNELS) == set(COLLECTIVES)
+
+
+def test_an_operation_without_a_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(KERNELS, "loss")
+    monkeypatch.delitem(COLLECTIVE_KERNELS, "allgather")
+    for puzzle, op in (("basic", "loss"), ("fsdp", "allgather")):
+        with pytest.raises(RankRaised, match=rf"rank \d failed in event \d+, {op} of .*: no kernel for {op}"):
+            replay(trace(puzzle), transport="local", hidden=24, length=8)

@@ -29,19 +29,8 @@ from lib.values.operations import BY_INPUT, COMMUNICATION
 from lib.values.placement import Dim, Place
 from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
 
-__all__ = [
-    "Compared",
-    "Plan",
-    "PlannedCollective",
-    "PlannedMessage",
-    "RankPlan",
-    "describe_event",
-    "plan_that_fits",
-    "processes_of",
-    "raised",
-    "softmax_of",
-    "stalled",
-]
+__all__ = ["Compared", "Plan", "PlannedCollective", "PlannedMessage", "RankPlan"]
+__all__ += ["describe_event", "plan_that_fits", "processes_of", "raised", "softmax_of", "stalled"]
 
 
 class PlannedCollective(NamedTuple):

@@ -38,13 +38,12 @@ from torch import Tensor
 from lib.files import child_environment
 from lib.replay import errors
 from lib.replay.errors import ReplayError
-from lib.replay.examples import Examples
 from lib.replay.options import ReplayOptions
 from lib.replay.plan.plan import plan_that_fits
 from lib.replay.processes.play import STARTING, RankError, Rendezvous, meet, play, rendezvous_of
 from lib.replay.processes.watch import Child, SharedState, watch
-from lib.replay.rank.context import Job, device_of
-from lib.replay.rank.steps import Report
+from lib.replay.rank.context import Examples, Job, device_of
+from lib.replay.rank.interpreter import Report
 from lib.trace.trace import Trace
 
 __all__ = ["Launch", "be_process", "fork_ranks", "forked", "main"]

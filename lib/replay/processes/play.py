@@ -29,30 +29,14 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous as rendezvous_at
 
 from lib.replay.errors import InUse
-from lib.replay.examples import Examples, Reader
 from lib.replay.options import ReplayOptions
 from lib.replay.rank import distributed
-from lib.replay.rank.context import Job, RankContext, device_of
+from lib.replay.rank.context import Examples, Job, RankContext, Reader, device_of
 from lib.replay.rank.distributed import ProcessTransport, SocketCounters, ThreadGroups, TorchGroups
-from lib.replay.rank.steps import Report, steps
+from lib.replay.rank.interpreter import Report, steps
 
-__all__ = [
-    "FINISHED",
-    "READY",
-    "RUNNING",
-    "STARTING",
-    "WAITING",
-    "Here",
-    "Progress",
-    "RankError",
-    "Rendezvous",
-    "is_echo",
-    "join",
-    "loopback",
-    "meet",
-    "play",
-    "rendezvous_of",
-]
+__all__ = ["FINISHED", "READY", "RUNNING", "STARTING", "WAITING", "Here", "Progress"]
+__all__ += ["RankError", "Rendezvous", "is_echo", "join", "loopback", "meet", "play", "rendezvous_of"]
 
 LEFT = 3.0
 """Timeouts of torch.distributed are this much longer than ours, so that it is we who say what happened."""

@@ -28,13 +28,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from lib.replay.errors import RankStalled, ReplayError, WrongWorld
-from lib.replay.examples import Examples
 from lib.replay.layers.reference import Comparison, compared
 from lib.replay.plan.plan import describe_event, raised, stalled
 from lib.replay.processes.play import STARTING, WAITING, Here, RankError, Rendezvous, is_echo, meet, play
-from lib.replay.rank.context import Job
+from lib.replay.rank.context import Examples, Job
 from lib.replay.rank.distributed import exchange
-from lib.replay.rank.steps import Report
+from lib.replay.rank.interpreter import Report
 
 __all__ = ["play_here", "process_here", "ranks_of_this_machine"]
 

@@ -23,7 +23,7 @@ from lib.replay.errors import NotEnoughMemory, RankDied, RankStalled, ReplayErro
 from lib.replay.plan.plan import describe_event, raised, stalled
 from lib.replay.processes.play import FINISHED, STARTING, WAITING
 from lib.replay.rank.context import Job
-from lib.replay.rank.steps import Report
+from lib.replay.rank.interpreter import Report
 
 __all__ = ["Child", "SharedState", "watch"]
 

@@ -1,29 +1,37 @@
-"""Kernels: what each operation of a rank does with real tensors, one row each.
+"""Kernels: what each operation of a rank does with real tensors, one row each, for all transports.
 
-A kernel is told of its call and given the tensors of its inputs, and gives those of its outputs. All tensors are flat,
-of the ranges that `Call.ranges` says. What nobody will use again may be overwritten (`Call.own`), which is what the
-simulator's memory means; what nobody ever uses need not be computed. An operation that the table lacks cannot be
-replayed: another one is one row more. Communication has its own (see communication).
+A kernel is told of its call and given the tensors of its inputs, and gives those of its outputs; that of a collective
+starts it, and says what gives them. All tensors are flat, of the ranges that `Call.ranges` says. What nobody will use
+again may be overwritten (`Call.own`), which is what the simulator's memory means; what nobody ever uses need not be
+computed. Buffers of a collective have exactly the size that the simulator counts, wherever the members' parts are
+equal: outputs are made when the operation is issued, and an in-place operation works in its input unless somebody still
+needs that. An operation that the tables lack cannot be replayed: another one is one row more.
 """
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from lib.replay.layers import optimizers
-from lib.replay.layers.layers import Gradients, Held
-from lib.replay.layers.ranges import common, join, select, within
-from lib.replay.plan.plan import softmax_of
+from lib.replay.layers.layers import Averages, Gradients, Held
+from lib.replay.layers.ranges import common, in_order, join, select, within
+from lib.replay.plan.plan import PlannedCollective, softmax_of
 from lib.replay.plan.sizes import length, merged
 from lib.replay.rank.context import Call, KernelTable
+from lib.replay.rank.transport import Handle, Handles
+from lib.values.dims import NAMES
+from lib.values.laws import cut
+from lib.values.operations import READS
 from lib.values.values import Value, WeightGrad
 
-__all__ = ["KERNELS", "PREPARED", "Kernel"]
+__all__ = ["COLLECTIVE_KERNELS", "KERNELS", "PREPARED", "CollectiveCall"]
+__all__ += ["CollectiveKernel", "Kernel", "Started", "bytes_sent", "issue"]
 
 Kernel = Callable[[Call, Sequence[Tensor]], Sequence[Tensor]]
 
@@ -170,3 +178,238 @@ KERNELS: KernelTable[Kernel] = KernelTable(
 
 PREPARED: dict[str, Kernel] = {"load_weights": _load_weights, "get_activation": _get_activation}
 """Kernels that run on the CPU before the step begins, as a data loader would; their operation hands over the result."""
+
+
+class CollectiveCall(Call):
+    """A collective of a rank, as its kernel sees it. Members are numbered from 0, in the order of their group.
+
+    `group` are the ranks of the members, `me` and `root` the numbers of this one and of the root, `brought` the values
+    that each brings.
+    """
+
+    def __init__(self, call: Call, collective: PlannedCollective) -> None:
+        super().__init__(call.context, call.plan, call.index, call.event, call.tensors)
+        self.transport = call.context.transport
+        self.group, self.brought, self.root = collective.members, collective.brought, collective.root
+        self.me = self.group.index(call.context.rank)
+
+
+@dataclass(slots=True)
+class Started:
+    """A communication that was started: its buffers, and what gives its outputs once it is over (None: the buffers are
+    the outputs). Buffers live until it is over even where the values in them do not."""
+
+    handle: Handle
+    buffers: Sequence[Tensor] = ()
+    outputs: Callable[[], Sequence[Tensor]] | None = None
+    is_send: bool = False
+    noticed: bool = False
+
+
+CollectiveKernel = Callable[[CollectiveCall, Sequence[Tensor]], Started]
+
+
+def issue(call: Call) -> Started:
+    """Issue one communication of a rank."""
+    if call.event.op == "pass_to":
+        return _pass_to(call)
+    if call.event.op == "receive":
+        return _receive(call)
+    if call.event.op in READS:
+        return Started(Handles(), KERNELS[call.event.op](call, ()))
+    collective = call.plan.collectives.get(call.index)
+    if collective is None:  # it never takes place, and nobody waits for it
+        return Started(Handles())
+    inputs = [call.tensors[number] for number in call.event.inputs]
+    if len(collective.members) == 1:
+        own = [call.own(i) if collective.row.in_place else tensor.clone() for i, tensor in enumerate(inputs)]
+        return Started(Handles(), own)
+    return COLLECTIVE_KERNELS[call.event.op](CollectiveCall(call, collective), inputs)
+
+
+def bytes_sent(call: Call) -> float:
+    """Return the bytes that a communication of a rank sends: a whole message, and of a collective what its row says."""
+    sizes = call.context.sizes
+    if (collective := call.plan.collectives.get(call.index)) is not None:
+        return float(collective.sent(call.context.rank, lambda values: sum(map(sizes.numel, values)))) * sizes.bytes
+    if call.event.op == "pass_to" and call.index in call.plan.messages:
+        return sum(call.tensors[number].numel() for number in call.event.inputs) * sizes.bytes
+    return 0
+
+
+def _pass_to(call: Call) -> Started:
+    message = call.plan.messages.get(call.index)
+    if message is None:  # nobody receives it
+        return Started(Handles(), is_send=True)
+    tensors = [call.tensors[number] for number in call.event.inputs]
+    handle = Handles(*[call.context.transport.send(message.target, tensor) for tensor in tensors])
+    return Started(handle, tensors, is_send=True)
+
+
+def _receive(call: Call) -> Started:
+    message = call.plan.messages.get(call.index)
+    if message is None:  # nobody sends it, and nobody waits for it
+        return Started(Handles())
+    buffers = [call.empty(call.numel(value)) for value in message.values]
+    handle = Handles(*[call.context.transport.receive(message.source, buffer) for buffer in buffers])
+    return Started(handle, buffers)
+
+
+# -- collectives --------------------------------------------------------------------------------------------------
+
+
+def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    if _sums_softmaxes(call):
+        return _each_adds_up(call, inputs)
+    buffer, running = call.own(0), call.input(0).place.schema.running
+    handle = call.transport.all_reduce(call.group, buffer)
+    return Started(handle, [buffer], (lambda: [call.made(0, buffer)]) if running else None)
+
+
+def _all_reduce_mean(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    """Means without the numbers of points that they are of, which are the same everywhere."""
+    layer = cast(Averages, call.context.initial.layers[call.input(0).layer - 1])
+    sums, count = layer.split(inputs[0])
+    buffer, members = sums / count, len(call.group)
+
+    def outputs() -> Sequence[Tensor]:
+        return [call.made(0, torch.cat([buffer * count, count * members], 1))]
+
+    return Started(call.transport.all_reduce(call.group, buffer), [buffer], outputs)
+
+
+def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    """One flat buffer for all of them, as torch's DDP has it."""
+    if any(value.place.schema.running for value in call.brought[call.me]):
+        return _each_adds_up(call, inputs)
+    buffer, sizes = torch.cat(list(inputs)), [tensor.numel() for tensor in inputs]
+    for place, number in enumerate(call.event.inputs):
+        if call.may_overwrite(place):
+            call.tensors.pop(number, None)  # its memory is the buffer's now
+    handle = call.transport.all_reduce(call.group, buffer)
+    return Started(handle, [buffer], lambda: [part.clone() for part in buffer.split(sizes)])
+
+
+def _sums_softmaxes(call: CollectiveCall) -> bool:
+    """Whether it is of softmaxes that are not done."""
+    value = call.brought[call.me][0]
+    return bool(value.place.schema.running) and call.context.sizes.shape.kinds[value.layer - 1].softmax
+
+
+def _each_adds_up(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    """All get what all have brought, as no transport adds up softmaxes: it takes as many times the room."""
+    sizes = [[call.numel(value) for value in brought] for brought in call.brought]
+    out = call.empty(sum(map(sum, sizes)))
+    handle = call.transport.all_gather(call.group, out, torch.cat(list(inputs)), [*map(sum, sizes)])
+
+    def outputs() -> Sequence[Tensor]:
+        parts = iter(out.split([size for mine in sizes for size in mine]))
+        tensors = [[next(parts) for _ in mine] for mine in sizes]
+        each = zip(zip(*call.brought, strict=True), zip(*tensors, strict=True), strict=True)
+        return [call.sum(place, values, parts) for place, (values, parts) in enumerate(each)]
+
+    return Started(handle, [out], outputs)
+
+
+def _all_gather(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    values = [brought[0] for brought in call.brought]
+    sizes, ranges = [call.numel(value) for value in values], [call.ranges(value) for value in values]
+    out = call.empty(sum(sizes))
+    handle = call.transport.all_gather(call.group, out, inputs[0], sizes)
+    if in_order(ranges):
+        return Started(handle, [out])
+    width = call.context.sizes.width(values[0])
+    return Started(handle, [out], lambda: [join(list(zip(out.split(sizes), ranges, strict=True)), width)])
+
+
+def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    members, role = range(len(call.group)), NAMES[call.root] or None  # along a dim that the call may name
+    values = [brought[0] for brought in call.brought]
+    mine = values[call.me]
+    wants = [call.ranges(cut(mine, i, len(members), role)) for i in members]
+    if call.brought[call.me][0].place.schema.running:
+        widths = [call.context.sizes.width(value) for value in values]
+        parts = [select(inputs[0], call.ranges(mine), want, widths[call.me]) for want in wants]
+        sizes = [int(length(wants[call.me]) * width) for width in widths]
+        out = call.empty(sum(sizes))
+        handle = call.transport.all_to_all(call.group, out, parts, sizes)
+        return Started(handle, [out], lambda: [call.sum(0, values, out.split(sizes))])
+    whole = inputs[0]
+    if not in_order(wants):
+        whole = torch.cat([select(whole, call.ranges(mine), want) for want in wants])
+    sizes = [*map(length, wants)]
+    out = call.empty(sizes[call.me])
+    return Started(call.transport.reduce_scatter(call.group, out, whole, sizes), [out])
+
+
+def _all_to_all(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    sizes = [call.numel(brought[call.me]) for brought in call.brought]
+    out = call.empty(sum(sizes))
+    handle = call.transport.all_to_all(call.group, out, inputs, sizes)
+    return Started(handle, [out], lambda: [part.clone() for part in out.split(sizes)])
+
+
+def _all_to_all_padded(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    sizes = [call.numel(brought[call.me]) for brought in call.brought]
+    largest = max(call.numel(value) for brought in call.brought for value in brought)
+    out = call.empty(largest * len(sizes))
+    parts = [torch.nn.functional.pad(part, (0, largest - part.numel())) for part in inputs]
+    handle = call.transport.all_to_all(call.group, out, parts, [largest] * len(sizes))
+    pieces = zip(out.split(largest), sizes, strict=True)
+    return Started(handle, [out], lambda: [part[:size].clone() for part, size in pieces])
+
+
+def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    numel = call.numel(call.brought[call.root][0])
+    if inputs[0].numel() == numel:
+        buffer = call.own(0)
+    else:  # of uneven shards, one may be a number longer than another: then this member is not the root
+        buffer = call.empty(numel)
+        if call.may_overwrite(0):
+            del call.tensors[call.event.inputs[0]]  # it would have been overwritten
+    return Started(call.transport.broadcast(call.group, buffer, call.root), [buffer])
+
+
+def _shift(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    """An exchange in which each member has something for the next one alone."""
+    members, me = len(call.group), call.me
+    before = (me - 1) % members
+    return Started(*_some_to_some(call, {(me + 1) % members: inputs[0]}, {before: call.brought[before][0]}))
+
+
+def _halo(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    """An exchange in which each member has something for those beside it."""
+    beside = [one for one in (call.me - 1, call.me + 1) if 0 <= one < len(call.group)]
+    coming = {one: call.brought[one][-1 if one < call.me else 0] for one in beside}
+    handle, buffers = _some_to_some(call, dict(zip(beside, inputs, strict=True)), coming)
+    sizes = [call.numel(value) for value in coming.values()]
+    return Started(handle, buffers, lambda: [part.clone() for part in buffers[0].split(sizes)])
+
+
+def _some_to_some(
+    call: CollectiveCall, parts: Mapping[int, Tensor], coming: Mapping[int, Value]
+) -> tuple[Handle, list[Tensor]]:
+    """An all-to-all between few: parts for some members, and values that come from some, in their order."""
+    sizes = {member: call.numel(value) for member, value in coming.items()}
+    members, nothing = range(len(call.group)), next(iter(parts.values()))[:0]
+    out = call.empty(sum(sizes.values()))
+    sent, got = [parts.get(one, nothing) for one in members], [sizes.get(one, 0) for one in members]
+    return call.transport.all_to_all(call.group, out, sent, got), [out]
+
+
+COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
+    {
+        "allreduce": _all_reduce,
+        "allreduce_bucket": _all_reduce_bucket,
+        "allgather": _all_gather,
+        "allgather_padded": _all_gather,  # a transport of torch pads unequal parts itself
+        "scatterreduce": _reduce_scatter,
+        "alltoall": _all_to_all,
+        "alltoall_padded": _all_to_all_padded,
+        "broadcast": _broadcast,
+        "shift": _shift,
+        "halo": _halo,
+        "allreduce_mean": _all_reduce_mean,
+    }
+)
+"""By the name of the collective, for two members or more: by itself a rank keeps what it brings."""

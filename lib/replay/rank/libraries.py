@@ -163,12 +163,11 @@ class DataParallel(LibraryStep):
     """DDP. Its buckets hold several layers unless told otherwise."""
 
     def build(self) -> None:
-        """With a bucket for each layer, each has its all-reduce, behind the backward of the next: so has the puzzle."""
+        # With a bucket for each layer, each has its all-reduce, behind the backward of the next: so has the puzzle.
         size: dict[str, Any] = {} if self.name == "ddp" else {"bucket_cap_mb": 1e-6}
         self.model: Any = nn.parallel.DistributedDataParallel(self.modules, **size)
 
     def compute(self) -> None:
-        """Forward and backward of this rank's batches."""
         (layers.loss(self.model(self.x), self.target, self.context.rows) * dist.get_world_size()).backward()
 
 
@@ -177,7 +176,6 @@ class ShardedOptimizer(DataParallel):
     rank, which broadcasts the weight when it has updated it."""
 
     def make_optimizer(self, states: list[Tensor]) -> torch.optim.Optimizer:
-        """States only on the rank that has the optimizer of their weight."""
         from torch.distributed.optim import ZeroRedundancyOptimizer
 
         parameters, name = self.parameters(), self.context.options.optimizer
@@ -191,7 +189,6 @@ class ShardedOptimizer(DataParallel):
         return made
 
     def state(self, parameter: nn.Parameter) -> Tensor:
-        """From the rank that has it."""
         options, owner = self.context.options, self.owners[id(parameter)]
         if owner == self.context.rank:
             kept = optimizers.state_of(options.optimizer, self.local, parameter)
@@ -209,7 +206,6 @@ class FullySharded(DataParallel):
     """
 
     def build(self) -> None:
-        """Shards each layer over all ranks, or over those of its replica."""
         from torch.distributed.fsdp import fully_shard
 
         kind, ranks = self.context.device.type, dist.get_world_size()
@@ -220,18 +216,15 @@ class FullySharded(DataParallel):
         self.model = fully_shard(self.modules, mesh=mesh)
 
     def compute(self) -> None:
-        """Forward and backward of this rank's batches, microbatch by microbatch; gradients add up in their shards."""
         sizes = [self.context.sizes.rows * len(part) for part in self.parts]
         for x, target in zip(self.x.split(sizes), self.target.split(sizes), strict=True):
             (layers.loss(self.model(x), target, self.context.rows) * dist.get_world_size()).backward()
 
     def like(self, parameter: nn.Parameter, flat: Tensor) -> Tensor:
-        """Sharded as the parameter is."""
         whole: Any = parameter
         return distribute_tensor(flat.clone().view(parameter.shape), whole.device_mesh, whole.placements)
 
     def whole(self, tensor: Any) -> Tensor:
-        """Gathered."""
         return tensor.full_tensor().detach()
 
 
@@ -257,16 +250,13 @@ class TensorParallel(LibraryStep):
             self.x, self.target = (one.chunk(ranks)[self.context.rank] for one in (self.x, self.target))
 
     def compute(self) -> None:
-        """Forward and backward of all batches."""
         layers.loss(self.modules(self.x), self.target, self.context.rows).backward()
 
     def like(self, parameter: nn.Parameter, flat: Tensor) -> Tensor:
-        """Cut as the parameter is."""
         cut: Any = parameter
         return distribute_tensor(flat.view(*parameter.shape[::-1]).t().contiguous(), cut.device_mesh, cut.placements)
 
     def whole(self, tensor: Any) -> Tensor:
-        """Gathered, and inputs by outputs as ours are."""
         return tensor.full_tensor().detach().t()
 
 
@@ -348,28 +338,21 @@ class Pipelined(LibraryStep):
         return {"n_microbatches": len(self.pipeline.microbatches), "loss_fn": self.loss, "scale_grads": False}
 
     def loss(self, y: Tensor, target: Tensor) -> Tensor:
-        """The loss of a microbatch."""
         return layers.loss(y, target, self.context.rows)
 
     def compute(self) -> None:
-        """This rank's part of the schedule."""
         inputs = (self.x,) if self.first else ()
         self.schedule.step(*inputs, target=self.target if self.last else None)
 
 
 KINDS: dict[str, type[LibraryStep]] = {
-    "ddp": DataParallel,
-    "ddp_by_layer": DataParallel,
+    **dict.fromkeys(("ddp", "ddp_by_layer"), DataParallel),
     "zero1": ShardedOptimizer,
-    "zero2": FullySharded,
-    "fsdp": FullySharded,
-    "hsdp": FullySharded,
-    "tensor_parallel": TensorParallel,
-    "sequence_parallel": TensorParallel,
+    **dict.fromkeys(("zero2", "fsdp", "hsdp"), FullySharded),
+    **dict.fromkeys(TENSOR, TensorParallel),
 }
-"""By name; the others are pipelines."""
 
 
 def library_step(name: str, context: RankContext) -> LibraryStep:
-    """A library by name."""
+    """Make the training step of a library by name: a pipeline, where it is no other."""
     return KINDS.get(name, Pipelined)(name, context)

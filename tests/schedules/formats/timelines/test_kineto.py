@@ -1,6 +1,6 @@
 """Traces of torch.profiler: what ranges, operations, kernels and collectives become, on which clock, of which step.
 
-The files are made up here, in the form that torch 2.13 writes; `tests/replay/test_profile.py` has real ones.
+The files are made up here, in the form that torch 2.13 writes; `tests/replay/test_measure.py` has real ones.
 """
 
 import gzip
