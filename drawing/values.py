@@ -22,7 +22,7 @@ from lib.values.dims import DIMS
 from lib.values.placement import Part, Place
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
-__all__ = ["Slot", "batches_in", "draw_group", "picture_of_value", "slot"]
+__all__ = ["batches_in", "draw_group", "picture_of_value", "slot"]
 
 MARGIN: Final = 14
 ROW: Final = 30.0

@@ -9,17 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from drawing.canvas.axes import Entry, legend
+from drawing.canvas.layout import Entry, legend
 from drawing.canvas.palette import ALARM, INK, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width, wrapped
-from drawing.figures.table import LINE, measures, table
-from drawing.timeline.folding import shown_rows
-from drawing.timeline.labels import size
+from drawing.comparing.bars import LINE, measures, table
+from drawing.timeline.boxes import size
 from drawing.timeline.memory import kinds_of, memory, memory_at_peak
 from drawing.timeline.paint import SHOWN, Rows
-from drawing.timeline.panel import LEFT, WIDTH, Panel, panels_of
-from drawing.timeline.schedule import check_names, note, trace_of
+from drawing.timeline.rows import shown_rows
+from drawing.timeline.schedule import LEFT, WIDTH, Panel, check_names, note, panels_of, trace_of
 from lib.analysis.difference import Difference, difference, figures_of, lesson, said, unequal
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to

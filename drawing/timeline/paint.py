@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.axes import Axis, Entry, swatch
-from drawing.canvas.hatching import hatch
+from drawing.canvas.layout import Axis, Entry, swatch
 from drawing.canvas.palette import (
     ALARM,
     ARROW,
@@ -22,17 +21,16 @@ from drawing.canvas.palette import (
     mix,
     passes,
 )
-from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, text_width
-from drawing.timeline.boxes import Box, Message, Timeline, padded
-from drawing.timeline.folding import Fold, Shown
-from drawing.timeline.labels import labels, title, waiting
-from drawing.timeline.names import Name, groups, write_names
+from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
+from drawing.timeline.boxes import Box, Message, Timeline, labels, padded, title, waiting
+from drawing.timeline.rows import Fold, Name, Shown, groups, write_names
 from lib.errors.wording import counted, numbered
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.operations import COMPUTE
 
-__all__ = ["SHOWN", "Rows", "arrow", "left_out", "operations", "paint", "place_label", "place_rows", "row_height"]
+__all__ = ["ARROWS", "MARK", "SHOWN", "Rows", "arrow", "left_out", "operations", "paint", "place_label", "place_rows"]
+__all__ += ["row_height"]
 
 CROWDED: Final = 1500
 """From this many boxes on, boxes are plain and their titles brief."""
