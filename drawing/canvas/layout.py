@@ -1,23 +1,135 @@
-"""What pictures are laid out with: arrows, the time axis that panels share, and legends."""
+"""How pictures are laid out: pieces beside and below each other, arrows, the time axis that panels share, and legends.
+
+A piece is a rectangle with marks in it, and to others no more than its rectangle, as chalk's diagrams are to each other
+(chalk's own `hcat` takes a thousand times as long, as its envelopes are of any shape). All pictures but timelines are
+put together from pieces as far as one thing stands beside another; what is to scale has coordinates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import copysign, cos, floor, hypot, log10, pi, sin
+from collections.abc import Iterable, Iterator, Sequence
+from math import copysign, floor, hypot, log10
 from typing import Final, NamedTuple
 
-from drawing.canvas.palette import GRID, INK, SOFT
-from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, moved, text_width
+from drawing.canvas.palette import EDGE, GRID, INK, PAPER, SOFT, ink_on
+from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit, moved, text_width
 from lib.cluster.costs import ticks
 from lib.errors.wording import exact
 
-__all__ = ["Axis", "Entry", "Point", "arrow", "compact", "curve", "few", "legend", "named_every", "nice", "swatch"]
+__all__ = ["MARGIN", "Axis", "Box", "Entry", "Piece", "Point", "arrow", "card", "compact", "curve", "few", "flow"]
+__all__ += ["hcat", "heading", "label", "legend", "nice", "pad", "swatch", "vcat"]
 
+MARGIN: Final = 18.0
+"""Pixels of paper around what is put together from pieces."""
 HEAD: Final = 8.0
 """Length of an arrow's head; it is three quarters as wide."""
-BENDS: Final = 14
 
 Point = tuple[float, float]
+Entry = tuple[Sequence[Mark], float, str]
+"""Of a legend: a sample drawn with its top left corner at (0, 0), the room it takes, and what it means."""
+
+
+class Box(NamedTuple):
+    """A place on the paper."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def middle(self) -> Point:
+        """Its centre."""
+        return self.x + self.width / 2, self.y + self.height / 2
+
+
+class Piece(NamedTuple):
+    """A part of a picture: marks in a rectangle whose top left corner is (0, 0)."""
+
+    width: float
+    height: float
+    marks: Sequence[Mark] = ()
+
+    def at(self, x: float, y: float) -> Iterator[Mark]:
+        """Its marks where its top left corner is at a point."""
+        return (moved(mark, x, y) for mark in self.marks)
+
+
+def hcat(pieces: Iterable[Piece], gap: float = 0.0, align: float = 0.5) -> Piece:
+    """Pieces beside each other: `align` 0 puts their tops on one level, 1 their bottoms, 0.5 their middles."""
+    every = [*pieces]
+    high, x, marks = max((piece.height for piece in every), default=0.0), 0.0, list[Mark]()
+    for piece in every:
+        marks += piece.at(x, align * (high - piece.height))
+        x += piece.width + gap
+    return Piece(x - gap if every else 0.0, high, marks)
+
+
+def vcat(pieces: Iterable[Piece], gap: float = 0.0, align: float = 0.0) -> Piece:
+    """Pieces below each other: `align` 0 puts their left edges on one line, 1 their right ones, 0.5 their middles."""
+    every = [*pieces]
+    wide, y, marks = max((piece.width for piece in every), default=0.0), 0.0, list[Mark]()
+    for piece in every:
+        marks += piece.at(align * (wide - piece.width), y)
+        y += piece.height + gap
+    return Piece(wide, y - gap if every else 0.0, marks)
+
+
+def flow(pieces: Iterable[Piece], room: float, gap: float = 0.0, below: float = 0.0) -> Piece:
+    """Pieces beside each other, on as many lines as they need in so much room."""
+    lines: list[list[Piece]] = []
+    for piece in pieces:
+        if lines and sum(before.width + gap for before in lines[-1]) + piece.width <= room:
+            lines[-1].append(piece)
+        else:
+            lines.append([piece])
+    return vcat((hcat(line, gap, 0) for line in lines), below)
+
+
+def pad(piece: Piece, left: float = 0.0, top: float = 0.0, right: float = 0.0, bottom: float = 0.0) -> Piece:
+    """A piece with room around it; a negative one lets marks stand out of it."""
+    return Piece(piece.width + left + right, piece.height + top + bottom, [*piece.at(left, top)])
+
+
+def label(
+    words: str,
+    width: float | None = None,
+    size: float = TEXT,
+    fill: str = INK,
+    *,
+    bold: bool = False,
+    anchor: str = "start",
+    height: float = 15,
+) -> Piece:
+    """A line of text: as wide as it is, or cut to a `width`, at the end of which or in whose middle it may stand."""
+    wide = text_width(words, size) if width is None else width
+    x = {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
+    return Piece(wide, height, [Text(x, height / 2, fit(words, wide + 0.01, size), size, fill, anchor, bold)])
+
+
+def heading(title: str, told: str, room: float) -> Piece:
+    """What a picture is of, and below it a line about how to read it."""
+    return vcat([label(title, room, TEXT * 1.05, bold=True, height=18), label(told, room, fill=SOFT, height=18)])
+
+
+def card(
+    width: float,
+    height: float,
+    fill: str,
+    lines: Sequence[str] = (),
+    *,
+    size: float = TEXT,
+    step: float = 15,
+    radius: float = 6,
+    title: str = "",
+) -> Piece:
+    """A rectangle with lines of text in its middle, the first of them bold. What is as pale as paper has an edge."""
+    plain = fill == PAPER
+    marks: list[Mark] = [Rect(0, 0, width, height, fill, EDGE if plain else "none", radius=radius, title=title)]
+    y, ink = (height - step * (len(lines) - 1)) / 2, INK if plain else ink_on(fill)
+    for number, line in enumerate(lines):
+        marks.append(Text(width / 2, y + step * number, line, size, ink, "middle", bold=not number))
+    return Piece(width, height, marks)
 
 
 def curve(start: Point, end: Point) -> list[Point]:
@@ -26,45 +138,25 @@ def curve(start: Point, end: Point) -> list[Point]:
     if abs(x0 - x1) < 0.5:
         return [start, end]
     last = y1 - copysign(min(HEAD, abs(y1 - y0) / 4), y1 - y0)  # straight below the head
-    middle = (y0 + last) / 2
-    found: list[Point] = []
-    for bend in range(BENDS + 1):
-        t = bend / BENDS
+    middle, points = (y0 + last) / 2, list[Point]()
+    for t in (bend / 14 for bend in range(15)):
         a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
-        found.append(((a + b) * x0 + (c + d) * x1, a * y0 + (b + c) * middle + d * last))
-    return [*found, end]
+        points.append(((a + b) * x0 + (c + d) * x1, a * y0 + (b + c) * middle + d * last))
+    return [*points, end]
 
 
-def arc(middle: Point, radius: Point, begin: float, end: float) -> list[Point]:
-    """A part of an ellipse, from angle to angle (in turns, from the top, clockwise)."""
-    found: list[Point] = []
-    for bend in range(BENDS + 1):
-        angle = 2 * pi * (begin + (end - begin) * bend / BENDS)
-        found.append((middle[0] + radius[0] * sin(angle), middle[1] - radius[1] * cos(angle)))
-    return found
-
-
-def arrow(scene: Scene, points: Sequence[Point], colour: str, line: float = 2, title: str = "", dash: str = "") -> None:
-    """Paints a line with a head at its end."""
-    (x0, y0), (x1, y1) = _direction(points), points[-1]
+def arrow(scene: Scene, points: Sequence[Point], colour: str, line: float = 2, title: str = "") -> None:
+    """Paints a line with a head at its end, which points away from the last point that is not below the head."""
+    x1, y1 = points[-1]
+    far = (point for point in points[-2::-1] if hypot(point[0] - x1, point[1] - y1) > HEAD)
+    x0, y0 = next(far, points[0])
     length = hypot(x1 - x0, y1 - y0) or 1.0
     dx, dy = (x1 - x0) / length, (y1 - y0) / length
     size = HEAD + line
-    neck = (x1 - dx * size, y1 - dy * size)
+    neck, side = (x1 - dx * size, y1 - dy * size), size * 0.42
     body = [*points[:-1], (x1 - dx * size * 0.8, y1 - dy * size * 0.8)]
-    scene.add(Poly(body, stroke=colour, line=line, title=title, dash=dash))
-    side = size * 0.42
     head = ((x1, y1), (neck[0] - dy * side, neck[1] + dx * side), (neck[0] + dy * side, neck[1] - dx * side))
-    scene.add(Poly(head, colour))
-
-
-def _direction(points: Sequence[Point]) -> Point:
-    """A point before the end that says from where an arrow arrives."""
-    x1, y1 = points[-1]
-    for point in reversed(points[:-1]):
-        if hypot(point[0] - x1, point[1] - y1) > HEAD:
-            return point
-    return points[0]
+    scene.add(Poly(body, stroke=colour, line=line, title=title), Poly(head, colour))
 
 
 class Axis(NamedTuple):
@@ -106,11 +198,6 @@ class Axis(NamedTuple):
         return y + 20
 
 
-def named_every(height: float) -> int:
-    """Every row has its name beside it where there is room for that, else every second or fourth."""
-    return 1 if height >= 11 else 2 if height >= 9 else 4
-
-
 def nice(size: float) -> float:
     """The smallest of 1, 2, 5, 10, 20, 50, ... (and of 0.1, 0.2, 0.5, ...) that is not below a size."""
     if size <= 0:
@@ -127,10 +214,6 @@ def compact(elements: float) -> str:
     return f"{elements:.3g}"
 
 
-Entry = tuple[Sequence[Mark], float, str]
-"""A sample drawn with its top left corner at (0, 0), the room it takes, and what it means."""
-
-
 def swatch(fill: str, stroke: str = "none", text: str = "", width: float = 16, dash: str = "") -> Entry:
     """A legend entry: a small box. The caller replaces the words."""
     inset = 0 if stroke == "none" else 0.5
@@ -139,16 +222,14 @@ def swatch(fill: str, stroke: str = "none", text: str = "", width: float = 16, d
 
 
 def legend(scene: Scene, left: float, top: float, right: float, entries: Iterable[Entry]) -> float:
-    """Writes entries from left to right, on as many lines as they need; returns where they end."""
-    x, y = left, top
-    for marks, width, words in entries:
-        room = width + 5 + text_width(words, TEXT) + 14
-        if x > left and x + room > right:
-            x, y = left, y + 20
-        scene.add(*(moved(mark, x, y) for mark in marks))
-        scene.add(Text(x + width + 5, y + 6, words, TEXT, SOFT))
-        x += room
-    return y + 20
+    """Paints entries from left to right, on as many lines as they need; returns where they end."""
+    pieces = [
+        pad(hcat([Piece(wide, 12, marks), label(words, fill=SOFT, height=12)], 5), right=14, bottom=8)
+        for marks, wide, words in entries
+    ]
+    whole = flow(pieces, right - left)
+    scene.add(*whole.at(left, top))
+    return top + whole.height
 
 
 def few(count: int, most: int) -> list[int | None]:

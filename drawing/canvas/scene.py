@@ -14,8 +14,8 @@ from zlib import crc32
 
 from drawing.canvas.palette import EDGE, INK, PAPER, night
 
-__all__ = ["DARK_PAGES", "SMALL", "TEXT", "Link", "Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "hatch"]
-__all__ += ["moved", "num", "sheet", "text_width", "wrapped"]
+__all__ = ["DARK_PAGES", "SMALL", "TEXT", "Link", "Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "fitting"]
+__all__ += ["hatch", "moved", "num", "sheet", "text_width", "wrapped"]
 
 DARK_PAGES: Final = (
     "[data-jp-theme-light=false]",  # JupyterLab, and what nbconvert makes of it
@@ -177,6 +177,8 @@ class Scene:
 
 def moved(mark: Mark, dx: float, dy: float, factor: float = 1.0) -> Mark:
     """A mark so many times as large, its lines and letters too, and then somewhere else."""
+    if factor == 1 and not isinstance(mark, Poly):
+        return mark._replace(x=mark.x + dx, y=mark.y + dy)
     if isinstance(mark, Text):
         return mark._replace(x=mark.x * factor + dx, y=mark.y * factor + dy, size=mark.size * factor)
     dash = mark.dash if factor == 1 else " ".join(f"{float(part) * factor:.3g}" for part in mark.dash.split())
@@ -222,6 +224,11 @@ def fit(text: str, room: float, size: float) -> str:
     while keep and text_width(text[:keep], size) > room - size:
         keep -= 1
     return text[:keep].rstrip() + "…"
+
+
+def fitting(room: float, *ways: str, size: float = TEXT) -> str:
+    """The first of some words that fits, else the last of them."""
+    return next((words for words in ways if text_width(words, size) <= room), ways[-1])
 
 
 def wrapped(text: str, room: float, size: float) -> list[str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from math import prod
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from drawing.canvas.layout import few
-from drawing.canvas.palette import ALARM, EDGE, INK, MINE, PAPER, SOFT, ink_on, origin_colour
+from drawing.canvas.layout import MARGIN, Piece, card, few, flow, hcat, heading, label, pad, vcat
+from drawing.canvas.palette import ALARM, EDGE, MINE, PAPER, SOFT, origin_colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit, text_width, wrapped
+from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit, fitting, text_width, wrapped
 from drawing.timeline.schedule import note, trace_of
 from lib.cluster.holdings import Holdings, Neighbours
 from lib.cluster.mesh import Mesh
@@ -19,237 +20,16 @@ from lib.trace.trace import nothing_to
 
 __all__ = ["draw_mesh", "picture_of_holdings", "picture_of_neighbours"]
 
-LISTED: Final = 6
-"""Groups, and devices that hold something, that are told in words."""
-MOST_TOLD: Final = 64
-JOINED: Final = ",_"
-
-Ways = Sequence[str]
-"""A line of a card, in full and shorter."""
-
-
-class Face(Protocol):
-    """One way to look at a mesh. Cards are `card` pixels wide, where there is room, and `high`; neighbours along `axis`
-    are joined, and `hosts` are shown below them."""
-
-    heading: str
-    card: float
-    high: float
-    axis: str | None
-    hosts: bool
-
-    def colour(self, rank: int) -> str:
-        """The colour of its card."""
-        ...
-
-    def lines(self, rank: int) -> Sequence[Ways]:
-        """What stands on its card."""
-        ...
-
-    def words(self, rank: int) -> str:
-        """What the pointer shows."""
-        ...
-
-    def framed(self, rank: int) -> bool:
-        """Whether something is wrong at it."""
-        ...
-
-    def below(self, width: float) -> Sequence[str]:
-        """Lines of text below the mesh."""
-        ...
-
-    def summary(self, width: float) -> str:
-        """All of it, for who cannot see it."""
-        ...
-
-
-class Groups:
-    """The groups along one axis: a colour each."""
-
-    def __init__(self, mesh: Mesh, axis: str) -> None:
-        self.mesh = mesh
-        self.axis: str | None = axis
-        self.heading = f"groups along {axis}"
-        self.card = 72.0
-        self.high = 34.0
-        self.hosts = mesh.host_size is not None
-        self.others = {name: size for name, size in mesh.axes.items() if name != axis}
-        self.groups = prod(self.others.values())
-
-    def colour(self, rank: int) -> str:
-        """That of its group."""
-        number, place = 0, self.mesh.coordinates(rank)
-        for axis, size in self.others.items():
-            number = number * size + place[axis]
-        return origin_colour(number, self.groups)
-
-    def lines(self, rank: int) -> Sequence[Ways]:
-        """Its name."""
-        return [(f"rank {rank}", str(rank))]
-
-    def words(self, rank: int) -> str:
-        """Nothing that is not on the card."""
-        return ""
-
-    def framed(self, rank: int) -> bool:
-        """Nothing is wrong with a group."""
-        return False
-
-    def below(self, width: float) -> Sequence[str]:
-        """The groups in words, of many the first."""
-        shared = f" that share {_together([*self.others])}" if self.others else ""
-        words = f"{counted(self.groups, 'group', ',')} of {len(self.mesh) // self.groups}{shared}:".split()
-        groups = ", ".join(listed(group, 8).replace(", ", JOINED) for group in self._members())
-        more = " …" if self.groups > LISTED else ""
-        # A group stays on one line, where that is long enough.
-        return [line.replace(JOINED, ", ") for line in wrapped(" ".join([*words, groups + more]), width, TEXT)]
-
-    def _members(self) -> Iterator[tuple[int, ...]]:
-        """The groups, of many the first."""
-        assert self.axis is not None, "groups lie along an axis"
-        for number in range(min(self.groups, LISTED)):
-            place = {self.axis: 0}
-            for axis, size in reversed(self.others.items()):
-                number, place[axis] = divmod(number, size)
-            yield self.mesh.group(self.mesh.rank(**place), self.axis)
-
-    def summary(self, width: float) -> str:
-        """The groups in words."""
-        return f"Along {self.axis}: {' '.join(self.below(width))}."
-
-
-class Near:
-    """One rank, and its groups, a colour for each. Whoever is in several has the colour of the first."""
-
-    def __init__(self, shown: Neighbours) -> None:
-        self.shown = shown
-        self.heading = ""
-        self.axis: str | None = None
-        self.card = 88.0
-        self.high = 34.0
-        self.hosts = shown.mesh.host_size is not None
-        self.groups = shown.named()
-
-    def _names(self, rank: int) -> list[str]:
-        """The groups in which it is beside the rank."""
-        return [] if rank == self.shown.rank else [name for name, group in self.groups.items() if rank in group]
-
-    def colour(self, rank: int) -> str:
-        """That of its first group."""
-        if rank == self.shown.rank:
-            return MINE
-        names = self._names(rank)
-        return origin_colour([*self.groups].index(names[0]), len(self.groups)) if names else PAPER
-
-    def lines(self, rank: int) -> Sequence[Ways]:
-        """Its name, and its groups."""
-        names = self._names(rank)
-        return [(f"rank {rank}", str(rank)), *([(" + ".join(names), *names[:1])] if names else [])]
-
-    def words(self, rank: int) -> str:
-        """Where it stands, and its groups."""
-        place = ", ".join(f"{axis} {number}" for axis, number in self.shown.mesh.coordinates(rank).items())
-        names = self._names(rank)
-        return f"rank {rank} ({place})" + (f": in the group along {_together(names)}" if names else "")
-
-    def framed(self, rank: int) -> bool:
-        """Whether something is wrong at it."""
-        return rank in self.shown.wrong
-
-    def below(self, width: float) -> Sequence[str]:
-        """Each group on a line."""
-        return [f"{name}: {listed(group, 16)}" for name, group in self.groups.items()]
-
-    def summary(self, width: float) -> str:
-        """The groups in words."""
-        wrong = f" Not right: {', '.join(f'rank {rank}' for rank in self.shown.wrong)}." if self.shown.wrong else ""
-        return f"The groups of rank {self.shown.rank}: {'; '.join(self.below(width))}.{wrong}"
-
-
-class Held:
-    """What each device holds, with its host and its process: a colour for each different thing, or for each process."""
-
-    def __init__(self, shown: Holdings) -> None:
-        self.shown = shown
-        self.mesh = shown.mesh
-        self.heading = ""
-        self.axis: str | None = None
-        self.hosts = False
-        self.card = 118.0
-        self.several = shown.processes or len(self.mesh.processes) < len(self.mesh)
-        self.high = 4.0 + 15 * max(2, len(self.lines(self.mesh.ranks[0])))
-        held = dict.fromkeys(shown.holds.get(rank, "") for rank in self.mesh.ranks)
-        self.kinds = {words: number for number, words in enumerate(filter(None, held))}
-        self.legend = "devices of one colour hold the same"
-        if not self.kinds:
-            self.legend = "devices of one colour belong to one process"
-
-    def colour(self, rank: int) -> str:
-        """That of what it holds: none for nothing."""
-        if not self.kinds:
-            return origin_colour(self.mesh.process(rank), len(self.mesh.processes))
-        kind = self.kinds.get(self.shown.holds.get(rank, ""))
-        return PAPER if kind is None else origin_colour(kind, len(self.kinds))
-
-    def lines(self, rank: int) -> Sequence[Ways]:
-        """Its name, its host and its process where there are several, and what it holds."""
-        where = self._where(rank)
-        return [*where, (self.shown.holds.get(rank, ""),)] if self.shown.holds else where
-
-    def words(self, rank: int) -> str:
-        """All of it."""
-        device, *others = [full for full, _ in self._where(rank)]
-        where = f" of {', '.join(others)}" if others else ""
-        place = ", ".join(f"{axis} {number}" for axis, number in self.mesh.coordinates(rank).items())
-        held = f": {self.shown.holds[rank]}" if self.shown.holds.get(rank) else ""
-        return f"{device}{where} ({place}){held}"
-
-    def _where(self, rank: int) -> list[tuple[str, str]]:
-        """Its name, its host where the mesh has any, and its process where there are several; in full and shorter."""
-        found = [(f"device {rank}", str(rank))]
-        if self.mesh.host_size is not None:
-            found.append((f"host {self.mesh.host(rank)}", f"h{self.mesh.host(rank)}"))
-        if self.several:
-            found.append((f"process {self.mesh.process(rank)}", f"p{self.mesh.process(rank)}"))
-        return found
-
-    def framed(self, rank: int) -> bool:
-        """Whether something is wrong at it."""
-        return rank in self.shown.wrong
-
-    def below(self, width: float) -> Sequence[str]:
-        """Everything is on the cards."""
-        return ()
-
-    def summary(self, width: float) -> str:
-        """Every device in words, of many the first."""
-        told = [self.words(rank) for rank in self.mesh.ranks[:MOST_TOLD]]
-        more = ["…"] if len(self.mesh) > MOST_TOLD else []
-        wrong = [f"Not right: {', '.join(f'device {rank}' for rank in self.shown.wrong)}"] if self.shown.wrong else []
-        return ". ".join(["; ".join([*told, *more]), *wrong]) + "."
-
-
-def _together(names: Sequence[str]) -> str:
-    """Names in a sentence: "data", "data and stage", "pod, data and stage"."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
 WIDTH: Final = 840
-MARGIN: Final = 18
 GAP: Final = 12
-NARROW: Final = 30.0
-MOST_COLUMNS: Final = 8
-MOST_ROWS: Final = 8
-MOST_SLICES: Final = 4
-"""Of a large mesh the first ranks are shown along each of its directions, and the last."""
-FLAT: Final = 3
-"""So many axes have a direction each: down, across, and slices beside each other. Of more, axes of size 1 have none,
-and those before the last three are blocks below each other."""
-MOST_ACROSS: Final = 16
-LINE: Final = 15
-WRONG: Final = "not right"
+MOST: Final = 8
+"""Rows and columns of cards: of a large mesh the first are shown, and the last. Half as many slices and blocks."""
+LISTED: Final = 6
+"""Groups that are told in words."""
+JOINED: Final = ",_"
+"""What stands between ranks that are not to be parted by the end of a line."""
 
-Place = tuple[int, ...]
+Coordinates = tuple[int, ...]
 
 
 def draw_mesh(
@@ -284,41 +64,153 @@ def draw_mesh(
         return picture_of_neighbours(Neighbours(mesh, groups_of, wrong=wrong, title=title))
     if holds is not None:
         return picture_of_holdings(Holdings(mesh, holds, wrong, title))
-    panels = [_Panel(mesh, Groups(mesh, one)) for one in ([*mesh.axes] if axis is None else [axis])]
-    return _arranged(_title(mesh), "ranks of one colour are one group", panels)
+    faces = [_groups(mesh, one) for one in ([*mesh.axes] if axis is None else [axis])]
+    return _picture("", "ranks of one colour are one group", *faces)
 
 
-def picture_of_holdings(shown: Holdings) -> Picture:
-    """What each device of a mesh holds."""
-    face = Held(shown)
-    return _arranged(shown.title or _title(shown.mesh), face.legend, [_Panel(shown.mesh, face)], bool(shown.wrong))
+# -- what the cards say ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Face:
+    """One way to look at a mesh: the colour of the card of each rank, and what stands on it.
+
+    Of each line there are several ways to say it, the longest first. Cards are `wide` pixels wide, where there is room,
+    and `high`. `pointed` is what the pointer shows. Neighbours along `axis` are joined, and `hosts` are named below
+    the cards. `below` is written under the mesh, and `words` say all of it to those who cannot see it.
+    """
+
+    mesh: Mesh
+    wide: float
+    high: float
+    hosts: bool
+    colour: Callable[[int], str]
+    lines: Callable[[int], Sequence[Sequence[str]]]
+    words: str
+    pointed: Callable[[int], str] = lambda rank: ""
+    heading: str = ""
+    axis: str | None = None
+    below: Sequence[str] = ()
+    wrong: Collection[int] = ()
+
+
+def _groups(mesh: Mesh, axis: str) -> Face:
+    """The groups along one axis: a colour each."""
+    others = {name: size for name, size in mesh.axes.items() if name != axis}
+    sizes, count = [*others.values()], prod(others.values())
+
+    def colour(rank: int) -> str:
+        number, place = 0, mesh.coordinates(rank)
+        for name, size in others.items():
+            number = number * size + place[name]
+        return origin_colour(number, count)
+
+    members: list[str] = []
+    for number in range(min(count, LISTED)):
+        place = dict(zip(others, _digits(number, sizes), strict=True))
+        members.append(listed(mesh.group(mesh.rank(**{axis: 0}, **place), axis), 8))
+    shared = f" that share {_together([*others])}" if others else ""
+    told = f"{counted(count, 'group', ',')} of {len(mesh) // count}{shared}: {', '.join(members)}"
+    told += " …" if count > LISTED else ""
+    below = [told.replace(", ", JOINED).replace("]" + JOINED, "], ")]
+    hosts = mesh.host_size is not None
+    names = f"groups along {axis}"
+    return Face(mesh, 72, 34, hosts, colour, _name, f"Along {axis}: {told}.", heading=names, axis=axis, below=below)
+
+
+def _name(rank: int) -> list[tuple[str, str]]:
+    return [(f"rank {rank}", str(rank))]
 
 
 def picture_of_neighbours(shown: Neighbours) -> Picture:
-    """The groups of one rank of a mesh."""
-    legend = f"rank {shown.rank} and the groups that it is in, a colour for each"
-    return _arranged(shown.title or _title(shown.mesh), legend, [_Panel(shown.mesh, Near(shown))], bool(shown.wrong))
+    """One rank of a mesh, and its groups, a colour for each. Whoever is in several has the colour of the first."""
+    mesh, groups = shown.mesh, shown.named()
+
+    def names(rank: int) -> list[str]:
+        """The groups in which it is beside the rank."""
+        return [] if rank == shown.rank else [name for name, group in groups.items() if rank in group]
+
+    def colour(rank: int) -> str:
+        if rank == shown.rank or not names(rank):
+            return MINE if rank == shown.rank else PAPER
+        return origin_colour([*groups].index(names(rank)[0]), len(groups))
+
+    def lines(rank: int) -> list[tuple[str, ...]]:
+        return [*_name(rank), *([(" + ".join(names(rank)), *names(rank)[:1])] if names(rank) else [])]
+
+    def pointed(rank: int) -> str:
+        beside = f": in the group along {_together(names(rank))}" if names(rank) else ""
+        return f"rank {rank} ({_stands(mesh, rank)}){beside}"
+
+    below = [f"{name}: {listed(group, 16)}" for name, group in groups.items()]
+    wrong = f" Not right: {', '.join(f'rank {rank}' for rank in shown.wrong)}." if shown.wrong else ""
+    words = f"The groups of rank {shown.rank}: {'; '.join(below)}.{wrong}"
+    below = [line.replace(", ", JOINED) for line in below]
+    hosts = mesh.host_size is not None
+    face = Face(mesh, 88, 34, hosts, colour, lines, words, pointed, below=below, wrong=shown.wrong)
+    return _picture(shown.title, f"rank {shown.rank} and the groups that it is in, a colour for each", face)
 
 
-def _arranged(title: str, legend: str, panels: Sequence[_Panel], framed: bool = False) -> Picture:
-    """The panels beside each other where there is room, else below each other."""
-    scene = Scene(0, 0)
-    x, y, lowest = float(MARGIN), 52.0, 52.0
-    for panel in panels:
-        if x > MARGIN and x + panel.width > WIDTH - MARGIN:
-            x, y = float(MARGIN), lowest + 18
-        lowest = max(lowest, panel.paint(scene, x, y))
-        scene.width = max(scene.width, x + panel.width + MARGIN)
-        x += panel.width + 36
-    told = text_width(legend, TEXT) + (44 + text_width(WRONG, TEXT) if framed else 0)
-    scene.width = min(WIDTH, max(scene.width, 300, text_width(title, TEXT) + 2 * MARGIN + 60, told + 2 * MARGIN))
-    scene.add(Text(MARGIN, 20, fit(title, scene.width - 2 * MARGIN, TEXT * 1.05), TEXT, INK, bold=True))
-    scene.add(Text(MARGIN, 37, legend, TEXT, SOFT))
-    if framed:
-        x = MARGIN + text_width(legend, TEXT) + 22
-        scene.add(Rect(x, 30, 16, 14, "none", ALARM, 2.5, radius=4), Text(x + 22, 37, WRONG, TEXT, ALARM))
-    scene.height = lowest + 12
-    return Picture(scene, f"<{title}. {' '.join(panel.words() for panel in panels)}>")
+def picture_of_holdings(shown: Holdings) -> Picture:
+    """What each device holds, with its host and its process: a colour for each different thing, or for each process."""
+    mesh = shown.mesh
+    several = shown.processes or len(mesh.processes) < len(mesh)
+    held = dict.fromkeys(shown.holds.get(rank, "") for rank in mesh.ranks)
+    kinds = {words: number for number, words in enumerate(filter(None, held))}
+
+    def colour(rank: int) -> str:
+        if not kinds:
+            return origin_colour(mesh.process(rank), len(mesh.processes))
+        kind = kinds.get(shown.holds.get(rank, ""))
+        return PAPER if kind is None else origin_colour(kind, len(kinds))
+
+    def where(rank: int) -> list[tuple[str, str]]:
+        host = [] if mesh.host_size is None else [(f"host {mesh.host(rank)}", f"h{mesh.host(rank)}")]
+        process = [(f"process {mesh.process(rank)}", f"p{mesh.process(rank)}")] if several else []
+        return [(f"device {rank}", str(rank)), *host, *process]
+
+    def lines(rank: int) -> list[tuple[str, ...]]:
+        return [*where(rank), *([(shown.holds.get(rank, ""),)] if shown.holds else [])]
+
+    def pointed(rank: int) -> str:
+        device, *others = [full for full, _ in where(rank)]
+        of = f" of {', '.join(others)}" if others else ""
+        holds = f": {shown.holds[rank]}" if shown.holds.get(rank) else ""
+        return f"{device}{of} ({_stands(mesh, rank)}){holds}"
+
+    told = [*map(pointed, mesh.ranks[:64]), *(["…"] if len(mesh) > 64 else [])]
+    wrong = [f"Not right: {', '.join(f'device {rank}' for rank in shown.wrong)}"] if shown.wrong else []
+    words = ". ".join(["; ".join(told), *wrong]) + "."
+    high = 4.0 + 15 * max(2, len(lines(mesh.ranks[0])))
+    face = Face(mesh, 118, high, False, colour, lines, words, pointed, wrong=shown.wrong)
+    same = "hold the same" if kinds else "belong to one process"
+    return _picture(shown.title, f"devices of one colour {same}", face)
+
+
+def _stands(mesh: Mesh, rank: int) -> str:
+    return ", ".join(f"{axis} {number}" for axis, number in mesh.coordinates(rank).items())
+
+
+def _together(names: Sequence[str]) -> str:
+    """Names in a sentence: "data", "data and stage", "pod, data and stage"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+# -- where they stand -----------------------------------------------------------------------------------------------
+
+
+def _picture(title: str, legend: str, *faces: Face) -> Picture:
+    """The faces beside each other where there is room, else below each other."""
+    title = title or _title(faces[0].mesh)
+    panels = flow((_Panel(face).piece() for face in faces), WIDTH - 2 * MARGIN, 36, 18)
+    told = text_width(legend, TEXT) + 22
+    wrong = label("not right", fill=ALARM) if faces[0].wrong else Piece(0, 0)
+    least = max(264, text_width(title, TEXT) + 60, told + (22 + wrong.width if wrong.marks else 0), panels.width)
+    whole = vcat([heading(title, legend, min(WIDTH - 2 * MARGIN, least)), panels], 4)
+    scene = Scene(whole.width + 2 * MARGIN, whole.height + 24, whole.at(MARGIN, 12))
+    if wrong.marks:
+        scene.add(Rect(MARGIN + told, 32, 16, 14, "none", ALARM, 2.5, radius=4), *wrong.at(MARGIN + told + 22, 31.5))
+    return Picture(scene, f"<{title}. {' '.join(face.words for face in faces)}>")
 
 
 def _title(mesh: Mesh) -> str:
@@ -329,160 +221,121 @@ def _title(mesh: Mesh) -> str:
 
 
 class _Panel:
-    """The mesh with one face: a card for each rank, and what the face says about it."""
+    """The mesh with one face: a card for each rank.
 
-    def __init__(self, mesh: Mesh, face: Face) -> None:
-        self.mesh = mesh
+    Three axes have a direction each: down, across, and slices beside each other. Of more, axes of size 1 have none, and
+    those before the last three are blocks below each other.
+    """
+
+    def __init__(self, face: Face) -> None:
         self.face = face
-        axes = dict(mesh.axes)
-        if len(axes) > FLAT:
+        axes = dict(face.mesh.axes)
+        if len(axes) > 3:
             axes = {name: size for name, size in axes.items() if size > 1} or dict([axes.popitem()])
         self.names, sizes = [*axes], [*axes.values()]
-        self.outer, slices = sizes[:-FLAT], sizes[-FLAT:-2]
-        self.rows = few(sizes[-2], MOST_ROWS) if len(sizes) > 1 else [0]
-        self.blocks = _places(self.outer, MOST_SLICES)
-        self.slices = _places(slices, MOST_SLICES)
-        self.columns = few(sizes[-1], min(MOST_COLUMNS, MOST_ACROSS // len(self.slices)))
+        self.rows = few(sizes[-2], MOST) if len(sizes) > 1 else [0]
+        self.blocks, self.slices = (_places(some, MOST // 2) for some in (sizes[:-3], sizes[-3:-2]))
+        self.columns = few(sizes[-1], min(MOST, 2 * MOST // len(self.slices)))
         self.left = 0.0
         if len(sizes) > 1:
             self.left = max(text_width(f"{self.names[-2]} {row}", TEXT) for row in self.rows if row is not None) + 10
         across = len(self.columns) * len(self.slices)
         room = WIDTH - 2 * MARGIN - self.left - 24 * (len(self.slices) - 1)
-        self.card = max(NARROW, min(face.card, room / across - GAP))
-        self.width = self.left + across * (self.card + GAP) - GAP + 24 * (len(self.slices) - 1)
-        self.width = max(self.width, 260.0)
-        self.high = face.high
-        self.step = self.high + GAP + (16 if face.hosts else 0)
+        self.card = max(30.0, min(face.wide, room / across - GAP))
 
-    def paint(self, scene: Scene, left: float, top: float) -> float:
-        """Paints it; where it ends."""
-        if self.face.heading:
-            scene.add(Text(left, top + 8, self.face.heading, TEXT, INK, bold=True))
-        end = top + (22 if self.face.heading else 6)
-        for block in self.blocks:
-            end = self._block(scene, block, left, end)
-        for line in self.face.below(self.width):
-            scene.add(Text(left, end + 8, line, TEXT, SOFT))
-            end += 16
-        return end
+    def piece(self) -> Piece:
+        """The heading, all cards, and what is said below them."""
+        face = self.face
+        parts = [label(face.heading, bold=True, height=22)] if face.heading else []
+        parts += [self._block(block) for block in self.blocks]
+        width = max(260.0, *(part.width for part in parts))
+        lines = [line for text in face.below for line in wrapped(text, width, TEXT)]
+        parts += [label(line.replace(JOINED, ", "), fill=SOFT, height=16) for line in lines]
+        return vcat([Piece(width, 0), *parts])
 
-    def _block(self, scene: Scene, block: Place | None, left: float, top: float) -> float:
-        """All slices at one place on the axes before them; where they end."""
+    def _block(self, block: Coordinates | None) -> Piece:
+        """All slices at one place on the axes before them."""
         if block is None:
-            scene.add(Text(left, top + 10, "…", 16, SOFT))
-            return top + 24
-        if block:
-            words = " · ".join(f"{axis} {number}" for axis, number in zip(self.names, block, strict=False))
-            scene.add(Text(left, top + 10, words, TEXT, INK, bold=True))
-            top += 20
-        y = top + (24 if self.slices[0] else 0) + 18
-        self._names(scene, left, y)
-        for number, slice_ in enumerate(self.slices):
-            x = left + self.left + number * (len(self.columns) * (self.card + GAP) - GAP + 24)
-            if slice_ is None:
-                scene.add(Text(x + self.card / 2, y + self.step / 2, "…", 16, SOFT, "middle"))
-                continue
-            self._slice(scene, (*block, *slice_), x, y)
-        return y + len(self.rows) * self.step - GAP + 8
+            return label("…", size=16, fill=SOFT, height=24)
+        words = " · ".join(f"{axis} {number}" for axis, number in zip(self.names, block, strict=False))
+        high = self.face.high + (16 if self.face.hosts else 0)
+        rows = [Piece(self.left, 0)]
+        for row in self.rows if len(self.names) > 1 else []:
+            words_ = "…" if row is None else f"{self.names[-2]} {row}"
+            rows.append(pad(label(words_, fill=SOFT, height=self.face.high), bottom=high - self.face.high))
+        names = pad(vcat(rows, GAP), top=18 - GAP + (24 if self.slices[0] else 0))
+        slices = hcat([self._slice(block, one) for one in self.slices], 24, 0)
+        grid = hcat([names, pad(slices, left=self.left - names.width)], align=0)
+        return pad(vcat([*([label(words, bold=True, height=20)] if block else []), grid]), bottom=8)
 
-    def _names(self, scene: Scene, left: float, y: float) -> None:
-        """The coordinates on the axis that goes down."""
-        for number, row in enumerate(self.rows if len(self.names) > 1 else []):
-            words = "…" if row is None else f"{self.names[-2]} {row}"
-            scene.add(Text(left, y + number * self.step + self.high / 2, words, TEXT, SOFT))
-
-    def _slice(self, scene: Scene, slice_: Place, x: float, y: float) -> None:
+    def _slice(self, block: Coordinates, slice_: Coordinates | None) -> Piece:
         """The grid of the last two axes, at one place on the others."""
-        size, blocks = self.card + GAP, len(self.outer)
-        if slice_[blocks:]:
-            words = f"{self.names[blocks]} {slice_[-1]}"
-            middle = x + (len(self.columns) * size - GAP) / 2
-            scene.add(Text(middle, y - 32, words, TEXT, INK, "middle", bold=True))
-        for number, column in enumerate(self.columns):
-            words = "…" if column is None else f"{self.names[-1]} {column}"
-            if text_width(words, TEXT) > size - 8:
-                words = str(column)
-            scene.add(Text(x + number * size + self.card / 2, y - 12, words, TEXT, SOFT, "middle"))
-        self._links(scene, slice_, x, y)
-        for down, row in enumerate(self.rows):
-            for across, column in enumerate(self.columns):
-                here = x + across * size, y + down * self.step
-                if row is None or column is None:
-                    scene.add(Text(here[0] + self.card / 2, here[1] + self.high / 2, "…", 13, SOFT, "middle"))
-                else:
-                    self._card(scene, *here, self._rank(slice_, row, column))
-            if self.face.hosts and row is not None:
-                self._host_bars(scene, slice_, row, x, y + down * self.step + self.high)
+        if slice_ is None:
+            return label("…", self.card, 16, SOFT, anchor="middle", height=2 * self.face.high)
+        names = [f"{self.names[-1]} {column}" for column in self.columns]
+        if any(text_width(name, TEXT) > self.card + GAP - 8 for name in names):
+            names = [str(column) for column in self.columns]
+        names = ["…" if column is None else name for name, column in zip(names, self.columns, strict=True)]
+        top = hcat([label(name, self.card, fill=SOFT, anchor="middle", height=12) for name in names], GAP)
+        rows = vcat([self._row((*block, *slice_), row) for row in self.rows], GAP)
+        words = [f"{self.names[len(block)]} {number}" for number in slice_]
+        names_ = [label(line, rows.width, bold=True, anchor="middle", height=24) for line in words]
+        return vcat([*names_, pad(top, bottom=6), rows])
 
-    def _links(self, scene: Scene, slice_: Place, x: float, y: float) -> None:
-        """Bands between neighbours of one group."""
-        size, wide, axis = self.card + GAP, 10, self.face.axis
-        for (down, row), (across, column) in product(enumerate(self.rows), enumerate(self.columns)):
-            if row is None or column is None:
-                continue
-            left, top = x + across * size, y + down * self.step
-            colour = self.face.colour(self._rank(slice_, row, column))
-            if axis == self.names[-1] and across + 1 < len(self.columns):
-                scene.add(Rect(left + self.card - 4, top + (self.high - wide) / 2, GAP + 8, wide, colour))
-            if axis == self.names[-2:][0] != self.names[-1] and down + 1 < len(self.rows):
-                length = self.step - self.high + 8
-                scene.add(Rect(left + (self.card - wide) / 2, top + self.high - 4, wide, length, colour))
+    def _row(self, before: Coordinates, row: int | None) -> Piece:
+        """The cards of a row, and below them the hosts that they are on."""
+        high = self.face.high
+        if row is None:
+            dots = label("…", self.card, 13, SOFT, anchor="middle", height=high + (16 if self.face.hosts else 0))
+            return hcat([dots] * len(self.columns), GAP)
+        place = (*before, row) if len(self.names) > 1 else ()
+        ranks = [None if column is None else self._rank((*place, column)) for column in self.columns]
+        cards = [label("…", self.card, 13, SOFT, anchor="middle") if rank is None else self._card(rank, row, number)
+                 for number, rank in enumerate(ranks)]  # fmt: skip
+        return vcat([hcat(cards, GAP), *([self._hosts(ranks)] if self.face.hosts else [])])
 
-    def _rank(self, slice_: Place, row: int, column: int) -> int:
-        place = (*slice_, row, column) if len(self.names) > 1 else (column,)
-        return self.mesh.rank(**{**dict.fromkeys(self.mesh.axes, 0), **dict(zip(self.names, place, strict=True))})
+    def _rank(self, place: Coordinates) -> int:
+        mesh = self.face.mesh
+        return mesh.rank(**{**dict.fromkeys(mesh.axes, 0), **dict(zip(self.names, place, strict=True))})
 
-    def _card(self, scene: Scene, x: float, y: float, rank: int) -> None:
-        colour = self.face.colour(rank)
-        if self.face.framed(rank):
-            scene.add(Rect(x - 4, y - 4, self.card + 8, self.high + 8, "none", ALARM, 2.5, radius=9))
-        edge = EDGE if colour == PAPER else "none"
-        scene.add(Rect(x, y, self.card, self.high, colour, edge, radius=6, title=self.face.words(rank)))
-        lines = self.face.lines(rank)
-        top = y + self.high / 2 - LINE * (len(lines) - 1) / 2
-        for number, ways in enumerate(lines):
-            words = next((way for way in ways if text_width(way, TEXT) < self.card - 6), ways[-1])
-            words = words if len(ways) > 1 else fit(words, self.card - 4, TEXT)
-            ink = INK if colour == PAPER else ink_on(colour)
-            scene.add(Text(x + self.card / 2, top + LINE * number, words, TEXT, ink, "middle", bold=number == 0))
+    def _card(self, rank: int, row: int, column: int) -> Piece:
+        """A card with a band to the next rank of its group, on the right or below."""
+        face, wide, high = self.face, self.card, self.face.high
+        colour = face.colour(rank)
+        lines = [fitting(wide - 6, *ways) if len(ways) > 1 else fit(ways[0], wide - 4, TEXT)
+                 for ways in face.lines(rank)]  # fmt: skip
+        piece, marks = card(wide, high, colour, lines, title=face.pointed(rank)), list[Rect]()
+        if face.axis == self.names[-1] and column + 1 < len(self.columns):
+            marks.append(Rect(wide - 4, (high - 10) / 2, GAP + 8, 10, colour))
+        elif face.axis in self.names[-2:-1] and row != self.rows[-1]:
+            marks.append(Rect((wide - 10) / 2, high - 4, 10, GAP + 8 + (16 if face.hosts else 0), colour))
+        if rank in face.wrong:
+            marks.append(Rect(-4, -4, wide + 8, high + 8, "none", ALARM, 2.5, radius=9))
+        return Piece(wide, high, [*piece.marks, *marks])
 
-    def _host_bars(self, scene: Scene, slice_: Place, row: int, x: float, y: float) -> None:
+    def _hosts(self, ranks: Sequence[int | None]) -> Piece:
         """A line below the ranks that share a host, with its number."""
-        hosts = [None if n is None else self.mesh.host(self._rank(slice_, row, n)) for n in self.columns]
-        for begin, end, host in _stretches(hosts):
-            left = x + begin * (self.card + GAP)
-            width = (end - begin) * (self.card + GAP) - GAP
-            scene.add(Rect(left, y + 4, width, 3, EDGE))
-            words = f"host {host}" if text_width(f"host {host}", TEXT) < width + GAP else str(host)
+        bars: list[Piece] = []
+        mesh = self.face.mesh
+        for host, same in groupby(ranks, key=lambda rank: None if rank is None else mesh.host(rank)):
+            width = len([*same]) * (self.card + GAP) - GAP
+            words = fitting(width + GAP, f"host {host}", str(host))
             size = text_width(words, TEXT) + 6
-            scene.add(Rect(left + (width - size) / 2, y + 9, size, 13, PAPER))  # a band may pass here
-            scene.add(Text(left + width / 2, y + 15, words, TEXT, SOFT, "middle"))
-
-    def words(self) -> str:
-        """What it shows, for who cannot see it."""
-        return self.face.summary(self.width)
+            line, plate = Rect(0, 4, width, 3, EDGE), Rect((width - size) / 2, 9, size, 13, PAPER)  # a band may pass
+            marks = [line, plate, Text(width / 2, 15, words, TEXT, SOFT, "middle")]
+            bars.append(Piece(width, 16, [] if host is None else marks))
+        return hcat(bars, GAP)
 
 
-def _places(sizes: Sequence[int], most: int) -> list[Place | None]:
+def _places(sizes: Sequence[int], most: int) -> list[Coordinates | None]:
     """The places on axes of these sizes, of many the first and the last."""
     return [None if number is None else _digits(number, sizes) for number in few(prod(sizes), most)]
 
 
-def _digits(number: int, sizes: Sequence[int]) -> Place:
+def _digits(number: int, sizes: Sequence[int]) -> Coordinates:
     """A number as coordinates on axes of these sizes, the last of which varies fastest."""
-    found: list[int] = []
+    digits: list[int] = []
     for size in reversed(sizes):
         number, digit = divmod(number, size)
-        found.append(digit)
-    return tuple(reversed(found))
-
-
-def _stretches(items: Sequence[int | None]) -> Iterator[tuple[int, int, int]]:
-    """Where equal items follow each other: the first, the one after the last, and the item."""
-    begin = 0
-    for place in range(1, len(items) + 1):
-        if place == len(items) or items[place] != items[begin]:
-            item = items[begin]
-            if item is not None:
-                yield begin, place, item
-            begin = place
+        digits.append(digit)
+    return tuple(reversed(digits))

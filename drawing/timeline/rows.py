@@ -13,7 +13,6 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from drawing.canvas.layout import named_every
 from drawing.canvas.palette import INK, SOFT
 from drawing.canvas.scene import SMALL, TEXT, Poly, Scene, Text, fit, text_width
 from drawing.timeline.boxes import failed_rank, padded, waiting
@@ -312,7 +311,7 @@ def _width(name: Name, height: float) -> float:
 
 def write_names(scene: Scene, found: Sequence[Name], tops: Sequence[float], height: float, left: float) -> None:
     """Writes names left of rows whose tops and height are given, with a bracket beside each group."""
-    every = named_every(height)
+    every = 1 if height >= 11 else 2 if height >= 9 else 4  # where there is little room, not each row has its name
     for place, (name, top) in enumerate(zip(found, tops, strict=True)):
         if place % every == 0:
             _write(scene, name, top + height / 2, height, left - GAP)
