@@ -104,7 +104,8 @@ def label(
     """A line of text: as wide as it is, or cut to a `width`, at the end of which or in whose middle it may stand."""
     wide = text_width(words, size) if width is None else width
     x = {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
-    return Piece(wide, height, [Text(x, height / 2, fit(words, wide + 0.01, size), size, fill, anchor, bold)])
+    marks = [Text(x, height / 2, fit(words, wide + 0.01, size), size, fill, anchor, bold)]
+    return Piece(wide, height, marks if words else ())
 
 
 def heading(title: str, told: str, room: float) -> Piece:

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from drawing.canvas.palette import EDGE, INK, PAPER, SOFT, TRACK, Colour, mix, origin_colour
+from drawing.canvas.layout import MARGIN, Box, Piece, hcat, label, vcat
+from drawing.canvas.palette import EDGE, INK, PAPER, SOFT, TRACK, mix, origin_colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, text_width
-from drawing.diagrams.tiles import Box, weave
+from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit
+from drawing.diagrams.tiles import weave
 from drawing.timeline.schedule import note, trace_of
 from lib.cluster.costs import units
 from lib.errors.wording import exact
@@ -18,17 +19,10 @@ from lib.values.dims import Run, RunSet
 
 __all__ = ["draw_attention"]
 
-WIDTH: Final = 840
-MARGIN: Final = 18.0
+ROOM: Final = 840 - 2 * MARGIN
 GAP: Final = 14.0
-WIDEST: Final = 190.0
-NARROWEST: Final = 600.0
 MOST: Final = 8
-"""Steps that are drawn: of more the first ones and the last. And ranks that have bars of their own colour."""
-BARS: Final = 36.0
-PALER: Final = 0.68
-PIECES: Final = 4096
-"""Rectangles of one step, at most: finer shares are not to be seen."""
+"""Steps that are drawn: of more the first ones and the last. And ranks that are named."""
 
 
 class Block(NamedTuple):
@@ -84,21 +78,23 @@ def draw_attention(runs: Any, layer: int | None = None) -> Picture:
     named = cast("Mapping[Any, Any]", runs) if isinstance(runs, Mapping) else {"": runs}
     if not named:
         raise ValueError('draw_attention takes a run, or some by name, such as {"ring": out1, "zigzag": out2}')
-    found: list[Turning] = []
+    turnings: list[Turning] = []
     for name, run in named.items():
         if (why := nothing_to("draw", run, str(name) or None)) is not None:
             return note(why)
-        one = _turning(trace_of(run, "draw_attention"), str(name), layer)
-        if one is None:
+        turning = _turning(trace_of(run, "draw_attention"), str(name), layer)
+        if turning is None:
             return note("no rank works on attention in this run")
-        found.append(one)
-    scene = Scene(max(map(_width, found)), 0)
-    y = _legend(scene, max(one.ranks for one in found))
-    longest = max(length for one in found for length in one.longest)
-    for one in found:
-        y = _row(scene, one, longest, y)
-    scene.height = y
-    return Picture(scene, f"<pairs of queries and keys by step. {'; '.join([one.words for one in found])}>")
+        turnings.append(turning)
+    longest = max(length for one in turnings for length in one.longest)
+    rows = vcat((_row(one, longest) for one in turnings), 14)
+    width = max(564.0, rows.width)
+    ranks = max(one.ranks for one in turnings)
+    names = [_named(rank, ranks) for rank in range(min(ranks, MOST))]
+    legend = hcat([Piece(width - sum(name.width + GAP for name in names), 0), *names], GAP)
+    said = Text(MARGIN, 20, "Queries down, keys across", TEXT, SOFT)
+    scene = Scene(width + 2 * MARGIN, rows.height + 56, [said, *legend.at(MARGIN, 13), *rows.at(MARGIN, 36)])
+    return Picture(scene, f"<pairs of queries and keys by step. {'; '.join([one.words for one in turnings])}>")
 
 
 def _turning(trace: Trace, name: str, layer: int | None) -> Turning | None:
@@ -127,58 +123,38 @@ def _turning(trace: Trace, name: str, layer: int | None) -> Turning | None:
     return Turning(name, trace.ranks, trace.shape.kinds[layer].layer.rows, [steps[step] for step in range(len(steps))])
 
 
-def _side(one: Turning) -> float:
-    """How large a triangle is."""
-    count = len(one.shown)
-    return min(WIDEST, (WIDTH - 2 * MARGIN - (count - 1) * GAP) / count)
+def _named(rank: int, ranks: int) -> Piece:
+    return hcat([Piece(10, 10, [Rect(0, 0, 10, 10, origin_colour(rank, ranks))]), label(f"rank {rank}")], 5)
 
 
-def _width(one: Turning) -> float:
-    """How much paper a run needs."""
-    return max(NARROWEST, 2 * MARGIN + len(one.shown) * (_side(one) + GAP) - GAP)
-
-
-def _legend(scene: Scene, ranks: int) -> float:
-    """Which colour is whose, and what goes where; the height below it."""
-    scene.add(Text(MARGIN, 20, "Queries down, keys across", TEXT, SOFT))
-    x = scene.width - MARGIN
-    for rank in reversed(range(min(ranks, MOST))):
-        words = f"rank {rank}"
-        x -= text_width(words, TEXT)
-        scene.add(Text(x, 20, words, TEXT, INK))
-        x -= 15
-        scene.add(Rect(x, 15, 10, 10, origin_colour(rank, ranks)))
-        x -= 14
-    return 44
-
-
-def _row(scene: Scene, one: Turning, longest: int, y: float) -> float:
+def _row(one: Turning, longest: int) -> Piece:
     """A run: a triangle for each step, with the times of its blocks below it."""
     words = one.words.partition(";")[0]
     words = f"{words if one.name else words[:1].upper() + words[1:]}."  # a name stays as it is written
-    scene.add(Text(MARGIN, y, fit(words, scene.width - 2 * MARGIN, TEXT), TEXT, INK, bold=True))
-    side = _side(one)
-    for place, step in enumerate(one.shown):
-        left, top = MARGIN + place * (side + GAP), y + 16
-        _triangle(scene, one, step, Box(left, top, side, side))
-        scene.add(Text(left, top + side + 12, f"step {step}", TEXT, SOFT))
-        _bars(scene, one, step, longest, Box(left, top + side + 22, side, BARS))
-    if one.shared:
-        y += 18
-        scene.add(Text(MARGIN, y + side + BARS + 34, "Stripes: each of these ranks has some of the heads", TEXT, SOFT))
-    return y + side + BARS + 62
+    side = min(190.0, (ROOM - (len(one.shown) - 1) * GAP) / len(one.shown))
+    steps = [
+        vcat([_triangle(one, step, side), label(f"step {step}", fill=SOFT, height=22), _bars(one, step, longest, side)])
+        for step in one.shown
+    ]
+    heads = [label("Stripes: each of these ranks has some of the heads", fill=SOFT, height=22)] if one.shared else []
+    return vcat([label(fit(words, ROOM, TEXT), bold=True, height=24), hcat(steps, GAP, 0), *heads])
 
 
-def _triangle(scene: Scene, one: Turning, step: int, box: Box) -> None:
-    scene.add(Rect(*box, TRACK))
+def _triangle(one: Turning, step: int, side: float) -> Piece:
+    """What is worked on in a step, in the colours of the ranks, and paler what was before."""
+    scene, whole, each = Scene(side, side), Box(0, 0, side, side), side / one.tokens
+    scene.add(Rect(*whole, TRACK))
     for number, blocks in enumerate(one.steps[: step + 1]):
         for queries, keys, ranks in _cells(blocks):
-            colours = [_colour(rank, one.ranks, paler=number < step) for rank in ranks]
-            weave(scene, _cell(box, queries, keys, one.tokens), colours, box)
-    left, top, right, bottom = box.x, box.y, box.x + box.width, box.y + box.height
+            colours = [origin_colour(rank, one.ranks) for rank in ranks]
+            colours = [mix(colour, PAPER, 0.68) for colour in colours] if number < step else colours
+            (top, bottom), (left, right) = queries, keys
+            cell = Box(left * each, top * each, (right - left) * each, (bottom - top) * each)
+            weave(scene, cell, colours, whole)
     # What was painted above the diagonal nobody works on: paper lies on it, and on the seams at its edges.
-    scene.add(Poly([(left - 1, top - 1), (right + 1, top - 1), (right + 1, bottom + 1)], PAPER))
-    scene.add(Poly([(left, top), (right, bottom), (left, bottom), (left, top)], stroke=EDGE))
+    scene.add(Poly([(-1, -1), (side + 1, -1), (side + 1, side + 1)], PAPER))
+    scene.add(Poly([(0, 0), (side, side), (0, side), (0, 0)], stroke=EDGE))
+    return Piece(side, side, scene.marks)
 
 
 def _cells(blocks: Sequence[Block]) -> Iterator[tuple[Run, Run, list[int]]]:
@@ -188,38 +164,22 @@ def _cells(blocks: Sequence[Block]) -> Iterator[tuple[Run, Run, list[int]]]:
         for queries in block.queries.runs:
             for keys in block.keys.runs:
                 cells[queries, keys].append(block.rank)
-                if len(cells) > PIECES:
+                if len(cells) > 4096:  # finer shares are not to be seen
                     raise ValueError("draw_attention: these shares are too fine to draw. Longer pieces show the same")
     yield from ((queries, keys, ranks) for (queries, keys), ranks in cells.items())
 
 
-def _cell(box: Box, queries: Run, keys: Run, tokens: int) -> Box:
-    across, down = box.width / tokens, box.height / tokens
-    return Box(
-        box.x + keys[0] * across,
-        box.y + queries[0] * down,
-        (keys[1] - keys[0]) * across,
-        (queries[1] - queries[0]) * down,
-    )
-
-
-def _colour(rank: int, ranks: int, paler: bool = False) -> Colour:
-    own = origin_colour(rank, ranks)
-    return mix(own, PAPER, PALER) if paler else own
-
-
-def _bars(scene: Scene, one: Turning, step: int, longest: int, box: Box) -> None:
+def _bars(one: Turning, step: int, longest: int, wide: float) -> Piece:
     """How long each rank's block of a step takes, and the longest in figures."""
-    high = min(9.0, box.height / one.ranks)
-    room = box.width - 44
+    room, high = wide - 44, min(9.0, 36.0 / one.ranks)
     lengths = {block.rank: block.length for block in one.steps[step]}
+    marks: list[Mark] = []
     for rank in range(one.ranks):
-        width = room * lengths.get(rank, 0) / max(longest, 1)
-        words = f"rank {rank}: {exact(units(lengths.get(rank, 0)))}"
-        scene.add(
-            Rect(box.x, box.y + rank * high, max(width, 1), high - 1.5, origin_colour(rank, one.ranks), title=words)
-        )
+        length = lengths.get(rank, 0)
+        colour, words = origin_colour(rank, one.ranks), f"rank {rank}: {exact(units(length))}"
+        marks.append(Rect(0, rank * high, max(room * length / max(longest, 1), 1), high - 1.5, colour, title=words))
     most = max(lengths, key=lambda rank: lengths[rank])
-    if lengths[most]:
-        x, y = box.x + room * lengths[most] / longest, box.y + (most + 0.5) * high
-        scene.add(Text(x + 4, y - 0.75, exact(units(lengths[most])), SMALL, INK))
+    if length := lengths[most]:
+        words = exact(units(length))
+        marks.append(Text(room * length / longest + 4, (most + 0.5) * high - 0.75, words, SMALL, INK))
+    return Piece(wide, 36.0, marks)

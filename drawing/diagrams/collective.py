@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
-from drawing.canvas.layout import arrow, curve
+from drawing.canvas.layout import MARGIN, Piece, arrow, curve, hcat, label, vcat
 from drawing.canvas.palette import ALARM, ALARM_PALE, EDGE, INK, PAPER, SOFT, TRACK, origin_colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import TEXT, Poly, Rect, Scene, fit, fitting
 from drawing.diagrams.exchange import Exchange, Seat, beside, chosen, cost, group_name, headline, idea, is_cut, summary
-from drawing.diagrams.tiles import Box, Origin, caption, laid, plain_tile, tile, tile_height, weave
+from drawing.diagrams.tiles import Origin, caption, laid, plain_tile, tile, tile_height, woven
 from drawing.timeline.schedule import note, trace_of
 from lib.trace.trace import Trace, nothing_to
 from lib.values.laws import gather, reduce
@@ -19,18 +19,12 @@ from lib.values.values import Value
 
 __all__ = ["draw_collective"]
 
-MARGIN: Final = 18
 LEFT: Final = 62
 """Pixels for the words "before" and "after"."""
-WIDTH: Final = 840
-NARROWEST: Final = 500.0
 MOST: Final = 10
 """Columns in one picture: of more ranks the first and the last, and of groups side by side as many as fit."""
-COLUMN: Final = 132
 BAR: Final = 38
 ARROW: Final = 30
-CROSSING: Final = 70
-"""Height of the arrows that go straight from rank to rank."""
 BETWEEN: Final = 26
 
 
@@ -49,264 +43,190 @@ def draw_collective(run: Any, which: str | None = None, layer: int | None = None
     return _Picture(trace, beside(trace, one, layer), one).picture()
 
 
-@dataclass
-class Column:
-    """One rank of the picture: `place` is its place in the group; -1 stands for those that are left out."""
-
-    place: int
-    x: float = 0.0
-
-
 class _Picture:
-    """The picture of one exchange, with those beside it that do the same in other groups."""
+    """The picture of one exchange, with those beside it that do the same in other groups: a column for each rank."""
 
     def __init__(self, trace: Trace, groups: list[Exchange], one: Exchange) -> None:
-        self.trace = trace
-        self.one = one
-        self.shown = self._fitting(groups)
-        self.columns = [_columns(len(each.seats)) for each in self.shown]
-        count = sum(map(len, self.columns))
-        room = WIDTH - 2 * MARGIN - LEFT - BETWEEN * (len(self.shown) - 1)
-        self.column = min(float(COLUMN), room / count)
-        self.tile = min(88.0, self.column - 14)
-        x = float(MARGIN + LEFT)
-        for columns in self.columns:
-            for column in columns:
-                column.x = x + self.column / 2
-                x += self.column
-            x += BETWEEN
-        natural = x - BETWEEN + MARGIN
-        self.width = max(NARROWEST, float(round(natural)))
-        for column in (column for columns in self.columns for column in columns):
-            column.x += (self.width - natural) / 2
-        self.scene = Scene(self.width, 0)
-
-    def _fitting(self, groups: list[Exchange]) -> list[Exchange]:
-        """As many groups as fit side by side, the one that was asked for among them."""
-        size = len(_columns(len(self.one.seats)))
-        count = max(1, MOST // size)
-        first = max(0, min(groups.index(self.one), len(groups) - count))
-        self.left_out = max(0, len(groups) - count)
-        return groups[first : first + count]
+        self.trace, self.one, self.size = trace, one, len(one.seats)
+        self.places: list[int | None] = [*range(self.size)]
+        if self.size > MOST:
+            self.places = [*range(MOST - 4), None, self.size - 2, self.size - 1]
+        # As many groups as fit, the one that was asked for among them.
+        count = max(1, MOST // len(self.places))
+        first = max(0, min(groups.index(one), len(groups) - count))
+        self.shown, self.left_out = groups[first : first + count], max(0, len(groups) - count)
+        room = 840 - 2 * MARGIN - LEFT - BETWEEN * (len(self.shown) - 1)
+        self.column = min(132.0, room / (len(self.places) * len(self.shown)))
+        self.wide, self.tile = self.column * len(self.places), min(88.0, self.column - 14)
 
     def picture(self) -> Picture:
         """Paints it from top to bottom."""
-        scene, one, room = self.scene, self.one, self.width - 2 * MARGIN
+        one = self.one
+        rows = [Piece(0, 5), self._beside("", self._group_name)] if len(self.shown) > 1 else []
+        rows += [self._beside("", self._names), *self._side("before", 0)]
+        if not one.happened:
+            rows.append(self._beside("", self._never))
+        else:
+            direct = one.row is None or one.row.law not in (gather, reduce)
+            rows += [self._beside("", self._direct if direct else self._bar), Piece(0, 4), *self._side("after", 1)]
+        body = vcat(rows)
+        width = max(500.0, float(round(body.width + 2 * MARGIN)))
+        scene, room = Scene(width, 0), width - 2 * MARGIN
         y = scene.paragraph(MARGIN, 20, headline(self.shown), room, 17, bold=True)
-        y = scene.paragraph(MARGIN, y, idea(one), room, 16, SOFT if one.happened else ALARM) + 4
-        if len(self.shown) > 1:
-            self._group_names(y + 4)
-            y += 28
-        y = self._side(0, y + 18)
-        direct = one.row is None or one.row.law not in (gather, reduce)
-        below = y + (BAR + 2 * ARROW if not direct else CROSSING) if one.happened else y + BAR + 8
-        for each, columns in zip(self.shown, self.columns, strict=True):
-            paint = self._never if not one.happened else self._direct if direct else self._bar
-            paint(each, columns, y, below)
-        y = self._side(1, below + 4) if one.happened else below
-        y = scene.paragraph(MARGIN, y + 14, cost(one, self.left_out), room, 16)
-        scene.height = y + 2
+        y = scene.paragraph(MARGIN, y, idea(one), room, 16, SOFT if one.happened else ALARM) - 6
+        scene.add(*body.at((width - body.width) / 2, y))
+        scene.height = scene.paragraph(MARGIN, y + body.height + 14, cost(one, self.left_out), room, 16) + 2
         return Picture(scene, summary(self.trace, one))
 
-    def _side(self, side: int, y: float) -> float:
-        """What all have before or after, below a height; where it ends."""
-        seats = [seat for each in self.shown for seat in each.seats]
-        height = max(_stack_height(self._values(seat, side)) for seat in seats)
-        lines = max(len(self._below(each, seat, side)) for each in self.shown for seat in each.seats)
-        for each, columns in zip(self.shown, self.columns, strict=True):
-            for column in columns:
-                self._seat(each, column, side, Box(column.x - self.tile / 2, y, self.tile, height))
-        word = "after" if side else "before"
-        self.scene.add(Text(MARGIN, y + height / 2, word, 13, SOFT, bold=True))
-        return y + height + 6 + 15 * lines + 4
+    def _beside(self, word: str, paint: Callable[[Exchange], Piece], align: float = 0.5) -> Piece:
+        """What is painted of each group, beside each other, with a word before it."""
+        groups = hcat((paint(each) for each in self.shown), BETWEEN, align)
+        return hcat([label(word, LEFT, 13, SOFT, bold=True), groups], align=align)
 
-    def _group_names(self, y: float) -> None:
-        for each, columns in zip(self.shown, self.columns, strict=True):
-            left, right = columns[0].x - self.column / 2 + 4, columns[-1].x + self.column / 2 - 4
-            words = fit(group_name(self.trace, each), right - left, TEXT)
-            self.scene.add(Text((left + right) / 2, y + 2, words, TEXT, INK, "middle", bold=True))
-            self.scene.add(Poly(((left, y + 12), (right, y + 12)), stroke=EDGE))
+    def _side(self, word: str, side: int) -> list[Piece]:
+        """What all have before or after, and the words below that."""
+        stacks = self._beside(word, lambda each: self._row(each, partial(self._stack, each, side)))
+        return [
+            stacks,
+            Piece(0, 6),
+            self._beside("", lambda each: self._row(each, partial(self._below, each, side), 0), 0),
+        ]
 
-    def _values(self, seat: Seat, side: int) -> Sequence[Value]:
-        return seat.got if side else seat.brought
+    def _row(self, each: Exchange, paint: Callable[[int, Seat], Piece], align: float = 0.5, dots: str = "") -> Piece:
+        """A piece for each column of a group, perhaps with dots where ranks are left out."""
+        gap = label(dots, self.column, 16, SOFT, anchor="middle")
+        return hcat((gap if place is None else paint(place, each.seats[place]) for place in self.places), 0, align)
 
-    def _below(self, each: Exchange, seat: Seat, side: int) -> list[str]:
-        """The lines below a tile."""
+    def _group_name(self, each: Exchange) -> Piece:
+        name = label(group_name(self.trace, each), self.wide - 8, bold=True, anchor="middle", height=16)
+        line = Piece(self.wide, 12, [Poly(((4, 2), (self.wide - 4, 2)), stroke=EDGE)])
+        return vcat([name, line], align=0.5)
+
+    def _names(self, each: Exchange) -> Piece:
+        def name(place: int, seat: Seat) -> Piece:
+            is_root = each.row is not None and each.row.root is not None and each.root == place
+            words = fitting(self.column, f"rank {seat.rank}" + (" (root)" if is_root else ""), str(seat.rank))
+            fill = ALARM if seat.called is None or not seat.fits else INK
+            return label(words, self.column, fill=fill, bold=True, anchor="middle", height=22)
+
+        return self._row(each, name)
+
+    def _below(self, each: Exchange, side: int, place: int, seat: Seat) -> Piece:
+        """The words below what a rank has."""
+        values = seat.got if side else seat.brought
+        lines = caption(values[0], self.column - 4) if len(values) == 1 else [f"{len(values)} values"] if values else []
         if side == 0 and seat.called is None:
-            return ["never came"]
-        if side == 0 and not all(other.fits for other in each.seats):
+            lines = ["never came"]
+        elif side == 0 and not all(other.fits for other in each.seats):
             name, _, about = (seat.called or "").partition(" of ")
-            return [f"called {name}", f"of {about}"] if about else [f"called {name}"]
-        values = self._values(seat, side)
-        if side == 0 and each.happened and each.row is not None and each.row.in_place:
-            place = each.seats.index(seat)
-            if place not in self._members(each, place):
-                return ["overwritten"]
-        if len(values) == 1:
-            return caption(values[0], self.column - 4)
-        return [f"{len(values)} values"] if values else []
+            lines = [f"called {name}", *([f"of {about}"] if about else [])]
+        elif side == 0 and each.happened and each.row is not None and each.row.in_place:
+            lines = lines if place in self._members(each, place) else ["overwritten"]
+        fill = ALARM if seat.called is None or not seat.fits else SOFT
+        return vcat(label(line, self.column, fill=fill, anchor="middle") for line in lines or [""])
 
-    def _seat(self, each: Exchange, column: Column, side: int, box: Box) -> None:
-        """One rank before or after: its name, its tiles, and words below."""
-        scene, x, y = self.scene, column.x, box.y
-        if column.place < 0:
-            scene.add(Text(x, y + box.height / 2, "…", 16, SOFT, "middle"))
-            return
-        seat = each.seats[column.place]
-        alarm = seat.called is None or not seat.fits
-        if not side:
-            root = each.row is not None and each.row.root is not None and each.root == column.place
-            name = f"rank {seat.rank}" + (" (root)" if root else "")
-            name = name if text_width(name, TEXT) < self.column else str(seat.rank)
-            scene.add(Text(x, y - 11, name, TEXT, ALARM if alarm else INK, "middle", bold=True))
-        self._stack(each, column, side, box)
-        for number, line in enumerate(self._below(each, seat, side)):
-            place = y + box.height + 13 + 15 * number
-            scene.add(Text(x, place, fit(line, self.column - 2, TEXT), TEXT, ALARM if alarm else SOFT, "middle"))
-
-    def _stack(self, each: Exchange, column: Column, side: int, box: Box) -> None:
+    def _stack(self, each: Exchange, side: int, place: int, seat: Seat) -> Piece:
         """What one rank has: a tile, several on top of each other, or none."""
-        seat, size = each.seats[column.place], len(each.seats)
-        values = self._values(seat, side)
+        values = seat.got if side else seat.brought
         if not values:
-            self._nothing(each, seat, side, box)
-            return
-        top = box.y + (box.height - _stack_height(values)) / 2
-        origin = Origin([other.brought for other in each.seats], self._members(each, column.place))
+            return self._nothing(each, seat, side)
+        origin = Origin([other.brought for other in each.seats], self._members(each, place))
+        tiles: list[Piece] = []
         for number, value in enumerate(values):
-            here = Box(box.x, top, box.width, _height(value, len(values)))
-            if len(values) > 1:
-                member = column.place if not side else next(_sources(origin, value, number), column.place)
-                plain_tile(self.scene, here, value, [origin_colour(member, size)], values)
+            if len(values) == 1:
+                members: Callable[[int], tuple[int, ...]] = partial(origin.of, value) if side else lambda part: (place,)
+                tiles.append(tile(self.tile, tile_height(value), value, members, self.size, origin.beside(value)))
             else:
-                colours = _colours(origin, value, column.place if not side else -1)
-                tile(self.scene, here, value, colours, size, origin.beside(value))
-            top += here.height + 4
+                member = place if not side else next(iter(_sources(origin, value, number)), place)
+                high = max(19.0, tile_height(value) * (0.7 if len(values) <= 3 else 0.5))
+                tiles.append(plain_tile(self.tile, high, value, [origin_colour(member, self.size)], values))
+        return vcat([Piece(self.column, 0), vcat(tiles, 4)], align=0.5)
 
-    def _nothing(self, each: Exchange, seat: Seat, side: int, box: Box) -> None:
+    def _nothing(self, each: Exchange, seat: Seat, side: int) -> Piece:
         """A rank that has nothing here: because it never came, or because nothing is for it."""
         came = side or seat.called is not None
         if each.row is None and came:
-            return  # who sends may keep what it sent; only what moves is drawn
-        frame = Rect(box.x + 0.5, box.y + 0.5, box.width - 1, box.height - 1, "none" if came else ALARM_PALE)
-        self.scene.add(frame._replace(stroke=EDGE if came else ALARM, dash="4 3", radius=3))
-        words = "nothing" if came else "?"
-        self.scene.add(Text(box.x + box.width / 2, box.y + box.height / 2, words, TEXT, SOFT, "middle"))
+            return Piece(self.column, 38)  # who sends may keep what it sent; only what moves is drawn
+        fill, stroke = ("none", EDGE) if came else (ALARM_PALE, ALARM)
+        high = 38 if came else max(map(tile_height, each.values))
+        left, wide = (self.column - self.tile) / 2, self.tile
+        frame = Rect(left + 0.5, 0.5, wide - 1, high - 1, fill, stroke, dash="4 3", radius=3)
+        words = label("nothing" if came else "?", self.column, fill=SOFT, anchor="middle", height=high)
+        return Piece(self.column, high, [frame, *words.marks])
 
     def _members(self, each: Exchange, place: int) -> Sequence[int]:
         """The members whose values may be in what one of them gets."""
-        members = len(each.seats)
         if each.row is None:
             return [0]
-        found = None if each.row.origins is None else each.row.origins(place, members, each.root)
-        return range(members) if found is None else [*found]
+        origins = None if each.row.origins is None else each.row.origins(place, self.size, each.root)
+        return range(self.size) if origins is None else [*origins]
 
     # -- in between -------------------------------------------------------------------------------------------------
 
-    def _bar(self, each: Exchange, columns: Sequence[Column], top: float, bottom: float) -> None:
+    def _middle(self, place: int) -> float:
+        """The middle of a column."""
+        return (self.places.index(place) + 0.5) * self.column
+
+    def _bar(self, each: Exchange) -> Piece:
         """What becomes of what all bring: a bar with arrows into it and out of it."""
-        scene, size = self.scene, len(each.seats)
-        left, right = columns[0].x - self.column / 2 + 4, columns[-1].x + self.column / 2 - 4
-        y = top + ARROW
-        for column in columns:
-            if column.place < 0:
-                continue
-            seat = each.seats[column.place]
+        high = BAR + 2 * ARROW
+        scene = Scene(self.wide, high)
+        for place in (place for place in self.places if place is not None):
+            x, seat = self._middle(place), each.seats[place]
             if seat.brought:
-                arrow(scene, [(column.x, top), (column.x, y - 1)], origin_colour(column.place, size), 3)
+                arrow(scene, [(x, 0), (x, ARROW - 1)], origin_colour(place, self.size), 3)
             if seat.got:
-                arrow(scene, [(column.x, y + BAR), (column.x, bottom - 1)], SOFT, 3)
-        scene.add(Rect(left, y, right - left, BAR, TRACK, EDGE, radius=8))
-        self._equation((left + right) / 2, y + BAR / 2, right - left - 16, each)
+                arrow(scene, [(x, ARROW + BAR), (x, high - 1)], SOFT, 3)
+        scene.add(Rect(4, ARROW, self.wide - 8, BAR, TRACK, EDGE, radius=8))
+        said = self._equation(each, self.wide - 24)
+        scene.add(*said.at((self.wide - said.width) / 2, ARROW + (BAR - said.height) / 2))
+        return Piece(self.wide, high, scene.marks)
 
-    def _equation(self, x: float, y: float, room: float, each: Exchange) -> None:
-        """Chips in the colours of the members: added up, or put together."""
-        size = len(each.seats)
+    def _equation(self, each: Exchange, room: float) -> Piece:
+        """Chips in the colours of the members, added up or put together, with as many words as there is room for."""
         adds = each.row is not None and each.row.law is reduce
-        members: list[int | None] = [*range(size)] if size <= 8 else [0, 1, None, size - 1]
-        chip, gap = 20.0, 16.0 if adds else 0.0
-        need = len(members) * (chip + gap) - gap + (gap + 8 + 26 if adds else 0)
-        words = ("added up" if adds else "put together") + (", cut into shards" if is_cut(each) else "")
-        beside_it = text_width(words, TEXT) + 14
-        if need > room:
-            self.scene.add(Text(x, y, fit(words, room, TEXT), TEXT, INK, "middle"))
-            return
-        left = x - (need + (beside_it if need + beside_it <= room else 0)) / 2
-        for number, member in enumerate(members):
-            if number and adds:
-                self.scene.add(Text(left - gap / 2, y, "+", 14, INK, "middle"))
-            if member is None:
-                self.scene.add(Text(left + chip / 2, y, "…", 13, INK, "middle"))
-            else:
-                self.scene.add(Rect(left, y - chip / 2, chip, chip, origin_colour(member, size), PAPER))
-            left += chip + gap
+        members: list[int | None] = [*range(self.size)] if self.size <= 8 else [0, 1, None, self.size - 1]
+        colours = [origin_colour(member, self.size) for member in members if member is not None]
+        chips: list[Piece] = []
+        for member in members:
+            fill = PAPER if member is None else origin_colour(member, self.size)
+            chip = Piece(20, 20, [Rect(0, 0, 20, 20, fill, PAPER)])
+            chips.append(label("…", 20, 13, anchor="middle") if member is None else chip)
+            chips += [label("+", 16, 14, anchor="middle")] if adds else []
         if adds:
-            self.scene.add(Text(left - 2, y, "=", 14, INK, "middle"))
-            box = Box(left + 10, y - chip / 2, chip, chip)
-            weave(self.scene, box, [origin_colour(member or 0, size) for member in members if member is not None])
-            left = box.x + chip
-        if need + beside_it <= room:
-            self.scene.add(Text(left + 12, y, words, TEXT, INK))
+            chips[-1:] = [label("=", 24, 14, anchor="middle"), Piece(20, 20, woven(20, 20, colours))]
+        words = ("added up" if adds else "put together") + (", cut into shards" if is_cut(each) else "")
+        equation = hcat(chips)
+        ways = hcat([equation, label(words)], 12), equation
+        return next((way for way in ways if way.width <= room), label(fit(words, room, TEXT)))
 
-    def _direct(self, each: Exchange, columns: Sequence[Column], top: float, bottom: float) -> None:
+    def _direct(self, each: Exchange) -> Piece:
         """Arrows from whoever brought it to whoever gets it."""
-        size, places = len(each.seats), {column.place: column for column in columns if column.place >= 0}
-        for target, column in places.items():
-            seat = each.seats[target]
+        scene = Scene(self.wide, 70)
+        for target in (place for place in self.places if place is not None):
             origin = Origin([other.brought for other in each.seats], self._members(each, target))
-            sources = dict.fromkeys(
-                source for number, value in enumerate(seat.got) for source in _sources(origin, value, number)
-            )
+            values = enumerate(each.seats[target].got)
+            sources = dict.fromkeys(source for number, value in values for source in _sources(origin, value, number))
             for source in sources:
-                if source in places:
-                    x0 = places[source].x + _spread(target, size, self.tile)
-                    x1 = column.x + (_spread(source, size, self.tile) if len(sources) > 1 else 0)
-                    arrow(self.scene, curve((x0, top), (x1, bottom - 1)), origin_colour(source, size), 2)
+                if source in self.places:
+                    start = self._middle(source) + self._spread(target)
+                    end = self._middle(target) + (self._spread(source) if len(sources) > 1 else 0)
+                    arrow(scene, curve((start, 0), (end, 69)), origin_colour(source, self.size), 2)
+        return Piece(self.wide, 70, scene.marks)
 
-    def _never(self, each: Exchange, columns: Sequence[Column], top: float, bottom: float) -> None:
-        """In place of it: that it never happened."""
-        left, right = columns[0].x - self.column / 2 + 4, columns[-1].x + self.column / 2 - 4
-        y = bottom - BAR
-        self.scene.add(Rect(left, y, right - left, BAR, ALARM_PALE, ALARM, dash="4 3"))
-        words = fit("never happened", right - left - 8, TEXT)
-        self.scene.add(Text((left + right) / 2, y + BAR / 2, words, TEXT, ALARM, "middle", bold=True))
+    def _spread(self, other: int) -> float:
+        """Where an arrow to or from another member touches a tile, so that several lie side by side."""
+        return 0.0 if self.size < 3 else (other / (self.size - 1) - 0.5) * self.tile * 0.7
 
-
-def _spread(other: int, members: int, width: float) -> float:
-    """Where an arrow to or from another member touches a tile, so that several lie side by side."""
-    return 0.0 if members < 3 else (other / (members - 1) - 0.5) * width * 0.7
+    def _never(self, each: Exchange) -> Piece:
+        """Where something would happen: that it never did."""
+        frame = Rect(4, 8, self.wide - 8, BAR, ALARM_PALE, ALARM, dash="4 3")
+        words = label("never happened", self.wide - 16, fill=ALARM, bold=True, anchor="middle", height=BAR)
+        return Piece(self.wide, BAR + 8, [frame, *words.at(8, 8)])
 
 
-def _sources(origin: Origin, value: Value, number: int) -> Iterator[int]:
+def _sources(origin: Origin, value: Value, number: int) -> list[int]:
     """The members that a value comes from. Of several that brought the same, the one of its number in a list."""
-    place = value.place
-    held = laid(place, origin.beside(value)).held
-    found = dict.fromkeys(member for shard in sorted(held)[:64] for member in origin.of(value, shard))
-    if number in found and len(origin.members) > 1:
-        yield number
-    else:
-        yield from found
-
-
-def _colours(origin: Origin, value: Value, own: int) -> Callable[[int], tuple[int, ...]]:
-    """Who brought a part of a value: `own` where it is known."""
-    if own >= 0:
-        return lambda part: (own,)
-    return lambda part: origin.of(value, part)
-
-
-def _columns(size: int) -> list[Column]:
-    """The columns of a group; of a large one the first and the last."""
-    if size <= MOST:
-        return [Column(place) for place in range(size)]
-    return [Column(place) for place in (*range(MOST - 4), -1, size - 2, size - 1)]
-
-
-def _height(value: Value, count: int) -> float:
-    """How high a value is among so many in one stack."""
-    height = tile_height(value)
-    return height if count == 1 else max(19.0, height * (0.7 if count <= 3 else 0.5))
-
-
-def _stack_height(values: Sequence[Value]) -> float:
-    return sum(_height(value, len(values)) + 4 for value in values) - 4 if values else 38.0
+    held = laid(value.place, origin.beside(value)).held
+    members = dict.fromkeys(member for shard in sorted(held)[:64] for member in origin.of(value, shard))
+    return [number] if number in members and len(origin.members) > 1 else [*members]

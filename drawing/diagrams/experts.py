@@ -32,7 +32,6 @@ RANK, EXPERT = 92.0, 150.0
 """How wide a bar of a rank is, and one of an expert."""
 MOST: Final = 32
 """Ranks, and experts, that are shown."""
-BENDS: Final = 18
 
 
 class Box(NamedTuple):
@@ -240,8 +239,5 @@ class _Picture:
 def _band(start: tuple[float, float], end: tuple[float, float], high: float) -> list[tuple[float, float]]:
     """A band that leaves and arrives level, `high` at both ends."""
     (x0, y0), (x1, y1) = start, end
-    upper: list[tuple[float, float]] = []
-    for bend in range(BENDS + 1):
-        t = bend / BENDS
-        upper.append((x0 + (x1 - x0) * t, y0 + (y1 - y0) * t * t * (3 - 2 * t)))
+    upper = [(x0 + (x1 - x0) * t, y0 + (y1 - y0) * t * t * (3 - 2 * t)) for t in (bend / 18 for bend in range(19))]
     return [*upper, *[(x, y + high) for x, y in reversed(upper)]]

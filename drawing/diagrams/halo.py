@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from drawing.canvas.layout import arrow
+from drawing.canvas.layout import Box, arrow
 from drawing.canvas.palette import ALARM, ALARM_PALE, EDGE, INK, PAPER, SOFT, TRACK, mix, origin_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit
-from drawing.diagrams.tiles import Box, weave
+from drawing.diagrams.tiles import weave
 from drawing.timeline.schedule import note, trace_of
 from lib.errors.wording import counted, numbered
 from lib.trace.trace import Trace, nothing_to

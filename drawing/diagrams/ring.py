@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from drawing.canvas.layout import Point, arrow
+from drawing.canvas.layout import Box, Point, arrow
 from drawing.canvas.palette import EDGE, INK, PAPER, SOFT, TRACK, ink_on, origin_colour
 from drawing.canvas.picture import Page, Picture, asset, document, variables
 from drawing.canvas.scene import TEXT, Rect, Scene, Text, escape, text_width, wrapped
 from drawing.diagrams.exchange import Exchange, chosen, exchanges
-from drawing.diagrams.tiles import Box, laid, weave
+from drawing.diagrams.tiles import laid, weave
 from drawing.timeline.schedule import note, trace_of
 from lib.errors.wording import amount, counted, these
 from lib.trace.trace import Trace, nothing_to

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from drawing.canvas.layout import Box, Piece
 from drawing.canvas.palette import EDGE, GRID, INK, PAPER, SOFT, TRACK, ink_on, origin_colour
-from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, text_width
+from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fitting, text_width
 from lib.errors.wording import numbered, ranges
 from lib.values.dims import DIMS, REST, Pieces
 from lib.values.placement import Place
 from lib.values.values import Value
 
-__all__ = ["Box", "Origin", "caption", "laid", "parts", "plain_tile", "tile", "tile_height", "weave"]
+__all__ = ["Origin", "caption", "laid", "parts", "plain_tile", "tile", "tile_height", "weave", "woven"]
 
 MOST: Final = 48
 """Parts that a tile has at most: of a weight in a thousand shards each shows several."""
@@ -23,15 +24,6 @@ STRIPE: Final = 9.0
 SQUARE: Final = 76
 FLAT: Final = 38
 """Heights of a weight and of an activation: a batch of activations is half as large as a weight."""
-
-
-class Box(NamedTuple):
-    """A place on the paper."""
-
-    x: float
-    y: float
-    width: float
-    height: float
 
 
 class Part(NamedTuple):
@@ -120,31 +112,33 @@ def tile_height(value: Value) -> float:
 
 
 def tile(
-    scene: Scene,
-    box: Box,
+    wide: float,
+    high: float,
     value: Value,
     members: Callable[[int], tuple[int, ...]],
     of: int,
     beside: Place | None = None,
-) -> None:
-    """Paints a value into a box: what is not there of it stays empty. `of` is the size of the group."""
-    scene.add(Rect(*box, TRACK, GRID))
+) -> Piece:
+    """A value: what is not there of it stays empty. `of` is the size of the group, whose `members` brought a part."""
+    scene, whole = Scene(wide, high), Box(0, 0, wide, high)
+    scene.add(Rect(*whole, TRACK, GRID))
     place, lies = value.place, laid(value.place, beside)
-    found = [*parts(value, members, beside)]
+    shown = [*parts(value, members, beside)]
     if lies.role and DIMS[lies.role].counted:  # of a row alone there is nothing to see
-        found = _runs(found)
-    for part in found:
-        here = _part_box(box, lies.down, part)
-        weave(scene, here, [origin_colour(member, of) for member in part.members], box)
-    few = lies.total <= MOST
-    for part in found if few else []:
-        here = _part_box(box, lies.down, part)
-        scene.add(Rect(*here, "none", PAPER, 1))
+        shown = _runs(shown)
+    cells: list[tuple[Part, Box, list[str]]] = []
+    for part in shown:
+        cell = Box(part.begin * wide, 0, part.size * wide, high)
+        cell = Box(0, part.begin * high, wide, part.size * high) if lies.down else cell
+        cells.append((part, cell, [origin_colour(member, of) for member in part.members]))
+        weave(scene, cell, cells[-1][2], whole)
+    for part, cell, colours in cells if lies.total <= MOST else []:
+        scene.add(Rect(*cell, "none", PAPER, 1))
         if lies.total > 1 or not place.sharded:
             last = part.number + round(part.size * lies.total) - 1
-            text = str(part.number) if last == part.number else f"{part.number}-{last}"
-            _number(scene, here, text, [origin_colour(member, of) for member in part.members])
-    scene.add(Rect(*box, "none", SOFT if found else EDGE, 1))
+            _number(scene, cell, str(part.number) if last == part.number else f"{part.number}-{last}", colours)
+    scene.add(Rect(*whole, "none", SOFT if shown else EDGE, 1))
+    return Piece(wide, high, scene.marks)
 
 
 def _runs(found: Iterable[Part]) -> list[Part]:
@@ -157,12 +151,6 @@ def _runs(found: Iterable[Part]) -> list[Part]:
         else:
             joined.append(part)
     return joined
-
-
-def _part_box(box: Box, down: bool, part: Part) -> Box:
-    if down:
-        return Box(box.x, box.y + part.begin * box.height, box.width, part.size * box.height)
-    return Box(box.x + part.begin * box.width, box.y, part.size * box.width, box.height)
 
 
 def _number(scene: Scene, here: Box, text: str, colours: Sequence[str]) -> None:
@@ -207,8 +195,16 @@ def _stripe(box: Box, low: float, high: float) -> list[tuple[float, float]]:
     return shape
 
 
-def plain_tile(scene: Scene, box: Box, value: Value, colours: Sequence[str], others: Sequence[Value]) -> None:
+def woven(wide: float, high: float, colours: Sequence[str]) -> list[Mark]:
+    """The marks of a box in one colour, or in stripes of several."""
+    scene = Scene(wide, high)
+    weave(scene, Box(0, 0, wide, high), colours)
+    return scene.marks
+
+
+def plain_tile(wide: float, high: float, value: Value, colours: Sequence[str], others: Sequence[Value]) -> Piece:
     """A value as one of several: all of its box in its colour, and what it is in words, or in what it differs."""
+    scene, box = Scene(wide, high), Box(0, 0, wide, high)
     weave(scene, box, colours)
     scene.add(Rect(*box, "none", SOFT))
     differs = [
@@ -217,19 +213,16 @@ def plain_tile(scene: Scene, box: Box, value: Value, colours: Sequence[str], oth
         if any(other.place.part(cut[0]) is not value.place.part(cut[0]) for other in others)
         for words in _cut(*cut)
     ]
-    words = next((one for one in (" · ".join(caption(value)), *differs, caption(value)[0]) if _fits(one, box)), "")
+    words = fitting(wide - 10, " · ".join(caption(value)), *differs, caption(value)[0], "")
     _number(scene, box, words, colours)
-
-
-def _fits(words: str, box: Box) -> bool:
-    return text_width(words, TEXT) + 10 <= box.width
+    return Piece(wide, high, scene.marks)
 
 
 def caption(value: Value, room: float = 1000) -> list[str]:
     """What stands below a tile, on a line each: "shard 0 of 4", "sum of batches 0-3"; shorter where there is little
     room."""
     place, lines = value.place, list[str]()
-    cut = [_first_fitting(room, *_cut(*one)) for one in place.rest]
+    cut = [fitting(room, *_cut(*one)) for one in place.rest]
     if place.sharded:
         if cut:
             lines += cut
@@ -237,13 +230,13 @@ def caption(value: Value, room: float = 1000) -> list[str]:
             lines.append("both shards" if place.total == 2 else f"all {place.total} shards")
         elif place.total > 1:
             shards = numbered("shard", place.shards)
-            lines.append(_first_fitting(room, f"{shards} of {place.total}", shards))
+            lines.append(fitting(room, f"{shards} of {place.total}", shards))
         elif not place.total_batches:
             lines.append("whole")
     if place.total_batches:
         batches = numbered("batch", place.batches) if place.batches else "no batches"
         summed = place.sharded and len(place.batches) > 1
-        lines.append(_first_fitting(room, f"sum of {batches}" if summed else batches, batches, ranges(place.batches)))
+        lines.append(fitting(room, f"sum of {batches}" if summed else batches, batches, ranges(place.batches)))
         lines += cut if not place.sharded else []
     return lines
 
@@ -256,8 +249,3 @@ def _cut(role: str, pieces: Pieces, grid: int) -> list[str]:
     numbers = f"{kind.plural} {ranges(pieces) or 'none'}"
     shorter = [f"{numbers} of {grid}", numbers, f"{len(pieces)} of {grid} {kind.plural}", ranges(pieces) or "none"]
     return [f"{shorter[0]} of a sum", *shorter] if kind.partial else shorter
-
-
-def _first_fitting(room: float, *words: str) -> str:
-    """The first of some words that fits, or else the last."""
-    return next((each for each in words if text_width(each, TEXT) <= room), words[-1])
