@@ -6,12 +6,12 @@ a slider and the arrow keys go from step to step, and pieces fly to the next ran
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from drawing.canvas.layout import Box, Point, arrow
-from drawing.canvas.palette import EDGE, INK, PAPER, SOFT, TRACK, ink_on, origin_colour
+from drawing.canvas.layout import MARGIN, Box, Point, arrow
+from drawing.canvas.palette import EDGE, INK, PAPER, SOFT, TRACK, Colour, ink_on, origin_colour
 from drawing.canvas.picture import Page, Picture, asset, document, variables
 from drawing.canvas.scene import TEXT, Rect, Scene, Text, escape, text_width, wrapped
 from drawing.diagrams.exchange import Exchange, chosen, exchanges
@@ -25,6 +25,11 @@ from lib.values.laws import gather, reduce, total_elements
 from lib.values.values import Elements, Value
 
 __all__ = ["Rounds", "draw_ring", "rounds"]
+
+WIDTH: Final = 840
+STEP: Final = 17
+MOST: Final = 16
+"""Ranks of the largest ring that is drawn: in a larger one every step looks the same."""
 
 Has = tuple[dict[int, frozenset[int]], ...]
 """For each member the pieces that it has, each with the members whose contributions are in it."""
@@ -67,41 +72,31 @@ def rounds(one: Exchange) -> Rounds | None:
         return None
     brought = [seat.brought[0] for seat in one.seats]
     whole = row.size(brought, one.root)
+    # Once round the ring, everybody at once: first member i adds up piece i of all, then the others get a copy of it.
+    turns = range(members - 1)
+    copying = [[(i, (i + 1) % members, (i - step) % members, False) for i in range(members)] for step in turns]
     everyone: Has = tuple({piece: frozenset([member]) for piece in range(members)} for member in range(members))
     if row.law is gather and row.travel is RING:
         own: Has = tuple({member: frozenset([member])} for member in range(members))
         sizes = tuple(total_elements([value]) for value in brought)
-        return _played(own, [*_copying(members)], sizes)
+        return _played(own, copying, sizes)
     if row.law is reduce and row.travel in (RING, TWICE_ROUND):
-        steps = [*_adding(members)] + ([*_copying(members)] if row.travel is TWICE_ROUND else [])
-        return _played(everyone, steps, (_share(whole, members),) * members)
+        adding = [[(i, (i + 1) % members, (i - 1 - step) % members, True) for i in range(members)] for step in turns]
+        steps = [*adding, *(copying if row.travel is TWICE_ROUND else [])]
+        share = Fraction(whole) / members
+        return _played(everyone, steps, (share.numerator if share.denominator == 1 else share,) * members)
     if row.travel is CHAIN and row.root:
         adds = row.law is reduce
         first = one.root + 1 if adds else one.root
         own = tuple({0: frozenset([member])} if adds or member == one.root else {} for member in range(members))
-        chain = [[((first + k) % members, (first + k + 1) % members, 0, adds)] for k in range(members - 1)]
+        chain = [[((first + k) % members, (first + k + 1) % members, 0, adds)] for k in turns]
         return _played(own, chain, (whole,))
     return None
 
 
-_Step = list[tuple[int, int, int, bool]]
-"""The hops of a step: from which rank, to which, which piece, and whether it is added."""
-
-
-def _adding(members: int) -> Iterator[_Step]:
-    """Once round the ring: after the last step member i has piece i with everybody's contribution."""
-    for step in range(members - 1):
-        yield [(i, (i + 1) % members, (i - 1 - step) % members, True) for i in range(members)]
-
-
-def _copying(members: int) -> Iterator[_Step]:
-    """Once round the ring, from each member having its own piece to each having all."""
-    for step in range(members - 1):
-        yield [(i, (i + 1) % members, (i - step) % members, False) for i in range(members)]
-
-
-def _played(start: Has, steps: Sequence[_Step], sizes: tuple[Elements, ...]) -> Rounds:
-    """What members have after each step, all hops of which happen at once."""
+def _played(start: Has, steps: Sequence[Sequence[tuple[int, int, int, bool]]], sizes: tuple[Elements, ...]) -> Rounds:
+    """What members have after each step, all hops of which happen at once: from whom, to whom, which piece, and whether
+    it is added."""
     states, done = [start], list[tuple[Hop, ...]]()
     for step in steps:
         before = states[-1]
@@ -119,107 +114,7 @@ def _played(start: Has, steps: Sequence[_Step], sizes: tuple[Elements, ...]) -> 
     return Rounds(tuple(done), tuple(states), sizes, turn)
 
 
-def _share(whole: Elements, members: int) -> Elements:
-    share = Fraction(whole) / members
-    return share.numerator if share.denominator == 1 else share
-
-
-def title(one: Exchange, steps: Rounds) -> str:
-    """What goes round."""
-    way = "round a ring of" if len(steps.sizes) > 1 else "along a chain of"
-    return f"{one.title.capitalize()} {way} {counted(len(one.seats), 'rank')}: {one.subject}"
-
-
-def phase(steps: Rounds, step: int) -> list[str]:
-    """What stands in the middle of the ring: the number of the step, and what happens in it."""
-    if not step:
-        return ["before", f"{counted(len(steps.steps), 'round')} to go"]
-    adds = steps.steps[step - 1][0].adds
-    return [f"round {step} of {len(steps.steps)}", "adding up" if adds else "passing on"]
-
-
-def step_words(one: Exchange, steps: Rounds, step: int) -> str:
-    """What a step did, and what has been sent so far."""
-    count = len(steps.steps)
-    if not step:
-        return f"Before the first of {counted(count, 'round')}: {_start(one, steps)}."
-    did = f"Round {step} of {count}: {_did(one, steps, step)}"
-    return " ".join([did, *_reached(steps, step), _sent(one, steps, step)])
-
-
-def _start(one: Exchange, steps: Rounds) -> str:
-    """What the ranks have before the first step."""
-    value = one.seats[0].brought[0]
-    adds = one.row is not None and one.row.law is reduce
-    if one.row is not None and one.row.law is gather:
-        own = next((DIMS[role].plural for role, _, _ in value.place.rest if not DIMS[role].partial), None)
-        return f"each rank has its own {own or ('shard' if value.place.sharded else 'batches')}, which is one piece"
-    if not adds:
-        return f"rank {one.seats[one.root].rank} alone has it"
-    cut = f", cut into {len(steps.sizes)} pieces" if len(steps.sizes) > 1 else ""
-    return f"each rank has its own {value.kind}{cut}"
-
-
-def _did(one: Exchange, steps: Rounds, step: int) -> str:
-    hop = steps.steps[step - 1][0]
-    if len(steps.sizes) == 1:
-        then = "which adds its own" if hop.adds else "which keeps a copy"
-        return f"rank {one.seats[hop.source].rank} passes it to rank {one.seats[hop.target].rank}, {then}."
-    if hop.adds:
-        return "each rank passes one piece to the next rank, which adds its own to it."
-    which = "its own piece" if step == steps.turn + 1 else "the piece that it got last"
-    which = "its finished piece" if step == steps.turn + 1 and steps.turn else which
-    return f"each rank passes {which} to the next rank, which keeps a copy."
-
-
-def _reached(steps: Rounds, step: int) -> Iterator[str]:
-    """What is special about the state after a step."""
-    count, turn = len(steps.steps), steps.turn
-    if step == turn < count:
-        yield "Now each rank has one piece of the finished sum: that was a reduce-scatter. An all-gather follows."
-    elif step == count and len(steps.sizes) > 1:
-        yield "Now each rank has one shard of the sum." if turn == count else "Now every rank has all of it."
-
-
-def _sent(one: Exchange, steps: Rounds, step: int) -> str:
-    members = range(len(one.seats))
-    done = [steps.sent(member, step) for member in members]
-    total = [steps.sent(member) for member in members]
-    if min(done) == max(done) and min(total) == max(total):
-        return f"Sent so far by each rank: {_figure(done[0])} of {_figure(total[0])} elements."
-    return f"Sent so far by all ranks together: {_figure(sum(done))} of {_figure(sum(total))} elements."
-
-
-def _figure(number: int | Fraction) -> str:
-    return amount(round(number, 1))
-
-
-def holdings(one: Exchange, steps: Rounds, labels: Mapping[int, int], step: int) -> str:
-    """What each rank has after a step."""
-    found: list[str] = []
-    for seat, pieces in zip(one.seats, steps.states[step], strict=True):
-        words = [_piece(one, labels, piece, pieces[piece]) for piece in labels if piece in pieces]
-        found.append(f"Rank {seat.rank} has {', '.join(words) or 'nothing'}.")
-    return " ".join(found)
-
-
-def _piece(one: Exchange, labels: Mapping[int, int], piece: int, members: frozenset[int]) -> str:
-    name = f"piece {labels[piece]}" if len(labels) > 1 else "it"
-    if one.row is None or one.row.law is not reduce:
-        return name
-    if len(members) == len(one.seats):
-        return f"{name} (the whole sum)"
-    return f"{name} (of {these('rank', [one.seats[member].rank for member in members])})"
-
-
-WIDTH: Final = 840
-NARROWEST: Final = 560
-MARGIN: Final = 18
-TILE: Final = 110
-GAP: Final = 110
-BAND: Final = 17
-LOWEST: Final = 84
-BETWEEN: Final = 84
+# -- where the ranks stand ------------------------------------------------------------------------------------------
 
 
 class Frame(NamedTuple):
@@ -231,48 +126,14 @@ class Frame(NamedTuple):
     width: float
     bottom: float
 
-
-def laid_out(members: int, pieces: int, top: float) -> Frame:
-    """The ranks as a race track: one half above from left to right, the other below and back. Two are neighbours."""
-    above = members if members < 3 else -(-members // 2)
-    tile, gap = float(TILE), float(GAP)
-    natural = 2 * MARGIN + above * tile + (above - 1) * gap
-    if natural > WIDTH:
-        shrink = (WIDTH - 2 * MARGIN) / (natural - 2 * MARGIN)
-        tile, gap = tile * shrink, gap * shrink
-    height = max(LOWEST, BAND * pieces)
-    width = max(NARROWEST, round(2 * MARGIN + above * tile + (above - 1) * gap))
-    rows = [range(above), range(members - 1, above - 1, -1)]
-    tiles, names = dict[int, Box](), dict[int, Point]()
-    for number, row in enumerate(rows):
-        count = len(row)
-        y = top + 22 + number * (height + BETWEEN)
-        for place, member in enumerate(row):
-            x = width / 2 + (place - (count - 1) / 2) * (tile + gap)
-            tiles[member] = Box(x - tile / 2, y, tile, height)
-            names[member] = (x, y - 12 if number == 0 else y + height + 13)
-    bottom = top + 22 + height + (BETWEEN + height + 30 if rows[1] else 16)
-    order = range(members)
-    inside = (width / 2, top + 22 + height + (BETWEEN / 2 if rows[1] else 0))
-    return Frame(tuple(tiles[m] for m in order), tuple(names[m] for m in order), inside, width, bottom)
-
-
-def middle(box: Box) -> Point:
-    return box.x + box.width / 2, box.y + box.height / 2
-
-
-def halfway(points: Sequence[Point]) -> Point:
-    return (points[0][0] + points[-1][0]) / 2, (points[0][1] + points[-1][1]) / 2
-
-
-def way(frame: Frame, member: int) -> list[Point]:
-    """The straight way from a rank to the next one, a little short of both. Of two ranks each has a way of its own."""
-    count = len(frame.tiles)
-    here, there = frame.tiles[member], frame.tiles[(member + 1) % count]
-    shift = 0.0 if count > 2 else (-18.0 if member == 0 else 18.0)
-    (x0, y0), (x1, y1) = middle(here), middle(there)
-    start, end = (x0, y0 + shift), (x1, y1 + shift)
-    return [_edge(here, start, end), _edge(there, end, start)]
+    def way(self, member: int) -> list[Point]:
+        """The straight way from a rank to the next one, a little short of both; of two ranks each has its own."""
+        count = len(self.tiles)
+        here, there = self.tiles[member], self.tiles[(member + 1) % count]
+        shift = 0.0 if count > 2 else (-18.0 if member == 0 else 18.0)
+        (x0, y0), (x1, y1) = here.middle, there.middle
+        start, end = (x0, y0 + shift), (x1, y1 + shift)
+        return [_edge(here, start, end), _edge(there, end, start)]
 
 
 def _edge(box: Box, inside: Point, outside: Point, space: float = 5) -> Point:
@@ -287,31 +148,46 @@ def _edge(box: Box, inside: Point, outside: Point, space: float = 5) -> Point:
     return inside[0] + share * dx, inside[1] + share * dy
 
 
-STEP: Final = 17
+def _halfway(points: Sequence[Point]) -> Point:
+    return (points[0][0] + points[-1][0]) / 2, (points[0][1] + points[-1][1]) / 2
+
+
+def _laid_out(members: int, pieces: int, top: float) -> Frame:
+    """The ranks as a race track, on which each piece goes to the right, and back below. Two are neighbours."""
+    above = members if members < 3 else -(-members // 2)
+    tile = gap = 110.0
+    between, natural = 84, 2 * MARGIN + (2 * above - 1) * tile
+    if natural > WIDTH:
+        tile = gap = tile * (WIDTH - 2 * MARGIN) / (natural - 2 * MARGIN)
+    height = max(84, 17 * pieces)
+    width = max(560, round(2 * MARGIN + above * tile + (above - 1) * gap))
+    rows = [range(above), range(members - 1, above - 1, -1)]
+    tiles, names = dict[int, Box](), dict[int, Point]()
+    for number, row in enumerate(rows):
+        y = top + 22 + number * (height + between)
+        for place, member in enumerate(row):
+            x = width / 2 + (place - (len(row) - 1) / 2) * (tile + gap)
+            tiles[member] = Box(x - tile / 2, y, tile, height)
+            names[member] = (x, y - 12 if number == 0 else y + height + 13)
+    bottom = top + 22 + height + (between + height + 30 if rows[1] else 16)
+    order = range(members)
+    inside = (width / 2, top + 22 + height + (between / 2 if rows[1] else 0))
+    return Frame(tuple(tiles[m] for m in order), tuple(names[m] for m in order), inside, width, bottom)
+
+
+# -- the picture of a step ------------------------------------------------------------------------------------------
 
 
 class Ring:
     """A collective with its steps. `labels` are the numbers of its pieces, in the order in which they are drawn."""
 
     def __init__(self, one: Exchange, steps: Rounds) -> None:
-        self.one = one
-        self.steps = steps
-        self.size = len(one.seats)
+        self.one, self.steps, self.size = one, steps, len(one.seats)
         self.labels = _labels(one, len(steps.sizes))
         self.rows = {piece: row for row, piece in enumerate(self.labels)}
-        self.title = title(one, steps)
-
-    def words(self, step: int) -> str:
-        """What a step did."""
-        return step_words(self.one, self.steps, step)
-
-    def holdings(self, step: int) -> str:
-        """What each rank has after a step."""
-        return holdings(self.one, self.steps, self.labels, step)
-
-    def frame(self, top: float) -> Frame:
-        """Where everything is, below a height."""
-        return laid_out(self.size, len(self.labels), top)
+        self.adds = one.row is not None and one.row.law is reduce
+        way = "round a ring of" if len(steps.sizes) > 1 else "along a chain of"
+        self.title = f"{one.title.capitalize()} {way} {counted(self.size, 'rank')}: {one.subject}"
 
     def picture(self, step: int) -> Picture:
         """The state after a step, with what was passed in it."""
@@ -322,23 +198,34 @@ class Ring:
         scene = self.background(frame)
         y = scene.paragraph(MARGIN, 20, self.title, room, STEP, bold=True)
         scene.paragraph(MARGIN, y, self.words(step), room, STEP, SOFT)
-        for number, ((x, y), line) in enumerate(zip(self.inside(frame), phase(self.steps, step), strict=False)):
+        for number, ((x, y), line) in enumerate(zip(self.inside(frame), self.phase(step), strict=False)):
             scene.add(Text(x, y, line, TEXT, SOFT if number else INK, "middle", bold=not number))
         for member, pieces in enumerate(self.steps.states[step]):
             for piece, members in pieces.items():
-                self._piece(scene, frame, member, piece, members)
-        for hop in self.steps.steps[step - 1] if step else ():
-            self._passed(scene, frame, hop)
+                band = self._band(frame, member, piece)
+                weave(scene, band, self._colours(members), frame.tiles[member])
+                scene.add(Rect(*band, "none", PAPER))
+                self._label(scene, band.middle, piece, members)
+        for hop in self.steps.steps[step - 1] if step else ():  # a chip on its arrow, a frame where it arrived
+            scene.add(Rect(*self._band(frame, hop.target, hop.piece), "none", INK, 2))
+            x, y = _halfway(frame.way(hop.source))
+            chip = Box(x - 15, y - 10, 30, 20)
+            weave(scene, chip, self._colours(hop.members))
+            scene.add(Rect(*chip, "none", INK))
+            self._label(scene, (x, y), hop.piece, hop.members)
         return Picture(scene, f"<{self.title}. {self.words(step)} {self.holdings(step)}>")
+
+    def frame(self, top: float) -> Frame:
+        """Where everything is, below a height."""
+        return _laid_out(self.size, len(self.labels), top)
 
     def background(self, frame: Frame) -> Scene:
         """What stays the same in all steps."""
         scene = Scene(frame.width, frame.bottom)
         for seat, box, (x, y) in zip(self.one.seats, frame.tiles, frame.names, strict=True):
-            scene.add(Text(x, y, f"rank {seat.rank}", TEXT, INK, "middle", bold=True))
-            scene.add(Rect(*box, TRACK, EDGE))
+            scene.add(Text(x, y, f"rank {seat.rank}", TEXT, INK, "middle", bold=True), Rect(*box, TRACK, EDGE))
         for member in sorted({hop.source for hops in self.steps.steps for hop in hops}):
-            arrow(scene, way(frame, member), SOFT, 2)
+            arrow(scene, frame.way(member), SOFT, 2)
         return scene
 
     def inside(self, frame: Frame) -> list[Point]:
@@ -346,41 +233,90 @@ class Ring:
         x, y = frame.inside
         return [(x, y - 9), (x, y + 8)] if self.size > 2 else []
 
-    def band(self, frame: Frame, member: int, piece: int) -> Box:
+    def _band(self, frame: Frame, member: int, piece: int) -> Box:
         """Where a piece of a member lies."""
         box = frame.tiles[member]
         height = box.height / len(self.labels)
         return Box(box.x, box.y + self.rows[piece] * height, box.width, height)
 
-    def _piece(self, scene: Scene, frame: Frame, member: int, piece: int, members: frozenset[int]) -> None:
-        box = self.band(frame, member, piece)
-        colours = self._colours(members)
-        weave(scene, box, colours, frame.tiles[member])
-        scene.add(Rect(*box, "none", PAPER))
-        self._label(scene, middle(box), piece, colours)
-
-    def _colours(self, members: frozenset[int]) -> list[str]:
+    def _colours(self, members: frozenset[int]) -> list[Colour]:
         return [origin_colour(member, self.size) for member in sorted(members)]
 
-    def _label(self, scene: Scene, at: Point, piece: int, colours: Sequence[str]) -> None:
+    def _label(self, scene: Scene, at: Point, piece: int, members: frozenset[int]) -> None:
         """The number of a piece, on paper of its own where colours are woven."""
         if len(self.labels) == 1:
             return
-        (x, y), words = at, str(self.labels[piece])
+        (x, y), words, colours = at, str(self.labels[piece]), self._colours(members)
         if len(colours) > 1:
             wide = text_width(words, TEXT) + 8
             scene.add(Rect(x - wide / 2, y - 6.5, wide, 13, PAPER, radius=5))
         ink = INK if len(colours) != 1 else ink_on(colours[0])
         scene.add(Text(x, y, words, TEXT, ink, "middle", bold=True))
 
-    def _passed(self, scene: Scene, frame: Frame, hop: Hop) -> None:
-        """What was passed: a chip on its arrow, and a frame around where it arrived."""
-        scene.add(Rect(*self.band(frame, hop.target, hop.piece), "none", INK, 2))
-        x, y = halfway(way(frame, hop.source))
-        chip, colours = Box(x - 15, y - 10, 30, 20), self._colours(hop.members)
-        weave(scene, chip, colours)
-        scene.add(Rect(*chip, "none", INK))
-        self._label(scene, (x, y), hop.piece, colours)
+    # -- in words ---------------------------------------------------------------------------------------------------
+
+    def phase(self, step: int) -> list[str]:
+        """What stands in the middle of the ring: the number of the step, and what happens in it."""
+        if not step:
+            return ["before", f"{counted(len(self.steps.steps), 'round')} to go"]
+        adds = self.steps.steps[step - 1][0].adds
+        return [f"round {step} of {len(self.steps.steps)}", "adding up" if adds else "passing on"]
+
+    def words(self, step: int) -> str:
+        """What a step did, and what has been sent so far."""
+        steps, count, pieces, turn = self.steps, len(self.steps.steps), len(self.steps.sizes), self.steps.turn
+        if not step:
+            return f"Before the first of {counted(count, 'round')}: {self._start()}."
+        hop = steps.steps[step - 1][0]
+        source, target = self.one.seats[hop.source].rank, self.one.seats[hop.target].rank
+        which = "the piece that it got last"
+        if step == turn + 1:
+            which = "its finished piece" if turn else "its own piece"
+        did = f"each rank passes {which} to the next rank, which keeps a copy."
+        if pieces == 1:
+            then = "which adds its own" if hop.adds else "which keeps a copy"
+            did = f"rank {source} passes it to rank {target}, {then}."
+        elif hop.adds:
+            did = "each rank passes one piece to the next rank, which adds its own to it."
+        reached: list[str] = []
+        if step == turn < count:
+            reached = [
+                "Now each rank has one piece of the finished sum: that was a reduce-scatter. An all-gather follows."
+            ]
+        elif step == count and pieces > 1:
+            reached = ["Now each rank has one shard of the sum." if turn == count else "Now every rank has all of it."]
+        sent, total = ([steps.sent(member, end) for member in range(self.size)] for end in (step, None))
+        who, done, whole = "each rank", sent[0], total[0]
+        if min(sent) != max(sent) or min(total) != max(total):
+            who, done, whole = "all ranks together", sum(sent), sum(total)
+        figures = f"{amount(round(done, 1))} of {amount(round(whole, 1))} elements"
+        return " ".join([f"Round {step} of {count}: {did}", *reached, f"Sent so far by {who}: {figures}."])
+
+    def _start(self) -> str:
+        """What the ranks have before the first step."""
+        value, pieces = self.one.seats[0].brought[0], len(self.steps.sizes)
+        if self.one.row is not None and self.one.row.law is gather:
+            own = next((DIMS[role].plural for role, _, _ in value.place.rest if not DIMS[role].partial), None)
+            return f"each rank has its own {own or ('shard' if value.place.sharded else 'batches')}, which is one piece"
+        if not self.adds:
+            return f"rank {self.one.seats[self.one.root].rank} alone has it"
+        return f"each rank has its own {value.kind}" + (f", cut into {pieces} pieces" if pieces > 1 else "")
+
+    def holdings(self, step: int) -> str:
+        """What each rank has after a step."""
+        told: list[str] = []
+        for seat, pieces in zip(self.one.seats, self.steps.states[step], strict=True):
+            words = [self._piece(piece, pieces[piece]) for piece in self.labels if piece in pieces]
+            told.append(f"Rank {seat.rank} has {', '.join(words) or 'nothing'}.")
+        return " ".join(told)
+
+    def _piece(self, piece: int, members: frozenset[int]) -> str:
+        name = f"piece {self.labels[piece]}" if len(self.labels) > 1 else "it"
+        if not self.adds:
+            return name
+        whole = len(members) == self.size
+        of = "the whole sum" if whole else f"of {these('rank', [self.one.seats[member].rank for member in members])}"
+        return f"{name} ({of})"
 
 
 def _labels(one: Exchange, pieces: int) -> dict[int, int]:
@@ -400,21 +336,16 @@ def _only(value: Value) -> int | None:
     return next(iter(held)) if len(held) == 1 else None
 
 
-TOP: Final = 12
-AROUND: Final = 165
-"""Pixels of the page above and below the picture."""
-
-
 def ring_page(ring: Ring) -> Page:
     """The page of a ring."""
-    frame = ring.frame(TOP)
+    frame = ring.frame(12)
     picture = ring.background(frame).svg(label=f"The ring: {ring.title}")
     style = variables() + _colours(ring.size) + asset(__package__, "ring.css")
     parts = {"title": escape(ring.title), "picture": picture, "words": escape(ring.words(0))}
     html = document(asset(__package__, "ring.html"), style, asset(__package__, "ring.js"), _data(ring, frame), **parts)
     last = len(ring.steps.steps)
     said = f"<{ring.title}, to step through. {ring.words(0)} {ring.words(last)} {ring.holdings(last)}>"
-    return Page(html, said, ring.title, frame.bottom + AROUND)
+    return Page(html, said, ring.title, frame.bottom + 165)
 
 
 def _data(ring: Ring, frame: Frame) -> dict[str, Any]:
@@ -426,7 +357,7 @@ def _data(ring: Ring, frame: Frame) -> dict[str, Any]:
             {
                 "words": ring.words(step),
                 "holdings": ring.holdings(step),
-                "middle": phase(ring.steps, step),
+                "middle": ring.phase(step),
                 "has": [[_bits(pieces.get(piece, frozenset())) for piece in ring.labels] for pieces in state],
                 "hops": [[hop.source, hop.target, ring.rows[hop.piece], _bits(hop.members)] for hop in hops],
             }
@@ -434,7 +365,7 @@ def _data(ring: Ring, frame: Frame) -> dict[str, Any]:
     return {
         "labels": [str(label) for label in ring.labels.values()],
         "tiles": frame.tiles,
-        "ways": [halfway(way(frame, member)) for member in range(ring.size)],
+        "ways": [_halfway(frame.way(member)) for member in range(ring.size)],
         "middle": [(x, y + 4) for x, y in ring.inside(frame)],
         "steps": steps,
     }
@@ -453,10 +384,6 @@ def _colours(members: int) -> str:
         day.append(f".o{member}{{fill:{colour}}}.i{member}{{fill:{ink}}}")
         night.append(f".o{member}{{fill:{colour.night}}}.i{member}{{fill:{ink.night}}}")
     return f"{''.join(day)}\n@media (prefers-color-scheme:dark){{{''.join(night)}}}\n"
-
-
-MOST: Final = 16
-"""Ranks of the largest ring that is drawn: in a larger one every step looks the same."""
 
 
 def draw_ring(run: Any, which: str | None = None, layer: int | None = None, step: int | None = None) -> Picture | Page:
