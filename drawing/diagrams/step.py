@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from drawing.canvas.layout import Point, arrow, curve
+from drawing.canvas.layout import MARGIN, Box, Point, arrow, curve
 from drawing.canvas.palette import EDGE, INK, KINDS, LOOKS, SOFT, TRACK, fill_and_border, ink_on, layer_colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import SMALL, TEXT, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import SMALL, TEXT, Rect, Scene, Text, fit, fitting, text_width
 from drawing.timeline.schedule import note, trace_of
 from lib.analysis.event_words import event_words, spoken
 from lib.errors.wording import counted, numbered, ranges
@@ -21,7 +21,7 @@ from lib.trace.event import Event, Program
 from lib.trace.trace import Trace, nothing_to
 from lib.values.kinds.kind import PRICED
 from lib.values.operations import COMMUNICATION, OPERATIONS, Operation
-from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
+from lib.values.values import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
 __all__ = ["deeds", "draw_step", "kept"]
 
@@ -91,10 +91,15 @@ def _where(program: Program, event: Event) -> tuple[str, int, str] | None:
         return box, 0, ""
     if not values:
         return None
-    first = values[0]
-    chip = "" if box == "activation" else "final weight" if row is not None and row.hands_in else _called(event)
-    lane = "update" if row is not None and row.hands_in else LANES[first.kind]
-    return lane, _place(first), chip
+    first, hands_in = values[0], row is not None and row.hands_in
+    # Gradients by the output of layer k lie where activation k + 1 does.
+    place = first.layer + isinstance(first, ActivationGrad)
+    chip = "" if box == "activation" else "final weight" if hands_in else spoken(event.op)
+    if chip and not hands_in and event.peer is not None:
+        chip = f"{'to' if event.op == 'pass_to' else 'from'} {event.peer}"
+    elif event.op == "add":
+        chip = "added up"
+    return "update" if hands_in else LANES[first.kind], place, chip
 
 
 def _box(row: Operation) -> str | None:
@@ -110,32 +115,14 @@ def _box(row: Operation) -> str | None:
     return None
 
 
-def _called(event: Event) -> str:
-    """What a communication, or a change of a value, is called on its chip."""
-    if event.peer is not None:
-        return f"{'to' if event.op == 'pass_to' else 'from'} {event.peer}"
-    return "added up" if event.op == "add" else spoken(event.op)
+BOX, BETWEEN, GAP, LOSS = 88, 50, 15, 56
+"""Pixels that the box of a layer is wide, and what lies between layers, with the gap; and the loss."""
+CHIP, CHIPS, STATE = 20, 33, 18
+"""Pixels that a chip is high, also with the numbers on its lower edge, and the optimizer state below an update."""
 
 
-def _place(value: Value) -> int:
-    """Gradients by the output of layer k lie where activation k + 1 does."""
-    return value.layer + 1 if isinstance(value, ActivationGrad) else value.layer
-
-
-MARGIN: Final = 18
-BOX: Final = 88
-BETWEEN: Final = 50
-GAP: Final = 15
-LOSS: Final = 56
-CHIP: Final = 20
-CHIPS: Final = 33
-"""The height of a chip, and of a chip with the numbers on its lower edge."""
-STATE: Final = 18
-NARROWEST: Final = 520.0
-MOST: Final = 4
-"""Layers that are drawn: of a deeper network the first two and the last."""
 LISTED: Final = 40
-NUMBERS: Final = 3
+"""Things that are told in words."""
 
 
 def draw_step(run: Any, rank: int = 0) -> Picture:
@@ -165,31 +152,27 @@ class _Step:
     """The picture of one rank's step."""
 
     def __init__(self, trace: Trace, rank: int, done: list[Deed]) -> None:
-        self.trace = trace
-        self.rank = rank
-        self.done = done
+        self.trace, self.rank, self.done = trace, rank, done
         self.at: dict[tuple[str, int], list[Deed]] = defaultdict(list)
         for deed in done:
             self.at[deed.lane, deed.place].append(deed)
         # Those of which the rank works out a gradient: of tokens there is none.
         values = trace.programs[rank].values_of([number for deed in done for number in deed.event.outputs])
         self.back = {value.layer + 1 for value in values if isinstance(value, ActivationGrad)}
-        self.layers = self._shown()
+        # The layers that this rank has anything to do with: of many the first two and the last.
+        lanes = ("weight", "forward", "backward", "gradient", "update")
+        about = {place for lane, place in self.at if lane in lanes and 0 <= place < trace.layers}
+        self.layers = sorted(about) or [0]
+        self.layers = self.layers if len(self.layers) <= 4 else [*self.layers[:2], self.layers[-1]]
         self.x: dict[tuple[str, int], float] = {}
         self.left_out: float | None = None
         self.width = self._columns()
         self.lanes = self._lanes()
         self.scene = Scene(self.width, 0)
 
-    def _shown(self) -> list[int]:
-        """The layers that this rank has anything to do with; None where some are left out."""
-        about = {place for (lane, place) in self.at if lane in ("weight", "forward", "backward", "gradient", "update")}
-        layers = sorted(layer for layer in about if 0 <= layer < self.trace.layers) or [0]
-        return layers if len(layers) <= MOST else [*layers[:2], layers[-1]]
-
     def _columns(self) -> float:
         """Where layers and what lies between them are, from left to right; the width of the paper."""
-        x = float(MARGIN)
+        x = MARGIN
         for number, layer in enumerate(self.layers):
             if number and self.layers[number - 1] != layer - 1:
                 self.left_out = x + 6
@@ -198,77 +181,66 @@ class _Step:
                 self.x["between", layer] = x
                 x += BETWEEN + GAP
             self.x["layer", layer] = x
-            x += BOX + GAP
-            self.x["between", layer + 1] = x
-            x += BETWEEN + GAP
+            self.x["between", layer + 1] = x + BOX + GAP
+            x += BOX + BETWEEN + 2 * GAP
         self.x["loss", 0] = x
         natural = x + LOSS + MARGIN if self.at["loss", 0] else x - GAP + MARGIN
-        width = max(NARROWEST, natural)
+        width = max(520.0, natural)
         shift = (width - natural) / 2
         self.x = {column: left + shift for column, left in self.x.items()}
         self.left_out = None if self.left_out is None else self.left_out + shift
         return width
-
-    def _chips(self, *lanes: str) -> float:
-        """The room for the chips of some lanes."""
-        count = max((len(self._called(lane, place)) for lane, place in [*self.at] if lane in lanes), default=0)
-        return count * CHIPS
 
     def _called(self, lane: str, place: int) -> list[str]:
         """The different chips at a place, in the order in which they first come."""
         return [*dict.fromkeys(deed.chip for deed in self.at.get((lane, place), ()) if deed.chip)]
 
     def _lanes(self) -> dict[str, Lane]:
-        """The rows, from top to bottom."""
+        """The rows, from top to bottom, with room for the chips of each."""
+        chips = defaultdict[str, float](float)
+        for lane, place in [*self.at]:
+            chips[lane] = max(chips[lane], CHIPS * len(self._called(lane, place)))
         weight = Lane(78, 30)
-        forward = Lane(weight.y + weight.height + self._chips("weight") + 26, 46)
-        space = max(56.0, self._chips("activation") + 40)
-        backward = Lane(forward.y + forward.height + space, 46)
-        below = self._chips("activation gradient")
+        forward = Lane(weight.y + weight.height + chips["weight"] + 26, 46)
+        backward = Lane(forward.y + forward.height + max(56.0, chips["activation"] + 40), 46)
         gradient = Lane(backward.y + backward.height + 26, 30)
-        update = Lane(max(gradient.y + gradient.height + self._chips("gradient") + 26, gradient.y + below), 34)
+        below = gradient.y + chips["activation gradient"]
+        update = Lane(max(gradient.y + gradient.height + chips["gradient"] + 26, below), 34)
+        self.bottom = update.y + update.height + STATE + chips["update"]
         return {"weight": weight, "forward": forward, "backward": backward, "gradient": gradient, "update": update}
 
     def picture(self) -> Picture:
         """Paints it: lines first, then what stands on them."""
         scene, run = self.scene, self.trace
-        title = f"One training step on rank {self.rank}"
-        if run.ranks > 1:
-            title += f" of {run.ranks}"
+        title = f"One training step on rank {self.rank}" + (f" of {run.ranks}" if run.ranks > 1 else "")
         scene.add(Text(MARGIN, 20, title, 13, INK, bold=True))
         scene.add(Text(MARGIN, 38, "The numbers say in which order things happen.", TEXT, SOFT))
-        self._flow()
+        pairs = [*kept(run.programs[self.rank], self.done)]
+        self._flow(pairs)
         for layer in self.layers:
             self._layer(layer)
         if self.left_out is not None:
             y = self.lanes["forward"].y + self.lanes["forward"].height / 2
-            self.scene.add(Text(self.left_out + 4, y, "…", 16, SOFT, "middle"))
+            scene.add(Text(self.left_out + 4, y, "…", 16, SOFT, "middle"))
         for kind, place in self.x:
             if kind == "between":
                 self._between(place)
         self._loss()
-        bottom = self.lanes["update"].y + self.lanes["update"].height + STATE + self._chips("update")
-        scene.height = scene.paragraph(MARGIN, bottom + 22, self._legend(), self.width - 2 * MARGIN, 17, SOFT) + 2
-        return Picture(scene, f"<{title}: {'; '.join(self._list())}>")
-
-    def _legend(self) -> str:
-        pairs = [*kept(self.trace.programs[self.rank], self.done)]
-        if not pairs:
-            return "Forward goes from left to right, backward from right to left."
-        first = max(pairs, key=lambda pair: pair.used - pair.made)
-        return (
-            "Forward goes from left to right. Backward goes from right to left and needs the activations again: "
-            f"act {first.place} is made in {first.made}, and kept until {first.used}."
-        )
-
-    def _list(self) -> list[str]:
-        """What happens, in words and in order."""
-        words = [f"{deed.number} {event_words(deed.event, self.trace.ranks)}" for deed in self.done[:LISTED]]
-        return [*words, f"and {len(self.done) - LISTED} more"] if len(self.done) > LISTED else words
+        told = "Forward goes from left to right, backward from right to left."
+        if pairs:
+            first = max(pairs, key=lambda pair: pair.used - pair.made)
+            told = (
+                "Forward goes from left to right. Backward goes from right to left and needs the activations again: "
+                f"act {first.place} is made in {first.made}, and kept until {first.used}."
+            )
+        scene.height = scene.paragraph(MARGIN, self.bottom + 22, told, self.width - 2 * MARGIN, 17, SOFT) + 2
+        words = [f"{deed.number} {event_words(deed.event, run.ranks)}" for deed in self.done[:LISTED]]
+        words += [f"and {len(self.done) - LISTED} more"] if len(self.done) > LISTED else []
+        return Picture(scene, f"<{title}: {'; '.join(words)}>")
 
     # -- lines ------------------------------------------------------------------------------------------------------
 
-    def _flow(self) -> None:
+    def _flow(self, pairs: Sequence[Kept]) -> None:
         """Arrows along forward and backward, from weights down, and from activations to where they are needed again."""
         forward, backward = self.lanes["forward"], self.lanes["backward"]
         for layer in self.layers:
@@ -283,8 +255,12 @@ class _Step:
                 if self._made(ActivationGrad.kind, layer):
                     self._arrow((x, y), (left + BETWEEN + 1, y))
             self._down(layer)
-        for pair in self._kept_by_place().values():
-            self._keep(*pair)
+        by_place = defaultdict[int, list[Kept]](list)
+        for pair in pairs:
+            by_place[pair.place].append(pair)
+        for place in [place for place in by_place if place in self.layers]:
+            first, *others = by_place[place]
+            self._keep(place, f"kept {first.made}–{first.used}" + (", …" if others else ""))
 
     def _arrow(self, start: Point, end: Point, colour: str = SOFT) -> None:
         arrow(self.scene, [start, end], colour, 1.5)
@@ -294,8 +270,7 @@ class _Step:
         if not self._has_weight(layer):
             return
         x = self.x["layer", layer] + BOX / 2
-        weight, forward, backward = self.lanes["weight"], self.lanes["forward"], self.lanes["backward"]
-        gradient, update = self.lanes["gradient"], self.lanes["update"]
+        weight, forward, backward, gradient, update = self.lanes.values()
         top = weight.y + weight.height + len(self._called("weight", layer)) * CHIPS
         if ("forward", layer) in self.at:
             self._arrow((x, top), (x, forward.y - 1), KINDS["weight"])
@@ -307,17 +282,6 @@ class _Step:
             low = gradient.y + gradient.height + len(self._called("gradient", layer)) * CHIPS
             self._arrow((x, low), (x, update.y - 1), KINDS["weight gradient"])
 
-    def _kept_by_place(self) -> dict[int, tuple[int, str]]:
-        """For each activation that is kept the words beside its arrow."""
-        found: dict[int, list[str]] = defaultdict(list)
-        for pair in kept(self.trace.programs[self.rank], self.done):
-            found[pair.place].append(f"{pair.made}–{pair.used}")
-        return {
-            place: (place, "kept " + ", ".join(words[:1]) + (", …" if len(words) > 1 else ""))
-            for place, words in found.items()
-            if place in self.layers
-        }
-
     def _keep(self, place: int, words: str) -> None:
         """An arrow from an activation down to the backward that needs it again."""
         forward, backward = self.lanes["forward"], self.lanes["backward"]
@@ -325,8 +289,7 @@ class _Step:
         end = (self.x["layer", place] + 26, backward.y - 1)
         low = (start[0], start[1] + len(self._called("activation", place)) * CHIPS)
         arrow(self.scene, [start, *curve(low, end)], KINDS["activation"], 2)
-        x, y = low[0] - 12, (low[1] + end[1]) / 2 + 9
-        self.scene.add(Text(max(MARGIN, x - 12), y + 10, words, SMALL, INK))
+        self.scene.add(Text(max(MARGIN, low[0] - 24), (low[1] + end[1]) / 2 + 19, words, SMALL, INK))
 
     # -- boxes ------------------------------------------------------------------------------------------------------
 
@@ -336,65 +299,50 @@ class _Step:
         self.scene.add(Text(x + BOX / 2, self.lanes["weight"].y - 14, title, TEXT, SOFT, "middle"))
         own = layer_colour(layer, self.trace.layers)
         looks = {
-            "weight": ("weight", KINDS["weight"], SOFT),
-            "forward": ("forward", *fill_and_border("forward", own)),
-            "backward": ("backward", *fill_and_border("backward", own)),
-            "gradient": ("gradient", KINDS["weight gradient"], SOFT),
-            "update": ("update", *LOOKS["update"].pair),
+            "weight": (KINDS["weight"], SOFT),
+            "forward": fill_and_border("forward", own),
+            "backward": fill_and_border("backward", own),
+            "gradient": (KINDS["weight gradient"], SOFT),
+            "update": LOOKS["update"].pair,
         }
-        for lane, (name, fill, border) in looks.items():
+        for lane, (fill, border) in looks.items():
             if not (self._has_weight(layer) or lane in ("forward", "backward")):
                 continue
             y, height = self.lanes[lane]
             here = [deed for deed in self.at.get((lane, layer), ()) if not deed.chip]
             made = lane == "gradient" and ("backward", layer) in self.at
-            self._box((x, y, BOX, height), name, fill, border, here, bool(here) or made)
-            if lane == "update" and here:
-                self._state(x, y + height, here)
+            self._box(Box(x, y, BOX, height), lane, fill, border, here, bool(here) or made)
+            if lane == "update" and here:  # the optimizer state is updated with the weight
+                state, low = KINDS["optimizer state"], y + height
+                self.scene.add(Rect(x, low, BOX, STATE, state, SOFT, radius=4))
+                words, ink = "optimizer state", ink_on(state)
+                self.scene.add(Text(x + BOX / 2, low + STATE / 2, words, SMALL, ink, "middle"))
                 height += STATE
             self._put_chips(lane, layer, x, y + height + 4, BOX)
 
-    def _state(self, x: float, y: float, here: Sequence[Deed]) -> None:
-        """The optimizer state, which is updated with the weight."""
-        fill = KINDS["optimizer state"]
-        self.scene.add(Rect(x, y, BOX, STATE, fill, SOFT, radius=4))
-        words = "optimizer state"
-        self.scene.add(Text(x + BOX / 2, y + STATE / 2, words, SMALL, ink_on(fill), "middle"))
-
-    def _box(
-        self,
-        box: tuple[float, float, float, float],
-        name: str,
-        fill: str,
-        border: str,
-        here: Sequence[Deed],
-        held: bool,
-    ) -> None:
+    def _box(self, box: Box, name: str, fill: str, border: str, here: Sequence[Deed], held: bool) -> None:
         """A box with its name, what batches it is about, and its numbers; dashed and empty where nothing happens."""
-        x, y, width, height = box
+        (x, y, width, height), (middle, centre) = box, box.middle
         if not held:
             self.scene.add(Rect(x + 0.5, y + 0.5, width - 1, height - 1, "none", EDGE, dash="4 3", radius=4))
-            self.scene.add(Text(x + width / 2, y + height / 2, name, TEXT, SOFT, "middle"))
+            self.scene.add(Text(middle, centre, name, TEXT, SOFT, "middle"))
             return
         self.scene.add(Rect(x, y, width, height, fill, border, radius=4))
-        batches = frozenset[int]().union(*[deed.event.batches for deed in here])
+        batches, ink = frozenset[int]().union(*[deed.event.batches for deed in here]), ink_on(fill)
         about = batches and height > 40
-        self.scene.add(
-            Text(x + width / 2, y + height / 2 - (10 if about else 0), name, TEXT, ink_on(fill), "middle", bold=True)
-        )
+        self.scene.add(Text(middle, centre - (10 if about else 0), name, TEXT, ink, "middle", bold=True))
         if about:
-            words = numbered("batch", batches)
-            words = words if text_width(words, SMALL) < width - 6 else fit(ranges(batches), width - 6, SMALL)
-            self.scene.add(Text(x + width / 2, y + height / 2 + 5, words, SMALL, ink_on(fill), "middle"))
+            words = fitting(width - 6, numbered("batch", batches), fit(ranges(batches), width - 6, SMALL), size=SMALL)
+            self.scene.add(Text(middle, centre + 5, words, SMALL, ink, "middle"))
         # Arrows arrive from above at what is high: there the numbers stand on the lower edge.
         self._pill(x, y + height + 1 if about else y, here)
 
     def _pill(self, x: float, y: float, here: Sequence[Deed], anchor: str = "start") -> None:
-        """The numbers of what happens here, over an edge of its box."""
+        """The numbers of what happens here, over an edge of its box: of many the first two and the last."""
         if not here:
             return
         numbers = [str(deed.number) for deed in here]
-        words = ", ".join(numbers if len(numbers) <= NUMBERS else [*numbers[: NUMBERS - 1], "…", numbers[-1]])
+        words = ", ".join(numbers if len(numbers) <= 3 else [*numbers[:2], "…", numbers[-1]])
         width = max(18.0, text_width(words, SMALL) + 10)
         left = x - 4 if anchor == "start" else x + 6 - width
         self.scene.add(Rect(left, y - 8, width, 16, INK, TRACK, radius=8))
@@ -415,38 +363,31 @@ class _Step:
 
     def _between(self, place: int) -> None:
         """What lies between layers: an activation, and below it its gradient."""
-        x = self.x["between", place]
-        for kind, lane, name in (
-            ("activation", "forward", f"act {place}"),
-            ("activation gradient", "backward", f"grad {place}"),
-        ):
+        x, lanes = (
+            self.x["between", place],
+            (("activation", "forward", "act"), ("activation gradient", "backward", "grad")),
+        )
+        for kind, lane, name in lanes:
             y, height = self.lanes[lane]
             here = [deed for deed in self.at.get((kind, place), ()) if not deed.chip]
             exists = bool(self.at.get((kind, place))) or self._made(kind, place)
-            colour = KINDS[kind]
-            self._box((x, y + 5, BETWEEN, height - 10), name, colour, SOFT, here, exists)
+            self._box(Box(x, y + 5, BETWEEN, height - 10), f"{name} {place}", KINDS[kind], SOFT, here, exists)
             self._put_chips(kind, place, x - 6, y + height + 2, BETWEEN + 12)
 
     def _made(self, kind: str, place: int) -> bool:
         """Whether this rank makes an activation, or the gradient of one, itself."""
-        if kind == Activation.kind:
-            return ("forward", place - 1) in self.at
-        return place in self.back
+        return ("forward", place - 1) in self.at if kind == Activation.kind else place in self.back
 
     def _has_weight(self, layer: int) -> bool:
         return self.trace.shape.kinds[layer].weight is not None
 
     def _loss(self) -> None:
         """The loss, where forward ends and backward begins."""
-        here = self.at["loss", 0]
-        if not here or ("between", self.trace.layers) not in self.x:
+        here, last = self.at["loss", 0], self.x.get(("between", self.trace.layers))
+        if not here or last is None:
             return
-        x, last = self.x["loss", 0], self.x["between", self.trace.layers]
-        top, bottom = self.lanes["forward"], self.lanes["backward"]
-        fill, border = LOOKS["loss"].pair
-        y = top.y + top.height / 2
-        box = (x, y - 12, LOSS, bottom.y + bottom.height / 2 - y + 24)
-        self._box(box, "loss", fill, border, here, True)
+        x = self.x["loss", 0]
+        y, low = (self.lanes[lane].y + self.lanes[lane].height / 2 for lane in ("forward", "backward"))
+        self._box(Box(x, y - 12, LOSS, low - y + 24), "loss", *LOOKS["loss"].pair, here, True)
         self._arrow((last + BETWEEN, y), (x - 1, y))
-        low = bottom.y + bottom.height / 2
         self._arrow((x, low), (last + BETWEEN + 1, low))
