@@ -30,7 +30,6 @@ ROW: Final = 30.0
 BAND: Final = 13
 NUMBERED: Final = 8
 TOP: Final = 30
-SHEETS: Final = 4
 LISTED: Final = 12
 NOTED: Final = 3
 """Notes on how values are cut, in one line."""
@@ -289,7 +288,7 @@ def _sheets(parts: Iterable[Slot]) -> list[list[Slot]]:
         sheet = next((sheet for sheet in found if not any(_overlap(part, other) for other in sheet)), None)
         if sheet is not None:
             sheet.append(part)
-        elif len(found) < SHEETS:
+        elif len(found) < 4:
             found.append([part])
     return found
 

@@ -206,7 +206,6 @@ def convert(svg: str, suffix: str, scale: float) -> bytes:
 NARROWEST: Final = 700
 """Pixels of a picture of 840 in a narrow cell, below which it is scrolled; WIDEST in a wide one."""
 WIDEST: Final = 1200
-LAID_OUT: Final = 840
 
 START: Final = "data:image/svg+xml,"
 BECOME: Final = (
@@ -244,7 +243,7 @@ def width_of_a_cell(width: float) -> str:
     """The style of a picture that is as wide as its cell, within reason. What is laid out small stays so."""
     if width < NARROWEST:
         return f"width:{num(width)}px;max-width:100%"
-    narrowest, widest = (num(width * limit / LAID_OUT) for limit in (NARROWEST, WIDEST))
+    narrowest, widest = (num(width * limit / 840) for limit in (NARROWEST, WIDEST))
     return f"width:100%;min-width:{narrowest}px;max-width:{widest}px"
 
 

@@ -23,12 +23,12 @@ DARK_PAGES: Final = (
     ".vscode-high-contrast:not(.vscode-high-contrast-light)",
     "[theme=dark]",  # Colab
 )
-POINTED: Final = "*{pointer-events:none}:has(>title){pointer-events:auto}"
 
 
 def sheet(fills: Iterable[str], strokes: Iterable[str], titles: bool) -> tuple[str, str]:
     """The class of a picture with these colours, with or without titles, and its style sheet."""
-    rules = "".join([*_rules("fill", fills), *_rules("stroke", strokes), POINTED if titles else ""])
+    pointed = "*{pointer-events:none}:has(>title){pointer-events:auto}"
+    rules = "".join([*_rules("fill", fills), *_rules("stroke", strokes), pointed if titles else ""])
     name = f"p{crc32(rules.encode()):08x}"
     schemes = f"svg:root .{name}{{color-scheme:light dark}}:is({','.join(DARK_PAGES)}) .{name}{{color-scheme:dark}}"
     return name, f"@supports(color:light-dark(red,red)){{{schemes}.{name}{{{rules}}}}}"

@@ -125,8 +125,6 @@ def _entry(kind: str, words: str) -> tuple[list[Mark], float, str]:
     return [Rect(0.5, 0.5, 15, 11, fill, border)], 16, words
 
 
-FRAMES: Final = 120
-"""Boxes of what changes that get a frame; of more the words say enough."""
 NAMES: Final = 190.0
 """Pixels that the names of what may help take, and WORDS what stands beside the longest bar."""
 BESIDE: Final = 170.0
@@ -165,7 +163,7 @@ def _mark_changed(scene: Scene, found: WhatIf, panel: Panel, rows: Rows) -> None
         if box.look not in ("wait", "pending", "failed")
         and change.touches(panel.trace, box.rank, panel.trace.programs[box.rank].events[box.number])
     ]
-    for box in touched if len(touched) <= FRAMES else ():
+    for box in touched if len(touched) <= 120 else ():  # of more the words say enough
         top, height = rows.tops[box.rank], rows.height
         if box.lane:
             top, height = top + height + 1 + (box.lane - 1) * (rows.thin + 1), rows.thin

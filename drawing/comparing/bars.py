@@ -180,8 +180,6 @@ _COLLECTIVE, _MESSAGE, _WAIT = LOOKS["collective"], LOOKS["pass_to"], LOOKS["wai
 TIME_LOOKS: Final[dict[str, tuple[Colour, Colour]]] = dict(
     zip(TIMES, ((MINE, NONE), _COLLECTIVE.pair, _MESSAGE.pair, LOOKS["read"].pair, _WAIT.pair), strict=True)
 )
-SHADE: Final = 0.14
-"""How much stronger than the collective before it in the table each is, so that they can be told apart in a bar."""
 
 
 def time_parts(shares: Sequence[Share]) -> list[Part]:
@@ -221,7 +219,8 @@ def sent_parts(shares: Sequence[Share], first: Iterable[str] = ()) -> list[Part]
 
 
 def _shade(collective: str) -> tuple[Colour, Colour]:
-    strength = min(0.7, SHADE * list(COLLECTIVES).index(collective))
+    # Each collective is a little stronger than the one before it in the table, so that they can be told apart in a bar.
+    strength = min(0.7, 0.14 * list(COLLECTIVES).index(collective))
     return mix(_COLLECTIVE.fill, _COLLECTIVE.border, strength), _COLLECTIVE.border
 
 

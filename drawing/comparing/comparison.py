@@ -30,8 +30,6 @@ EDGE_ROOM: Final = 24.0
 """Pixels beside what is no timeline."""
 LINES: Final = 8
 """Lines of what is said of a run that went wrong; what else there is to say is in the words of the command."""
-APART: Final = 4
-"""Runs whose figures stand on a page of their own a measure below the other; those of more do in a table."""
 NAMED: Final = 6
 """Runs that are all named in a headline; of more it says how many there are."""
 Memory = Literal["peak", "each", "none"]
@@ -166,7 +164,7 @@ class Comparison:
         scene, runs = self._scene(), [run for run in self.runs if run.trace is not None and run.trace.error is None]
         shown = [(run.name, run.trace) for run in runs if run.trace is not None]
         judged, counts = unequal(shown) is None, [run.counts for run in runs]
-        if len(shown) <= APART:
+        if len(shown) <= 4:  # each measure has bars of its own
             scene.height = measures(scene, shown, 0, self.width, 12, judged, counts)
         else:
             line = max(LINE, min(2 * LINE, (height - 40) / len(shown)))

@@ -22,7 +22,6 @@ __all__ += ["write_chain"]
 
 FALLING: Final = frozenset(["message", "stream"])
 """Kinds whose hatching falls; that of the others rises."""
-LETTERS: Final = "abcdefghijkl"
 
 
 def mark_gaps(scene: Scene, groups: Sequence[Group], axis: Axis, rows: Rows) -> None:
@@ -36,7 +35,7 @@ def mark_gaps(scene: Scene, groups: Sequence[Group], axis: Axis, rows: Rows) -> 
 
 def lettered(groups: Sequence[Group]) -> list[str]:
     """A letter for each group, but for those whose gaps have boxes of their own, with labels that must be readable."""
-    letters = iter(LETTERS)
+    letters = iter("abcdefghijkl")
     return ["" if all(map(_is_labelled, group.gaps)) else next(letters) for group in groups]
 
 
@@ -123,7 +122,6 @@ def _sample(scene: Scene, group: Group, letter: str, y: float) -> None:
     scene.add(*letter_badge(LEFT + 17, y + 7.5, letter, group.kind))
 
 
-FRAME: Final = 1.8
 BADGE: Final = 15
 """Pixels that a number takes, which a row must be high for one."""
 
@@ -192,7 +190,7 @@ def _framed(panel: Panel, rows: Rows, at: At, start: int, end: int) -> Iterator[
     if place is not None:
         (top, height), x = place, panel.axis.x(start)
         width = max(1.5, panel.axis.x(end) - x - 0.8)
-        yield Rect(x - 0.2, top, width + 0.4, height, "none", INK, FRAME)
+        yield Rect(x - 0.2, top, width + 0.4, height, "none", INK, 1.8)
 
 
 def _arrow(panel: Panel, rows: Rows, source: int, target: int, time: int) -> Iterator[Mark]:

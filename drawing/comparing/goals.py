@@ -28,8 +28,6 @@ __all__ = ["Figure", "goals", "may_send", "picture_of_answers", "picture_of_task
 
 LIMITLESS: Final = 2.0**60
 """Limits from here on are none: the caller asked for time only, or for memory only."""
-NAMES: Final = 186.0
-"""Pixels for the names of the rows."""
 BETWEEN: Final = 16.0
 
 
@@ -77,7 +75,7 @@ def goals(
     `judged`: whether names have a tick where a goal is reached and a dash where it is not.
     """
     own = any(figure.mine is not None for figure in figures)
-    names = min(NAMES, (right - left) * 0.28)
+    names = min(186.0, (right - left) * 0.28)
     middle = y + 16 + HIGH / 2
     if own:
         row_name(scene, "yours", left + 18, middle, names)

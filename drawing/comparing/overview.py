@@ -37,30 +37,22 @@ from lib.trace.trace import Trace
 
 __all__ = ["HEIGHT", "HIGH", "WIDE", "WIDTH", "Slide", "Tile", "draw_overview", "scenes_of", "thumbnails"]
 
-ROWS: Final = 8
-"""Ranks that have a row; of more, the first ones."""
-HIGHEST: Final = 16.0
-"""Pixels that a row has at most."""
 BESIDE: Final = 0.35
 """How high a lane of communication is, in rows."""
-MEMORY: Final = 0.24
-"""Which part of the height is for the memory."""
 LEAST: Final = 1.0
 """Pixels below which a box goes into the one before it."""
 GAP: Final = 0.5
-STRONGER: Final = 0.35
-"""How much of the colour of its border is in a box, which has none when it is so small."""
 
 
 def thumbnail(trace: Trace, width: float, height: float, end: int, highest: float, least: float = LEAST) -> list[Mark]:
     """The marks of a run from (0, 0) on. `end` (ticks) is as far right as its axis goes, and `highest` the number of
     elements that fills the height of the memory, so that runs can be compared. Boxes narrower than `least` pixels go
     into their neighbours, so there are at most so many."""
-    rows = shown_rows(trace, True, ROWS).rows
+    rows = shown_rows(trace, True, 8).rows
     timeline = boxes(trace, [row.rank for row in rows])
     units = [1 + BESIDE * (lanes - 1) for lanes in timeline.lanes]
-    below = height * MEMORY if highest else 0.0
-    unit = min(HIGHEST, (height - below - 6) / sum(units))
+    below = height * 0.24 if highest else 0.0
+    unit = min(16.0, (height - below - 6) / sum(units))
     tops: dict[int, float] = {}
     y = 0.0
     for row, own in zip(rows, units, strict=True):
@@ -80,7 +72,7 @@ def thumbnail(trace: Trace, width: float, height: float, end: int, highest: floa
 def _box(trace: Trace, box: Box, top: float, unit: float, scale: float) -> Rect:
     event = trace.programs[box.rank].events[box.number]
     fill, border = fill_and_border(box.look, layer_colour(event.layer or 0, trace.layers))
-    fill = fill if border == NONE else mix(fill, border, STRONGER)
+    fill = fill if border == NONE else mix(fill, border, 0.35)  # a box so small has no border
     x = box.start * scale
     if box.look == "failed":
         return Rect(x, top, 4, unit, LOOKS["failed"].fill)
@@ -117,8 +109,6 @@ WIDE: Final = 300.0
 HIGH: Final = 96.0
 """Pixels of a small timeline."""
 PAD: Final = 12.0
-MANY: Final = 60
-"""From so many solutions on small boxes go together earlier, so that a page of hundreds stays small."""
 
 
 class Tile(NamedTuple):
@@ -138,7 +128,7 @@ def thumbnails(traces: Sequence[Trace]) -> list[list[Mark]]:
     whole = [trace for trace in traces if trace.error is None] or traces
     end = max((makespan(trace) for trace in whole), default=1)
     highest = max((float(peak(trace).elements) for trace in whole), default=0.0)
-    least = LEAST if len(traces) < MANY else 2.5 * LEAST
+    least = LEAST if len(traces) < 60 else 2.5 * LEAST  # so a page of hundreds stays small
     return [thumbnail(trace, WIDE, HIGH, end, max(highest, float(peak(trace).elements)), least) for trace in traces]
 
 
@@ -180,11 +170,6 @@ MOST_SAID: Final = 4
 MOST_LISTED: Final = 14
 """Lines of a page without a picture."""
 FOOT_ROOM: Final = 44
-LARGEST: Final = 2.2
-"""How many times as large as it was laid out a picture is made at most: on a page by itself, FLIPPED in a series,
-whose boxes need room for their labels, and KEY what stands at the foot of a cover."""
-FLIPPED: Final = 1.7
-KEY: Final = 1.4
 ROOM: Final = WIDTH - 2 * MARGIN
 
 
@@ -237,7 +222,10 @@ def scenes_of(slides: Sequence[Slide], foot: str) -> list[Scene]:
 def _place_of(pages: Sequence[Slide]) -> _Place:
     """Below the words of every page of a series, and as large as there is room for the highest of their pictures."""
     top = max(_title_page(None, page) if page.cover else _said_bottom(page) for page in pages)
-    room, factor = HEIGHT - FOOT_ROOM - top, KEY if pages[0].cover else FLIPPED if pages[0].series else LARGEST
+    room, factor = (
+        HEIGHT - FOOT_ROOM - top,
+        1.4 if pages[0].cover else 1.7 if pages[0].series else 2.2,
+    )  # boxes of a series need room
     for _ in range(2):  # where a picture is laid out wider, its words may take fewer lines, and never more
         high = max(_painted(page, factor, 1.0, room).scene.height for page in pages)
         factor = min(factor, room / high)

@@ -37,8 +37,6 @@ At = tuple[float, float]
 
 HIGH: Final = 232.0
 """Pixels that the plot is high, with its axes."""
-MARGIN: Final = (54.0, 34.0)
-"""Pixels left of it and below it, for the numbers of the axes."""
 
 
 class Point(NamedTuple):
@@ -187,7 +185,7 @@ def _frame(shown: Plot, left: float, width: float, y: float) -> Frame:
     spread = [max(found) - min(found) or max(found) * 0.2 or 1.0 for found in (times, memories)]
     low = min(times) - 0.14 * spread[0], min(memories) - 0.2 * spread[1]
     high = max(times) + 0.18 * spread[0], max(memories) + 0.14 * spread[1]
-    across, below = MARGIN
+    across, below = (54.0, 34.0)
     return Frame(left + across, y + 6, left + width, y + HIGH - below, low, high)
 
 
@@ -414,7 +412,6 @@ def _names(scene: Scene, frame: Frame, curves: Mapping[str, Curve]) -> None:
 
 
 ROW: Final = 18
-NUMBERS: Final = ("time", "memory", "sent")
 
 
 class Dot(NamedTuple):
@@ -464,7 +461,7 @@ def draw_front(dots: Sequence[Dot], best: Sequence[Dot], title: str, unit: str =
         scene.add(Text(x, y, str(number), SMALL, ACCENT_INK, "middle", bold=True))
     y = frame.bottom + 58
     columns = (LEFT, right - 200, right - 100, right)
-    for x, words in zip(columns[1:], NUMBERS, strict=True):
+    for x, words in zip(columns[1:], ("time", "memory", "sent"), strict=True):
         scene.add(Text(x, y, words, TEXT, SOFT, "end"))
     for number, dot in enumerate(best, 1):
         y += ROW

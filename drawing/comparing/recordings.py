@@ -27,8 +27,6 @@ from lib.values.operations import OPERATIONS
 
 __all__ = ["draw_recordings"]
 
-LANES: Final = 3
-"""Communication lanes of a rank at most."""
 FAR: Final = 2.5
 """How many times as long as the shortest recording one may be to share its axis."""
 TITLE: Final = 17
@@ -115,7 +113,7 @@ def _lanes(spans: Iterable[Span], ordered: bool) -> Iterator[tuple[Span, int]]:
         if span.stream == COMPUTE:
             yield span, 0
         elif span.op in COLLECTIVES or not ordered:
-            lane = next((place for place, until in enumerate(free) if until <= span.start), min(len(free), LANES - 1))
+            lane = next((place for place, until in enumerate(free) if until <= span.start), min(len(free), 2))
             free[lane : lane + 1] = [max(span.end, *free[lane : lane + 1], 0)]
             yield span, lane + 1
 

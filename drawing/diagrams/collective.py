@@ -85,7 +85,7 @@ class _Picture:
 
     def _side(self, word: str, side: int) -> list[Piece]:
         """What all have before or after, and the words below that."""
-        stacks = self._beside(word, lambda each: self._row(each, partial(self._stack, each, side)))
+        stacks = self._beside(word, lambda each: self._row(each, partial(self._stack, each, side), dots="…"))
         return [
             stacks,
             Piece(0, 6),

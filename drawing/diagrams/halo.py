@@ -24,10 +24,6 @@ __all__ = ["draw_halo"]
 
 WIDTH: Final = 840
 MARGIN, NAMES, BETWEEN, TOP = 18.0, 150.0, 24.0, 82.0
-HIGH: Final = 256.0
-"""Pixels for all rows, without the gaps between parts."""
-LINE: Final = 17.0
-"""What there is in a gap beside strips, for words."""
 MOST, PIECES = 32, 2048
 ROLES: Final = ("rows", "columns")
 
@@ -215,9 +211,9 @@ class _Picture:
         self.wide = (WIDTH - 2 * MARGIN - names - BETWEEN) / 2
         self.lefts = [MARGIN + names, MARGIN + names + self.wide + BETWEEN]
         self.thick = 8.0 if len(grid.parts) <= 8 else 5.0
-        self.gap = 2 * max(map(abs, self.strips.values()), default=0) * (self.thick + 2) + LINE
+        self.gap = 2 * max(map(abs, self.strips.values()), default=0) * (self.thick + 2) + 17.0
         self.lows: list[dict[Run, tuple[float, float]]] = [{}, {}]
-        for axis, (lows, room) in enumerate(zip(self.lows, (HIGH, self.wide), strict=True)):
+        for axis, (lows, room) in enumerate(zip(self.lows, (256.0, self.wide), strict=True)):
             runs, at = sorted({part[axis] for part in grid.parts}), 0.0
             scale = (room - axis * (len(runs) - 1) * self.gap) / sum(high - low for low, high in runs)
             for low, high in runs:

@@ -315,10 +315,6 @@ def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
     return found + [[*gift[:4], tables.texts.add(str(gift.value))] for gift in shown]
 
 
-RAMP: Final = 12
-"""Layers that the legend shows at most."""
-
-
 def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
     """How a box looks: fill, border, ink; the stripe in the colour of its layer; fill, border and ink by night."""
     own = layer_colour(event.layer or 0, layers)
@@ -342,7 +338,7 @@ def legend(layers: int, found: set[tuple[str, bool]]) -> list[list[str]]:
 def layer_ramp(layers: int) -> list[tuple[int, str, str, str, str]]:
     """Layers with their colour and the ink on it, by day and by night; of many layers some."""
     found: list[tuple[int, str, str, str, str]] = []
-    for layer in range(0, layers, max(1, -(-layers // RAMP))):
+    for layer in range(0, layers, max(1, -(-layers // 12))):
         fill = layer_colour(layer, layers)
         ink = ink_on(fill)
         found.append((layer, fill, ink, fill.night, ink.night))

@@ -60,10 +60,6 @@ def _script() -> str:
     return "\n".join(asset(__package__, name) for name in SCRIPTS)
 
 
-TALLEST: Final = 1000
-"""Pixels that the page takes in a notebook at most; what is longer scrolls inside."""
-
-
 def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] | None = None) -> View:
     """A page to step through a run with: a Trace, or the Models that simulate returned.
 
@@ -104,7 +100,7 @@ class View:
         height = 640.0 if self.runs else 120.0
         for _, trace in self.runs:
             height += 120 + place_rows(boxes(trace, shown_ranks(trace)).lanes, 0).bottom
-        return round(min(TALLEST, height))
+        return round(min(1000, height))  # what is longer scrolls inside
 
     def __repr__(self) -> str:
         if not self.runs:

@@ -25,9 +25,6 @@ from lib.values.operations import OPERATIONS, READS
 
 __all__ = ["Fold", "Name", "Shown", "fold", "groups", "margin", "names", "shown_rows", "write_names"]
 
-PROBES: Final = 16
-"""Events that are looked at first: ranks that differ in one of them need no closer look."""
-
 
 class Fold(NamedTuple):
     """Ranks in one row, in ascending order: the first is drawn, and stands for all.
@@ -104,7 +101,7 @@ def _resplit(classes: Iterable[list[int]], key: Callable[[int], Hashable]) -> li
 def _glance(program: Program) -> Hashable:
     """What tells most ranks apart at once."""
     events = program.events
-    probes = events[:: max(1, len(events) // PROBES)]
+    probes = events[:: max(1, len(events) // 16)]  # most ranks that differ do so in one of a few
     return len(events), len(program.values), len(program.moves), *[(event.op, event.start) for event in probes]
 
 
@@ -235,8 +232,6 @@ def _own(trace: Trace, ranks: tuple[int, ...]) -> dict[int, str]:
     return {event: f"own {ranges(number[batch] for batch in batches)}" for event, batches in mine.items()}
 
 
-TWO_LINES: Final = 27
-"""Pixels that a row must be high for a name on two lines."""
 WIDEST: Final = 150.0
 """Pixels that a name takes at most."""
 GAP: Final = 10
@@ -254,7 +249,7 @@ class Name(NamedTuple):
         """The name on as many lines as a row of a height has room for, the place first."""
         if not self.place:
             return [self.ranks]
-        return [self.place, self.ranks] if height >= TWO_LINES else [f"{self.place} · {self.ranks}"]
+        return [self.place, self.ranks] if height >= 27 else [f"{self.place} · {self.ranks}"]
 
 
 def names(trace: Trace, rows: Sequence[Fold]) -> list[Name]:

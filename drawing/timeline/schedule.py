@@ -34,8 +34,6 @@ WIDTH: Final = 840
 axis."""
 LEFT: Final = 74
 RIGHT: Final = 48
-HEADING: Final = 26
-"""Pixels that a heading takes."""
 UNFOLDED: Final = 4
 """Ranks that have a row each in a timeline even where they are alike: then their batches can be seen."""
 
@@ -59,7 +57,7 @@ class Panel(NamedTuple):
         said = figures_of(self.trace) if words is None else words
         if said:
             scene.add(Text(after, y + 8, fit(said, scene.width - after - 10, TEXT), TEXT, SOFT))
-        return y + HEADING
+        return y + 26
 
     def rows(self, scene: Scene, y: float) -> Rows:
         """Paints the rows of the ranks from `y` on, and says where they are."""
