@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from drawing.canvas.layout import legend
+from drawing.canvas.layout import legend, swatch
 from drawing.canvas.palette import ACCENT, ALARM, GOOD, INK, PAPER, SOFT, TINTS, TRACK, Colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Mark, Rect, Scene, Text, fit
 from drawing.comparing.bars import TIME_LOOKS, Part, stack
 from drawing.comparing.gaps import mark_chain, mark_gap, mark_operation, mark_path, path_sample, write_chain
 from drawing.timeline.paint import Rows
-from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels
+from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
 from lib.analysis.figures import makespan
 from lib.analysis.waiting.critical_path import PARTS, Path, Tight, critical_path
 from lib.analysis.waiting.slack import slack
@@ -27,16 +27,13 @@ __all__ = ["MANY", "picture_of_helps", "picture_of_path", "picture_of_what_if", 
 
 MANY: Final = 8
 """Ranks that all have a row; of more, only those that have to do with it."""
-TITLE: Final = 17
 
 
 def picture_of_why(why: Why) -> Picture:
     """The picture; its words are those of the answer."""
-    scene = Scene(WIDTH, 0)
     moment = exact(units(why.time))
     title = f"Why does rank {why.rank} wait at {moment}?" if why.gap is not None else f"Rank {why.rank} at {moment}"
-    scene.add(Text(24, 26, fit(title, WIDTH - 48, TITLE), TITLE, INK, bold=True))
-    y = scene.paragraph(24, 48, why.head(), WIDTH - 48, 17, SOFT)
+    scene, y = titled(title, why.head())
     involved = {why.rank, *(step.at.rank for step in why.steps)}
     (panel,), y = panels(scene, [why.run], y + 6, fold=False, only=involved if why.run.ranks > MANY else None)
     rows = panel.rows(scene, y + 6)
@@ -64,9 +61,7 @@ WORDS: Final = 180.0
 
 def picture_of_path(path: Path) -> Picture:
     """The picture; its words are those of the path."""
-    scene = Scene(WIDTH, 0)
-    scene.add(Text(24, 26, "The critical path", TITLE, INK, bold=True))
-    y = scene.paragraph(24, 48, path.head(), WIDTH - 48, 17, SOFT)
+    scene, y = titled("The critical path", path.head())
     (panel,), y = panels(scene, [path.run], y + 6)
     path_sample(scene, WIDTH - RIGHT, y + 8)
     rows = panel.rows(scene, y + 20)
@@ -111,18 +106,13 @@ def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
         scene.add(Text(axis.left, y + 6, f"and {len(alike) - BARS} more rows", TEXT, SOFT))
         y += 18
     shown = {kind: PARTS[kind] for (mine, _), _ in alike.items() for kind, took in mine if took}
-    return legend(scene, LEFT, y + 4, WIDTH - 12, [_entry(kind, words) for kind, words in shown.items()])
+    return legend(scene, LEFT, y + 4, WIDTH - 12, [swatch(*LOOKS[kind], words) for kind, words in shown.items()])
 
 
 def _part(kind: str, took: int) -> Part:
     said = exact(units(took))
     fill, border = LOOKS[kind]
     return Part(units(took), fill, border, (f"{PARTS[kind]} {said}", said), f"{PARTS[kind]}: {said}")
-
-
-def _entry(kind: str, words: str) -> tuple[list[Mark], float, str]:
-    fill, border = LOOKS[kind]
-    return [Rect(0.5, 0.5, 15, 11, fill, border)], 16, words
 
 
 NAMES: Final = 190.0
@@ -132,9 +122,7 @@ BESIDE: Final = 170.0
 
 def picture_of_what_if(found: WhatIf) -> Picture:
     """Both timings on one time axis, each with its critical path, and what becomes of the gaps."""
-    scene = Scene(WIDTH, 0)
-    scene.add(Text(24, 26, fit(f"{found.words} ...", WIDTH - 48, TITLE), TITLE, INK, bold=True))
-    y = scene.paragraph(24, 48, found.head(), WIDTH - 48, 17, INK if found.gain else SOFT)
+    scene, y = titled(f"{found.words} ...", found.head(), INK if found.gain else SOFT)
     runs = [("as it is", found.before), ("then", found.after)]
     shown, y = panels(scene, [run for _, run in runs], y + 6)
     y += 4
@@ -164,19 +152,15 @@ def _mark_changed(scene: Scene, found: WhatIf, panel: Panel, rows: Rows) -> None
         and change.touches(panel.trace, box.rank, panel.trace.programs[box.rank].events[box.number])
     ]
     for box in touched if len(touched) <= 120 else ():  # of more the words say enough
-        top, height = rows.tops[box.rank], rows.height
-        if box.lane:
-            top, height = top + height + 1 + (box.lane - 1) * (rows.thin + 1), rows.thin
+        top, height = rows.lane(box.rank, box.lane)
         x, end = panel.axis.x(box.start), panel.axis.x(box.end)
         scene.add(Rect(x, top, max(0.8, end - x - 0.8), height, "none", ACCENT, 1.8))
 
 
 def picture_of_helps(found: Helps) -> Picture:
     """A bar for each thing that would help: by how much the run would be over earlier."""
-    scene = Scene(WIDTH, 0)
-    scene.add(Text(24, 26, "What would help most", TITLE, INK, bold=True))
-    y = scene.paragraph(24, 48, found.head(), WIDTH - 48, 17, SOFT) + 4
-    rows, whole = found.shown(), makespan(found.run)
+    scene, y = titled("What would help most", found.head())
+    rows, whole, y = found.shown(), makespan(found.run), y + 4
     left = 24 + NAMES
     scale = (WIDTH - left - BESIDE) / max([abs(row.gain) for row in rows], default=1)
     for row in rows:

@@ -331,8 +331,7 @@ def _mark(scene: Scene, below: int, panel: Panel, rows: Rows, gap: Difference, s
     axis, top, x = panel.axis, rows.tops[gap.rank], panel.axis.x(gap.time)
     for box in panel.timeline.boxes:
         if box.number == gap.numbers[side] and rows.tops[box.rank] == top and box.look != "wait":
-            x, height = axis.x(box.start), rows.thin if box.lane else rows.height
-            y = top + (rows.height + 1 + (box.lane - 1) * (rows.thin + 1) if box.lane else 0)
+            x, (y, height) = axis.x(box.start), rows.lane(box.rank, box.lane)
             width = max(2.0, axis.x(box.end) - x)
             scene.add(Rect(x - 1.5, y - 1.5, width + 2.2, height + 3, "none", INK, 2, radius=1))
     high = min(rows.tops.values())

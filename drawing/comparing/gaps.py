@@ -176,19 +176,9 @@ def _on_rows(steps: Sequence[Step]) -> list[list[Step]]:
     return found
 
 
-def _place(panel: Panel, rows: Rows, at: At) -> tuple[float, float] | None:
-    """The top and the height of the lane on which an operation is drawn."""
-    top = rows.tops.get(at.rank)
-    if top is None:
-        return None
-    lane = panel.timeline.lane_of.get(at[:2], 0)
-    return (top + rows.height + 1 + (lane - 1) * (rows.thin + 1), rows.thin) if lane else (top, rows.height)
-
-
 def _framed(panel: Panel, rows: Rows, at: At, start: int, end: int) -> Iterator[Mark]:
-    place = _place(panel, rows, at)
-    if place is not None:
-        (top, height), x = place, panel.axis.x(start)
+    if at.rank in rows.tops:
+        (top, height), x = rows.lane(at.rank, panel.timeline.lane_of.get(at[:2], 0)), panel.axis.x(start)
         width = max(1.5, panel.axis.x(end) - x - 0.8)
         yield Rect(x - 0.2, top, width + 0.4, height, "none", INK, 1.8)
 

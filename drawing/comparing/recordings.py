@@ -13,11 +13,12 @@ from drawing.canvas.layout import Axis, legend
 from drawing.canvas.palette import ALARM, INK, SOFT, TRACK, fill_and_border, ink_on, layer_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width
+from drawing.comparing.comparison import together
 from drawing.timeline.boxes import Box
 from drawing.timeline.boxes import Message as Arrow
 from drawing.timeline.paint import ARROWS, SHOWN, Rows, arrow, operations, place_label, place_rows
 from drawing.timeline.rows import Fold
-from drawing.timeline.schedule import LEFT, RIGHT, WIDTH
+from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, titled
 from lib.analysis.recordings.recording import COMPUTE, Recording, Span, departures
 from lib.analysis.recordings.words import figures, told
 from lib.cluster.costs import TICKS, units
@@ -29,8 +30,6 @@ __all__ = ["draw_recordings"]
 
 FAR: Final = 2.5
 """How many times as long as the shortest recording one may be to share its axis."""
-TITLE: Final = 17
-EDGE_ROOM: Final = 24.0
 
 
 class _Panel(NamedTuple):
@@ -54,13 +53,12 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     for one in every:
         if not isinstance(one, Recording):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"draw_recordings takes Recordings, as recording_of makes of a Trace; got {one!r}")
-    scene = Scene(WIDTH, 0)
     scales = _units(every)
     ends = [one.end / scale for one, scale in zip(every, scales, strict=True) if scale is not None]
     shared = bool(ends) and max(ends) <= FAR * min(ends)
     panels = [_panel(one, scale, max(ends) if shared else None) for one, scale in zip(every, scales, strict=True)]
     gaps = [departures(expected, one) if expected.has_order and one.has_order else None for one in found]
-    y = _headline(scene, every, len(ends), shared)
+    scene, y = _headline(every, len(ends), shared)
     stages = 1 + max((span.stage or 0 for one in every for span in one.spans), default=0)
     boxes = [Box(span.rank, 0, _look(span.op), 0, 0, lane) for panel in panels for span, lane in panel.spans]
     ramp = "stage" if any(one.has_order for one in every) else "layer"
@@ -118,17 +116,15 @@ def _lanes(spans: Iterable[Span], ordered: bool) -> Iterator[tuple[Span, int]]:
             yield span, lane + 1
 
 
-def _headline(scene: Scene, every: Sequence[Recording], count: int, shared: bool) -> float:
-    """The names, and what the times are; returns where it ends. `count` of them are in time units."""
-    names = [one.name for one in every]
-    title = fit(" and ".join(filter(None, (", ".join(names[:-1]), names[-1]))), WIDTH - 2 * EDGE_ROOM, TITLE)
-    scene.add(Text(EDGE_ROOM, 26, title, TITLE, INK, bold=True))
+def _headline(every: Sequence[Recording], count: int, shared: bool) -> tuple[Scene, float]:
+    """A scene with the names, and what the times are; and where that ends. `count` of them are in time units."""
     said = "Times in milliseconds." if count == 0 else "Times in time units."
     if count and any(one.unit is None and one.forward for one in every):
         said = "Times in time units: the median forward of a measured run takes as many as the schedule's."
     if count > 1 and not shared:
         said += " One run takes many times as long as another, so each has the whole width."
-    return scene.paragraph(EDGE_ROOM, 48, said, WIDTH - 2 * EDGE_ROOM, 17, SOFT) - 3
+    scene, y = titled(together([one.name for one in every]), said)
+    return scene, y - 3
 
 
 def _look(op: str) -> str:
@@ -187,9 +183,7 @@ class _Painter:
         """One span with its label."""
         rows, axis = self.rows, self.panel.axis
         x, end = axis.x(span.start), axis.x(span.end)
-        top, height = rows.tops[span.rank], rows.height
-        if lane:
-            top, height = top + height + 1 + (lane - 1) * (rows.thin + 1), rows.thin
+        top, height = rows.lane(span.rank, lane)
         marked = self.is_marked(span)
         if end - self.painted.get((span.rank, lane), -1.0) < 0.3 and not marked:  # it would not be seen
             return

@@ -13,7 +13,7 @@ from drawing.comparing.bars import Part, diamond, memory_parts, sent_parts, stac
 from drawing.comparing.gaps import gap_list, mark_gaps, mark_path, path_sample
 from drawing.comparing.goals import Figure, goals, may_send
 from drawing.comparing.plot import Limits, Plot, Point, plot
-from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels
+from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
 from lib.analysis.difference import difference
 from lib.analysis.figures import peak
 from lib.analysis.shares import memory_shares, sent_shares, time_shares
@@ -223,14 +223,16 @@ def _table(scene: Scene, review: Review, y: float) -> float:
 SECTION: Final = 16
 """Pixels between the parts of the picture."""
 SAME: Final = "the reference does the same operations at the same times: it is not drawn again."
-FAULTS: Final = 10
-"""Lines of what is wrong with an incorrect run that are shown."""
 
 
 def picture_of_review(review: Review) -> Picture:
     """The whole picture. Its words are those of the review, without the bars made of letters."""
-    scene = Scene(WIDTH, 0)
-    y = _headline(scene, review)
+    scene, y = titled(_title(review))
+    faults = [line for fault in review.verdict.faults for line in fault.splitlines()]
+    more = [f"and {counted(len(faults) - 10, 'more line', ',')}"] if len(faults) > 10 else []
+    for line in [*faults[:10], *more]:
+        scene.add(Text(24, y, fit(line, WIDTH - 48, TEXT), TEXT, ALARM))
+        y += 17
     y = limits(scene, review, y)
     y = _timelines(scene, review, y + SECTION)
     y = gap_list(scene, review, y + SECTION)
@@ -246,19 +248,6 @@ def _title(review: Review) -> str:
         return f"{name}: not one correct training step yet"
     best = review.verdict.best
     return f"{name}, yours beside the reference: " + (f"you reached {best!r}" if best else "no goal reached yet")
-
-
-def _headline(scene: Scene, review: Review) -> float:
-    scene.add(Text(24, 26, fit(_title(review), WIDTH - 48, 17), 17, INK, bold=True))
-    y = 48.0
-    lines = [line for fault in review.verdict.faults for line in fault.splitlines()]
-    for line in lines[:FAULTS]:
-        scene.add(Text(24, y, fit(line, WIDTH - 48, TEXT), TEXT, ALARM))
-        y += 17
-    if more := lines[FAULTS:]:
-        scene.add(Text(24, y, f"and {counted(len(more), 'more line', ',')}", TEXT, ALARM))
-        y += 17
-    return y
 
 
 def _timelines(scene: Scene, review: Review, y: float) -> float:

@@ -62,6 +62,11 @@ class Rows(NamedTuple):
     thin: float
     bottom: float
 
+    def lane(self, rank: int, lane: int) -> tuple[float, float]:
+        """The top and the height of a lane of a rank: 0 is its own, those of communication are below it."""
+        top = self.tops[rank]
+        return (top + self.height + 1 + (lane - 1) * (self.thin + 1), self.thin) if lane else (top, self.height)
+
 
 def row_height(count: int) -> float:
     """The height of a compute lane, by how many rows there are."""
@@ -165,9 +170,7 @@ class _Painter:
         event = self.trace.programs[box.rank].events[box.number]
         x = self.axis.x(box.start)
         width = max(0.0, self.axis.x(box.end) - x)
-        top, height = rows.tops[box.rank], rows.height
-        if box.lane:
-            top, height = top + height + 1 + (box.lane - 1) * (rows.thin + 1), rows.thin
+        top, height = rows.lane(box.rank, box.lane)
         fill, stroke = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
         words = title(self.trace, box, self.folds[box.rank], self.crowded)
         if box.look == "failed":
