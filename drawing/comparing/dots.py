@@ -23,7 +23,7 @@ from drawing.canvas.palette import (
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit
 from drawing.comparing.plot import HIGH as PLOT_HIGH
-from drawing.comparing.plot import Frame, Labels, Plot, Point, axes, corner, plot
+from drawing.comparing.plot import Frame, Labels, Plot, Point, axes, corner, front_line, plot
 from drawing.timeline.schedule import note, trace_of
 from lib.analysis.figures import end, peak
 from lib.errors.wording import amount, counted, exact
@@ -116,7 +116,8 @@ def draw_spread(
     labels = Labels(frame, [])
     for goal in goals:
         labels.line(corner(scene, frame, goal))
-    _front(scene, frame, [one for one in handed if not _beyond(frame, one)])
+    near = [one for one in handed if not _beyond(frame, one)]
+    front_line(scene, frame, [(one.time, one.memory) for one in near])
     for one in sorted(handed, key=lambda one: -one.students):
         scene.add(*_dot(frame, one))
         x, y = _place(frame, one)
@@ -195,20 +196,6 @@ def _dot(frame: Frame, one: Handed) -> Iterator[Rect | Poly | Text]:
     yield Rect(x - size, y - size, 2 * size, 2 * size, fill, PAPER, radius=size, title=one.title)
     if size >= 8:
         yield Text(x, y, str(one.students), SMALL, ink_on(fill), "middle", bold=True)
-
-
-def _front(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
-    """The line along what no other one of the class beats."""
-    corners: list[tuple[float, float]] = []
-    lowest = float("inf")
-    for one in sorted(handed, key=lambda one: (one.time, one.memory)):
-        if one.memory < lowest:
-            if corners:
-                corners.append((frame.x(one.time), frame.y(lowest)))
-            corners.append((frame.x(one.time), frame.y(one.memory)))
-            lowest = one.memory
-    if len(corners) > 1:
-        scene.add(Poly(corners, stroke=ACCENT, line=1.6))
 
 
 def _bars(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:

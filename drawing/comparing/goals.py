@@ -57,6 +57,19 @@ class Figure(NamedTuple):
         return Column(self.name, bars, self.mine, self.bound)
 
 
+def figures(
+    wanted: Sequence[Goal], mine: tuple[float, float, float] | None = None, most: str = "", others: float | None = None
+) -> list[Figure]:
+    """Time, memory, and what is sent, where goals are about it; with one's own figures where there are any."""
+    time, memory, sent = mine or (None, None, None)
+    every = [
+        Figure(f"time{most}", [goal.time for goal in wanted], time),
+        Figure(f"memory{most}, in elements", [goal.memory for goal in wanted], memory),
+        Figure(f"sent per rank{most}", may_send(wanted, others), sent),
+    ]
+    return [figure for figure in every if min(figure.limits) < LIMITLESS]
+
+
 def _goal(limit: float, mine: float | None) -> Bar:
     """A limit: green where one's own figure is within it, red where it is over, and then by how much."""
     over = 0.0 if mine is None else round(mine - limit, 9)
@@ -101,19 +114,11 @@ def picture_of_task(task: Task) -> Picture:
     left = EDGE + text_width(record.heading, TITLE) * 1.08 + 20
     size = fit(task.size(), WIDTH - EDGE - left, TEXT)
     scene.add(Text(WIDTH - EDGE, 26, size, TEXT, SOFT, "end"))
-    y = goals(scene, record.goals, _figures(record), EDGE, WIDTH - 8, 48, judged=False) + 20
+    asked = figures(record.goals, most=" at most", others=record.sent)
+    y = goals(scene, record.goals, asked, EDGE, WIDTH - 8, 48, judged=False) + 20
     run = schedule_of(record.id)
     scene.height = (y if run is None else _schedule(scene, run, record, y)) + 4
     return Picture(scene, task.text())
-
-
-def _figures(record: Puzzle) -> list[Figure]:
-    found = [
-        Figure("time at most", [goal.time for goal in record.goals]),
-        Figure("memory at most, in elements", [goal.memory for goal in record.goals]),
-    ]
-    found.append(Figure("sent per rank at most", may_send(record.goals, record.sent)))
-    return [figure for figure in found if min(figure.limits) < LIMITLESS]
 
 
 def _schedule(scene: Scene, run: Trace, record: Puzzle, y: float) -> float:
@@ -142,7 +147,8 @@ def picture_of_verdict(verdict: Verdict) -> Picture:
     bars = Scene(WIDTH, 0)
     if verdict.goals:
         wanted = [goal._replace(reached=verdict.correct and goal.reached) for goal in verdict.goals]
-        y = goals(bars, wanted, figures_of(verdict), left, WIDTH - 8, y - 2, judged=True) + 6
+        mine = (verdict.time, verdict.memory, verdict.sent) if verdict.correct else None
+        y = goals(bars, wanted, figures(verdict.goals, mine), left, WIDTH - 8, y - 2, judged=True) + 6
     scene.height = max(y + 12, 190 if verdict.passed else 0)
     if verdict.passed:
         scene.add(*_confetti(verdict.puzzle, scene.height))
@@ -167,17 +173,6 @@ def picture_of_answers(verdict: FunctionVerdict) -> Picture:
         words = fit(line, WIDTH - left - 16, TEXT)
         scene.add(Text(left, middle + 26 + 18 * number, words, TEXT, SOFT if verdict.correct else ALARM))
     return Picture(scene, "\n".join([headline, *said]))
-
-
-def figures_of(verdict: Verdict) -> list[Figure]:
-    """Time and memory beside the goals; and what is sent, where the puzzle is about that."""
-    mine = verdict.correct
-    found = [
-        Figure("time", [goal.time for goal in verdict.goals], verdict.time if mine else None),
-        Figure("memory, in elements", [goal.memory for goal in verdict.goals], verdict.memory if mine else None),
-    ]
-    found.append(Figure("sent per rank", may_send(verdict.goals), verdict.sent if mine else None))
-    return [figure for figure in found if min(figure.limits) < LIMITLESS]
 
 
 def _words(verdict: Verdict) -> Iterator[str]:

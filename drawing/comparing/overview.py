@@ -30,7 +30,7 @@ from drawing.canvas.palette import (
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fit, moved, wrapped
 from drawing.timeline.boxes import Box, boxes
-from drawing.timeline.memory import levels
+from drawing.timeline.memory import levels, stepped
 from drawing.timeline.rows import shown_rows
 from lib.analysis.figures import makespan, peak
 from lib.trace.trace import Trace
@@ -96,13 +96,8 @@ def _memory(trace: Trace, width: float, top: float, bottom: float, scale: float,
     curve = levels(trace, peak(trace).rank)
     if not curve or bottom - top < 4:
         return []
-    points = [(curve[0].time * scale, bottom)]
-    for level in curve:
-        x, y = level.time * scale, bottom - (bottom - top) * level.sums[-1] / highest
-        if y != points[-1][1]:
-            points += [(x, points[-1][1]), (x, y)]
-    points += [(curve[-1].time * scale, points[-1][1]), (curve[-1].time * scale, bottom)]
-    return [Poly(((0, bottom), (width, bottom)), stroke=GRID), Poly(points, fill=MINE)]
+    edge = [(level.time * scale, bottom - (bottom - top) * level.sums[-1] / highest) for level in curve]
+    return [Poly(((0, bottom), (width, bottom)), stroke=GRID), Poly(stepped(edge, bottom), fill=MINE)]
 
 
 WIDE: Final = 300.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, cast
 
@@ -31,7 +31,7 @@ from lib.errors.wording import exact
 from lib.puzzles.records import Goal
 
 __all__ = ["HIGH", "Dot", "Frame", "Labels", "Limits", "Plot", "Point", "axes", "corner", "crossings", "draw_curves"]
-__all__ += ["draw_front", "plot"]
+__all__ += ["draw_front", "front_line", "plot"]
 
 At = tuple[float, float]
 
@@ -187,6 +187,17 @@ def _frame(shown: Plot, left: float, width: float, y: float) -> Frame:
     high = max(times) + 0.18 * spread[0], max(memories) + 0.14 * spread[1]
     across, below = (54.0, 34.0)
     return Frame(left + across, y + 6, left + width, y + HIGH - below, low, high)
+
+
+def front_line(scene: Scene, frame: Frame, places: Iterable[At]) -> None:
+    """A line along the places that no other one beats in time and memory."""
+    corners, lowest = list[At](), float("inf")
+    for time, memory in sorted(places):
+        if memory < lowest:
+            corners += [*([frame.at(time, lowest)] if corners else []), frame.at(time, memory)]
+            lowest = memory
+    if len(corners) > 1:
+        scene.add(Poly(corners, stroke=ACCENT, line=1.6))
 
 
 def axes(scene: Scene, frame: Frame) -> None:
@@ -444,17 +455,7 @@ def draw_front(dots: Sequence[Dot], best: Sequence[Dot], title: str, unit: str =
         x, y = frame.at(dot.time, dot.memory)
         words = f"{dot.name}: time {exact(dot.time)}, memory {exact(dot.memory)}, sent {exact(dot.sent)}"
         scene.add(Rect(x - 2.5, y - 2.5, 5, 5, EDGE, radius=2.5, title=words))
-    line = sorted(best, key=lambda dot: (dot.time, -dot.memory))
-    corners: list[tuple[float, float]] = []
-    lowest = float("inf")
-    for dot in line:
-        if dot.memory < lowest:
-            if corners:
-                corners.append(frame.at(dot.time, lowest))
-            corners.append(frame.at(dot.time, dot.memory))
-            lowest = dot.memory
-    if len(corners) > 1:
-        scene.add(Poly(corners, stroke=ACCENT, line=1.6))
+    front_line(scene, frame, [(dot.time, dot.memory) for dot in best])
     for number, dot in enumerate(best, 1):
         x, y = frame.at(dot.time, dot.memory)
         scene.add(Rect(x - 8, y - 8, 16, 16, ACCENT, PAPER, 1, radius=8, title=dot.name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.layout import Axis, Entry, compact, legend, swatch
+from drawing.canvas.layout import Axis, Entry, Point, compact, legend, swatch
 from drawing.canvas.palette import ALARM, GOOD, GRID, GUEST, INK, KINDS, SOFT, TRACK
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
 from drawing.timeline.rows import Fold, names, write_names
@@ -19,7 +19,7 @@ from lib.trace.trace import Trace
 from lib.values.values import OptState, Weight
 
 __all__ = ["GATHERED", "SERIES", "Level", "Plateau", "goals", "kinds_of", "levels", "longest", "memory"]
-__all__ += ["memory_at_peak"]
+__all__ += ["memory_at_peak", "stepped"]
 
 GATHERED: Final = "gathered weight"
 """What a weight is called that came in a communication and goes again: it is a guest."""
@@ -264,18 +264,21 @@ class _Panel(NamedTuple):
         scene.add(Text(x, floor - 3, "0", SMALL, SOFT))
 
 
+def stepped(edge: Sequence[Point], floor: float) -> list[Point]:
+    """The outline of an area on a floor, whose upper edge goes from each place to the next one in a step."""
+    points = [(edge[0][0], floor)]
+    for x, y in edge:
+        if points[-1][1] != y:
+            points += [(x, points[-1][1]), (x, y)]
+    return [*points, (edge[-1][0], points[-1][1]), (edge[-1][0], floor)]
+
+
 def _areas(columns: Sequence[tuple[float, tuple[float, ...]]], floor: float, scale: float) -> Iterator[Poly]:
     """The highest sum first and the smaller ones over it: each kind needs only one edge then."""
     for number in reversed(range(len(SERIES) if columns else 0)):
         if all(sums[number] == (sums[number - 1] if number else 0) for _, sums in columns):
             continue
-        points = [(columns[0][0], floor)]
-        for x, sums in columns:
-            y = floor - scale * sums[number]
-            if points[-1][1] != y:
-                points += [(x, points[-1][1]), (x, y)]
-        points += [(columns[-1][0], points[-1][1]), (columns[-1][0], floor)]
-        name = SERIES[number]
+        name, points = SERIES[number], stepped([(x, floor - scale * sums[number]) for x, sums in columns], floor)
         yield Poly(points, fill=GUEST if name == GATHERED else KINDS[name], title=name)
 
 
