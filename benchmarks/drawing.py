@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from drawing import compare as compare
 from drawing import draw, draw_group
-from drawing.review.review import picture_of_review
+from drawing.comparing.review import picture_of_review
 from lib import PUZZLES, Model, Trace, review, simulate
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import gaps

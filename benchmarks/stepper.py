@@ -16,7 +16,7 @@ from playwright.sync_api import Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from drawing.stepper import View, step_through
+from drawing.pages.view import View, step_through
 from lib import Model, simulate
 from lib.schedules.data_parallel import ddp, fsdp
 from lib.schedules.pipelines.generators import one_f_one_b

@@ -13,24 +13,22 @@ run, `draw_ring` one to step through a collective, and `draw_gallery` one with t
 
 from __future__ import annotations
 
-from drawing.attention import draw_attention
 from drawing.canvas.picture import Picture
-from drawing.communication.collective import draw_collective
-from drawing.communication.experts import draw_experts
-from drawing.communication.mesh import draw_mesh
-from drawing.communication.ring.draw import draw_ring
-from drawing.communication.step import draw_step
 from drawing.comparing.comparison import compare, draw_figures
-from drawing.display import register
-from drawing.figures.curves import draw_curves
-from drawing.gallery.page import draw_gallery
-from drawing.halo import draw_halo
+from drawing.comparing.dots import draw_trade_off
+from drawing.comparing.plot import draw_curves
+from drawing.comparing.recordings import draw_recordings
+from drawing.diagrams.attention import draw_attention
+from drawing.diagrams.collective import draw_collective
+from drawing.diagrams.experts import draw_experts
+from drawing.diagrams.halo import draw_halo
+from drawing.diagrams.mesh import draw_mesh
+from drawing.diagrams.ring import draw_ring
+from drawing.diagrams.step import draw_step
+from drawing.display import picture_of, register
 from drawing.map import puzzle_map
-from drawing.recording.recording import draw_recordings
-from drawing.registry import picture_of
-from drawing.stepper import step_through
+from drawing.pages.view import draw_gallery, step_through
 from drawing.timeline.schedule import draw
-from drawing.trade_off import draw_trade_off
 from drawing.values import draw_group
 
 __all__ = [

@@ -18,12 +18,10 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Link, Poly, Rect, Scene, Text, fit, text_width, wrapped
 from lib.puzzles.records import Chapter, chapters
 
-__all__ = ["Stop", "puzzle_map"]
+__all__ = ["WIDTH", "depths", "puzzle_map"]
 
 WIDTH: Final = 240
 """Pixels of a card, as all that follow; LANE is for an arrow that passes a row, BETWEEN lies between two rows."""
-LEAST: Final = 80
-"""Pixels that a card is high, at least: a line is `STEP`, and there are MOST of them at most."""
 STEP: Final = 15
 MOST: Final = 5
 GAP: Final = 14
@@ -37,9 +35,6 @@ LINE: Final = 16
 BADGE: Final = 10
 BAR: Final = 110
 SIZE: Final = TEXT
-ACROSS: Final = 3
-"""Cards beside each other, at most."""
-SWEEPS: Final = 4
 
 
 class Stop(Protocol):
@@ -125,7 +120,7 @@ def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
 def _layout(puzzles: Mapping[str, Stop]) -> Rows:
     """The rows of a chapter, each from left to right. None comes before what it needs, and there are fewer cards beside
     each other where arrows take the room."""
-    for across in range(ACROSS, 1, -1):
+    for across in range(3, 1, -1):
         left, right = _extent(rows := _arranged(puzzles, across))
         if right - left <= ROOM:
             return rows
@@ -155,7 +150,7 @@ def _arranged(puzzles: Mapping[str, Stop], across: int) -> Rows:
                 _join(rows, cards[need], cards[name])
     for row in rows:
         _settle(row, {place: index * (WIDTH + GAP) for index, place in enumerate(row)})
-    for sweep in range(SWEEPS):
+    for sweep in range(4):
         downwards = sweep % 2 == 0
         for row in rows[1:] if downwards else rows[-2::-1]:
             wish = {place: _middle(place.above if downwards else place.below, place.x) for place in row}
@@ -322,7 +317,7 @@ def _said(stop: Stop) -> tuple[list[str], list[str]]:
 
 def _high(stop: Stop) -> float:
     """Pixels that the card of a puzzle is high, if it were alone."""
-    return max(LEAST, 20 + STEP * sum(map(len, _said(stop))))
+    return max(80, 20 + STEP * sum(map(len, _said(stop))))
 
 
 def _lines(text: str, size: float, most: int) -> list[str]:

@@ -13,24 +13,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
+from drawing.canvas.layout import Box, Piece, hcat, label, pad, vcat
 from drawing.canvas.palette import EDGE, GRID, INK, KINDS, PAPER, SOFT, TRACK, ink_on, mix
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, fitting, text_width
 from lib.errors.arguments import is_awaitable
 from lib.errors.wording import counted, numbered, ranges, runs
 from lib.values.dims import DIMS
 from lib.values.placement import Part, Place
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
-__all__ = ["Slot", "batches_in", "draw_group", "picture_of_value", "slot"]
+__all__ = ["batches_in", "draw_group", "picture_of_value", "slot"]
 
 MARGIN: Final = 14
-ROW: Final = 30.0
-"""The height of a slot; where there are shards to be numbered it is as high as they need, BAND each."""
-BAND: Final = 13
 NUMBERED: Final = 8
-TOP: Final = 30
-SHEETS: Final = 4
+"""Shards that have numbers, for which a slot is high enough."""
 LISTED: Final = 12
 NOTED: Final = 3
 """Notes on how values are cut, in one line."""
@@ -141,28 +138,23 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
     layers = max(1, *(value.layers for _, value in items))
     lines = _lines(items)
     # What is cut along many dims has long words, for which there is one column.
-    long = any(
-        value.place.rest and text_width(text, TEXT) > 378 for (text, _), (_, value) in zip(lines, items, strict=False)
-    )
+    long = any(value.place.rest and text_width(text, TEXT) > 378 for (text, _), (_, value) in zip(lines, items))  # noqa: B905
     per_column = -(-len(lines) // (2 if len(lines) > 6 and not long else 1))
     used = -(-len(lines) // per_column)
     room = (840 - 2 * MARGIN - (used - 1) * 20) / used - 18  # no wider than other pictures
     lines = [(fit(text, room if long else min(440, room), TEXT), colour) for text, colour in lines]
-    columns = _columns(layers, {place for place, _ in slots})
-    scene = Scene(0, 0)
-    height = _height(slots)
-    right = _network(scene, layers, columns, slots, height)
-    below = TOP + height + 18
-    widest = max(text_width(text, TEXT) for text, _ in lines) + 18
-    for number, (text, colour) in enumerate(lines):
-        column, row = divmod(number, per_column)
-        x, y = MARGIN + column * (widest + 20), below + row * 17
-        if colour:
-            scene.add(Rect(x, y - 5, 10, 10, colour, radius=1.5))
-        scene.add(Text(x + 16, y, text, TEXT, INK if colour else SOFT))
-    scene.width = max(right, 2 * MARGIN + used * widest + (used - 1) * 20)
-    scene.height = below + per_column * 17
-    return Picture(scene, words)
+    wide = max(text_width(text, TEXT) for text, _ in lines) + 2
+    entries = [
+        hcat([Piece(16, 17, [Rect(0, 3.5, 10, 10, colour, radius=1.5)] if colour else []),
+              label(text, wide, fill=INK if colour else SOFT, height=17)])
+        for text, colour in lines
+    ]  # fmt: skip
+    below = hcat([vcat(entries[first : first + per_column]) for first in range(0, len(entries), per_column)], 20, 0)
+    # A layer is as high as three slots, with room for the numbers of the shards.
+    bands = max(part.total if part.total <= NUMBERED else 1 for part, _ in slots)
+    network = _network(layers, _columns(layers, {place for place, _ in slots}), slots, 3 * max(30.0, 13.0 * bands) + 8)
+    whole = vcat([network, Piece(0, 9.5), below])
+    return Picture(Scene(whole.width + 2 * MARGIN, whole.height + 16.5, whole.at(MARGIN, 8)), words)
 
 
 def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
@@ -199,12 +191,6 @@ def _first_words(note: str) -> tuple[bool, bool, str]:
     return note.startswith("down"), note.startswith("in each"), note
 
 
-def _height(slots: Iterable[tuple[Slot, str]]) -> float:
-    """How high a layer is: three slots, with room for the numbers of the shards."""
-    bands = max(part.total if part.total <= NUMBERED else 1 for part, _ in slots)
-    return 3 * max(ROW, float(BAND * bands)) + 8
-
-
 def _columns(layers: int, slots: Iterable[Slot]) -> list[tuple[str, int]]:
     """The columns from left to right; ("gap", n) where layers are left out."""
     shown: Iterable[int] = range(layers)
@@ -223,51 +209,41 @@ def _columns(layers: int, slots: Iterable[Slot]) -> list[tuple[str, int]]:
     return found
 
 
-def _network(
-    scene: Scene, layers: int, columns: list[tuple[str, int]], slots: Counter[tuple[Slot, str]], tall: float
-) -> float:
-    """Paints the columns and what lies in them; returns the right edge of the paper."""
+def _network(layers: int, columns: list[tuple[str, int]], slots: Counter[tuple[Slot, str]], tall: float) -> Piece:
+    """The columns and what lies in them, joined by lines."""
     natural = {"layer": 78, "between": 58, "gap": 16}
-    whole = sum(natural[kind] + 8 for kind, _ in columns)
-    squeeze = min(1.0, 810 / whole)
-    x = float(MARGIN)
+    squeeze = min(1.0, 810 / sum(natural[kind] + 8 for kind, _ in columns))
+    line = Poly(((0, tall / 2), (8 * squeeze, tall / 2)), stroke=EDGE, line=2)
+    parts: list[Piece] = []
     for kind, place in columns:
         width = natural[kind] * squeeze
+        parts += [Piece(8 * squeeze, tall, [line])] if parts else []
         if kind == "gap":
-            scene.add(Text(x + width / 2, TOP + tall / 2, "…", 12, SOFT, "middle"))
-        else:
-            word = f"layer {place}" if kind == "layer" else f"act {place}"
-            if text_width(word, SMALL) > width + 6:
-                word = str(place) if kind == "layer" else ""
-            scene.add(Text(x + width / 2, 19, word, SMALL, SOFT, "middle"))
-            here = [(s, name, n) for (s, name), n in slots.items() if (s.column, s.place) == (kind, place)]
-            rows = len(NAMES[kind])
-            height = (tall - 4 * (rows - 1)) / rows
-            for row, name in enumerate(NAMES[kind]):
-                _slot(scene, (x, TOP + row * (height + 4), width, height), name, [i for i in here if i[0].row == row])
-        x += width + 8 * squeeze
-        if (kind, place) != columns[-1]:
-            scene.add(Poly(((x - 8 * squeeze, TOP + tall / 2), (x, TOP + tall / 2)), stroke=EDGE, line=2))
-    return x - 8 * squeeze + MARGIN
+            parts.append(label("…", width, 12, SOFT, anchor="middle", height=tall))
+            continue
+        word = f"layer {place}" if kind == "layer" else f"act {place}"
+        word = fitting(width + 6, word, str(place) if kind == "layer" else "", size=SMALL)
+        here = [(s, name, n) for (s, name), n in slots.items() if (s.column, s.place) == (kind, place)]
+        rows = len(NAMES[kind])
+        height = (tall - 4 * (rows - 1)) / rows
+        boxes = [_slot(width, height, name, [item for item in here if item[0].row == row])
+                 for row, name in enumerate(NAMES[kind])]  # fmt: skip
+        head = pad(label(word, width + 6, SMALL, SOFT, anchor="middle", height=22), left=-3, right=-3)
+        parts.append(vcat([head, vcat(boxes, 4)]))
+    return hcat(parts, align=1)
 
 
-Box = tuple[float, float, float, float]
-"""A place on the paper: x, y, width, height."""
-
-
-def _slot(scene: Scene, box: Box, name: str, here: list[tuple[Slot, str, int]]) -> None:
+def _slot(width: float, height: float, name: str, here: list[tuple[Slot, str, int]]) -> Piece:
     """One slot: empty, or with its parts that are held."""
-    x, y, width, height = box
-    scene.add(Rect(*box, TRACK, GRID))
     if not here:
-        if text_width(name, SMALL) < width - 2:
-            scene.add(Text(x + width / 2, y + height / 2, name, SMALL, SOFT, "middle"))
-        return
+        words = label(fitting(width - 2, name, "", size=SMALL), width, SMALL, SOFT, anchor="middle", height=height)
+        return Piece(width, height, [Rect(0, 0, width, height, TRACK, GRID), *words.marks])
+    scene = Scene(width, height, [Rect(0, 0, width, height, TRACK, GRID)])
     stack = _sheets([part for part, _, _ in here])
     fill = KINDS[here[0][1]]
     for number, sheet in enumerate(stack):
         back = len(stack) - 1 - number
-        place = (x + 4 * back, y + 3 * number, width - 4 * (len(stack) - 1), height - 3 * (len(stack) - 1))
+        place = Box(4 * back, 3 * number, width - 4 * (len(stack) - 1), height - 3 * (len(stack) - 1))
         for part in sheet:
             shade = mix(fill, PAPER, 0.6) if part.partial else fill
             _part(scene, part, shade, place)
@@ -275,11 +251,12 @@ def _slot(scene: Scene, box: Box, name: str, here: list[tuple[Slot, str, int]]) 
                 _numbers(scene, part, shade, place)
         if len(stack) > 1:
             scene.add(Rect(*place, stroke=mix(fill, PAPER, 0.45)))
-    scene.add(Rect(*box, stroke=mix(fill, INK, 0.3)))
+    scene.add(Rect(0, 0, width, height, stroke=mix(fill, INK, 0.3)))
     count = sum(count for _, _, count in here) if len(stack) > 1 else max(count for _, _, count in here)
     if count > 1:
-        scene.add(Rect(x + width - 20, y - 6, 24, 12, PAPER, EDGE, radius=2))
-        scene.add(Text(x + width - 8, y, f"×{count}", SMALL, INK, "middle"))
+        scene.add(Rect(width - 20, -6, 24, 12, PAPER, EDGE, radius=2))
+        scene.add(Text(width - 8, 0, f"×{count}", SMALL, INK, "middle"))
+    return Piece(width, height, scene.marks)
 
 
 def _sheets(parts: Iterable[Slot]) -> list[list[Slot]]:
@@ -289,7 +266,7 @@ def _sheets(parts: Iterable[Slot]) -> list[list[Slot]]:
         sheet = next((sheet for sheet in found if not any(_overlap(part, other) for other in sheet)), None)
         if sheet is not None:
             sheet.append(part)
-        elif len(found) < SHEETS:
+        elif len(found) < 4:
             found.append([part])
     return found
 
@@ -342,7 +319,7 @@ def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     if part.summed and part.total_batches > 1 and shards and batches:
         left, right = runs(batches)[0]
         top, bottom = runs(shards)[0]
-        _summed(scene, part, fill, (x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high))
+        _summed(scene, part, fill, Box(x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high))
     elif part.partial:
         words = f"Σ {part.partial}"
         words = words if text_width(words, SMALL) <= width - 2 else "Σ"

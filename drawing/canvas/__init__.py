@@ -1,1 +1,1 @@
-"""Marks, colours and how a picture is made of them."""
+"""Colours, marks, how they are laid out, and how a picture is made of them."""

@@ -11,8 +11,10 @@ from collections.abc import Collection
 from functools import cache
 from typing import Final, NamedTuple, Self
 
-__all__ = ["KINDS", "LOOKS", "PAGE", "PASSES", "TINTS", "Colour", "Look", "Shade", "contrast", "fill_and_border"]
-__all__ += ["ink_on", "layer_colour", "mix", "origin_colour", "passes"]
+__all__ = ["ACCENT", "ACCENT_INK", "ALARM", "ALARM_PALE", "ARROW", "BOUND", "EDGE", "GOLD", "GOOD", "GRID", "GUEST"]
+__all__ += ["INK", "KINDS", "LOOKS", "MINE", "NONE", "ORIGINS", "PAGE", "PANEL", "PAPER", "PASSES", "READABLE", "SHINE"]
+__all__ += ["SOFT", "TINTS", "TRACK", "WOOD", "Colour", "Look", "contrast", "fill_and_border", "ink_on", "layer_colour"]
+__all__ += ["mix", "night", "origin_colour", "passes"]
 
 
 class Colour(str):

@@ -1,15 +1,19 @@
-"""Picture: a Scene as a chalk diagram. One primitive to chalk, one image to a notebook.
-
-It composes with chalk's vcat, hcat, pad, scale and the rest. `chalk.set_svg_height` and `set_svg_draw_height` apply
-to it; as long as nobody has called the first, a picture is shown at the size that it was laid out for.
-"""
+"""A Scene as a chalk diagram that notebooks show and files keep, and pages with scripts of their own."""
 
 from __future__ import annotations
 
+import json
+import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, Final
 
 import chalk.core
@@ -20,12 +24,13 @@ from chalk.style import Style
 from chalk.transform import P2, Affine, BoundingBox
 from chalk.visitor import A, ShapeVisitor
 
-from drawing.canvas import bitmap
-from drawing.canvas.notebook import image, linked, width_of_a_cell
-from drawing.canvas.scene import Link, Scene, moved
+from drawing.canvas.palette import PAGE, Colour
+from drawing.canvas.scene import DARK_PAGES, Link, Scene, escape, moved, num
+from lib.extras import need_extra
 from lib.files import ready
 
-__all__ = ["UNIT", "Canvas", "Picture", "bundle", "on_paper"]
+__all__ = ["Canvas", "Page", "Picture", "asset", "bundle", "convert", "document", "framed", "json_in_html", "on_paper"]
+__all__ += ["save_page", "variables"]
 
 UNIT: Final = 40
 """Pixels of a Scene in one unit of chalk, so that a rectangle(1, 1) is about as high as a row of a timeline."""
@@ -117,7 +122,7 @@ class Picture(Primitive):
         if path.suffix.lower() == ".svg":
             path.write_text(self.svg(), encoding="utf-8")
         else:
-            path.write_bytes(bitmap.convert(self.svg(night=False), path.suffix.lower(), scale))
+            path.write_bytes(convert(self.svg(night=False), path.suffix.lower(), scale))
         return path
 
     def render_svg(
@@ -185,3 +190,135 @@ def _has_picture(diagram: Any) -> bool:
         waiting.extend(getattr(part, "diagrams", ()))
         waiting.extend([part.diagram] if hasattr(part, "diagram") else [])
     return False
+
+
+def convert(svg: str, suffix: str, scale: float) -> bytes:
+    """The bytes of a picture in the format of a file suffix. ImportError says what to install."""
+    if suffix not in (".png", ".pdf"):
+        raise ValueError(f"a picture is saved as .svg, .png or .pdf; got {suffix!r}")
+    need_extra("png", "SVG needs nothing; PNG and PDF need", "vl_convert")
+    converter = import_module("vl_convert")
+    if suffix == ".pdf":
+        return bytes(converter.svg_to_pdf(svg))
+    return bytes(converter.svg_to_png(svg, scale=scale))
+
+
+NARROWEST: Final = 700
+"""Pixels of a picture of 840 in a narrow cell, below which it is scrolled; WIDEST in a wide one."""
+WIDEST: Final = 1200
+
+START: Final = "data:image/svg+xml,"
+BECOME: Final = (
+    "let d=document.createElement('div');"
+    f"d.innerHTML=decodeURIComponent(this.src.slice({len(START)}));"
+    "let s=d.firstChild;"
+    "s.setAttribute('aria-label',this.alt);"
+    "s.style.cssText=this.style.cssText;"
+    "this.replaceWith(s)"
+)
+_IN_ADDRESS: Final = str.maketrans({"%": "%25", "#": "%23", "\n": "%0A", "\t": "%09", "&": "&amp;", "'": "&#39;"})
+
+
+def image(svg: str, words: str, style: str = "max-width:100%") -> str:
+    """The HTML of an SVG document. `words` say what it shows, `style` how wide it is."""
+    address = START + svg.strip().translate(_IN_ADDRESS)
+    size = f"display:block;{style};height:auto"
+    return f"""<img alt="{escape(words)}" style="{size}" onload="{BECOME}" src='{address}'>"""
+
+
+def linked(picture: str, scene: Scene, links: Iterable[Link], style: str) -> str:
+    """The HTML of a picture with links over it. They are HTML's own, as notebooks follow no others."""
+    parts = [f'<div style="position:relative;{style}">{picture}']
+    for link in links:
+        x, y = 100 * link.x / scene.width, 100 * link.y / scene.height
+        width, height = 100 * link.width / scene.width, 100 * link.height / scene.height
+        place = f"left:{num(x)}%;top:{num(y)}%;width:{num(width)}%;height:{num(height)}%"
+        words = escape(link.words)
+        parts.append(f'<a href="{escape(link.href)}" title="{words}" aria-label="{words}"')
+        parts.append(f' style="position:absolute;{place}"></a>')
+    return "".join([*parts, "</div>"])
+
+
+def width_of_a_cell(width: float) -> str:
+    """The style of a picture that is as wide as its cell, within reason. What is laid out small stays so."""
+    if width < NARROWEST:
+        return f"width:{num(width)}px;max-width:100%"
+    narrowest, widest = (num(width * limit / 840) for limit in (NARROWEST, WIDEST))
+    return f"width:100%;min-width:{narrowest}px;max-width:{widest}px"
+
+
+# A page in a frame takes the side of the frame, and the frame that of the notebook around it: dark where pictures are,
+# whatever the system prefers. A frame of which nothing is said would follow the system, beside pictures that do not.
+THEMES: Final = (
+    f"<style>.framed-page{{color-scheme:light}}:is({','.join(DARK_PAGES)}) .framed-page{{color-scheme:dark}}</style>"
+)
+
+
+class Page:
+    """A page that notebooks show and `save` writes. `words` say in text what it shows."""
+
+    def __init__(self, html: str, words: str, title: str, height: float) -> None:
+        self._html = html
+        self._title = title
+        self._height = height
+        self.words = words
+
+    def html(self) -> str:
+        """The whole page: one HTML document that needs nothing else."""
+        return self._html
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the page as a file, .html, that any browser opens."""
+        return save_page(path, self._html)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/html": framed(self._html, self._title, self._height), "text/plain": self.words}
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+def save_page(path: str | Path, html: str) -> Path:
+    """Writes a page. ValueError where its name is that of something else."""
+    path = Path(path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"a page is saved as .html; got {path.suffix!r}")
+    ready(path).write_text(html, encoding="utf-8", newline="\n")
+    return path
+
+
+def framed(html: str, title: str, height: float) -> str:
+    """A page in a frame of its own, as a notebook holds it."""
+    # In single quotes, since JSON is full of double ones. The frame may run scripts, but is of no origin.
+    inside = html.replace("&", "&amp;").replace("'", "&#39;")
+    style = f"width:100%;height:{round(height)}px;border:0;resize:vertical;overflow:auto"
+    about = f"class='framed-page' title='{escape(title)}' sandbox='allow-scripts' style='{style}'"
+    return f"{THEMES}<iframe {about} srcdoc='{inside}'></iframe>"
+
+
+def document(template: str, style: str, script: str, data: Any, **parts: str) -> str:
+    """A template with its style, its script, data for the script, and other parts that are markup already."""
+    inside = "\n" + script
+    digest = b64encode(sha256(inside.encode()).digest()).decode()
+    every = {**parts, "style": style, "script": inside, "hash": f"sha256-{digest}", "data": json_in_html(data)}
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: every[found[1]], template)
+
+
+@cache
+def asset(package: str | None, name: str) -> str:
+    """The text of a template, style or script that lies beside the modules of a package."""
+    return files(package or "").joinpath(name).read_text("utf-8")
+
+
+def variables(more: Mapping[str, Colour] = MappingProxyType({})) -> str:
+    """The colours of a page, and `more` of its own, by day and by night, by the names that styles use."""
+    colours = {**PAGE, **more}
+    day = "".join(f"--{name}:{colour};" for name, colour in colours.items())
+    night = "".join(f"--{name}:{colour.night};" for name, colour in colours.items())
+    return f":root{{color-scheme:light dark;{day}}}\n@media (prefers-color-scheme:dark){{:root{{{night}}}}}\n"
+
+
+def json_in_html(data: Any) -> str:
+    """JSON for the inside of a script element: ASCII, and without the characters that mean something in HTML."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,4 +1,4 @@
-"""A Scene: a flat list of rectangles, polygons and texts in pixels, and how it is written as SVG.
+"""A Scene: a flat list of rectangles, polygons and texts in pixels, and how it is written as SVG with its style sheet.
 
 Every picture of this package is one Scene. It is plain data, so tests can look at it, and it is written with string
 formatting, which is what makes pictures of many thousand boxes quick. Everything that may come from outside (source
@@ -10,12 +10,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
+from zlib import crc32
 
-from drawing.canvas.palette import EDGE, INK, PAPER
-from drawing.canvas.sheet import sheet
+from drawing.canvas.palette import EDGE, INK, PAPER, night
 
-__all__ = ["SMALL", "TEXT", "Link", "Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "num", "text_width"]
-__all__ += ["moved", "wrapped"]
+__all__ = ["DARK_PAGES", "SMALL", "TEXT", "Link", "Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "fitting"]
+__all__ += ["hatch", "moved", "num", "sheet", "text_width", "wrapped"]
+
+DARK_PAGES: Final = (
+    "[data-jp-theme-light=false]",  # JupyterLab, and what nbconvert makes of it
+    ".vscode-dark",
+    ".vscode-high-contrast:not(.vscode-high-contrast-light)",
+    "[theme=dark]",  # Colab
+)
+
+
+def sheet(fills: Iterable[str], strokes: Iterable[str], titles: bool) -> tuple[str, str]:
+    """The class of a picture with these colours, with or without titles, and its style sheet."""
+    pointed = "*{pointer-events:none}:has(>title){pointer-events:auto}"
+    rules = "".join([*_rules("fill", fills), *_rules("stroke", strokes), pointed if titles else ""])
+    name = f"p{crc32(rules.encode()):08x}"
+    schemes = f"svg:root .{name}{{color-scheme:light dark}}:is({','.join(DARK_PAGES)}) .{name}{{color-scheme:dark}}"
+    return name, f"@supports(color:light-dark(red,red)){{{schemes}.{name}{{{rules}}}}}"
+
+
+def _rules(attribute: str, colours: Iterable[str]) -> list[str]:
+    nights = {str(colour): night(colour) for colour in colours}
+    return [
+        f'[{attribute}="{day}"]{{{attribute}:light-dark({day},{dark})}}'
+        for day, dark in sorted(nights.items())
+        if day != dark
+    ]
+
 
 TEXT: Final = 12
 """The size of text in a picture of 840 pixels. Only titles are larger, and only labels are SMALL: those
@@ -151,6 +177,8 @@ class Scene:
 
 def moved(mark: Mark, dx: float, dy: float, factor: float = 1.0) -> Mark:
     """A mark so many times as large, its lines and letters too, and then somewhere else."""
+    if factor == 1 and not isinstance(mark, Poly):
+        return mark._replace(x=mark.x + dx, y=mark.y + dy)
     if isinstance(mark, Text):
         return mark._replace(x=mark.x * factor + dx, y=mark.y * factor + dy, size=mark.size * factor)
     dash = mark.dash if factor == 1 else " ".join(f"{float(part) * factor:.3g}" for part in mark.dash.split())
@@ -196,6 +224,11 @@ def fit(text: str, room: float, size: float) -> str:
     while keep and text_width(text[:keep], size) > room - size:
         keep -= 1
     return text[:keep].rstrip() + "…"
+
+
+def fitting(room: float, *ways: str, size: float = TEXT) -> str:
+    """The first of some words that fits, else the last of them."""
+    return next((words for words in ways if text_width(words, size) <= room), ways[-1])
 
 
 def wrapped(text: str, room: float, size: float) -> list[str]:
@@ -270,3 +303,20 @@ def _path(points: Sequence[tuple[float, float]], closed: bool) -> str:
             parts.append(f"L{next_x} {next_y}")
         x, y = next_x, next_y
     return "".join(parts) + ("Z" if closed else "")
+
+
+def hatch(
+    x: float, y: float, width: float, height: float, stroke: str, falling: bool = False, line: float = 0.7
+) -> Iterator[Poly]:
+    """Slanted lines over a rectangle, as one line that goes to and fro."""
+    points: list[tuple[float, float]] = []
+    offset, up = 6.0, True
+    while offset < width + height:
+        # The line on which dx + dy = offset, dx from the left and dy from the bottom, cut off at the edges.
+        low = (min(offset, width), max(0.0, offset - width))
+        high = (max(0.0, offset - height), min(offset, height))
+        for dx, dy in (low, high) if up else (high, low):
+            points.append((x + (dx if falling else width - dx), y + height - dy))
+        offset, up = offset + 7, not up
+    if len(points) > 1:
+        yield Poly(points, stroke=stroke, line=line)

@@ -1,1 +1,1 @@
-"""Runs beside each other: on one time axis, many of them small, and one a page for a lecture."""
+"""Runs beside each other and beside what was asked for: bars, plots, comparisons, reviews, answers."""

@@ -9,17 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from drawing.canvas.axes import Entry, legend
+from drawing.canvas.layout import Entry, legend
 from drawing.canvas.palette import ALARM, INK, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width, wrapped
-from drawing.figures.table import LINE, measures, table
-from drawing.timeline.folding import shown_rows
-from drawing.timeline.labels import size
+from drawing.comparing.bars import LINE, measures, table
+from drawing.timeline.boxes import size
 from drawing.timeline.memory import kinds_of, memory, memory_at_peak
 from drawing.timeline.paint import SHOWN, Rows
-from drawing.timeline.panel import LEFT, WIDTH, Panel, panels_of
-from drawing.timeline.schedule import check_names, note, trace_of
+from drawing.timeline.rows import shown_rows
+from drawing.timeline.schedule import LEFT, WIDTH, Panel, check_names, note, panels_of, trace_of
 from lib.analysis.difference import Difference, difference, figures_of, lesson, said, unequal
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
@@ -31,8 +30,6 @@ EDGE_ROOM: Final = 24.0
 """Pixels beside what is no timeline."""
 LINES: Final = 8
 """Lines of what is said of a run that went wrong; what else there is to say is in the words of the command."""
-APART: Final = 4
-"""Runs whose figures stand on a page of their own a measure below the other; those of more do in a table."""
 NAMED: Final = 6
 """Runs that are all named in a headline; of more it says how many there are."""
 Memory = Literal["peak", "each", "none"]
@@ -167,7 +164,7 @@ class Comparison:
         scene, runs = self._scene(), [run for run in self.runs if run.trace is not None and run.trace.error is None]
         shown = [(run.name, run.trace) for run in runs if run.trace is not None]
         judged, counts = unequal(shown) is None, [run.counts for run in runs]
-        if len(shown) <= APART:
+        if len(shown) <= 4:  # each measure has bars of its own
             scene.height = measures(scene, shown, 0, self.width, 12, judged, counts)
         else:
             line = max(LINE, min(2 * LINE, (height - 40) / len(shown)))
@@ -334,8 +331,7 @@ def _mark(scene: Scene, below: int, panel: Panel, rows: Rows, gap: Difference, s
     axis, top, x = panel.axis, rows.tops[gap.rank], panel.axis.x(gap.time)
     for box in panel.timeline.boxes:
         if box.number == gap.numbers[side] and rows.tops[box.rank] == top and box.look != "wait":
-            x, height = axis.x(box.start), rows.thin if box.lane else rows.height
-            y = top + (rows.height + 1 + (box.lane - 1) * (rows.thin + 1) if box.lane else 0)
+            x, (y, height) = axis.x(box.start), rows.lane(box.rank, box.lane)
             width = max(2.0, axis.x(box.end) - x)
             scene.add(Rect(x - 1.5, y - 1.5, width + 2.2, height + 3, "none", INK, 2, radius=1))
     high = min(rows.tops.values())

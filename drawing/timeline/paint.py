@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.axes import Axis, Entry, swatch
-from drawing.canvas.hatching import hatch
+from drawing.canvas.layout import Axis, Entry, swatch
 from drawing.canvas.palette import (
     ALARM,
     ARROW,
@@ -22,17 +21,16 @@ from drawing.canvas.palette import (
     mix,
     passes,
 )
-from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, text_width
-from drawing.timeline.boxes import Box, Message, Timeline, padded
-from drawing.timeline.folding import Fold, Shown
-from drawing.timeline.labels import labels, title, waiting
-from drawing.timeline.names import Name, groups, write_names
+from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
+from drawing.timeline.boxes import Box, Message, Timeline, labels, padded, title, waiting
+from drawing.timeline.rows import Fold, Name, Shown, groups, write_names
 from lib.errors.wording import counted, numbered
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.operations import COMPUTE
 
-__all__ = ["SHOWN", "Rows", "arrow", "left_out", "operations", "paint", "place_label", "place_rows", "row_height"]
+__all__ = ["ARROWS", "MARK", "SHOWN", "Rows", "arrow", "left_out", "operations", "paint", "place_label", "place_rows"]
+__all__ += ["row_height"]
 
 CROWDED: Final = 1500
 """From this many boxes on, boxes are plain and their titles brief."""
@@ -47,21 +45,11 @@ ARROWS: Final = 96
 
 LABEL_SIZES: Final = ((22, TEXT), (10, SMALL))
 """Pixels that a box must be high for a label of a size."""
-LABEL_WIDTH: Final = 5
-"""Pixels that a box must be wide for any label."""
-LABEL_MARGIN: Final = 1
-"""Pixels of the width that a label leaves free, as LAYER_MARGIN for the layer, and TURNED_MARGIN of the height."""
-LAYER_MARGIN: Final = 2
-TURNED_MARGIN: Final = 5
 TWO_LINES: Final = 26
 """Pixels that a box must be high for a layer below its label, which then stand so far below and above the middle."""
-LAYER_BELOW: Final = 7
-LABEL_ABOVE: Final = 5
 MARK: Final = 15
 """Pixels of the mark of a failure, and READABLE those that a row must be high for the words beside it."""
 READABLE: Final = 11
-TURNED_WIDTH: Final = 8
-"""Pixels that a box must be wide for a label that reads upwards."""
 
 
 class Rows(NamedTuple):
@@ -73,6 +61,11 @@ class Rows(NamedTuple):
     height: float
     thin: float
     bottom: float
+
+    def lane(self, rank: int, lane: int) -> tuple[float, float]:
+        """The top and the height of a lane of a rank: 0 is its own, those of communication are below it."""
+        top = self.tops[rank]
+        return (top + self.height + 1 + (lane - 1) * (self.thin + 1), self.thin) if lane else (top, self.height)
 
 
 def row_height(count: int) -> float:
@@ -177,9 +170,7 @@ class _Painter:
         event = self.trace.programs[box.rank].events[box.number]
         x = self.axis.x(box.start)
         width = max(0.0, self.axis.x(box.end) - x)
-        top, height = rows.tops[box.rank], rows.height
-        if box.lane:
-            top, height = top + height + 1 + (box.lane - 1) * (rows.thin + 1), rows.thin
+        top, height = rows.lane(box.rank, box.lane)
         fill, stroke = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
         words = title(self.trace, box, self.folds[box.rank], self.crowded)
         if box.look == "failed":
@@ -265,23 +256,23 @@ def place_label(texts: Sequence[str], layer: str, width: float, height: float, k
     Where there is not, the layer is left out, or the text, if the layer is `kept`: the colour says what a box does.
     """
     sizes = [size for least, size in LABEL_SIZES if height >= least]
-    if not sizes or width < LABEL_WIDTH:
+    if not sizes or width < 5:
         return []
     lines = _line(texts, sizes, width, height)
     if not layer:
         return lines
-    if lines and not lines[0].turned and height >= TWO_LINES and text_width(layer, SMALL) <= width - LAYER_MARGIN:
-        return [Line(layer, SMALL, LAYER_BELOW), lines[0]._replace(below=-LABEL_ABOVE)]
+    if lines and not lines[0].turned and height >= TWO_LINES and text_width(layer, SMALL) <= width - 2:
+        return [Line(layer, SMALL, 7), lines[0]._replace(below=-5)]
     return (_line([layer], sizes, width, height) or lines) if kept or not texts else lines
 
 
 def _line(texts: Sequence[str], sizes: Sequence[float], width: float, height: float) -> list[Line]:
     """The longest of some texts that fits, as large as it can be; else the shortest, turned, if that fits."""
-    fitting = (Line(text, size) for size in sizes for text in texts if text_width(text, size) <= width - LABEL_MARGIN)
+    fitting = (Line(text, size) for size in sizes for text in texts if text_width(text, size) <= width - 1)
     if (best := next(fitting, None)) is not None:
         return [best]
     short = texts[-1] if texts else "…"
-    if short.endswith("…") or width < TURNED_WIDTH or text_width(short, SMALL) > height - TURNED_MARGIN:
+    if short.endswith("…") or width < 8 or text_width(short, SMALL) > height - 5:
         return []
     return [Line(short, SMALL, -1, turned=len(short) > 1)]  # a U that lies down looks like no letter
 

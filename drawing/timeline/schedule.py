@@ -1,28 +1,128 @@
-"""Pictures of whole runs: `draw`, which prints two figures too where it is called as the original's notebook does."""
+"""Pictures of whole runs: panels of timelines on one axis, and `draw`, which prints two figures too where it is called
+as the original's notebook does.
+
+A picture of one run is one panel; in a comparison and in a review two or more stand under each other, on one axis.
+"""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Sequence
+from collections.abc import Container, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Final, NamedTuple, cast
 
-from drawing.canvas.palette import ALARM, SOFT
+from drawing.canvas.layout import Axis, Entry, legend
+from drawing.canvas.palette import ALARM, INK, SOFT
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Scene, Text, fit
-from drawing.timeline.folding import shown_rows
-from drawing.timeline.labels import size
+from drawing.canvas.scene import TEXT, Scene, Text, fit, text_width
+from drawing.timeline.boxes import Timeline, boxes, size
 from drawing.timeline.memory import memory
-from drawing.timeline.paint import SHOWN
-from drawing.timeline.panel import LEFT, WIDTH, panels
-from lib.analysis.difference import ending, highest_peak
-from lib.analysis.figures import peak, printed, printed_peak
+from drawing.timeline.paint import SHOWN, Rows, left_out, operations, paint, place_rows, row_height
+from drawing.timeline.rows import Name, Shown, margin, names, shown_rows
+from lib.analysis.difference import ending, figures_of, highest_peak
+from lib.analysis.figures import makespan, peak, printed, printed_peak
 from lib.cluster.costs import units
 from lib.errors.wording import exact
 from lib.trace import trace as traces
 from lib.trace.trace import Trace
 
-__all__ = ["draw", "picture_of_trace", "trace_of"]
+__all__ = ["LEFT", "RIGHT", "UNFOLDED", "WIDTH", "Panel", "check_names", "draw", "note", "panels", "panels_of"]
+__all__ += ["picture_of_trace", "titled", "trace_of"]
+
+WIDTH: Final = 840
+"""Pixels of a picture of runs, if it is none for a slide; LEFT (or more, for long names) and RIGHT are beside the time
+axis."""
+LEFT: Final = 74
+RIGHT: Final = 48
+UNFOLDED: Final = 4
+"""Ranks that have a row each in a timeline even where they are alike: then their batches can be seen."""
+
+
+class Panel(NamedTuple):
+    """A run, which of its ranks have rows, and what these are called; its boxes, and the axis that it shares with the
+    panels above and below. `layers` have colours."""
+
+    trace: Trace
+    timeline: Timeline
+    axis: Axis
+    layers: int
+    shown: Shown
+    named: Sequence[Name]
+
+    def heading(self, scene: Scene, name: str, y: float, words: str | None = None) -> float:
+        """The name of the run and its figures, or other words; returns where they end."""
+        short = fit(name, 260, TEXT)
+        scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
+        after = LEFT + text_width(short, TEXT) * 1.08 + 12
+        said = figures_of(self.trace) if words is None else words
+        if said:
+            scene.add(Text(after, y + 8, fit(said, scene.width - after - 10, TEXT), TEXT, SOFT))
+        return y + 26
+
+    def rows(self, scene: Scene, y: float) -> Rows:
+        """Paints the rows of the ranks from `y` on, and says where they are."""
+        folds = self.shown.rows
+        rows = place_rows(self.timeline.lanes, y, folds, self.named)
+        paint(scene, self.trace, self.timeline, self.axis, rows, folds, self.named, self.layers)
+        return rows
+
+    def numbers(self, scene: Scene, rows: Rows) -> float:
+        """Which ranks have no row, the moments, and the end of the run; returns where they end."""
+        y = left_out(scene, self.trace, self.shown, rows, self.axis) + 2
+        return self.axis.numbers(scene, y, makespan(self.trace), ending(self.trace))
+
+
+def titled(title: str, told: str = "", fill: str = SOFT, width: float = WIDTH) -> tuple[Scene, float]:
+    """A scene with a title, and below it what is told of it; and where that ends."""
+    scene = Scene(width, 0, [Text(24, 26, fit(title, width - 48, 17), 17, INK, bold=True)])
+    return scene, scene.paragraph(24, 48, told, width - 48, 17, fill)
+
+
+def panels(
+    scene: Scene, traces: Sequence[Trace], y: float, fold: bool | None = None, only: Container[int] | None = None
+) -> tuple[list[Panel], float]:
+    """Panels of runs on one axis as wide as the scene, and their legend, which is painted; returns where it ends. See
+    `panels_of`."""
+    found, entries = panels_of(scene.width, traces, fold, only)
+    return found, legend(scene, LEFT, y, scene.width - 12, entries)
+
+
+def panels_of(
+    width: float,
+    traces: Sequence[Trace],
+    fold: bool | None = None,
+    only: Container[int] | None = None,
+    beside: float = 1.0,
+) -> tuple[list[Panel], list[Entry]]:
+    """Panels of runs on one axis in so many pixels, and what their colours mean.
+
+    `fold`: whether ranks that are alike share a row; where nothing is said, those of runs of more than 4 ranks do.
+    `only`: the ranks that have rows, where not all have.
+    `beside`: how many times as much room as usual there is beside the axis.
+    """
+    shown = [shown_rows(trace, trace.ranks > UNFOLDED if fold is None else fold, SHOWN) for trace in traces]
+    if only is not None:
+        shown = [_few(found, only) for found in shown]
+    named = [names(trace, found.rows) for trace, found in zip(traces, shown, strict=True)]
+    timelines = [boxes(trace, [row.rank for row in found.rows]) for trace, found in zip(traces, shown, strict=True)]
+    # Below a timeline of few ranks the memory folds those that are alike, and "ranks 0-1" is longer than "rank 0".
+    arranged = [trace for trace in traces if trace.mesh is not None]
+    folded = [names(trace, shown_rows(trace, fold is not False, SHOWN).rows) for trace in arranged]
+    left = beside * max([LEFT, *(margin(found, row_height(len(found))) for found in (*named, *folded))])
+    axis = Axis(left, width - left - beside * RIGHT, max(timeline.end for timeline in timelines))
+    layers = max(trace.layers for trace in traces)
+    every = [box for line in timelines for box in line.boxes]
+    own = {name for found in shown for row in found.rows for name in row.own.values()}
+    numbers = any(not row.own for found in shown for row in found.rows)
+    entries = operations(layers, every, own, any(trace.padding for trace in traces), numbers=numbers)
+    parts = zip(traces, timelines, shown, named, strict=True)
+    return [Panel(trace, line, axis, layers, found, name) for trace, line, found, name in parts], entries
+
+
+def _few(shown: Shown, only: Container[int]) -> Shown:
+    """The rows of some ranks."""
+    rows = [row for row in shown.rows if row.rank in only]
+    return Shown(rows, shown.idle, shown.rest + sum(len(row.ranks) for row in shown.rows) - len(rows))
 
 
 def draw(run: Any, fold: bool | None = None) -> Picture:

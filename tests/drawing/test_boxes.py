@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from drawing.canvas.scene import TEXT, text_width
 from drawing.timeline.boxes import LANES, Box, boxes
-from drawing.timeline.levels import levels
+from drawing.timeline.memory import levels
 from drawing.timeline.paint import place_label
 from lib import Model, Trace, simulate
 from lib.analysis import figures

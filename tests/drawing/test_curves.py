@@ -6,7 +6,7 @@ import pytest
 
 from drawing import draw_curves
 from drawing.canvas.scene import Text
-from drawing.figures.curves import crossings
+from drawing.comparing.plot import crossings
 from tests.drawing.marks import polys, texts
 
 FLAT = [(0, 1.0), (1, 1.0), (2, 1.0)]

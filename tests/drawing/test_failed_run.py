@@ -3,10 +3,9 @@
 import pytest
 
 from drawing.canvas.palette import ALARM
-from drawing.timeline.boxes import boxes, failed_rank
-from drawing.timeline.folding import fold
-from drawing.timeline.labels import waiting
+from drawing.timeline.boxes import boxes, failed_rank, waiting
 from drawing.timeline.paint import MARK
+from drawing.timeline.rows import fold
 from lib import Mesh, Model, Trace
 from tests.diagnosis.test_mistakes import CASES, outcome
 from tests.drawing.marks import apart, on_paper, polys, rects, texts, written

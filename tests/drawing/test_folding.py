@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import draw
-from drawing.timeline.boxes import boxes
-from drawing.timeline.folding import Fold, fold, shown_rows
-from drawing.timeline.labels import labels
-from drawing.timeline.levels import levels
-from drawing.timeline.names import groups, names
+from drawing.timeline.boxes import boxes, labels
+from drawing.timeline.memory import levels
+from drawing.timeline.rows import Fold, fold, groups, names, shown_rows
 from lib import Mesh, Model, Trace, simulate
 from lib.trace.event import Program
 from lib.values.operations import OPERATIONS

@@ -4,8 +4,10 @@ import pytest
 
 from drawing import picture_of
 from drawing.canvas.scene import Poly, Rect
-from drawing.display import _bundle  # pyright: ignore[reportPrivateUsage]
-from drawing.registry import PICTURES
+from drawing.display import (
+    PICTURES,
+    _bundle,  # pyright: ignore[reportPrivateUsage]
+)
 from lib import PUZZLES, check, goal
 from lib.puzzles.records import Task
 from lib.suite.course.solutions import answer, schedule_of

@@ -25,8 +25,8 @@ from drawing import (
     draw_step,
     puzzle_map,
 )
-from drawing.registry import picture_of
-from drawing.stepper import step_through
+from drawing.display import picture_of
+from drawing.pages.view import step_through
 from lib import Trace, review, simulate, why
 from lib.schedules.formats.timelines.recorded import recording_of_order
 from lib.schedules.gallery import gallery

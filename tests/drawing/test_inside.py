@@ -7,8 +7,8 @@ import pytest
 from drawing import draw, draw_attention, draw_collective, draw_ring, draw_step, step_through
 from drawing.canvas.palette import KINDS, ORIGINS, PAPER, TRACK, mix
 from drawing.canvas.scene import Rect
-from drawing.communication.exchange import chosen
-from drawing.communication.tiles import Origin
+from drawing.diagrams.exchange import chosen
+from drawing.diagrams.tiles import Origin
 from drawing.values import picture_of_value
 from lib import Model, simulate
 from lib.values.collectives import COLLECTIVES

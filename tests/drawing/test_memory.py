@@ -7,9 +7,8 @@ import pytest
 
 from drawing import draw
 from drawing.canvas.palette import ALARM, GOOD, GUEST
-from drawing.timeline.folding import fold
-from drawing.timeline.levels import GATHERED, SERIES, Level, Plateau, levels, longest
-from drawing.timeline.memory import goals
+from drawing.timeline.memory import GATHERED, SERIES, Level, Plateau, goals, levels, longest
+from drawing.timeline.rows import fold
 from drawing.timeline.schedule import picture_of_trace
 from lib import PUZZLES, Model, Trace, check, simulate
 from lib.analysis.figures import makespan, peak

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from drawing.canvas.palette import ALARM
-from drawing.recording.recording import draw_recordings
+from drawing.comparing.recordings import draw_recordings
 from lib.analysis.recordings.recording import Recording, Span
 from lib.schedules.formats.timelines.recorded import recording_of_order
 from lib.schedules.pipelines.catalogue import SCHEDULES

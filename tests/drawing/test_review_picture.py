@@ -8,13 +8,14 @@ import pytest
 
 from drawing import Picture, picture_of
 from drawing.canvas.palette import ALARM, GRID, INK, TINTS
-from drawing.canvas.scene import Rect, wrapped
-from drawing.display import _bundle  # pyright: ignore[reportPrivateUsage]
-from drawing.registry import PICTURES
-from drawing.review.gaps import hatch
-from drawing.review.peak import shares
-from drawing.timeline.folding import shown_rows
-from drawing.timeline.panel import RIGHT, UNFOLDED
+from drawing.canvas.scene import Rect, hatch, wrapped
+from drawing.comparing.review import shares
+from drawing.display import (
+    PICTURES,
+    _bundle,  # pyright: ignore[reportPrivateUsage]
+)
+from drawing.timeline.rows import shown_rows
+from drawing.timeline.schedule import RIGHT, UNFOLDED
 from lib import review, simulate
 from lib.analysis.waiting.gaps import KINDS, Gap
 from lib.suite.course.review import Review

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawing import Picture, draw, picture_of
-from drawing.canvas.axes import nice
+from drawing.canvas.layout import nice
 from drawing.canvas.scene import Poly, Rect, Scene, Text, escape, fit, num, text_width
 from lib.errors.source_lines import Place
 from lib.trace.event import Event, Program

@@ -6,7 +6,7 @@ import pytest
 
 from drawing import Picture, picture_of
 from drawing.canvas.palette import ACCENT, ALARM, GOOD, INK, PAPER
-from drawing.review.why import MANY
+from drawing.comparing.answers import MANY
 from lib import LINKS, critical_path, retime, what_helps, what_if, why
 from tests.drawing.marks import apart, on_paper, polys, rects, texts, written
 from tests.drawing.runs import solved

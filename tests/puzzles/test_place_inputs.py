@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drawing.figures.curves import crossings
+from drawing.comparing.plot import crossings
 from lib import Links, Mesh, Model, Trace, check, retime, simulate
 from lib.analysis.figures import end
 from lib.schedules import data_parallel

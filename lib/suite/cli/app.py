@@ -498,7 +498,7 @@ def profile(
     Ranges that are named as torch's pipeline executor names them (PP:3F1), and as `puzzles replay --profile` does, are
     compared with the order of the schedule. Files that `--perfetto` wrote are read, too.
     """
-    from drawing.recording.recording import draw_recordings
+    from drawing.comparing.recordings import draw_recordings
     from lib.analysis.recordings.words import figures, told
     from lib.suite.cli.profile import expected, recorded, write_order
 

@@ -9,8 +9,8 @@ from functools import cache, partial
 from hashlib import sha256
 from typing import Any
 
-from drawing.canvas.frame import asset
 from drawing.canvas.palette import PAGE, Colour
+from drawing.canvas.picture import asset
 from lib.errors.wording import visible
 from lib.extras import need_extra
 

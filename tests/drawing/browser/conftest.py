@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Frame, Page, expect, sync_playwright
 
-from drawing.stepper import step_through
+from drawing.pages.view import step_through
 from lib import Trace
 
 FLAGS = [

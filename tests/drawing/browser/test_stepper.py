@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from drawing.canvas.palette import KINDS, PAPER
-from drawing.stepper import step_through
+from drawing.pages.view import step_through
 from lib.analysis import figures
 from tests.drawing.browser.conftest import Show, press, rgb, settle
 from tests.drawing.stepper.runs import HOSTILE, TRACES, hostile, large, still

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from drawing.canvas.scene import Rect, Text
-from drawing.class_report.spread import HIGH, LEFT, RIGHT, TOP, Handed, draw_spread
+from drawing.comparing.dots import HIGH, LEFT, RIGHT, TOP, Handed, draw_spread
 from lib.puzzles.records import Goal
 from tests.drawing.marks import rects, texts
 

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import draw_collective
+from drawing.canvas.layout import Box
 from drawing.canvas.palette import ALARM, origin_colour
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene
-from drawing.communication.exchange import MESSAGE, beside, chosen, exchanges
-from drawing.communication.tiles import Box, Origin, caption, laid, parts, weave
+from drawing.diagrams.exchange import MESSAGE, beside, chosen, exchanges
+from drawing.diagrams.tiles import Origin, caption, laid, parts, weave
 from lib import Activation, Model, Trace, Weight, WeightGrad
 from lib.analysis.figures import traffic
 from lib.values.collectives import COLLECTIVES

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import Picture, draw_ring
-from drawing.canvas.frame import Page
+from drawing.canvas.picture import Page
 from drawing.canvas.scene import SMALL, TEXT
-from drawing.communication.exchange import Exchange, exchanges
-from drawing.communication.ring.rounds import Rounds, rounds
+from drawing.diagrams.exchange import Exchange, exchanges
+from drawing.diagrams.ring import Rounds, rounds
 from lib import Model, Trace
 from lib.values.laws import gather, reduce
 from tests.drawing.communication.exchanges import EXCHANGES, allgather, allreduce, broadcast, scatterreduce, small

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from drawing import draw_step
-from drawing.communication.deeds import deeds, kept
+from drawing.diagrams.step import deeds, kept
 from lib import Trace, simulate
 from lib.schedules.data_parallel import fsdp
 from lib.schedules.pipelines.generators import one_f_one_b

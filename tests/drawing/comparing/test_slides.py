@@ -6,7 +6,7 @@ from drawing.canvas.palette import GRID
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Poly, Text, text_width
 from drawing.comparing.comparison import Compared, Comparison
-from drawing.comparing.slides import HEIGHT, WIDTH, Slide, scenes_of
+from drawing.comparing.overview import HEIGHT, WIDTH, Slide, scenes_of
 from drawing.timeline.schedule import picture_of_trace
 from tests.drawing.marks import on_paper, texts
 from tests.drawing.runs import RUNS

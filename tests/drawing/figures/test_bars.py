@@ -6,7 +6,7 @@ import pytest
 
 from drawing.canvas.palette import BOUND, MINE
 from drawing.canvas.scene import Scene, text_width
-from drawing.figures.bars import Bar, Bound, Column, Part, columns
+from drawing.comparing.bars import Bar, Bound, Column, Part, columns
 from tests.drawing.marks import polys, rects, written
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from drawing.canvas.palette import MINE, TRACK
 from drawing.canvas.scene import Scene
-from drawing.figures.plot import Limits, Plot, Point, plot
+from drawing.comparing.plot import Limits, Plot, Point, plot
 from lib.puzzles.records import Goal
 from tests.drawing.marks import apart, corners, polys, rects, written
 

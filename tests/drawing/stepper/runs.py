@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from drawing.stepper import View, step_through
+from drawing.pages.view import View, step_through
 from lib import Layer, Model, Trace, simulate
 from lib.errors.source_lines import Place
 from lib.schedules.data_parallel import fsdp

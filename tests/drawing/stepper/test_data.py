@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from drawing.canvas.palette import LOOKS, PASSES
-from drawing.stepper.data import encode, shown_ranks
-from drawing.stepper.theme import legend, style
-from drawing.stepper.words import gifts, words_of
+from drawing.pages.data import encode, gifts, legend, shown_ranks, style, words_of
 from drawing.timeline.boxes import Box, boxes
 from lib import Layer, Model, simulate
 from lib.analysis import figures
@@ -113,12 +111,12 @@ def test_two_runs_say_where_they_differ_and_one_where_it_failed() -> None:
 
 def test_a_very_large_run_shows_its_first_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = TRACES["chatter"]
-    monkeypatch.setattr("drawing.stepper.data.BUDGET", 2 * len(trace.programs[0].events))
+    monkeypatch.setattr("drawing.pages.data.BUDGET", 2 * len(trace.programs[0].events))
     assert shown_ranks(trace) == 2
     (run,) = encode([("", trace)])["runs"]
     assert len(run["ranks"]) == 2
     assert run["more"] == "and 14 more ranks, not in this page"
-    monkeypatch.setattr("drawing.stepper.data.BUDGET", 1)
+    monkeypatch.setattr("drawing.pages.data.BUDGET", 1)
     assert shown_ranks(trace) == 1
 
 

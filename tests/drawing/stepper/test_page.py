@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from drawing.stepper import View, step_through
-from drawing.stepper.page import json_in_html
+from drawing.canvas.picture import json_in_html
+from drawing.pages.view import View, step_through
 from lib import Trace
 from lib.simulator.simulator import Unsolved
 from tests.drawing.shown import data_of

@@ -35,7 +35,7 @@ class Paper(NamedTuple):
     def save(self, paint: Callable[[float], Picture], path: Path) -> None:
         """Paints a picture as wide as its paper asks for, and writes it."""
         from drawing.canvas.picture import on_paper
-        from drawing.timeline.panel import WIDTH
+        from drawing.timeline.schedule import WIDTH
 
         on_paper(paint, WIDTH, self.frame, self.aspect).save(path)
 

@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drawing.canvas.frame import asset
 from drawing.canvas.palette import GOLD, GOOD
-from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Scene, Text
-from drawing.canvas.sheet import sheet
+from drawing.canvas.picture import Picture, asset
+from drawing.canvas.scene import Scene, Text, sheet
 from drawing.comparing.comparison import Compared, Comparison
 from drawing.comparing.overview import HIGH, WIDE, thumbnails
 from drawing.timeline.schedule import picture_of_trace

@@ -9,11 +9,10 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final, cast
 
-from drawing.canvas.bitmap import convert
-from drawing.canvas.picture import Picture, on_paper
+from drawing.canvas.picture import Picture, convert, on_paper
 from drawing.comparing.comparison import Compared, Comparison, Memory, together
-from drawing.comparing.slides import Slide, scenes_of
-from drawing.trade_off import draw_trade_off
+from drawing.comparing.dots import draw_trade_off
+from drawing.comparing.overview import Slide, scenes_of
 from lib.analysis.difference import unequal
 from lib.files import ready
 from lib.puzzles.records import Size

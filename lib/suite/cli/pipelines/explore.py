@@ -163,7 +163,7 @@ def _csv(points: Sequence[Point]) -> str:
 def _draw(found: Explored, fronts: dict[str, tuple[Point, ...]], out: Path) -> None:
     """The pictures, the page and the notebook of all fronts."""
     from drawing import draw  # here and not above: a sweep that fails needs no picture
-    from drawing.pipelines.front import Dot, draw_front
+    from drawing.comparing.plot import Dot, draw_front
     from lib.suite.cli.pipelines.front_page import notebook_of_fronts, page_of_fronts
 
     pictures: dict[str, str] = {}

@@ -25,7 +25,6 @@ __all__ = ["ELSEWHERE", "in_text", "package"]
 CODE: Final = ("lib", "drawing")
 ENDINGS: Final = (".py", ".toml", ".json", ".typed", ".css", ".js", ".html")
 ELSEWHERE: Final = (
-    "drawing/class_report/",
     "lib/_notebooks/",
     "lib/analysis/bounds/best_orders.",
     "lib/suite/cli/",

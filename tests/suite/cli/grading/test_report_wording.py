@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawing.canvas.frame import asset
+from drawing.canvas.picture import asset
 from lib import check, simulate
 from lib.suite.cli.grading.report.pages import STATE_COLOURS
 from lib.suite.cli.grading.report.wording import remarks, without_sizes

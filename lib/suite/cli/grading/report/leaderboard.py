@@ -31,7 +31,7 @@ def leaderboard(book: Gradebook, puzzles: Sequence[ClassPuzzle], traces: Traces)
     """The page: of each puzzle the schedules that are correct at all sizes, the best first."""
     boards = [_board(book, puzzle, traces) for puzzle in puzzles if puzzle.asked.goals]
     fills = {mark.fill for board in boards for mark in board.pop("marks")}
-    from drawing.canvas.sheet import sheet  # here: a class of plain functions needs none
+    from drawing.canvas.scene import sheet  # here: a class of plain functions needs none
 
     night, style = sheet(fills, set(), titles=False)
     return render(

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from drawing.canvas.frame import asset
 from drawing.canvas.palette import GOLD, GOOD, PAGE, PAPER, Colour, mix
+from drawing.canvas.picture import asset
 from lib.errors.wording import amount, counted, exact
 from lib.suite.cli.grading.report.wording import message_there
 from lib.suite.cli.templates import colours, markup, policy, rendered

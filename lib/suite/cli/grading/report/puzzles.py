@@ -99,7 +99,7 @@ def _rank(kind: Kind) -> tuple[float, ...] | tuple[float | str, ...]:
 
 def _spread(book: Gradebook, puzzle: ClassPuzzle) -> str:
     """The picture of time against memory, as markup; nothing where all correct schedules, if any, are at one place."""
-    from drawing.class_report.spread import Handed, draw_spread  # here: a class of plain functions needs none
+    from drawing.comparing.dots import Handed, draw_spread  # here: a class of plain functions needs none
     from lib.puzzles.records import Goal
 
     places: dict[tuple[float, float], list[Kind]] = {}

@@ -1,0 +1,238 @@
+"""How pictures are laid out: pieces beside and below each other, arrows, the time axis that panels share, and legends.
+
+A piece is a rectangle with marks in it, and to others no more than its rectangle, as chalk's diagrams are to each other
+(chalk's own `hcat` takes a thousand times as long, as its envelopes are of any shape). All pictures but timelines are
+put together from pieces as far as one thing stands beside another; what is to scale has coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import copysign, floor, hypot, log10
+from typing import Final, NamedTuple
+
+from drawing.canvas.palette import EDGE, GRID, INK, PAPER, SOFT, ink_on
+from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit, moved, text_width
+from lib.cluster.costs import ticks
+from lib.errors.wording import exact
+
+__all__ = ["MARGIN", "Axis", "Box", "Entry", "Piece", "Point", "arrow", "card", "compact", "curve", "few", "flow"]
+__all__ += ["hcat", "heading", "label", "legend", "nice", "pad", "swatch", "vcat"]
+
+MARGIN: Final = 18.0
+"""Pixels of paper around what is put together from pieces."""
+HEAD: Final = 8.0
+"""Length of an arrow's head; it is three quarters as wide."""
+
+Point = tuple[float, float]
+Entry = tuple[Sequence[Mark], float, str]
+"""Of a legend: a sample drawn with its top left corner at (0, 0), the room it takes, and what it means."""
+
+
+class Box(NamedTuple):
+    """A place on the paper."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def middle(self) -> Point:
+        """Its centre."""
+        return self.x + self.width / 2, self.y + self.height / 2
+
+
+class Piece(NamedTuple):
+    """A part of a picture: marks in a rectangle whose top left corner is (0, 0)."""
+
+    width: float
+    height: float
+    marks: Sequence[Mark] = ()
+
+    def at(self, x: float, y: float) -> Iterator[Mark]:
+        """Its marks where its top left corner is at a point."""
+        return (moved(mark, x, y) for mark in self.marks)
+
+
+def hcat(pieces: Iterable[Piece], gap: float = 0.0, align: float = 0.5) -> Piece:
+    """Pieces beside each other: `align` 0 puts their tops on one level, 1 their bottoms, 0.5 their middles."""
+    every = [*pieces]
+    high, x, marks = max((piece.height for piece in every), default=0.0), 0.0, list[Mark]()
+    for piece in every:
+        marks += piece.at(x, align * (high - piece.height))
+        x += piece.width + gap
+    return Piece(x - gap if every else 0.0, high, marks)
+
+
+def vcat(pieces: Iterable[Piece], gap: float = 0.0, align: float = 0.0) -> Piece:
+    """Pieces below each other: `align` 0 puts their left edges on one line, 1 their right ones, 0.5 their middles."""
+    every = [*pieces]
+    wide, y, marks = max((piece.width for piece in every), default=0.0), 0.0, list[Mark]()
+    for piece in every:
+        marks += piece.at(align * (wide - piece.width), y)
+        y += piece.height + gap
+    return Piece(wide, y - gap if every else 0.0, marks)
+
+
+def flow(pieces: Iterable[Piece], room: float, gap: float = 0.0, below: float = 0.0) -> Piece:
+    """Pieces beside each other, on as many lines as they need in so much room."""
+    lines: list[list[Piece]] = []
+    for piece in pieces:
+        if lines and sum(before.width + gap for before in lines[-1]) + piece.width <= room:
+            lines[-1].append(piece)
+        else:
+            lines.append([piece])
+    return vcat((hcat(line, gap, 0) for line in lines), below)
+
+
+def pad(piece: Piece, left: float = 0.0, top: float = 0.0, right: float = 0.0, bottom: float = 0.0) -> Piece:
+    """A piece with room around it; a negative one lets marks stand out of it."""
+    return Piece(piece.width + left + right, piece.height + top + bottom, [*piece.at(left, top)])
+
+
+def label(
+    words: str,
+    width: float | None = None,
+    size: float = TEXT,
+    fill: str = INK,
+    *,
+    bold: bool = False,
+    anchor: str = "start",
+    height: float = 15,
+) -> Piece:
+    """A line of text: as wide as it is, or cut to a `width`, at the end of which or in whose middle it may stand."""
+    wide = text_width(words, size) if width is None else width
+    x = {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
+    marks = [Text(x, height / 2, fit(words, wide + 0.01, size), size, fill, anchor, bold)]
+    return Piece(wide, height, marks if words else ())
+
+
+def heading(title: str, told: str, room: float) -> Piece:
+    """What a picture is of, and below it a line about how to read it."""
+    return vcat([label(title, room, TEXT * 1.05, bold=True, height=18), label(told, room, fill=SOFT, height=18)])
+
+
+def card(
+    width: float,
+    height: float,
+    fill: str,
+    lines: Sequence[str] = (),
+    *,
+    size: float = TEXT,
+    step: float = 15,
+    radius: float = 6,
+    title: str = "",
+) -> Piece:
+    """A rectangle with lines of text in its middle, the first of them bold. What is as pale as paper has an edge."""
+    plain = fill == PAPER
+    marks: list[Mark] = [Rect(0, 0, width, height, fill, EDGE if plain else "none", radius=radius, title=title)]
+    y, ink = (height - step * (len(lines) - 1)) / 2, INK if plain else ink_on(fill)
+    for number, line in enumerate(lines):
+        marks.append(Text(width / 2, y + step * number, line, size, ink, "middle", bold=not number))
+    return Piece(width, height, marks)
+
+
+def curve(start: Point, end: Point) -> list[Point]:
+    """A line that leaves and arrives upright: a cubic Bezier curve, in short pieces."""
+    (x0, y0), (x1, y1) = start, end
+    if abs(x0 - x1) < 0.5:
+        return [start, end]
+    last = y1 - copysign(min(HEAD, abs(y1 - y0) / 4), y1 - y0)  # straight below the head
+    middle, points = (y0 + last) / 2, list[Point]()
+    for t in (bend / 14 for bend in range(15)):
+        a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
+        points.append(((a + b) * x0 + (c + d) * x1, a * y0 + (b + c) * middle + d * last))
+    return [*points, end]
+
+
+def arrow(scene: Scene, points: Sequence[Point], colour: str, line: float = 2, title: str = "") -> None:
+    """Paints a line with a head at its end, which points away from the last point that is not below the head."""
+    x1, y1 = points[-1]
+    far = (point for point in points[-2::-1] if hypot(point[0] - x1, point[1] - y1) > HEAD)
+    x0, y0 = next(far, points[0])
+    length = hypot(x1 - x0, y1 - y0) or 1.0
+    dx, dy = (x1 - x0) / length, (y1 - y0) / length
+    size = HEAD + line
+    neck, side = (x1 - dx * size, y1 - dy * size), size * 0.42
+    body = [*points[:-1], (x1 - dx * size * 0.8, y1 - dy * size * 0.8)]
+    head = ((x1, y1), (neck[0] - dy * side, neck[1] + dx * side), (neck[0] + dy * side, neck[1] - dx * side))
+    scene.add(Poly(body, stroke=colour, line=line, title=title), Poly(head, colour))
+
+
+class Axis(NamedTuple):
+    """Where time lies on the paper: from `left` on, `end` ticks over `width` pixels."""
+
+    left: float
+    width: float
+    end: int
+
+    def x(self, time: int) -> float:
+        """The place of a moment."""
+        return self.left + self.width * time / max(1, self.end)
+
+    def moments(self) -> list[float]:
+        """The moments to write down, in time units."""
+        last = self.end / ticks(1)
+        step = nice(last / (self.width / 70))
+        return [round(step * i, 9) for i in range(floor(last / step + 1e-9) + 1)]
+
+    def grid(self, scene: Scene, top: float, bottom: float) -> None:
+        """Thin lines at the moments, to be painted before what stands on them."""
+        for moment in self.moments():
+            x = self.x(ticks(moment))
+            scene.add(Poly(((x, top), (x, bottom)), stroke=GRID))
+
+    def numbers(self, scene: Scene, y: float, end: int, words: str) -> float:
+        """The numbers at the moments, and words at the end of the run (ticks); returns where they end."""
+        last = self.x(end)
+        room = text_width(words, TEXT) * 1.08 + 16
+        for moment in self.moments():
+            x = self.x(ticks(moment))
+            if not last - room < x < last + room:
+                scene.add(Text(x, y + 9, exact(moment), SMALL, SOFT, "middle"))
+        if last - room < self.left:
+            scene.add(Text(last, y + 9, words, TEXT, INK, bold=True))
+        else:
+            scene.add(Text(min(last + 10, self.left + self.width), y + 9, words, TEXT, INK, "end", bold=True))
+        scene.add(Text(self.left - 10, y + 9, "time", SMALL, SOFT, "end"))
+        return y + 20
+
+
+def nice(size: float) -> float:
+    """The smallest of 1, 2, 5, 10, 20, 50, ... (and of 0.1, 0.2, 0.5, ...) that is not below a size."""
+    if size <= 0:
+        return 1.0
+    power = 10.0 ** floor(log10(size))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= size * (1 - 1e-9))
+
+
+def compact(elements: float) -> str:
+    """A number of elements in few letters: 1.84 M, 262 k."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if elements >= size:
+            return f"{elements / size:.3g} {unit}"
+    return f"{elements:.3g}"
+
+
+def swatch(fill: str, stroke: str = "none", text: str = "", width: float = 16, dash: str = "") -> Entry:
+    """A legend entry: a small box. The caller replaces the words."""
+    inset = 0 if stroke == "none" else 0.5
+    marks: list[Mark] = [Rect(inset, inset, width - 2 * inset, 12 - 2 * inset, fill, stroke, dash=dash, radius=1.5)]
+    return marks, width, text
+
+
+def legend(scene: Scene, left: float, top: float, right: float, entries: Iterable[Entry]) -> float:
+    """Paints entries from left to right, on as many lines as they need; returns where they end."""
+    pieces = [
+        pad(hcat([Piece(wide, 12, marks), label(words, fill=SOFT, height=12)], 5), right=14, bottom=8)
+        for marks, wide, words in entries
+    ]
+    whole = flow(pieces, right - left)
+    scene.add(*whole.at(left, top))
+    return top + whole.height
+
+
+def few(count: int, most: int) -> list[int | None]:
+    """The numbers below a count, of many the first and the last with None between."""
+    return [*range(count)] if count <= most else [*range(most - 2), None, count - 1]

@@ -1,0 +1,369 @@
+"""Bars to scale: figures of runs beside each other, what they are made of, and which one is better.
+
+A column is one figure. Its bars stand under each other on one scale, so that what is longer is more, and what each is
+worth stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from drawing.canvas.layout import compact
+from drawing.canvas.palette import BOUND, EDGE, GOOD, INK, KINDS, LOOKS, MINE, NONE, PAPER, SOFT, Colour, ink_on, mix
+from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, text_width
+from lib.analysis.difference import apart
+from lib.analysis.figures import bubbles
+from lib.analysis.shares import TIMES, Share, counts, memory_shares, sent_shares, time_shares
+from lib.errors.wording import amount, counted, exact
+from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+
+__all__ = ["HIGH", "LINE", "PITCH", "TIME_LOOKS", "Bar", "Bound", "Column", "Part", "columns", "diamond", "measures"]
+__all__ += ["memory_parts", "row_name", "sent_parts", "stack", "table", "time_parts"]
+
+HIGH: Final = 15
+"""Pixels that a bar is high, and from one to the next."""
+PITCH: Final = 20
+BESIDE: Final = 6
+"""Pixels between a bar and what is said of it."""
+
+
+class Part(NamedTuple):
+    """A part of a bar. Of `labels` the first one that fits is written in it; `title` is what the pointer shows."""
+
+    amount: float
+    fill: Colour
+    border: Colour = NONE
+    labels: Sequence[str] = ()
+    title: str = ""
+
+
+class Bar(NamedTuple):
+    """A bar: how much, what is written beside it, and what it is made of. `good` puts a tick after the words."""
+
+    parts: Sequence[Part]
+    words: str
+    bold: bool = False
+    ink: Colour = INK
+    good: bool = False
+
+    @property
+    def amount(self) -> float:
+        """All parts together."""
+        return sum(part.amount for part in self.parts)
+
+    @property
+    def beside(self) -> float:
+        """Pixels that the words take, with the tick."""
+        wide = text_width(self.words, TEXT) * (1.08 if self.bold else 1.0)
+        return BESIDE + wide + (20 if self.good else 4)
+
+
+class Bound(NamedTuple):
+    """A lower bound, marked by a line through the bars and a diamond below them. `title` is what the pointer shows."""
+
+    amount: float
+    words: str
+    title: str = ""
+
+
+class Column(NamedTuple):
+    """One figure: its name, its bars, one for each row (or none), and its lower bound where one is known.
+
+    `line` is drawn dashed through all bars: where one's own ends.
+    """
+
+    name: str
+    bars: Sequence[Bar | None]
+    line: float | None = None
+    bound: Bound | None = None
+
+    def scale(self, width: float) -> float:
+        """Pixels an element or a unit of time, so that every bar has room with its words."""
+        shown = [(bar.amount, width - bar.beside) for bar in self.bars if bar is not None and bar.amount > 0]
+        if self.bound is not None and self.bound.amount > 0:
+            shown.append((self.bound.amount, width))
+        return min((room / amount for amount, room in shown), default=0.0)
+
+
+def columns(
+    scene: Scene, shown: Sequence[tuple[Column, float, float]], y: float, pitch: float = PITCH, high: float = HIGH
+) -> float:
+    """Paints columns, each from its left on in its width, their bars from y + 16 on; returns where they end."""
+    ends = [_column(scene, column, left, width, y, pitch, high) for column, left, width in shown]
+    return max(ends, default=y)
+
+
+def _column(scene: Scene, column: Column, left: float, width: float, y: float, pitch: float, high: float) -> float:
+    scale = column.scale(width)
+    top, bottom = y + 16, y + 16 + pitch * len(column.bars) - (pitch - high) + 3
+    scene.add(Text(left, y + 5, fit(column.name, width, TEXT), TEXT, SOFT))
+    if column.line is not None:
+        end = left + scale * column.line
+        scene.add(Poly(((end, top - 3), (end, bottom)), stroke=MINE, dash="2 2"))
+    for row, bar in enumerate(column.bars):
+        if bar is not None:
+            _bar(scene, bar, left, top + pitch * row, scale, high)
+    scene.add(Rect(left - 0.8, top - 3, 0.8, bottom - top + 3, EDGE))
+    if column.bound is not None:
+        return _bound(scene, column.bound, left, width, scale, top - 3, bottom)
+    return bottom
+
+
+def _bar(scene: Scene, bar: Bar, left: float, top: float, scale: float, high: float) -> None:
+    end = stack(scene, bar.parts, left, top, scale, high)
+    middle, wide = top + high / 2, bar.beside - BESIDE
+    scene.add(Rect(end + 3, top, wide, high, PAPER))  # lines that go through all bars must not run through words
+    scene.add(Text(end + BESIDE, middle, bar.words, TEXT, bar.ink, bold=bar.bold))
+    if bar.good:
+        tick(scene, end + BESIDE + wide - 15, middle)
+
+
+def stack(scene: Scene, parts: Sequence[Part], left: float, top: float, scale: float, high: float) -> float:
+    """The parts of a bar one after the other, each with its label where there is room; returns where they end."""
+    x = left
+    for part in parts:
+        width = scale * part.amount
+        if part.amount <= 0:
+            continue
+        gap = 0.8 if width > 3 else 0.0
+        inset = 0.5 if part.border != NONE and width > 3 else 0.0
+        border = part.border if inset else NONE
+        box = (x + inset, top + inset, max(0.6, width - gap - 2 * inset), high - 2 * inset)
+        scene.add(Rect(*box, part.fill, border, title=part.title))
+        label = next((label for label in part.labels if text_width(label, SMALL) <= width - 4), "")
+        if label and high >= 12:
+            scene.add(Text(x + (width - gap) / 2, top + high / 2, label, SMALL, ink_on(part.fill), "middle"))
+        x += width
+    return x
+
+
+def _bound(scene: Scene, bound: Bound, left: float, width: float, scale: float, top: float, bottom: float) -> float:
+    """A line through the bars, a diamond, and its words: beside the diamond where there is room, else below it."""
+    x, wide = left + scale * bound.amount, text_width(bound.words, TEXT)
+    scene.add(Poly(((x, top), (x, bottom + 2)), stroke=BOUND, line=1.4))
+    diamond(scene, x, bottom + 7, 5, 6, bound.title)
+    if x + 9 + wide <= left + width:
+        scene.add(Text(x + 9, bottom + 8, bound.words, TEXT, BOUND))
+    elif x - 9 - wide >= left - 4:
+        scene.add(Text(x - 9, bottom + 8, bound.words, TEXT, BOUND, "end"))
+    else:
+        scene.add(Text(left, bottom + 22, bound.words, TEXT, BOUND))
+        return bottom + 30
+    return bottom + 16
+
+
+def diamond(scene: Scene, x: float, y: float, wide: float, high: float, title: str = "") -> None:
+    """The mark of a lower bound, on its line and beside what it says."""
+    scene.add(Poly(((x, y - high), (x + wide, y), (x, y + high), (x - wide, y)), fill=BOUND, title=title))
+
+
+def tick(scene: Scene, left: float, y: float) -> None:
+    """A check mark, 12 pixels wide."""
+    scene.add(Poly(((left, y), (left + 4, y + 5), (left + 12, y - 6)), stroke=GOOD, line=2.2))
+
+
+def row_name(scene: Scene, name: str, left: float, y: float, room: float, reached: bool | None = None) -> None:
+    """The name of a row of bars: with a tick and bold where it is reached, with a dash where it is not."""
+    shift = 0.0 if reached is None else 18.0
+    strong = reached is not False
+    size = TEXT * (1.08 if strong else 1.0)
+    scene.add(Text(left + shift, y, fit(name, room - shift, size), TEXT, INK if strong else SOFT, bold=strong))
+    if reached:
+        tick(scene, left, y)
+    elif reached is not None:
+        scene.add(Poly(((left + 2, y), (left + 10, y)), stroke=SOFT, line=2))
+
+
+_COLLECTIVE, _MESSAGE, _WAIT = LOOKS["collective"], LOOKS["pass_to"], LOOKS["wait"]
+TIME_LOOKS: Final[dict[str, tuple[Colour, Colour]]] = dict(
+    zip(TIMES, ((MINE, NONE), _COLLECTIVE.pair, _MESSAGE.pair, LOOKS["read"].pair, _WAIT.pair), strict=True)
+)
+
+
+def time_parts(shares: Sequence[Share]) -> list[Part]:
+    """Computing, collectives, messages, reading and waiting on the critical path."""
+    parts: list[Part] = []
+    for share in shares:
+        said = exact(share.amount)
+        labels = (f"{share.what} {said}", said)
+        parts.append(Part(share.amount, *TIME_LOOKS[share.what], labels, f"{share.what}: {said}"))
+    return parts
+
+
+def memory_parts(shares: Iterable[Share]) -> list[Part]:
+    """What is alive at the peak, by kind, in the order in which memory is stacked."""
+    amounts = {share.what: share.amount for share in shares}
+    return [
+        Part(
+            amounts[kind], colour, NONE, (f"{kind} {compact(amounts[kind])}", kind), f"{kind}: {amount(amounts[kind])}"
+        )
+        for kind, colour in KINDS.items()
+        if kind in amounts
+    ]
+
+
+def sent_parts(shares: Sequence[Share], first: Iterable[str] = ()) -> list[Part]:
+    """What is sent, by collective, and in messages. Those named `first` come first."""
+    order = list(first)
+    parts: list[Part] = []
+    for share in sorted(shares, key=lambda share: order.index(share.what) if share.what in order else len(order)):
+        row = COLLECTIVES.get(share.what)
+        title, word = (row.title, row.word) if row is not None else ("messages", "messages")
+        fill, border = _MESSAGE.pair if row is None else _shade(row.name)
+        said = compact(share.amount)
+        labels = (f"{title} {said}", f"{word} {said}", word)
+        parts.append(Part(share.amount, fill, border, labels, f"{title}: {amount(share.amount)} elements"))
+    return parts
+
+
+def _shade(collective: str) -> tuple[Colour, Colour]:
+    # Each collective is a little stronger than the one before it in the table, so that they can be told apart in a bar.
+    strength = min(0.7, 0.14 * list(COLLECTIVES).index(collective))
+    return mix(_COLLECTIVE.fill, _COLLECTIVE.border, strength), _COLLECTIVE.border
+
+
+LINE: Final = 24
+"""Pixels from one run to the next."""
+WIDTHS: Final = (0.22, 0.27, 0.27, 0.07, 0.17)
+"""How the columns share the room: time, peak, sent, idle, and what is counted."""
+
+
+class Measure(NamedTuple):
+    """A column of bars: its name, what the bar of a run is made of, and how its sum is written."""
+
+    name: str
+    shares: Callable[[Trace], Sequence[Share]]
+    parts: Callable[[Sequence[Share]], list[Part]]
+    words: Callable[[float], str]
+
+
+def table(
+    scene: Scene,
+    runs: Sequence[tuple[str, Trace]],
+    left: float,
+    right: float,
+    y: float,
+    judged: bool = True,
+    counts: Sequence[bool] | None = None,
+    line: float = LINE,
+) -> float:
+    """Paints the table from `y` on, a run on each `line` of so many pixels; returns where it ends. Where it is `judged`
+    the better ones are marked, and of two runs the last row says how far they are apart. What does not count (`counts`)
+    is never a better one: a run that leaves something out is soon over."""
+    names = _room_of_names(runs)
+    valid = _valid(runs, judged, counts)
+    two = len(runs) == 2 and all(valid)
+    if two:
+        names = max(names, text_width("difference", TEXT) + 18)
+    room, high = right - left - names, HIGH * line / LINE
+    first = y + 16 + high / 2
+    for row, (name, _) in enumerate(runs):
+        row_name(scene, name, left, first + line * row, names - 8)
+    if two:
+        scene.add(Text(left, first + line * 2, "difference", TEXT, SOFT))
+    x, placed = left + names, list[tuple[Column, float, float]]()
+    for measure, part in zip(_measures(runs), WIDTHS, strict=False):
+        column, apart = _bars_of(measure, [trace for _, trace in runs], valid)
+        placed.append((column, x, room * part - 14))
+        if two:
+            same = apart == "the same"
+            scene.add(Text(x, first + line * 2, apart, TEXT, SOFT if same else INK, bold=not same))
+        x += room * part
+    bottom = columns(scene, placed, y, line, high)
+    _texts(scene, [trace for _, trace in runs], x, room, y, valid, line)
+    return bottom + (line if two else 0) + 4
+
+
+def measures(
+    scene: Scene,
+    runs: Sequence[tuple[str, Trace]],
+    left: float,
+    right: float,
+    y: float,
+    judged: bool = True,
+    counts: Sequence[bool] | None = None,
+) -> float:
+    """Paints the bars of each measure below those of the one before, as wide as there is room; returns where it ends.
+    `judged` and `counts` are those of a table."""
+    valid = _valid(runs, judged, counts)
+    x = left + _room_of_names(runs, 230.0)
+    for measure in _measures(runs):
+        column, _ = _bars_of(measure, [trace for _, trace in runs], valid)
+        for row, (name, _) in enumerate(runs):
+            row_name(scene, name, left, y + 16 + HIGH / 2 + PITCH * row, x - left - 8)
+        y = columns(scene, [(column, x, right - x)], y) + 14
+    return y
+
+
+def _valid(runs: Sequence[object], judged: bool, counts: Sequence[bool] | None) -> list[bool]:
+    """Which runs may be the better one."""
+    return [judged] * len(runs) if counts is None else [judged and one for one in counts]
+
+
+def _room_of_names(runs: Sequence[tuple[str, Trace]], most: float = 170.0) -> float:
+    return min(most, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
+
+
+def _common(runs: Sequence[Trace]) -> list[str]:
+    """What all runs send comes first, so that the rest can be compared."""
+    sent = [{share.what for share in sent_shares(trace)} for trace in runs]
+    return [op for op in (*COLLECTIVES, "pass_to") if all(op in found for found in sent)]
+
+
+def _measures(runs: Sequence[tuple[str, Trace]]) -> Sequence[Measure]:
+    """Time, peak and what is sent."""
+    common = _common([trace for _, trace in runs])
+
+    def sent(shares: Sequence[Share]) -> list[Part]:
+        return sent_parts(shares, common)
+
+    return (
+        Measure("time", time_shares, time_parts, exact),
+        Measure("peak, in elements", memory_shares, memory_parts, amount),
+        Measure("sent per rank, in elements", sent_shares, sent, amount),
+    )
+
+
+def _best(figures: Sequence[float], valid: Sequence[bool]) -> list[bool]:
+    """Which of the figures are the lowest of those that are valid, where not all of these are equal."""
+    judged = [figure for figure, counts in zip(figures, valid, strict=True) if counts]
+    best = min(judged) if judged and min(judged) != max(judged) else None
+    return [counts and figure == best for figure, counts in zip(figures, valid, strict=True)]
+
+
+def _bars_of(measure: Measure, runs: Sequence[Trace], valid: Sequence[bool]) -> tuple[Column, str]:
+    """The bars of a measure, the shortest ones marked where not all are equal; and how far two are apart, in words."""
+    every = [measure.shares(trace) for trace in runs]
+    sums = [round(sum(share.amount for share in shares), 9) for shares in every]
+    bars: list[Bar] = []
+    for shares, total, good in zip(every, sums, _best(sums, valid), strict=True):
+        bars.append(Bar(measure.parts(shares), measure.words(total), bold=good, good=good))
+    return Column(measure.name, bars), apart(*sums) if len(sums) == 2 else ""
+
+
+def _texts(
+    scene: Scene, runs: Sequence[Trace], x: float, room: float, y: float, valid: Sequence[bool], line: float
+) -> None:
+    """How long the ranks are idle, and how often a rank communicates."""
+    first = y + 16 + HIGH * line / LINE / 2
+    idle = [round(bubbles(trace).makespan, 6) for trace in runs]
+    cells = [("idle", [f"{share:.1%}" for share in idle], _best(idle, valid))]
+    common = _common(runs)
+    cells.append(("calls per rank", [_counted(trace, common) for trace in runs], [False] * len(runs)))
+    for (name, words, good), part in zip(cells, WIDTHS[3:], strict=True):
+        scene.add(Text(x, y + 5, name, TEXT, SOFT))
+        for row, (said, marked) in enumerate(zip(words, good, strict=True)):
+            scene.add(Text(x, first + line * row, fit(said, room * part, TEXT), TEXT, INK, bold=marked))
+        x += room * part
+
+
+def _counted(trace: Trace, first: Sequence[str]) -> str:
+    """Collectives by their short names, and messages: "12 AG, 6 RS"."""
+    found = counts(trace)
+    ops = sorted(found.collectives, key=lambda op: op not in first)
+    said = [f"{found.collectives[op]} {COLLECTIVES[op].word}" for op in ops]
+    if found.messages:
+        said.append(counted(found.messages, "message"))
+    return ", ".join(said) or "none"

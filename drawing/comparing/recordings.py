@@ -1,0 +1,222 @@
+"""Recordings one under another: a profile of a real run below the schedule that it was to be, and where they differ.
+
+All are on one time axis, in time units: the median forward of a measured run is as wide as that of the schedule. Where
+one takes many times as long as another each has the whole width, and one of which no forward is known is in
+milliseconds: the picture says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from drawing.canvas.layout import Axis, legend
+from drawing.canvas.palette import ALARM, INK, SOFT, TRACK, fill_and_border, ink_on, layer_colour
+from drawing.canvas.picture import Picture
+from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width
+from drawing.comparing.comparison import together
+from drawing.timeline.boxes import Box
+from drawing.timeline.boxes import Message as Arrow
+from drawing.timeline.paint import ARROWS, SHOWN, Rows, arrow, operations, place_label, place_rows
+from drawing.timeline.rows import Fold
+from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, titled
+from lib.analysis.recordings.recording import COMPUTE, Recording, Span, departures
+from lib.analysis.recordings.words import figures, told
+from lib.cluster.costs import TICKS, units
+from lib.errors.wording import exact
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import OPERATIONS
+
+__all__ = ["draw_recordings"]
+
+FAR: Final = 2.5
+"""How many times as long as the shortest recording one may be to share its axis."""
+
+
+class _Panel(NamedTuple):
+    """A recording with its times in ticks: its spans with their lanes, by rank, and the axis that it is drawn on.
+
+    `unit` are the nanoseconds of a time unit, or those of a millisecond where it is not drawn `in_units`.
+    """
+
+    recording: Recording
+    spans: list[tuple[Span, int]]
+    lanes: list[int]
+    ranks: list[int]
+    axis: Axis
+    unit: float
+    in_units: bool
+
+
+def draw_recordings(expected: Recording, *found: Recording) -> Picture:
+    """Draws recordings under each other, and says where the ranks of each depart from the order of the first."""
+    every = [expected, *found]
+    for one in every:
+        if not isinstance(one, Recording):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"draw_recordings takes Recordings, as recording_of makes of a Trace; got {one!r}")
+    scales = _units(every)
+    ends = [one.end / scale for one, scale in zip(every, scales, strict=True) if scale is not None]
+    shared = bool(ends) and max(ends) <= FAR * min(ends)
+    panels = [_panel(one, scale, max(ends) if shared else None) for one, scale in zip(every, scales, strict=True)]
+    gaps = [departures(expected, one) if expected.has_order and one.has_order else None for one in found]
+    scene, y = _headline(every, len(ends), shared)
+    stages = 1 + max((span.stage or 0 for one in every for span in one.spans), default=0)
+    boxes = [Box(span.rank, 0, _look(span.op), 0, 0, lane) for panel in panels for span, lane in panel.spans]
+    ramp = "stage" if any(one.has_order for one in every) else "layer"
+    entries = operations(stages, boxes, coloured=ramp)
+    if all(span.stage is None for one in every for span in one.spans):
+        entries = entries[2:]  # not the ramp, nor a forward: nobody says what is one
+    y = legend(scene, LEFT, y, WIDTH - 12, entries) + 4
+    first = next((gap for gap in gaps if gap), None) or []
+    for place, panel in enumerate(panels):
+        mine = first if place == 0 else gaps[place - 1] or []
+        y = _paint(scene, panel, stages, y, [(gap.rank, gap.position) for gap in mine])
+    words = list(told(expected, found))
+    for line in words:
+        y = scene.paragraph(LEFT, y + 6, line, WIDTH - LEFT - 12, 17, SOFT) - 4
+    scene.height = y + 10
+    return Picture(scene, "\n".join([*map(figures, every), *words]))
+
+
+def _units(every: Sequence[Recording]) -> list[float | None]:
+    """Nanoseconds of a time unit of each; None where it has none, and is drawn in milliseconds."""
+    known = next((one for one in every if one.unit is not None), None)
+    if known is None or known.unit is None or known.forward is None:
+        return [one.unit for one in every]
+    wide = known.forward / known.unit
+    return [one.unit or (None if one.forward is None else one.forward / wide) for one in every]
+
+
+def _panel(recording: Recording, unit: float | None, end: float | None) -> _Panel:
+    """The panel of a recording, on an axis up to `end` time units, or up to its own end."""
+    spans: list[tuple[Span, int]] = []
+    lanes: list[int] = []
+    ranks = [rank for rank, mine in enumerate(recording.by_rank) if mine][:SHOWN]
+    length = unit or 1e6
+    scale = TICKS / length
+    for rank in ranks:
+        mine = list(_lanes(recording.by_rank[rank], recording.has_order))
+        lanes.append(1 + max((lane for _, lane in mine), default=0))
+        spans += [
+            (one._replace(start=round(one.start * scale), end=round(one.end * scale)), lane) for one, lane in mine
+        ]
+    last = round((recording.end / length if end is None or unit is None else end) * TICKS)
+    axis = Axis(LEFT, WIDTH - LEFT - RIGHT, last)
+    return _Panel(recording, spans, lanes, ranks, axis, length, unit is not None)
+
+
+def _lanes(spans: Iterable[Span], ordered: bool) -> Iterator[tuple[Span, int]]:
+    """The lane of each span: 0 is the rank's own. Messages beside it are arrows, where the order says them."""
+    free: list[int] = []
+    for span in spans:
+        if span.stream == COMPUTE:
+            yield span, 0
+        elif span.op in COLLECTIVES or not ordered:
+            lane = next((place for place, until in enumerate(free) if until <= span.start), min(len(free), 2))
+            free[lane : lane + 1] = [max(span.end, *free[lane : lane + 1], 0)]
+            yield span, lane + 1
+
+
+def _headline(every: Sequence[Recording], count: int, shared: bool) -> tuple[Scene, float]:
+    """A scene with the names, and what the times are; and where that ends. `count` of them are in time units."""
+    said = "Times in milliseconds." if count == 0 else "Times in time units."
+    if count and any(one.unit is None and one.forward for one in every):
+        said = "Times in time units: the median forward of a measured run takes as many as the schedule's."
+    if count > 1 and not shared:
+        said += " One run takes many times as long as another, so each has the whole width."
+    scene, y = titled(together([one.name for one in every]), said)
+    return scene, y - 3
+
+
+def _look(op: str) -> str:
+    """The colour of an operation, as in the timeline of a Trace."""
+    return "collective" if op in COLLECTIVES else OPERATIONS[op].colour if op in OPERATIONS else "other"
+
+
+def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[tuple[int, int]]) -> float:
+    """One panel from `y` on; returns where it ends. `marks`: ranks, and which of their passes is pointed at."""
+    one = panel.recording
+    name, _, said = figures(one).partition(": ")
+    short = fit(name, 260, TEXT)
+    scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
+    scene.add(Text(LEFT + text_width(short, TEXT) * 1.08 + 12, y + 8, said, TEXT, SOFT))
+    rows = place_rows(panel.lanes, y + 26, [Fold((rank,)) for rank in panel.ranks])
+    painter = _Painter(panel, rows, stages, dict.fromkeys(marks))
+    for top, lanes, rank in zip(rows.tops.values(), panel.lanes, panel.ranks, strict=True):
+        last = max(span.end for span, _ in panel.spans if span.rank == rank)
+        height = rows.height + (lanes - 1) * (rows.thin + 1)
+        scene.add(Rect(panel.axis.left, top, panel.axis.x(last) - panel.axis.left, height, TRACK))
+        scene.add(Text(panel.axis.left - 10, top + rows.height / 2, f"rank {rank}", TEXT, INK, "end"))
+    panel.axis.grid(scene, min(rows.tops.values(), default=y) - 2, rows.bottom + 2)
+    for span, lane in panel.spans:
+        painter.span(span, lane)
+    scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)))
+    scene.add(*painter.texts, *painter.frames)
+    if len(one.messages) <= ARROWS and rows.height >= 14:
+        scale = TICKS / panel.unit
+        for source, sent, target, received in one.messages:
+            if source in rows.tops and target in rows.tops:
+                message = Arrow(source, round(sent * scale), target, round(received * scale))
+                scene.add(*arrow(message, panel.axis, rows))
+    if (rest := one.ranks - len(panel.ranks)) > 0:
+        scene.add(Text(panel.axis.left, rows.bottom + 9, f"{rest} more without a row", TEXT, SOFT))
+    end = round(one.end * TICKS / panel.unit)
+    return panel.axis.numbers(scene, rows.bottom + (18 if rest > 0 else 2), end, _ending(panel, end)) + 14
+
+
+def _ending(panel: _Panel, end: int) -> str:
+    return f"end {exact(round(units(end), 2))}" if panel.in_units else f"end {units(end):.4g} ms"
+
+
+class _Painter:
+    """Collects the marks of a panel."""
+
+    def __init__(self, panel: _Panel, rows: Rows, stages: int, marks: dict[tuple[int, int], None]) -> None:
+        self.panel, self.rows, self.stages, self.marks = panel, rows, stages, marks
+        self.rects: list[Rect] = []
+        self.texts: list[Text] = []
+        self.frames: list[Rect | Poly] = []
+        self.passed: dict[int, int] = {}
+        """How many passes of each rank were painted."""
+        self.painted: dict[tuple[int, int], float] = {}
+
+    def span(self, span: Span, lane: int) -> None:
+        """One span with its label."""
+        rows, axis = self.rows, self.panel.axis
+        x, end = axis.x(span.start), axis.x(span.end)
+        top, height = rows.lane(span.rank, lane)
+        marked = self.is_marked(span)
+        if end - self.painted.get((span.rank, lane), -1.0) < 0.3 and not marked:  # it would not be seen
+            return
+        self.painted[span.rank, lane] = end
+        fill, stroke = fill_and_border(_look(span.op), layer_colour(span.stage or 0, self.stages))
+        width = max(0.8, end - x - (0.8 if end - x > 3 else 0))
+        inset = 0.0 if stroke == "none" or width < 4 else 0.5
+        stroke = stroke if inset else "none"
+        self.rects.append(
+            Rect(x + inset, top + inset, width - 2 * inset, height - 2 * inset, fill, stroke, title=self.title(span))
+        )
+        for line in place_label([span.label] if span.label and not lane else [], "", width, height):
+            middle = top + height / 2 + line.below
+            self.texts.append(
+                Text(x + width / 2, middle, line.text, line.size, ink_on(fill), "middle", turned=line.turned)
+            )
+        if marked:
+            self.frames.append(Rect(x - 1.5, top - 1.5, max(width, 2) + 2.2, height + 3, "none", ALARM, 2, radius=1))
+
+    def is_marked(self, span: Span) -> bool:
+        """Whether it is one of those that are pointed at. Counts the passes of its rank."""
+        if not span.word or span.op in ("pass_to", "receive"):
+            return False
+        before = self.passed.get(span.rank, 0)
+        self.passed[span.rank] = before + 1 + (";" in span.word)
+        return any((span.rank, place) in self.marks for place in range(before, self.passed[span.rank]))
+
+    def title(self, span: Span) -> str:
+        """What the pointer shows."""
+        start, end = exact(units(span.start)), exact(units(span.end))
+        long = (
+            ""
+            if self.panel.recording.unit is not None
+            else f" ({(span.end - span.start) * self.panel.unit / TICKS / 1e3:.4g} µs)"
+        )
+        return f"{span.name}\nrank {span.rank}, {start} to {end}{long}" + (f"\n{span.place}" if span.place else "")

@@ -1,0 +1,292 @@
+"""The picture of a review: limits, yours above the reference on one time axis, the gaps, and the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from drawing.canvas.palette import ALARM, BOUND, INK, KINDS, PAPER, SOFT, TRACK, mix
+from drawing.canvas.picture import Picture
+from drawing.canvas.scene import SMALL, TEXT, Rect, Scene, Text, fit, hatch, text_width
+from drawing.comparing.bars import Bound as Mark
+from drawing.comparing.bars import Part, diamond, memory_parts, sent_parts, stack, time_parts
+from drawing.comparing.gaps import gap_list, mark_gaps, mark_path, path_sample
+from drawing.comparing.goals import Figure, goals, may_send
+from drawing.comparing.plot import Limits, Plot, Point, plot
+from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
+from lib.analysis.difference import difference
+from lib.analysis.figures import peak
+from lib.analysis.shares import memory_shares, sent_shares, time_shares
+from lib.cluster.costs import ticks
+from lib.errors.wording import amount, counted, exact
+from lib.suite.course.review import ROWS, Review
+
+if TYPE_CHECKING:
+    from lib.analysis.bounds.limits import Limit
+
+__all__ = ["picture_of_review", "shares"]
+
+EDGE: Final = 24.0
+PLOT: Final = 370.0
+"""Pixels that the plot is wide."""
+
+
+def limits(scene: Scene, review: Review, y: float) -> float:
+    """Bars for yours and for every goal; below them the plot, and what the bounds are made of. Nothing if incorrect."""
+    verdict = review.verdict
+    if not verdict.correct:
+        return y
+    y = goals(scene, verdict.goals, _figures(review), EDGE, WIDTH - 8, y, judged=True) + 10
+    bottom = plot(scene, _plot(review), EDGE, PLOT, y)
+    left = EDGE + PLOT + 26
+    y = max(bottom, _words(scene, review, left, WIDTH - left - EDGE, y + 12)) + 8
+    for limit in review.limits():
+        diamond(scene, EDGE + 5, y, 4, 4)
+        y = scene.paragraph(EDGE + 16, y, limit, WIDTH - 2 * EDGE - 16, 16) + 3
+    return y - 8
+
+
+def speaking(review: Review) -> tuple[Limit | None, Limit | None, Limit | None]:
+    """The lower bounds of time, memory and what is sent, where they speak of this run and say anything."""
+    if review.bound is None or review.excuse is not None or not review.verdict.correct:
+        return None, None, None
+    time, memory, sent = [
+        limit if limit.value else None for limit in (review.bound.time, review.bound.memory, review.bound.sent)
+    ]
+    return time, memory, sent
+
+
+def bound_parts(limit: Limit) -> list[Part]:
+    """What a lower bound is made of, in two shades by turns."""
+    shades = [mix(BOUND, PAPER, 0.45), mix(BOUND, PAPER, 0.65)]
+    return [
+        Part(part.amount, shades[place % 2], BOUND, (amount(part.amount),), f"{amount(part.amount)} for {part.what}")
+        for place, part in enumerate(limit.parts)
+    ]
+
+
+def _figures(review: Review) -> list[Figure]:
+    """Yours, what they are made of, the goals and the bounds."""
+    verdict, mine = review.verdict, review.mine
+    bounds = [
+        limit and Mark(limit.value, f"lower bound {amount(limit.value)}", limit.proof) for limit in speaking(review)
+    ]
+    wanted = verdict.goals
+    found = [
+        Figure("time", [g.time for g in wanted], verdict.time, time_parts(time_shares(mine, review.path)), bounds[0]),
+        Figure("memory", [g.memory for g in wanted], verdict.memory, memory_parts(memory_shares(mine)), bounds[1]),
+    ]
+    if verdict.sent:
+        parts = sent_parts(sent_shares(mine))
+        found.append(Figure("sent per rank", may_send(wanted), verdict.sent, parts, bounds[2]))
+    return found
+
+
+def _plot(review: Review) -> Plot:
+    """Yours, the reference and other ways, the goals, and the bounds with what is proved between them."""
+    looks = {"yours": "mine", "the reference": "reference"}
+    points = [Point(name, time, memory, looks[name]) for name, time, memory in review.figures()]
+    passed = review.verdict.passed
+    points += [
+        Point(way.name.replace("_", " ") if passed else "", way.time, way.memory, "other", way.inside)
+        for way in review.others
+    ]
+    time, memory, _ = speaking(review)
+    if review.bound is None or time is None or memory is None:
+        return Plot(_apart(points), review.verdict.goals)
+    frontier = review.bound.frontier
+    points += [
+        Point(name, optimum.end, optimum.peak, "best")
+        for name, optimum in zip(("fastest", "", "least memory"), frontier, strict=False)
+    ]
+    if not frontier and review.bound.together is not None:
+        points.append(Point("", *review.bound.together, "best"))
+    steps = [(optimum.end_bound, float(optimum.peak)) for optimum in frontier]
+    return Plot(_apart(points), review.verdict.goals, Limits(time.value, memory.value, steps))
+
+
+def _apart(points: Sequence[Point]) -> list[Point]:
+    """Points at one place have one label between them."""
+    found: dict[tuple[float, float], list[Point]] = {}
+    for point in points:
+        found.setdefault((point.time, point.memory), []).append(point)
+    shown: list[Point] = []
+    for same in found.values():
+        name = ", ".join(dict.fromkeys(point.name for point in same if point.name))
+        shown += [point._replace(name=name if place == 0 else "") for place, point in enumerate(same)]
+    return shown
+
+
+def _words(scene: Scene, review: Review, left: float, room: float, y: float) -> float:
+    """How yours compares with the reference, of which schedules the bounds speak, and whether both can be had."""
+    y = scene.paragraph(left, y, review.beside(), room, 17, INK, bold=True) + 6
+    if (premise := review.premise()) is not None:
+        y = scene.paragraph(left, y, premise, room, 17, SOFT) + 6
+    if (both := review.both()) is not None:
+        y = scene.paragraph(left, y, both, room, 17, INK, bold=True)
+    return y
+
+
+ORDER: Final = tuple(KINDS)
+ROOM: Final = WIDTH - LEFT - 130.0
+"""Pixels of the longest bar."""
+
+
+class Share(NamedTuple):
+    """A value in the bar of the peak: its kind, its elements, and whether nobody needed it any more."""
+
+    kind: str
+    elements: float
+    idle: bool
+    title: str
+
+
+def shares(review: Review) -> list[Share]:
+    """The values of the peak in the order in which they are stacked: by kind, those that nobody needs last."""
+    found = [Share(one.value.kind, float(one.elements), one.state == "idle", str(one.value)) for one in review.alive]
+    return sorted(found, key=lambda share: (ORDER.index(share.kind), share.idle))
+
+
+def at_the_peak(scene: Scene, review: Review, y: float) -> float:
+    """The bar, that of the reference below it, and the table; returns where they end."""
+    if not review.alive:
+        return y
+    y = scene.paragraph(LEFT, y + 6, review.at_the_peak(), WIDTH - LEFT - 24, 17, bold=True) - 6
+    mine = shares(review)
+    bars = [("yours", mine)]
+    if review.reference is not None:
+        bars.append(("reference", _kinds(review)))
+    most = max(sum(share.elements for share in bar) for _, bar in bars) or 1.0
+    for name, bar in bars:
+        y = _bar(scene, name, bar, ROOM / most, y + 2) + 3
+    y = _table(scene, review, y + 4)
+    if any(share.idle for share in mine):
+        y = scene.paragraph(LEFT, y + 10, review.leaner(), WIDTH - LEFT - 24, 17, ALARM, bold=True) - 6
+    return y
+
+
+def _kinds(review: Review) -> list[Share]:
+    """What the reference holds at its own peak, by kind."""
+    assert review.reference is not None, "only a correct run has a reference beside it"
+    sums: dict[str, float] = {}
+    for alive in peak(review.reference).alive:
+        sums[alive.value.kind] = sums.get(alive.value.kind, 0.0) + float(alive.value.elements())
+    return [Share(kind, sums[kind], False, kind) for kind in ORDER if kind in sums]
+
+
+def _bar(scene: Scene, name: str, bar: Sequence[Share], scale: float, y: float) -> float:
+    height = 20 if name == "yours" else 12
+    scene.add(Text(LEFT - 10, y + height / 2, name, TEXT, INK, "end"))
+    x = LEFT + 0.0
+    scene.add(Rect(x, y, ROOM, height, TRACK))
+    for share in bar:
+        width = scale * share.elements
+        gap = 0.8 if width > 3 else 0.0
+        scene.add(Rect(x, y, max(0.4, width - gap), height, KINDS[share.kind], title=share.title))
+        if share.idle:
+            scene.add(*hatch(x, y, width - gap, height, PAPER, line=2))
+            scene.add(Rect(x + 0.8, y + 0.8, max(0.4, width - gap - 1.6), height - 1.6, "none", ALARM, 1.6))
+        x += width
+    total = sum(share.elements for share in bar)
+    scene.add(Text(x + 6, y + height / 2, amount(total), TEXT, INK if height > 15 else SOFT))
+    return y + height
+
+
+def _table(scene: Scene, review: Review, y: float) -> float:
+    """Rows of values that are alike. Below those that nobody needs stands where to delete them."""
+    table = review.rows()
+    left = LEFT + 92
+    for row in table[:ROWS]:
+        colour = KINDS[row.kind]
+        scene.add(Rect(LEFT, y + 1, 12, 12, colour))
+        if row.idle:
+            scene.add(
+                *hatch(LEFT, y + 1, 12, 12, PAPER, line=2), Rect(LEFT + 0.7, y + 1.7, 10.6, 10.6, "none", ALARM, 1.4)
+            )
+        scene.add(Text(left - 8, y + 7, amount(row.elements), TEXT, INK, "end"))
+        bold = fit(row.what, 400, TEXT)
+        scene.add(Text(left, y + 7, bold, TEXT, ALARM if row.idle else INK, bold=True))
+        after = left + text_width(bold, TEXT) * 1.06 + 8
+        scene.add(Text(after, y + 7, fit(f"{row.made}, {row.fate}", WIDTH - after - 14, TEXT), TEXT, SOFT))
+        y += 17
+        if row.advice:
+            scene.add(Text(left, y + 6, fit(row.advice, WIDTH - left - 14, TEXT), TEXT, ALARM))
+            y += 17
+    if rest := table[ROWS:]:
+        total = sum(float(row.elements) for row in rest)
+        scene.add(Text(left - 8, y + 7, amount(total), TEXT, INK, "end"))
+        scene.add(Text(left, y + 7, f"in {exact(len(rest))} more rows", TEXT, SOFT))
+        y += 17
+    return y + 2
+
+
+SECTION: Final = 16
+"""Pixels between the parts of the picture."""
+SAME: Final = "the reference does the same operations at the same times: it is not drawn again."
+
+
+def picture_of_review(review: Review) -> Picture:
+    """The whole picture. Its words are those of the review, without the bars made of letters."""
+    scene, y = titled(_title(review))
+    faults = [line for fault in review.verdict.faults for line in fault.splitlines()]
+    more = [f"and {counted(len(faults) - 10, 'more line', ',')}"] if len(faults) > 10 else []
+    for line in [*faults[:10], *more]:
+        scene.add(Text(24, y, fit(line, WIDTH - 48, TEXT), TEXT, ALARM))
+        y += 17
+    y = limits(scene, review, y)
+    y = _timelines(scene, review, y + SECTION)
+    y = gap_list(scene, review, y + SECTION)
+    y = at_the_peak(scene, review, y + SECTION)
+    scene.height = y + 10
+    words = [_title(review), *review.bounds(), review.beside(), *review.waits(), *review.memory()]
+    return Picture(scene, "\n".join(words))
+
+
+def _title(review: Review) -> str:
+    name = review.verdict.puzzle or "run"
+    if not review.verdict.correct:
+        return f"{name}: not one correct training step yet"
+    best = review.verdict.best
+    return f"{name}, yours beside the reference: " + (f"you reached {best!r}" if best else "no goal reached yet")
+
+
+def _timelines(scene: Scene, review: Review, y: float) -> float:
+    """Both runs on one time axis, yours with its gaps and its critical path; of an incorrect run, and where the
+    reference does the same, yours only."""
+    gap = None if review.reference is None else difference(review.mine, review.reference)
+    runs = [("yours", review.mine)]
+    if review.reference is not None and gap is not None:
+        runs.append(("the reference", review.reference))
+    shown, y = panels(scene, [trace for _, trace in runs], y)
+    y += 4
+    for (name, trace), panel in zip(runs, shown, strict=True):
+        top = y
+        y = _made_of(scene, review, panel, panel.heading(scene, name, y))
+        rows = panel.rows(scene, y)
+        if trace is review.mine:
+            told, _ = review.reasons()
+            mark_gaps(scene, told, panel.axis, rows)
+            mark_path(scene, review.path, panel.axis, rows)
+            path_sample(scene, WIDTH - RIGHT, top + 8)
+        y = panel.numbers(scene, rows) + 8
+    if review.reference is not None:
+        words = SAME if gap is None else f"{gap.words('yours', 'the reference')}."
+        y = scene.paragraph(LEFT, y + 4, f"{words[0].upper()}{words[1:]}", WIDTH - LEFT - 24, 16, SOFT) - 4
+    return y - 8
+
+
+def _made_of(scene: Scene, review: Review, panel: Panel, y: float) -> float:
+    """What determines the end of a run, to the scale of its time axis, and what its lower bound is made of."""
+    axis, trace = panel.axis, panel.trace
+    shares = time_shares(trace, review.path if trace is review.mine else None)
+    if trace.error is not None or not shares:
+        return y
+    bars = [("critical path", time_parts(shares))]
+    limit, _, _ = speaking(review)
+    if limit is not None and trace is review.mine:
+        bars.append(("lower bound", bound_parts(limit)))
+    for name, parts in bars:
+        scene.add(Text(axis.left - 10, y + 6, name, SMALL, SOFT, "end"))
+        stack(scene, parts, axis.left, y - 1, axis.width / max(1, axis.end) * ticks(1), 14)
+        y += 18
+    return y + 5

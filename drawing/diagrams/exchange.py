@@ -1,0 +1,363 @@
+"""Who brought what to a collective or a message, who had what afterwards, and what there is to say of it.
+
+It is read from a Trace: of a run that failed, too, where some ranks never came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from drawing.diagrams.tiles import caption
+from lib.analysis.event_words import operation, spoken
+from lib.cluster.costs import units
+from lib.errors.wording import amount, counted, exact, numbered, plural, ranges, these
+from lib.trace.order import Joined, collectives, messages
+from lib.trace.trace import Event, Trace, kept
+from lib.values.collectives import COLLECTIVES, RING, TWICE_ROUND, Collective
+from lib.values.dims import AVERAGED
+from lib.values.laws import average, gather, reduce, total_elements
+from lib.values.operations import MESSAGES
+from lib.values.values import Elements, Value, describe, subject
+
+__all__ = ["MESSAGE", "Exchange", "Seat", "beside", "chosen", "cost", "exchanges", "group_name", "headline", "idea"]
+__all__ += ["is_cut", "summary"]
+
+MESSAGE: Final = "message"
+"""What `pass_to` and `receive` are together."""
+
+
+class Seat(NamedTuple):
+    """One rank's part: what it brought and got, and how many elements it sent.
+
+    `called` says in words what it called, None where it never came. `fits`: it called what the others called.
+    """
+
+    rank: int
+    called: str | None
+    fits: bool = True
+    brought: tuple[Value, ...] = ()
+    got: tuple[Value, ...] = ()
+    sent: Elements = 0
+
+
+class Exchange(NamedTuple):
+    """A collective or a message. `start` and `length` are in ticks; without a start it never happened.
+
+    `row` is None for a message. `root` is the place of the root among the seats.
+    """
+
+    op: str
+    title: str
+    row: Collective | None
+    layer: int | None
+    seats: tuple[Seat, ...]
+    issued: int
+    start: int | None
+    length: int
+    root: int = 0
+
+    @property
+    def happened(self) -> bool:
+        """Whether it took place."""
+        return self.start is not None
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that belong to it, in the order of the group."""
+        return tuple(seat.rank for seat in self.seats)
+
+    @property
+    def values(self) -> list[Value]:
+        """All that is brought or, where the sender never came, received."""
+        return [value for seat in self.seats for value in seat.brought or seat.got]
+
+    @property
+    def subject(self) -> str:
+        """What it is about: "weight of layer 0"; of different things their kinds."""
+        found = [*dict.fromkeys(subject(value.kind, value.layer) for value in self.values)]
+        return " and ".join(found[:3]) + (", …" if len(found) > 3 else "")
+
+
+@kept
+def exchanges(run: Trace) -> list[Exchange]:
+    """All collectives and messages of a run, first those that happened, in the order of their starts."""
+    return sorted(_exchanges(run), key=_moment)
+
+
+def _moment(one: Exchange) -> tuple[bool, int, tuple[int, ...]]:
+    return one.start is None, one.issued if one.start is None else one.start, one.ranks
+
+
+def _exchanges(run: Trace) -> Iterator[Exchange]:
+    for joined in collectives(run):
+        yield _collective(run, joined)
+    yield from _messages(run)
+
+
+def _collective(run: Trace, joined: Joined) -> Exchange:
+    numbers = dict(joined.calls)
+    first = run.programs[joined.calls[0][0]].events[joined.calls[0][1]]
+    events = {rank: run.programs[rank].events[number] for rank, number in joined.calls}
+    happened = len(numbers) == len(first.group) and first.start is not None
+    row = COLLECTIVES[first.op]
+    root = row.said(first.arg)
+    brought = {rank: run.programs[rank].values_of(event.inputs) for rank, event in events.items()}
+    sent: Sequence[Elements] = [0] * len(first.group)
+    if happened:
+        sent = row.sent(row.brought([brought[rank] for rank in first.group]), root)
+    seats: list[Seat] = []
+    for rank, elements in zip(first.group, sent, strict=True):
+        event = events.get(rank)
+        if event is None:
+            seats.append(Seat(rank, None))
+            continue
+        got = run.programs[rank].values_of(event.outputs) if happened else []
+        fits = (event.op, event.layer, event.arg, event.group) == (first.op, first.layer, first.arg, first.group)
+        seats.append(Seat(rank, operation(event), fits, tuple(brought[rank]), tuple(got), elements))
+    issued = min(event.issued for event in events.values())
+    start = first.start if happened else None
+    return Exchange(first.op, row.title, row, first.layer, tuple(seats), issued, start, first.length, root)
+
+
+def _messages(run: Trace) -> Iterator[Exchange]:
+    taken: set[tuple[int, int]] = set()
+    for source, number, target, received in messages(run):
+        sent = run.programs[source].events[number]
+        values = tuple(run.programs[source].values_of(sent.inputs))
+        event = None if received is None else run.programs[target].events[received]
+        if received is not None:
+            taken.add((target, received))
+        got = () if event is None else tuple(run.programs[target].values_of(event.outputs))
+        to = Seat(target, None if event is None else operation(event), got=got)
+        yield _message(Seat(source, operation(sent), True, values, (), total_elements(values)), to, sent, event)
+    for program in run.programs:
+        for number, event in enumerate(program.events):
+            if event.op == "receive" and event.peer is not None and (program.rank, number) not in taken:
+                yield _message(Seat(event.peer, None), Seat(program.rank, operation(event)), event, None)
+
+
+def _message(source: Seat, target: Seat, issued: Event, received: Event | None) -> Exchange:
+    start = None if received is None else issued.start
+    over = issued.length if received is None or received.end is None else received.end - (start or 0)
+    values = source.brought or target.got
+    layer = values[0].layer if values else None
+    return Exchange(MESSAGE, "message", None, layer, (source, target), issued.issued, start, over)
+
+
+# -- choosing one -----------------------------------------------------------------------------------------------
+
+
+def chosen(run: Trace, which: object, layer: object, who: str) -> Exchange | None:
+    """The first collective of a run, or the first of a name and a layer. None where ranks never communicated at all.
+
+    ValueError says what there is, for `who` was asked.
+    """
+    found = exchanges(run)
+    if not found:
+        if which is None:
+            return None
+        raise ValueError(f"{who}: no {which} in this run; its ranks never communicate")
+    name = None if which is None else _name(which)
+    if name is None:
+        # A collective is what people mean; messages are drawn where there is nothing else.
+        here = [one for one in found if one.row is not None] or found
+    else:
+        here = [one for one in found if one.op == name]
+    if not here:
+        raise ValueError(f"{who}: no {which} in this run. {_meant(which, found)}It has {_there_is(found)}")
+    at = here if layer is None else [one for one in here if one.layer == layer]
+    if not at:
+        raise ValueError(f"{who}: no {here[0].title} of layer {layer} in this run. It has {_there_is(here)}")
+    return at[0]
+
+
+def _name(which: object) -> str:
+    """The name in the table of what somebody may call "allgather", "AG", "all-gather" or "pass_to"."""
+    text = str(which).lower().replace(" ", "-")
+    for name, row in COLLECTIVES.items():
+        if text in (name.lower(), row.word.lower(), row.title.lower(), row.title.lower().replace("-", "_")):
+            return name
+    return MESSAGE if text in MESSAGES or text in (spoken(op) for op in MESSAGES) else text
+
+
+def _meant(which: object, found: Sequence[Exchange]) -> str:
+    """What somebody who misspelled a name may have meant."""
+    close = get_close_matches(str(which), sorted({one.op for one in found}), 1, 0.6)
+    return f"Did you mean {close[0]!r}? " if close else ""
+
+
+def _there_is(found: Iterable[Exchange]) -> str:
+    """What a run has, in words: "allgather (layers 0-3), message (layers 1, 2)"."""
+    layers: dict[str, set[int]] = {}
+    for one in found:
+        layers.setdefault(one.op, set()).update([] if one.layer is None else [one.layer])
+    return ", ".join(
+        repr(op) + (f" (layer{'s' if len(some) > 1 else ''} {ranges(some)})" if some else "")
+        for op, some in layers.items()
+    )
+
+
+def beside(run: Trace, one: Exchange, layer: int | None = None) -> list[Exchange]:
+    """The same collective in all groups that are arranged like its own, in the order of their ranks: of each group the
+    one that is as many calls of that name into the run as this is; of one layer only where that is given."""
+    alike: dict[tuple[int, ...], list[Exchange]] = {}
+    for other in exchanges(run):
+        if other.op == one.op and len(other.seats) == len(one.seats):
+            alike.setdefault(other.ranks, []).append(other)
+    number = alike[one.ranks].index(one)
+    # Groups of an arrangement share no rank: those of another axis of the mesh are another collective.
+    used, found = set(one.ranks), [one]
+    for ranks, calls in alike.items():
+        if one.row is not None and number < len(calls) and used.isdisjoint(ranks):
+            used.update(ranks)
+            found += [calls[number]] if layer in (None, calls[number].layer) else []
+    return sorted(found, key=lambda other: other.ranks)
+
+
+def headline(shown: Sequence[Exchange]) -> str:
+    """What it is: "all-gather of layer 0 (weight), ranks 0-3"."""
+    subjects = [*dict.fromkeys(one.subject for one in shown if one.subject)]
+    about = f": {'; '.join(subjects)}" if subjects else ""
+    one = shown[0]
+    when = ""
+    if one.start is not None and len(shown) == 1:
+        when = f", time {exact(units(one.start))} to {exact(units(one.start + one.length))}"
+    return f"{one.title[:1].upper()}{one.title[1:]}{about}{when}"
+
+
+def group_name(trace: Trace, one: Exchange) -> str:
+    """What a group of ranks is called: where it stands on the axes of the mesh that its members share."""
+    mesh = trace.mesh
+    ranks = numbered("rank", one.ranks)
+    if mesh is None or len(mesh.axes) < 2:
+        return ranks
+    places = [mesh.coordinates(rank) for rank in one.ranks]
+    shared = [f"{axis} {places[0][axis]}" for axis in mesh.axes if len({place[axis] for place in places}) == 1]
+    return " · ".join([*shared, ranks] if len(shared) < len(mesh.axes) else [ranks])
+
+
+def idea(one: Exchange) -> str:
+    """One sentence about what it does to what the ranks bring."""
+    if not one.happened:
+        return _why_not(one)
+    if one.row is None:
+        source, target = one.ranks
+        return f"Rank {source} sends, rank {target} receives. Nobody else takes part."
+    got = [seat for seat in one.seats if seat.got]
+    who = "every rank gets" if len(got) == len(one.seats) else f"{these('rank', [seat.rank for seat in got])} gets"
+    if one.row.law is gather:
+        return f"Each rank brings a part. They are put together, and {who} the whole."
+    if one.row.law is reduce:
+        if got and is_cut(one):
+            return "Each rank brings its own. They are added up, the sum is cut into shards, and each rank gets one."
+        if any(value.place.part(AVERAGED["rows"]) for value in one.values):
+            return (
+                "Each rank brings the sums over its part, and beside them how much they are of. All of it is added up, "
+                f"and {who} the mean over all."
+            )
+        if any(value.place.open and value.place.schema.running for value in one.values):
+            return (
+                "Each rank brings its own, with what it has of the sum of a softmax beside it. They are added up, and "
+                f"{who} the sum."
+            )
+        return f"Each rank brings its own. They are added up, and {who} the sum, which is as large as one of them."
+    if one.row.law is average:
+        return f"Each rank brings a mean, all of equal parts, and {who} the mean of these."
+    if one.row.bucket:
+        return f"Each rank brings a list. What has the same place in all lists is added up, and {who} the sums."
+    if one.row.root:
+        return f"Rank {one.ranks[one.root]} is the root: what it brings, every rank gets."
+    return "Arrows show whose value goes to whom."
+
+
+def is_cut(one: Exchange) -> bool:
+    """Whether members get a part of what becomes of it. (The sum of a softmax is smaller than what it is made of.)"""
+    return any(not got.place.covers(own.place) for seat in one.seats for got in seat.got for own in seat.brought[:1])
+
+
+def _why_not(one: Exchange) -> str:
+    """Why one never happened."""
+    missing = [seat.rank for seat in one.seats if seat.called is None]
+    if one.row is None:
+        source, target = one.seats
+        if source.called is None:
+            return f"Rank {target.rank} waits for a message that rank {source.rank} never sends."
+        return f"Rank {source.rank} sends a message that rank {target.rank} never receives."
+    if missing:
+        came = len(one.seats) - len(missing)
+        return f"It needs all {counted(len(one.seats), 'rank')}: {came} came, {these('rank', missing)} never did."
+    if not all(seat.fits for seat in one.seats):
+        return "All ranks of the group came, but they did not call the same collective."
+    return "All ranks of the group came, but what they brought does not fit together."
+
+
+def cost(one: Exchange, left_out: int = 0) -> str:
+    """What it costs: its time, and what each rank sends."""
+    more = f" {counted(left_out, 'more group')} like these." if left_out else ""
+    if not one.happened:
+        return more.strip()
+    took = f"It takes {exact(units(one.length))}."
+    if one.row is None:
+        return f"{took} Rank {one.ranks[0]} sends {_elements(one.seats[0].sent)}.{more}"
+    sent = [seat.sent for seat in one.seats]
+    ring = "In a ring, " if one.row.travel in (RING, TWICE_ROUND) and one.row.law in (gather, reduce) else ""
+    if min(sent) != max(sent):
+        most = f"between {amount(Fraction(min(sent)))} and {_elements(max(sent))}"
+        return f"{took} {ring or 'Each'}{'each ' if ring else ' '}rank sends {most}.{more}"
+    average = "" if one.row.sends is not None or ring else " on average"
+    start = f"{ring}each" if ring else "Each"
+    return f"{took} {start} rank sends {_elements(sent[0])}{_compared(one)}{average}.{more}"
+
+
+def _elements(number: int | Fraction) -> str:
+    return f"{amount(Fraction(number))} {plural('element', float(number))}"
+
+
+def _compared(one: Exchange) -> str:
+    """What is sent, as a share of the whole thing that is moved."""
+    row, sent = one.row, one.seats[0].sent
+    kinds = {value.kind for value in one.values}
+    if row is not None and row.law is gather:  # what comes of it; of padded parts more is sent
+        whole = total_elements(one.seats[0].got)
+    else:
+        whole = 0 if row is None else row.size(row.brought([seat.brought for seat in one.seats]), one.root)
+    if not sent or not whole or len(kinds) > 1 or (row is not None and row.many):
+        return ""
+    share = Fraction(sent) / Fraction(whole)
+    place = one.values[0].place
+    part = place.open or not all(part.whole for part in place.dims[1:])
+    if share == 1 and part and not place.sharded:
+        return ""
+    twice = row is not None and row.travel == TWICE_ROUND
+    once = share / 2 if twice else share
+    words = ("twice " if twice else "") + (f"{once} of " if once < 1 else f"{once} times " if once > 1 else "")
+    if place.sharded and whole < place.schema.size:  # what is moved is itself a part
+        return f" ({words}{amount(Fraction(whole))})"
+    return f" ({words}a whole {kinds.pop()})"
+
+
+def summary(trace: Trace, one: Exchange) -> str:
+    """The picture in words, for who cannot see it."""
+    shown = one.seats if len(one.seats) <= 8 else (*one.seats[:6], *one.seats[-2:])
+    seats = [_seat_words(one, seat) for seat in shown]
+    lines = [f"{headline([one])}, {group_name(trace, one)}. {idea(one)}", *seats, cost(one)]
+    return f"<{' '.join(line for line in lines if line)}>"
+
+
+def _seat_words(one: Exchange, seat: Seat) -> str:
+    if seat.called is None:
+        return f"Rank {seat.rank} never came."
+    if not seat.fits:
+        return f"Rank {seat.rank} called {seat.called}."
+    found = f"Rank {seat.rank} brings {_short(seat.brought)}"
+    return f"{found}, gets {_short(seat.got)}." if one.happened else f"{found}."
+
+
+def _short(values: Sequence[Value]) -> str:
+    """What somebody has, without the kind where there is one value only, which the headline names."""
+    if not values:
+        return "nothing"
+    return ", ".join(caption(values[0])) if len(values) == 1 else "; ".join(describe(value) for value in values[:4])

@@ -1,0 +1,430 @@
+"""draw_ring: a collective as it goes round the ring of its ranks: a picture of each step, and a page with all of them.
+
+The page is `ring.html` with its style, its script, the picture of what stays the same, and the steps as data: buttons,
+a slider and the arrow keys go from step to step, and pieces fly to the next rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+from drawing.canvas.layout import MARGIN, Box, Point, arrow
+from drawing.canvas.palette import EDGE, INK, PAPER, SOFT, TRACK, Colour, ink_on, origin_colour
+from drawing.canvas.picture import Page, Picture, asset, document, variables
+from drawing.canvas.scene import TEXT, Rect, Scene, Text, escape, text_width, wrapped
+from drawing.diagrams.exchange import Exchange, chosen, exchanges
+from drawing.diagrams.tiles import laid, weave
+from drawing.timeline.schedule import note, trace_of
+from lib.errors.wording import amount, counted, these
+from lib.trace.trace import Trace, nothing_to
+from lib.values.collectives import CHAIN, RING, TWICE_ROUND
+from lib.values.dims import DIMS
+from lib.values.laws import gather, reduce, total_elements
+from lib.values.values import Elements, Value
+
+__all__ = ["Rounds", "draw_ring", "rounds"]
+
+WIDTH: Final = 840
+STEP: Final = 17
+MOST: Final = 16
+"""Ranks of the largest ring that is drawn: in a larger one every step looks the same."""
+
+Has = tuple[dict[int, frozenset[int]], ...]
+"""For each member the pieces that it has, each with the members whose contributions are in it."""
+
+
+class Hop(NamedTuple):
+    """In one step a member passes a piece to another, with the contributions of some members in it.
+
+    `adds`: the other one adds it to its own, and the piece is gone here; else it is a copy.
+    """
+
+    source: int
+    target: int
+    piece: int
+    members: frozenset[int]
+    adds: bool
+
+
+class Rounds(NamedTuple):
+    """The steps of a collective, and what members have before the first and after each: one more than steps.
+
+    `sizes` are those of the pieces in elements. `turn` is the number of the first step that copies what was added up.
+    """
+
+    steps: tuple[tuple[Hop, ...], ...]
+    states: tuple[Has, ...]
+    sizes: tuple[Elements, ...]
+    turn: int
+
+    def sent(self, member: int, step: int | None = None) -> Elements:
+        """Elements that a member has sent after so many steps, or after all."""
+        hops = [hop for hops in self.steps[:step] for hop in hops if hop.source == member]
+        return sum((self.sizes[hop.piece] for hop in hops), 0)
+
+
+def rounds(one: Exchange) -> Rounds | None:
+    """The steps of a collective that took place, by the law and the way of its row; None where it goes no such way."""
+    row, members = one.row, len(one.seats)
+    if row is None or row.many or not one.happened:
+        return None
+    brought = [seat.brought[0] for seat in one.seats]
+    whole = row.size(brought, one.root)
+    # Once round the ring, everybody at once: first member i adds up piece i of all, then the others get a copy of it.
+    turns = range(members - 1)
+    copying = [[(i, (i + 1) % members, (i - step) % members, False) for i in range(members)] for step in turns]
+    everyone: Has = tuple({piece: frozenset([member]) for piece in range(members)} for member in range(members))
+    if row.law is gather and row.travel is RING:
+        own: Has = tuple({member: frozenset([member])} for member in range(members))
+        sizes = tuple(total_elements([value]) for value in brought)
+        return _played(own, copying, sizes)
+    if row.law is reduce and row.travel in (RING, TWICE_ROUND):
+        adding = [[(i, (i + 1) % members, (i - 1 - step) % members, True) for i in range(members)] for step in turns]
+        steps = [*adding, *(copying if row.travel is TWICE_ROUND else [])]
+        share = Fraction(whole) / members
+        return _played(everyone, steps, (share.numerator if share.denominator == 1 else share,) * members)
+    if row.travel is CHAIN and row.root:
+        adds = row.law is reduce
+        first = one.root + 1 if adds else one.root
+        own = tuple({0: frozenset([member])} if adds or member == one.root else {} for member in range(members))
+        chain = [[((first + k) % members, (first + k + 1) % members, 0, adds)] for k in turns]
+        return _played(own, chain, (whole,))
+    return None
+
+
+def _played(start: Has, steps: Sequence[Sequence[tuple[int, int, int, bool]]], sizes: tuple[Elements, ...]) -> Rounds:
+    """What members have after each step, all hops of which happen at once: from whom, to whom, which piece, and whether
+    it is added."""
+    states, done = [start], list[tuple[Hop, ...]]()
+    for step in steps:
+        before = states[-1]
+        after = tuple(dict(pieces) for pieces in before)
+        hops = [Hop(source, target, piece, before[source][piece], adds) for source, target, piece, adds in step]
+        for hop in hops:
+            if hop.adds:
+                del after[hop.source][hop.piece]
+        for hop in hops:
+            own = before[hop.target].get(hop.piece, frozenset()) if hop.adds else frozenset[int]()
+            after[hop.target][hop.piece] = hop.members | own
+        done.append(tuple(hops))
+        states.append(after)
+    turn = next((number for number, hops in enumerate(done) if not hops[0].adds), len(done))
+    return Rounds(tuple(done), tuple(states), sizes, turn)
+
+
+# -- where the ranks stand ------------------------------------------------------------------------------------------
+
+
+class Frame(NamedTuple):
+    """Where things are in the picture: the tile of each member and its name, and the middle of the ring."""
+
+    tiles: tuple[Box, ...]
+    names: tuple[Point, ...]
+    inside: Point
+    width: float
+    bottom: float
+
+    def way(self, member: int) -> list[Point]:
+        """The straight way from a rank to the next one, a little short of both; of two ranks each has its own."""
+        count = len(self.tiles)
+        here, there = self.tiles[member], self.tiles[(member + 1) % count]
+        shift = 0.0 if count > 2 else (-18.0 if member == 0 else 18.0)
+        (x0, y0), (x1, y1) = here.middle, there.middle
+        start, end = (x0, y0 + shift), (x1, y1 + shift)
+        return [_edge(here, start, end), _edge(there, end, start)]
+
+
+def _edge(box: Box, inside: Point, outside: Point, space: float = 5) -> Point:
+    """Where a line leaves a box, with some space."""
+    dx, dy = outside[0] - inside[0], outside[1] - inside[1]
+    ways = [1.0]
+    if dx:
+        ways.append(((box.x + box.width + space if dx > 0 else box.x - space) - inside[0]) / dx)
+    if dy:
+        ways.append(((box.y + box.height + space if dy > 0 else box.y - space) - inside[1]) / dy)
+    share = min(way for way in ways if way >= 0)
+    return inside[0] + share * dx, inside[1] + share * dy
+
+
+def _halfway(points: Sequence[Point]) -> Point:
+    return (points[0][0] + points[-1][0]) / 2, (points[0][1] + points[-1][1]) / 2
+
+
+def _laid_out(members: int, pieces: int, top: float) -> Frame:
+    """The ranks as a race track, on which each piece goes to the right, and back below. Two are neighbours."""
+    above = members if members < 3 else -(-members // 2)
+    tile = gap = 110.0
+    between, natural = 84, 2 * MARGIN + (2 * above - 1) * tile
+    if natural > WIDTH:
+        tile = gap = tile * (WIDTH - 2 * MARGIN) / (natural - 2 * MARGIN)
+    height = max(84, 17 * pieces)
+    width = max(560, round(2 * MARGIN + above * tile + (above - 1) * gap))
+    rows = [range(above), range(members - 1, above - 1, -1)]
+    tiles, names = dict[int, Box](), dict[int, Point]()
+    for number, row in enumerate(rows):
+        y = top + 22 + number * (height + between)
+        for place, member in enumerate(row):
+            x = width / 2 + (place - (len(row) - 1) / 2) * (tile + gap)
+            tiles[member] = Box(x - tile / 2, y, tile, height)
+            names[member] = (x, y - 12 if number == 0 else y + height + 13)
+    bottom = top + 22 + height + (between + height + 30 if rows[1] else 16)
+    order = range(members)
+    inside = (width / 2, top + 22 + height + (between / 2 if rows[1] else 0))
+    return Frame(tuple(tiles[m] for m in order), tuple(names[m] for m in order), inside, width, bottom)
+
+
+# -- the picture of a step ------------------------------------------------------------------------------------------
+
+
+class Ring:
+    """A collective with its steps. `labels` are the numbers of its pieces, in the order in which they are drawn."""
+
+    def __init__(self, one: Exchange, steps: Rounds) -> None:
+        self.one, self.steps, self.size = one, steps, len(one.seats)
+        self.labels = _labels(one, len(steps.sizes))
+        self.rows = {piece: row for row, piece in enumerate(self.labels)}
+        self.adds = one.row is not None and one.row.law is reduce
+        way = "round a ring of" if len(steps.sizes) > 1 else "along a chain of"
+        self.title = f"{one.title.capitalize()} {way} {counted(self.size, 'rank')}: {one.subject}"
+
+    def picture(self, step: int) -> Picture:
+        """The state after a step, with what was passed in it."""
+        room = self.frame(0).width - 2 * MARGIN
+        # All steps have room for as many words, so that pictures of several lie on each other.
+        lines = max(len(wrapped(self.words(each), room, TEXT)) for each in range(len(self.steps.states)))
+        frame = self.frame(20 + STEP * (lines + 1))
+        scene = self.background(frame)
+        y = scene.paragraph(MARGIN, 20, self.title, room, STEP, bold=True)
+        scene.paragraph(MARGIN, y, self.words(step), room, STEP, SOFT)
+        for number, ((x, y), line) in enumerate(zip(self.inside(frame), self.phase(step), strict=False)):
+            scene.add(Text(x, y, line, TEXT, SOFT if number else INK, "middle", bold=not number))
+        for member, pieces in enumerate(self.steps.states[step]):
+            for piece, members in pieces.items():
+                band = self._band(frame, member, piece)
+                weave(scene, band, self._colours(members), frame.tiles[member])
+                scene.add(Rect(*band, "none", PAPER))
+                self._label(scene, band.middle, piece, members)
+        for hop in self.steps.steps[step - 1] if step else ():  # a chip on its arrow, a frame where it arrived
+            scene.add(Rect(*self._band(frame, hop.target, hop.piece), "none", INK, 2))
+            x, y = _halfway(frame.way(hop.source))
+            chip = Box(x - 15, y - 10, 30, 20)
+            weave(scene, chip, self._colours(hop.members))
+            scene.add(Rect(*chip, "none", INK))
+            self._label(scene, (x, y), hop.piece, hop.members)
+        return Picture(scene, f"<{self.title}. {self.words(step)} {self.holdings(step)}>")
+
+    def frame(self, top: float) -> Frame:
+        """Where everything is, below a height."""
+        return _laid_out(self.size, len(self.labels), top)
+
+    def background(self, frame: Frame) -> Scene:
+        """What stays the same in all steps."""
+        scene = Scene(frame.width, frame.bottom)
+        for seat, box, (x, y) in zip(self.one.seats, frame.tiles, frame.names, strict=True):
+            scene.add(Text(x, y, f"rank {seat.rank}", TEXT, INK, "middle", bold=True), Rect(*box, TRACK, EDGE))
+        for member in sorted({hop.source for hops in self.steps.steps for hop in hops}):
+            arrow(scene, frame.way(member), SOFT, 2)
+        return scene
+
+    def inside(self, frame: Frame) -> list[Point]:
+        """Where the words in the middle of the ring stand; there is no room between two ranks."""
+        x, y = frame.inside
+        return [(x, y - 9), (x, y + 8)] if self.size > 2 else []
+
+    def _band(self, frame: Frame, member: int, piece: int) -> Box:
+        """Where a piece of a member lies."""
+        box = frame.tiles[member]
+        height = box.height / len(self.labels)
+        return Box(box.x, box.y + self.rows[piece] * height, box.width, height)
+
+    def _colours(self, members: frozenset[int]) -> list[Colour]:
+        return [origin_colour(member, self.size) for member in sorted(members)]
+
+    def _label(self, scene: Scene, at: Point, piece: int, members: frozenset[int]) -> None:
+        """The number of a piece, on paper of its own where colours are woven."""
+        if len(self.labels) == 1:
+            return
+        (x, y), words, colours = at, str(self.labels[piece]), self._colours(members)
+        if len(colours) > 1:
+            wide = text_width(words, TEXT) + 8
+            scene.add(Rect(x - wide / 2, y - 6.5, wide, 13, PAPER, radius=5))
+        ink = INK if len(colours) != 1 else ink_on(colours[0])
+        scene.add(Text(x, y, words, TEXT, ink, "middle", bold=True))
+
+    # -- in words ---------------------------------------------------------------------------------------------------
+
+    def phase(self, step: int) -> list[str]:
+        """What stands in the middle of the ring: the number of the step, and what happens in it."""
+        if not step:
+            return ["before", f"{counted(len(self.steps.steps), 'round')} to go"]
+        adds = self.steps.steps[step - 1][0].adds
+        return [f"round {step} of {len(self.steps.steps)}", "adding up" if adds else "passing on"]
+
+    def words(self, step: int) -> str:
+        """What a step did, and what has been sent so far."""
+        steps, count, pieces, turn = self.steps, len(self.steps.steps), len(self.steps.sizes), self.steps.turn
+        if not step:
+            return f"Before the first of {counted(count, 'round')}: {self._start()}."
+        hop = steps.steps[step - 1][0]
+        source, target = self.one.seats[hop.source].rank, self.one.seats[hop.target].rank
+        which = "the piece that it got last"
+        if step == turn + 1:
+            which = "its finished piece" if turn else "its own piece"
+        did = f"each rank passes {which} to the next rank, which keeps a copy."
+        if pieces == 1:
+            then = "which adds its own" if hop.adds else "which keeps a copy"
+            did = f"rank {source} passes it to rank {target}, {then}."
+        elif hop.adds:
+            did = "each rank passes one piece to the next rank, which adds its own to it."
+        reached: list[str] = []
+        if step == turn < count:
+            reached = [
+                "Now each rank has one piece of the finished sum: that was a reduce-scatter. An all-gather follows."
+            ]
+        elif step == count and pieces > 1:
+            reached = ["Now each rank has one shard of the sum." if turn == count else "Now every rank has all of it."]
+        sent, total = ([steps.sent(member, end) for member in range(self.size)] for end in (step, None))
+        who, done, whole = "each rank", sent[0], total[0]
+        if min(sent) != max(sent) or min(total) != max(total):
+            who, done, whole = "all ranks together", sum(sent), sum(total)
+        figures = f"{amount(round(done, 1))} of {amount(round(whole, 1))} elements"
+        return " ".join([f"Round {step} of {count}: {did}", *reached, f"Sent so far by {who}: {figures}."])
+
+    def _start(self) -> str:
+        """What the ranks have before the first step."""
+        value, pieces = self.one.seats[0].brought[0], len(self.steps.sizes)
+        if self.one.row is not None and self.one.row.law is gather:
+            own = next((DIMS[role].plural for role, _, _ in value.place.rest if not DIMS[role].partial), None)
+            return f"each rank has its own {own or ('shard' if value.place.sharded else 'batches')}, which is one piece"
+        if not self.adds:
+            return f"rank {self.one.seats[self.one.root].rank} alone has it"
+        return f"each rank has its own {value.kind}" + (f", cut into {pieces} pieces" if pieces > 1 else "")
+
+    def holdings(self, step: int) -> str:
+        """What each rank has after a step."""
+        told: list[str] = []
+        for seat, pieces in zip(self.one.seats, self.steps.states[step], strict=True):
+            words = [self._piece(piece, pieces[piece]) for piece in self.labels if piece in pieces]
+            told.append(f"Rank {seat.rank} has {', '.join(words) or 'nothing'}.")
+        return " ".join(told)
+
+    def _piece(self, piece: int, members: frozenset[int]) -> str:
+        name = f"piece {self.labels[piece]}" if len(self.labels) > 1 else "it"
+        if not self.adds:
+            return name
+        whole = len(members) == self.size
+        of = "the whole sum" if whole else f"of {these('rank', [self.one.seats[member].rank for member in members])}"
+        return f"{name} ({of})"
+
+
+def _labels(one: Exchange, pieces: int) -> dict[int, int]:
+    """The numbers of the pieces: those of the shards or batches that the members bring, where each brings one."""
+    numbers: list[int | None] = [*range(pieces)]
+    if one.row is not None and one.row.law is gather:
+        numbers = [_only(seat.brought[0]) for seat in one.seats]
+    known = [number for number in numbers if number is not None]
+    if len({*known}) < pieces:
+        known = [*range(pieces)]
+    return dict(sorted(enumerate(known), key=lambda item: item[1]))
+
+
+def _only(value: Value) -> int | None:
+    """The one shard or batch that a value has."""
+    held = laid(value.place).held
+    return next(iter(held)) if len(held) == 1 else None
+
+
+def ring_page(ring: Ring) -> Page:
+    """The page of a ring."""
+    frame = ring.frame(12)
+    picture = ring.background(frame).svg(label=f"The ring: {ring.title}")
+    style = variables() + _colours(ring.size) + asset(__package__, "ring.css")
+    parts = {"title": escape(ring.title), "picture": picture, "words": escape(ring.words(0))}
+    html = document(asset(__package__, "ring.html"), style, asset(__package__, "ring.js"), _data(ring, frame), **parts)
+    last = len(ring.steps.steps)
+    said = f"<{ring.title}, to step through. {ring.words(0)} {ring.words(last)} {ring.holdings(last)}>"
+    return Page(html, said, ring.title, frame.bottom + 165)
+
+
+def _data(ring: Ring, frame: Frame) -> dict[str, Any]:
+    """What the script draws: pieces in rows, each as the bits of the members whose contributions are in it."""
+    steps: list[dict[str, Any]] = []
+    for step, state in enumerate(ring.steps.states):
+        hops = ring.steps.steps[step - 1] if step else ()
+        steps.append(
+            {
+                "words": ring.words(step),
+                "holdings": ring.holdings(step),
+                "middle": ring.phase(step),
+                "has": [[_bits(pieces.get(piece, frozenset())) for piece in ring.labels] for pieces in state],
+                "hops": [[hop.source, hop.target, ring.rows[hop.piece], _bits(hop.members)] for hop in hops],
+            }
+        )
+    return {
+        "labels": [str(label) for label in ring.labels.values()],
+        "tiles": frame.tiles,
+        "ways": [_halfway(frame.way(member)) for member in range(ring.size)],
+        "middle": [(x, y + 4) for x, y in ring.inside(frame)],
+        "steps": steps,
+    }
+
+
+def _bits(members: frozenset[int]) -> int:
+    return sum(1 << member for member in members)
+
+
+def _colours(members: int) -> str:
+    """Styles for what each member contributes, and for the ink on it."""
+    day, night = list[str](), list[str]()
+    for member in range(members):
+        colour = origin_colour(member, members)
+        ink = ink_on(colour)
+        day.append(f".o{member}{{fill:{colour}}}.i{member}{{fill:{ink}}}")
+        night.append(f".o{member}{{fill:{colour.night}}}.i{member}{{fill:{ink.night}}}")
+    return f"{''.join(day)}\n@media (prefers-color-scheme:dark){{{''.join(night)}}}\n"
+
+
+def draw_ring(run: Any, which: str | None = None, layer: int | None = None, step: int | None = None) -> Picture | Page:
+    """How a collective goes round the ring of its ranks: a page to step through, or the picture after one `step`.
+
+    `run` is a Trace, or the Models that simulate returned; `which` and `layer` choose a collective, as for
+    draw_collective. Step 0 is before the first one.
+    """
+    if (why := nothing_to("draw", run)) is not None:
+        return note(why)
+    one = _chosen(trace_of(run, "draw_ring"), which, layer)
+    if one is None:
+        return note("no collective of this run goes round a ring")
+    found = rounds(one)
+    assert found is not None, "what is chosen goes round"
+    ring = Ring(one, found)
+    if step is None:
+        return ring_page(ring)
+    if not 0 <= step <= len(found.steps):
+        raise ValueError(
+            f"draw_ring: this {one.title} takes {counted(len(found.steps), 'round')}, so step= is a number from 0 "
+            f"(before the first) to {len(found.steps)} (after the last); got {step}"
+        )
+    return ring.picture(step)
+
+
+def _chosen(trace: Trace, which: str | None, layer: int | None) -> Exchange | None:
+    """What was asked for, if it goes round a ring; without a name the first that does."""
+    if which is None:
+        found = [one for one in exchanges(trace) if layer in (None, one.layer) and rounds(one) is not None]
+        one = found[0] if found else None
+    else:
+        one = chosen(trace, which, layer, "draw_ring")
+    if one is None:
+        return None
+    if rounds(one) is None:
+        why = "goes from rank to rank directly, and round no ring" if one.happened else "never happened"
+        raise ValueError(f"draw_ring: this {one.title} {why}. draw_collective(run, {one.op!r}) shows it")
+    if len(one.seats) > MOST:
+        raise ValueError(
+            f"draw_ring: a ring of {len(one.seats)} ranks is too large to draw; up to {MOST} are. "
+            "A smaller one goes round in the same way: simulate(..., ranks=4)"
+        )
+    return one

@@ -1,0 +1,393 @@
+"""draw_step: the life of one training step on one rank, from the data to the updated weights, in its own order.
+
+What a rank does is numbered; waiting is none of it. Where in the network each deed belongs follows from the rows of the
+tables and from the kinds of its values, so that an operation that is new has a place as well.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from drawing.canvas.layout import MARGIN, Box, Point, arrow, curve
+from drawing.canvas.palette import EDGE, INK, KINDS, LOOKS, SOFT, TRACK, fill_and_border, ink_on, layer_colour
+from drawing.canvas.picture import Picture
+from drawing.canvas.scene import SMALL, TEXT, Rect, Scene, Text, fit, fitting, text_width
+from drawing.timeline.schedule import note, trace_of
+from lib.analysis.event_words import event_words, spoken
+from lib.errors.wording import counted, numbered, ranges
+from lib.trace.event import Event, Program
+from lib.trace.trace import Trace, nothing_to
+from lib.values.kinds.kind import PRICED
+from lib.values.operations import COMMUNICATION, OPERATIONS, Operation
+from lib.values.values import Activation, ActivationGrad, OptState, Weight, WeightGrad
+
+__all__ = ["deeds", "draw_step", "kept"]
+
+LANES: Final[dict[str, str]] = {
+    Weight.kind: "weight",
+    OptState.kind: "update",
+    WeightGrad.kind: "gradient",
+    Activation.kind: "activation",
+    ActivationGrad.kind: "activation gradient",
+}
+"""Where what happens to a value of a kind belongs."""
+
+
+class Deed(NamedTuple):
+    """One thing that a rank does. `lane` says where it belongs, at which layer or, between layers, at which activation.
+
+    `chip` is what it is called where it is no box of its own: "all-reduce", "from rank 1".
+    """
+
+    number: int
+    event: Event
+    lane: str
+    place: int
+    chip: str = ""
+
+
+class Kept(NamedTuple):
+    """An activation that is kept from one deed, which made it, to another, which works out gradients with it."""
+
+    place: int
+    made: int
+    used: int
+
+
+def deeds(program: Program) -> list[Deed]:
+    """What a rank does, in the order of its program."""
+    found: list[Deed] = []
+    for event in program.events:
+        where = _where(program, event)
+        if where is not None:
+            lane, place, chip = where
+            found.append(Deed(len(found) + 1, event, lane, place, chip))
+    return found
+
+
+def kept(program: Program, done: list[Deed]) -> Iterator[Kept]:
+    """The activations that backward takes, each with the deed that made it."""
+    maker = {number: deed for deed in done for number in deed.event.outputs}
+    for deed in done:
+        if deed.lane == "backward":
+            for number in deed.event.inputs:
+                value = program.values[number]
+                if isinstance(value, Activation) and number in maker:
+                    yield Kept(value.layer, maker[number].number, deed.number)
+
+
+def _where(program: Program, event: Event) -> tuple[str, int, str] | None:
+    """The lane of an event, the place in it, and what it is called where it is no box of its own."""
+    row = OPERATIONS.get(event.op)
+    if row is not None and row.kind == "wait":
+        return None
+    box = None if row is None or event.op in COMMUNICATION else _box(row)
+    values = program.values_of(event.outputs) or program.values_of(event.inputs)
+    if box in ("forward", "backward", "update", "weight") and event.layer is not None:
+        return box, event.layer, ""
+    if box == "loss":
+        return box, 0, ""
+    if not values:
+        return None
+    first, hands_in = values[0], row is not None and row.hands_in
+    # Gradients by the output of layer k lie where activation k + 1 does.
+    place = first.layer + isinstance(first, ActivationGrad)
+    chip = "" if box == "activation" else "final weight" if hands_in else spoken(event.op)
+    if chip and not hands_in and event.peer is not None:
+        chip = f"{'to' if event.op == 'pass_to' else 'from'} {event.peer}"
+    elif event.op == "add":
+        chip = "added up"
+    return "update" if hands_in else LANES[first.kind], place, chip
+
+
+def _box(row: Operation) -> str | None:
+    """The box that an operation is, by the kinds that it takes and gives."""
+    if row.loads:
+        return "weight" if Weight in row.gives else "activation"
+    if OptState in row.takes:
+        return "update"
+    if ActivationGrad in row.takes:
+        return "backward"
+    if Activation in row.takes:
+        return "forward" if Weight in row.takes else "loss"
+    return None
+
+
+BOX, BETWEEN, GAP, LOSS = 88, 50, 15, 56
+"""Pixels that the box of a layer is wide, and what lies between layers, with the gap; and the loss."""
+CHIP, CHIPS, STATE = 20, 33, 18
+"""Pixels that a chip is high, also with the numbers on its lower edge, and the optimizer state below an update."""
+
+
+LISTED: Final = 40
+"""Things that are told in words."""
+
+
+def draw_step(run: Any, rank: int = 0) -> Picture:
+    """The life of one training step on one rank: what it does to each layer, numbered in the order in which it does it.
+
+    `run` is a Trace, or the Models that simulate returned. It is made for small runs; of many layers some are shown.
+    """
+    if (why := nothing_to("draw", run)) is not None:
+        return note(why)
+    trace = trace_of(run, "draw_step")
+    if not 0 <= rank < trace.ranks:
+        raise ValueError(f"draw_step: this run has {counted(trace.ranks, 'rank')}, counted from 0; got rank={rank}")
+    done = deeds(trace.programs[rank])
+    if not done:
+        return note(f"rank {rank} does nothing in this run")
+    return _Step(trace, rank, done).picture()
+
+
+class Lane(NamedTuple):
+    """Where a row of boxes lies, and how high a box is."""
+
+    y: float
+    height: float
+
+
+class _Step:
+    """The picture of one rank's step."""
+
+    def __init__(self, trace: Trace, rank: int, done: list[Deed]) -> None:
+        self.trace, self.rank, self.done = trace, rank, done
+        self.at: dict[tuple[str, int], list[Deed]] = defaultdict(list)
+        for deed in done:
+            self.at[deed.lane, deed.place].append(deed)
+        # Those of which the rank works out a gradient: of tokens there is none.
+        values = trace.programs[rank].values_of([number for deed in done for number in deed.event.outputs])
+        self.back = {value.layer + 1 for value in values if isinstance(value, ActivationGrad)}
+        # The layers that this rank has anything to do with: of many the first two and the last.
+        lanes = ("weight", "forward", "backward", "gradient", "update")
+        about = {place for lane, place in self.at if lane in lanes and 0 <= place < trace.layers}
+        self.layers = sorted(about) or [0]
+        self.layers = self.layers if len(self.layers) <= 4 else [*self.layers[:2], self.layers[-1]]
+        self.x: dict[tuple[str, int], float] = {}
+        self.left_out: float | None = None
+        self.width = self._columns()
+        self.lanes = self._lanes()
+        self.scene = Scene(self.width, 0)
+
+    def _columns(self) -> float:
+        """Where layers and what lies between them are, from left to right; the width of the paper."""
+        x = MARGIN
+        for number, layer in enumerate(self.layers):
+            if number and self.layers[number - 1] != layer - 1:
+                self.left_out = x + 6
+                x += 24
+            if ("between", layer) not in self.x:
+                self.x["between", layer] = x
+                x += BETWEEN + GAP
+            self.x["layer", layer] = x
+            self.x["between", layer + 1] = x + BOX + GAP
+            x += BOX + BETWEEN + 2 * GAP
+        self.x["loss", 0] = x
+        natural = x + LOSS + MARGIN if self.at["loss", 0] else x - GAP + MARGIN
+        width = max(520.0, natural)
+        shift = (width - natural) / 2
+        self.x = {column: left + shift for column, left in self.x.items()}
+        self.left_out = None if self.left_out is None else self.left_out + shift
+        return width
+
+    def _called(self, lane: str, place: int) -> list[str]:
+        """The different chips at a place, in the order in which they first come."""
+        return [*dict.fromkeys(deed.chip for deed in self.at.get((lane, place), ()) if deed.chip)]
+
+    def _lanes(self) -> dict[str, Lane]:
+        """The rows, from top to bottom, with room for the chips of each."""
+        chips = defaultdict[str, float](float)
+        for lane, place in [*self.at]:
+            chips[lane] = max(chips[lane], CHIPS * len(self._called(lane, place)))
+        weight = Lane(78, 30)
+        forward = Lane(weight.y + weight.height + chips["weight"] + 26, 46)
+        backward = Lane(forward.y + forward.height + max(56.0, chips["activation"] + 40), 46)
+        gradient = Lane(backward.y + backward.height + 26, 30)
+        below = gradient.y + chips["activation gradient"]
+        update = Lane(max(gradient.y + gradient.height + chips["gradient"] + 26, below), 34)
+        self.bottom = update.y + update.height + STATE + chips["update"]
+        return {"weight": weight, "forward": forward, "backward": backward, "gradient": gradient, "update": update}
+
+    def picture(self) -> Picture:
+        """Paints it: lines first, then what stands on them."""
+        scene, run = self.scene, self.trace
+        title = f"One training step on rank {self.rank}" + (f" of {run.ranks}" if run.ranks > 1 else "")
+        scene.add(Text(MARGIN, 20, title, 13, INK, bold=True))
+        scene.add(Text(MARGIN, 38, "The numbers say in which order things happen.", TEXT, SOFT))
+        pairs = [*kept(run.programs[self.rank], self.done)]
+        self._flow(pairs)
+        for layer in self.layers:
+            self._layer(layer)
+        if self.left_out is not None:
+            y = self.lanes["forward"].y + self.lanes["forward"].height / 2
+            scene.add(Text(self.left_out + 4, y, "…", 16, SOFT, "middle"))
+        for kind, place in self.x:
+            if kind == "between":
+                self._between(place)
+        self._loss()
+        told = "Forward goes from left to right, backward from right to left."
+        if pairs:
+            first = max(pairs, key=lambda pair: pair.used - pair.made)
+            told = (
+                "Forward goes from left to right. Backward goes from right to left and needs the activations again: "
+                f"act {first.place} is made in {first.made}, and kept until {first.used}."
+            )
+        scene.height = scene.paragraph(MARGIN, self.bottom + 22, told, self.width - 2 * MARGIN, 17, SOFT) + 2
+        words = [f"{deed.number} {event_words(deed.event, run.ranks)}" for deed in self.done[:LISTED]]
+        words += [f"and {len(self.done) - LISTED} more"] if len(self.done) > LISTED else []
+        return Picture(scene, f"<{title}: {'; '.join(words)}>")
+
+    # -- lines ------------------------------------------------------------------------------------------------------
+
+    def _flow(self, pairs: Sequence[Kept]) -> None:
+        """Arrows along forward and backward, from weights down, and from activations to where they are needed again."""
+        forward, backward = self.lanes["forward"], self.lanes["backward"]
+        for layer in self.layers:
+            left, x, right = (self.x["between", layer], self.x["layer", layer], self.x["between", layer + 1])
+            if ("forward", layer) in self.at:
+                y = forward.y + forward.height / 2
+                self._arrow((left + BETWEEN, y), (x - 1, y))
+                self._arrow((x + BOX, y), (right - 1, y))
+            if ("backward", layer) in self.at:
+                y = backward.y + backward.height / 2
+                self._arrow((right, y), (x + BOX + 1, y))
+                if self._made(ActivationGrad.kind, layer):
+                    self._arrow((x, y), (left + BETWEEN + 1, y))
+            self._down(layer)
+        by_place = defaultdict[int, list[Kept]](list)
+        for pair in pairs:
+            by_place[pair.place].append(pair)
+        for place in [place for place in by_place if place in self.layers]:
+            first, *others = by_place[place]
+            self._keep(place, f"kept {first.made}–{first.used}" + (", …" if others else ""))
+
+    def _arrow(self, start: Point, end: Point, colour: str = SOFT) -> None:
+        arrow(self.scene, [start, end], colour, 1.5)
+
+    def _down(self, layer: int) -> None:
+        """From the weight through forward to backward, and from the gradient to the update."""
+        if not self._has_weight(layer):
+            return
+        x = self.x["layer", layer] + BOX / 2
+        weight, forward, backward, gradient, update = self.lanes.values()
+        top = weight.y + weight.height + len(self._called("weight", layer)) * CHIPS
+        if ("forward", layer) in self.at:
+            self._arrow((x, top), (x, forward.y - 1), KINDS["weight"])
+        if ("backward", layer) in self.at:
+            start = forward.y + forward.height if ("forward", layer) in self.at else top
+            self._arrow((x + 24, start), (x + 24, backward.y - 1), KINDS["weight"])
+            self._arrow((x, backward.y + backward.height), (x, gradient.y - 1), KINDS["weight gradient"])
+        if ("update", layer) in self.at:
+            low = gradient.y + gradient.height + len(self._called("gradient", layer)) * CHIPS
+            self._arrow((x, low), (x, update.y - 1), KINDS["weight gradient"])
+
+    def _keep(self, place: int, words: str) -> None:
+        """An arrow from an activation down to the backward that needs it again."""
+        forward, backward = self.lanes["forward"], self.lanes["backward"]
+        start = (self.x["between", place] + BETWEEN / 2, forward.y + forward.height - 5)
+        end = (self.x["layer", place] + 26, backward.y - 1)
+        low = (start[0], start[1] + len(self._called("activation", place)) * CHIPS)
+        arrow(self.scene, [start, *curve(low, end)], KINDS["activation"], 2)
+        self.scene.add(Text(max(MARGIN, low[0] - 24), (low[1] + end[1]) / 2 + 19, words, SMALL, INK))
+
+    # -- boxes ------------------------------------------------------------------------------------------------------
+
+    def _layer(self, layer: int) -> None:
+        x, kind = self.x["layer", layer], self.trace.shape.kinds[layer].name
+        title = f"layer {layer}" + (f": {kind.replace('_', ' ')}" if kind != PRICED.kind else "")
+        self.scene.add(Text(x + BOX / 2, self.lanes["weight"].y - 14, title, TEXT, SOFT, "middle"))
+        own = layer_colour(layer, self.trace.layers)
+        looks = {
+            "weight": (KINDS["weight"], SOFT),
+            "forward": fill_and_border("forward", own),
+            "backward": fill_and_border("backward", own),
+            "gradient": (KINDS["weight gradient"], SOFT),
+            "update": LOOKS["update"].pair,
+        }
+        for lane, (fill, border) in looks.items():
+            if not (self._has_weight(layer) or lane in ("forward", "backward")):
+                continue
+            y, height = self.lanes[lane]
+            here = [deed for deed in self.at.get((lane, layer), ()) if not deed.chip]
+            made = lane == "gradient" and ("backward", layer) in self.at
+            self._box(Box(x, y, BOX, height), lane, fill, border, here, bool(here) or made)
+            if lane == "update" and here:  # the optimizer state is updated with the weight
+                state, low = KINDS["optimizer state"], y + height
+                self.scene.add(Rect(x, low, BOX, STATE, state, SOFT, radius=4))
+                words, ink = "optimizer state", ink_on(state)
+                self.scene.add(Text(x + BOX / 2, low + STATE / 2, words, SMALL, ink, "middle"))
+                height += STATE
+            self._put_chips(lane, layer, x, y + height + 4, BOX)
+
+    def _box(self, box: Box, name: str, fill: str, border: str, here: Sequence[Deed], held: bool) -> None:
+        """A box with its name, what batches it is about, and its numbers; dashed and empty where nothing happens."""
+        (x, y, width, height), (middle, centre) = box, box.middle
+        if not held:
+            self.scene.add(Rect(x + 0.5, y + 0.5, width - 1, height - 1, "none", EDGE, dash="4 3", radius=4))
+            self.scene.add(Text(middle, centre, name, TEXT, SOFT, "middle"))
+            return
+        self.scene.add(Rect(x, y, width, height, fill, border, radius=4))
+        batches, ink = frozenset[int]().union(*[deed.event.batches for deed in here]), ink_on(fill)
+        about = batches and height > 40
+        self.scene.add(Text(middle, centre - (10 if about else 0), name, TEXT, ink, "middle", bold=True))
+        if about:
+            words = fitting(width - 6, numbered("batch", batches), fit(ranges(batches), width - 6, SMALL), size=SMALL)
+            self.scene.add(Text(middle, centre + 5, words, SMALL, ink, "middle"))
+        # Arrows arrive from above at what is high: there the numbers stand on the lower edge.
+        self._pill(x, y + height + 1 if about else y, here)
+
+    def _pill(self, x: float, y: float, here: Sequence[Deed], anchor: str = "start") -> None:
+        """The numbers of what happens here, over an edge of its box: of many the first two and the last."""
+        if not here:
+            return
+        numbers = [str(deed.number) for deed in here]
+        words = ", ".join(numbers if len(numbers) <= 3 else [*numbers[:2], "…", numbers[-1]])
+        width = max(18.0, text_width(words, SMALL) + 10)
+        left = x - 4 if anchor == "start" else x + 6 - width
+        self.scene.add(Rect(left, y - 8, width, 16, INK, TRACK, radius=8))
+        self.scene.add(Text(left + width / 2, y, words, SMALL, ink_on(INK), "middle", bold=True))
+
+    def _put_chips(self, lane: str, place: int, x: float, y: float, width: float) -> None:
+        """Communication and changes of values, below the box that they belong to."""
+        fill, border = LOOKS["collective"].pair
+        for chip in self._called(lane, place):
+            here = [deed for deed in self.at[lane, place] if deed.chip == chip]
+            room = BETWEEN + 2 * GAP if width < BOX else width  # between layers there is some for a long word
+            words = fit(chip, room - 4, SMALL)
+            wide = max(width, text_width(words, SMALL) + 6)
+            self.scene.add(Rect(x - (wide - width) / 2, y, wide, CHIP, fill, border, radius=4))
+            self.scene.add(Text(x + width / 2, y + 7.5, words, SMALL, ink_on(fill), "middle", bold=True))
+            self._pill(x + width, y + CHIP + 3, here, "end")
+            y += CHIPS
+
+    def _between(self, place: int) -> None:
+        """What lies between layers: an activation, and below it its gradient."""
+        x, lanes = (
+            self.x["between", place],
+            (("activation", "forward", "act"), ("activation gradient", "backward", "grad")),
+        )
+        for kind, lane, name in lanes:
+            y, height = self.lanes[lane]
+            here = [deed for deed in self.at.get((kind, place), ()) if not deed.chip]
+            exists = bool(self.at.get((kind, place))) or self._made(kind, place)
+            self._box(Box(x, y + 5, BETWEEN, height - 10), f"{name} {place}", KINDS[kind], SOFT, here, exists)
+            self._put_chips(kind, place, x - 6, y + height + 2, BETWEEN + 12)
+
+    def _made(self, kind: str, place: int) -> bool:
+        """Whether this rank makes an activation, or the gradient of one, itself."""
+        return ("forward", place - 1) in self.at if kind == Activation.kind else place in self.back
+
+    def _has_weight(self, layer: int) -> bool:
+        return self.trace.shape.kinds[layer].weight is not None
+
+    def _loss(self) -> None:
+        """The loss, where forward ends and backward begins."""
+        here, last = self.at["loss", 0], self.x.get(("between", self.trace.layers))
+        if not here or last is None:
+            return
+        x = self.x["loss", 0]
+        y, low = (self.lanes[lane].y + self.lanes[lane].height / 2 for lane in ("forward", "backward"))
+        self._box(Box(x, y - 12, LOSS, low - y + 24), "loss", *LOOKS["loss"].pair, here, True)
+        self._arrow((last + BETWEEN, y), (x - 1, y))
+        self._arrow((x, low), (last + BETWEEN + 1, low))

@@ -1,0 +1,345 @@
+"""The data of the page to step through: one or two Traces, with every text and colour decided here already.
+
+Times are in time units, sizes in elements, colours from the palette. Texts, labels, values and styles that occur often
+are in tables, and everything else says their numbers. Rows of one kind have the names of their parts in `fields`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, NamedTuple
+
+from drawing.canvas.palette import KINDS, LOOKS, PASSES, fill_and_border, ink_on, layer_colour, passes
+from drawing.timeline.boxes import Box, Timeline, boxes, labels, size
+from drawing.timeline.paint import place_rows
+from drawing.values import batches_in, slot
+from lib.analysis.dependencies import slowed
+from lib.analysis.difference import difference, figures_of, said
+from lib.analysis.event_words import event_words, ranges, spoken
+from lib.analysis.figures import makespan
+from lib.analysis.memory import PLACES, whereabouts
+from lib.cluster.costs import TICKS
+from lib.errors.wording import counted, numbered, runs
+from lib.trace.order import awaited_at_once, meetings, messages
+from lib.trace.trace import STORES, Event, Program, Trace, kept
+from lib.values.collectives import COLLECTIVES
+from lib.values.dims import DIMS
+from lib.values.operations import COMMUNICATION, TIMED
+from lib.values.placement import Place
+from lib.values.values import Activation, ActivationGrad, Value
+
+__all__ = ["encode", "gifts", "legend", "shown_ranks", "style", "words_of"]
+
+FIELDS: Final = {
+    "event": [
+        *("words", "op", "layer", "batches", "issued", "start", "end", "place"),
+        *("group", "peer", "inputs", "outputs", "mode", "sampled", "about"),
+    ],
+    "box": ["event", "style", "start", "end", "lane", "label"],
+    "span": ["value", "place", "start", "stop", "born"],
+    "value": [
+        *("kind", "column", "place", "row", "batches", "totalBatches", "shards", "total", "summed"),
+        *("partial", "elements", "words"),
+    ],
+    "message": ["source", "send", "target", "receive", "words"],
+    "style": ["fill", "border", "ink", "stripe", "nightFill", "nightBorder", "nightInk"],
+}
+"""The parts of rows, in order. Of an event, `mode` is 0 for what runs on the rank's own clock, 1 for communication
+that it awaits at once and 2 for communication beside computation; `sampled` says that memory is sampled at its start,
+and `about` is the number of the event that a wait waits for. Of a value, `summed` says what is written on a gradient
+of several batches, which are added up in it and take no room; `partial` says that it is a part of a sum that is not
+done. -1 is none in numbers of tables, null elsewhere."""
+
+
+class Table:
+    """Things by number, each once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self.rows: list[Any] = []
+
+    def add(self, key: Hashable, row: Callable[[], Any] | None = None) -> int:
+        """The number of a thing; `row` makes what the page is told of it, where that is not the thing itself."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.rows)
+            self.rows.append(key if row is None else row())
+        return number
+
+
+class Tables:
+    """All tables of a page: texts, labels of boxes, looks of boxes, values, and places in the source."""
+
+    def __init__(self) -> None:
+        self.texts, self.labels, self.styles, self.values, self.places = (Table() for _ in range(5))
+
+
+FEW: Final = 2
+"""Gifts for each member of an exchange that are told and drawn one by one; of more there would be a thicket."""
+
+
+class Gift(NamedTuple):
+    """What one member of an exchange gives another: rank and event of the one and of the other."""
+
+    source: int
+    sent: int
+    target: int
+    received: int
+    value: Value
+
+
+@kept
+def gifts(run: Trace) -> list[Gift]:
+    """Who gives what to whom in each exchange of lists, such as an exchange of halos, in which few have anything for
+    each other. What is empty, or stays where it is, is no gift."""
+    found: list[Gift] = []
+    for members in meetings(run):
+        rank, number = members[0]
+        row, given = COLLECTIVES[run.programs[rank].events[number].op], list[Gift]()
+        for place, (source, sent) in enumerate(members) if row.many and not row.bucket else ():
+            program = run.programs[source]
+            targets = range(len(members)) if row.origins is None else row.origins(place, len(members), 0)
+            for at, value in zip(targets, program.values_of(program.events[sent].inputs), strict=False):
+                if at != place and value.elements():
+                    given.append(Gift(source, sent, *members[at], value))
+        found += given if len(given) <= FEW * len(members) else []
+    return found
+
+
+@kept
+def _told(run: Trace) -> dict[tuple[int, int], str]:
+    """By rank and event of an exchange, what the rank gives and gets."""
+    gives, gets = (defaultdict[tuple[int, int], list[str]](list) for _ in range(2))
+    for source, sent, target, received, value in gifts(run):
+        words = _part(value.place) or str(value)
+        words = f"the gradient of {words}" if isinstance(value, ActivationGrad) else words
+        gives[source, sent].append(f"{words} to rank {target}")
+        gets[target, received].append(f"{words} from rank {source}")
+    found = {at: f"gives {', '.join(words)}" for at, words in gives.items()}
+    for at, words in gets.items():
+        found[at] = f"{found[at]}; gets " if at in found else "gets "
+        found[at] += ", ".join(words)
+    return found
+
+
+def words_of(trace: Trace, program: Program, number: int) -> str:
+    """An event in words, and why it was slow."""
+    event = program.events[number]
+    if event.op == "wait" and event.arg:
+        return f"wait for {_about(trace, program, event.arg[0])}"
+    why = slowed(trace, program.rank, number)
+    return _about(trace, program, number) + (f"; {why}" if why else "")
+
+
+def _about(trace: Trace, program: Program, number: int) -> str:
+    """An event in words, with who is given what in it, or with the part of an activation that it is about."""
+    event = program.events[number]
+    words = event_words(event, trace.ranks)
+    if (told := _told(trace).get((program.rank, number))) is not None:
+        return f"{words}: {told}"
+    values = program.values_of(event.outputs) or program.values_of(event.inputs)
+    parts = {_part(value.place) for value in values if isinstance(value, Activation | ActivationGrad)}
+    return ", ".join([words, *filter(None, parts)]) if len(parts) == 1 else words
+
+
+def _part(place: Place) -> str:
+    """Which part of an activation, in words, but for its batches: "rows 4-11"."""
+    words: list[str] = []
+    for role, pieces, grid in place.rest:
+        kind = DIMS[role]
+        if not pieces and not kind.partial:
+            words.append(f"no {kind.plural}")
+        elif not kind.partial:
+            words.append(
+                numbered(kind.noun, pieces) if kind.counted else kind.plural + f" {ranges(frozenset(pieces))} of {grid}"
+            )
+    return ", ".join(words)
+
+
+BUDGET: Final = 40_000
+"""Events in one page; of a larger run its first ranks are shown. A page of so many has some 8 MB."""
+
+
+def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Everything that the page shows, ready for JSON. Equal runs give equal data."""
+    tables = Tables()
+    layers = max((trace.layers for _, trace in named), default=1)
+    timelines = [boxes(trace, shown_ranks(trace)) for _, trace in named]
+    shown = [_run(name, trace, line, layers, tables) for (name, trace), line in zip(named, timelines, strict=True)]
+    lines = list(notes)
+    if len(named) == 2:
+        (one, first), (other, second) = named
+        lines.append(said(difference(first, second), one, other))
+    found = {(box.look, box.lane > 0) for line in timelines for box in line.boxes}
+    return {
+        "fields": FIELDS,
+        "kinds": list(KINDS),
+        "stores": list(STORES),
+        "whereabouts": list(PLACES),
+        "layers": layer_ramp(layers),
+        "legend": legend(layers, found) if named else [],
+        "notes": lines,
+        "runs": shown,
+        "texts": tables.texts.rows,
+        "labels": tables.labels.rows,
+        "styles": tables.styles.rows,
+        "values": tables.values.rows,
+        "places": tables.places.rows,
+    }
+
+
+def shown_ranks(trace: Trace) -> int:
+    """How many ranks the page shows: as many as there is a budget of events for, and at least one."""
+    shown = events = 0
+    for program in trace.programs[:128]:
+        events += len(program.events)
+        if shown and events > BUDGET:
+            break
+        shown += 1
+    return shown
+
+
+def moment(time: int) -> float:
+    """Ticks as time units, short where they are whole."""
+    return time // TICKS if time % TICKS == 0 else time / TICKS
+
+
+def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Tables) -> dict[str, Any]:
+    count = len(timeline.lanes)
+    rows = place_rows(timeline.lanes, 0)
+    over = makespan(trace)
+    programs = [_program(trace, program, tables) for program in trace.programs[:count]]
+    for box in timeline.boxes:
+        programs[box.rank]["boxes"].append(_box(trace, box, layers, tables))
+    rest = trace.ranks - count
+    return {
+        "name": name,
+        "puzzle": trace.puzzle,
+        "size": size(trace),
+        "layers": trace.layers,
+        "weighted": [int(kind.takes == "weight") for kind in trace.shape.kinds],
+        "end": moment(over),
+        "last": moment(max(over, *(event.issued for _, event in trace.events()), 0)),
+        "edge": moment(timeline.end),
+        "figures": figures_of(trace),
+        "error": trace.error,
+        "more": f"and {counted(rest, 'more rank', ',')}, not in this page" if rest > 0 else "",
+        "rows": {"tops": [*rows.tops.values()], "height": rows.height, "thin": rows.thin, "bottom": rows.bottom},
+        "lanes": timeline.lanes,
+        "ranks": programs,
+        "messages": _messages(trace, count, tables),
+    }
+
+
+def _program(trace: Trace, program: Program, tables: Tables) -> dict[str, Any]:
+    """One rank: its events, and what it holds when. Values are numbers of the table of the whole page."""
+    values = trace.lifetimes()[program.rank].values
+    ids = [-1 if value is None else _value(value, tables) for value in values]
+    return {
+        "events": [_event(trace, program, number, ids, tables) for number in range(len(program.events))],
+        "spans": [[ids[life.value], *life[1:]] for life in whereabouts(trace, program.rank)],
+        "boxes": [],
+    }
+
+
+def _event(trace: Trace, program: Program, number: int, ids: list[int], tables: Tables) -> list[Any]:
+    event = program.events[number]
+    place = trace.place(event)
+    about = event.arg[0] if event.op == "wait" and event.arg else -1
+    mode = 0
+    if event.op in COMMUNICATION:
+        mode = 1 if awaited_at_once(trace, program, number) else 2
+    return [
+        tables.texts.add(words_of(trace, program, number)),
+        tables.texts.add(spoken(event.op)),
+        event.layer,
+        tables.texts.add(ranges(event.batches)),
+        moment(event.issued),
+        None if event.start is None else moment(event.start),
+        None if event.start is None else moment(event.start + event.length),
+        -1 if place is None else tables.places.add(tuple(place)),
+        tables.texts.add(ranges(frozenset(event.group))),
+        event.peer,
+        [ids[value] for value in event.inputs],
+        [ids[value] for value in event.outputs],
+        mode,
+        int(event.op in TIMED and event.start is not None),
+        about,
+    ]
+
+
+def _value(value: Value, tables: Tables) -> int:
+    def row() -> list[Any]:
+        part = slot(value)
+        across, columns = part.across
+        batches, shards = _ends(across) if part.batches else [], _ends(part.shards)
+        kind = list(KINDS).index(value.kind)
+        where: list[Any] = [part.column, part.place, part.row, batches, columns, shards, part.total]
+        written = batches_in(part) if part.summed and part.total_batches > 1 else None
+        if part.column == "between" and part.total_columns > 1:
+            written = ""  # its cells are rows of batches, too small for numbers
+        return [kind, *where, written, bool(part.partial), _size(value.elements()), str(value)]
+
+    return tables.values.add((type(value), value), row)
+
+
+def _size(elements: Any) -> float:
+    """Elements as JSON has them: whole numbers stay whole."""
+    return int(elements) if elements == int(elements) else float(elements)
+
+
+def _ends(items: frozenset[int]) -> list[int]:
+    """A set of numbers as first and last of each run: {0, 1, 2, 5} is [0, 2, 5, 5]."""
+    return [end for first, after in runs(items) for end in (first, after - 1)]
+
+
+def _box(trace: Trace, box: Box, layers: int, tables: Tables) -> list[Any]:
+    event = trace.programs[box.rank].events[box.number]
+    look = style(box, event, layers)
+    words, below = labels(box, event)
+    label = tables.labels.add((tuple(words), below))
+    return [box.number, tables.styles.add(look), moment(box.start), moment(box.end), box.lane, label]
+
+
+def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
+    """Sends with the receives that took them, -1 where nobody did; and what members of an exchange give each other."""
+    found: list[list[Any]] = []
+    for source, sent, target, received in sorted(messages(trace), key=lambda one: (one.source, one.target, one.sent)):
+        if max(source, target) >= count:
+            continue
+        values = trace.programs[source].values_of(trace.programs[source].events[sent].inputs)
+        words = "; ".join(map(str, values)) or "no value"
+        found.append([source, sent, target, -1 if received is None else received, tables.texts.add(words)])
+    shown = [gift for gift in gifts(trace) if max(gift.source, gift.target) < count]
+    return found + [[*gift[:4], tables.texts.add(str(gift.value))] for gift in shown]
+
+
+def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
+    """How a box looks: fill, border, ink; the stripe in the colour of its layer; fill, border and ink by night."""
+    own = layer_colour(event.layer or 0, layers)
+    fill, border = fill_and_border(box.look, own)
+    stripe = own if box.look in LOOKS and LOOKS[box.look].layered and event.layer is not None else ""
+    ink = border if box.look == "pending" else ink_on(fill)
+    return fill, border, ink, stripe, fill.night, border.night, ink.night
+
+
+def legend(layers: int, found: set[tuple[str, bool]]) -> list[list[str]]:
+    """Fill and border by day and by night of the operations that occur, and what they mean."""
+    own = layer_colour(0, layers)
+    shown = [(own, own, "forward (number: batch)")]
+    shown += [(*PASSES[name].pair(own), PASSES[name].words) for name in passes({family for family, _ in found})[1:]]
+    for family, look in LOOKS.items():
+        if (family, False) in found or (family, True) in found:
+            shown.append((*look.pair, look.words))
+    return [[fill, border, fill.night, border.night, words] for fill, border, words in shown]
+
+
+def layer_ramp(layers: int) -> list[tuple[int, str, str, str, str]]:
+    """Layers with their colour and the ink on it, by day and by night; of many layers some."""
+    found: list[tuple[int, str, str, str, str]] = []
+    for layer in range(0, layers, max(1, -(-layers // 12))):
+        fill = layer_colour(layer, layers)
+        ink = ink_on(fill)
+        found.append((layer, fill, ink, fill.night, ink.night))
+    return found

@@ -1,0 +1,151 @@
+"""Pages with scripts: step_through, which scrubs through a run or two, and the gallery of pipeline schedules.
+
+Each is a template with its style, its scripts and JSON inside: it needs no server and no network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from drawing.canvas.palette import (
+    BOUND,
+    GOOD,
+    INK,
+    KINDS,
+    NONE,
+    PASSES,
+    Colour,
+    ink_on,
+    layer_colour,
+    mix,
+)
+from drawing.canvas.picture import Page, asset, document, framed, save_page, variables
+from drawing.canvas.scene import escape
+from drawing.pages.data import encode, shown_ranks
+from drawing.timeline.boxes import boxes, size
+from drawing.timeline.paint import place_rows
+from drawing.timeline.schedule import check_names, trace_of
+from lib.analysis.difference import ending, highest_peak
+from lib.errors.wording import counted
+from lib.trace.trace import Trace, nothing_to
+from lib.values.operations import OPERATIONS
+
+__all__ = ["View", "draw_gallery", "step_through"]
+
+
+def kinds() -> dict[str, Colour]:
+    """The colours of the kinds of value, with the ink on each and its border, by the names that styles use."""
+    found: dict[str, Colour] = {}
+    for number, colour in enumerate(KINDS.values()):
+        found |= {f"kind-{number}": colour, f"kind-{number}-ink": ink_on(colour)}
+        found[f"kind-{number}-edge"] = mix(colour, INK, 0.3)
+    return found
+
+
+SCRIPTS: Final = ("run.js", "timeline.js", "overlay.js", "stores.js", "details.js", "app.js", "controls.js")
+
+
+def page(data: dict[str, Any]) -> str:
+    """A whole HTML document about the data."""
+    return document(
+        asset(__package__, "template.html"), variables(kinds()) + asset(__package__, "stepper.css"), _script(), data
+    )
+
+
+@cache
+def _script() -> str:
+    return "\n".join(asset(__package__, name) for name in SCRIPTS)
+
+
+def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] | None = None) -> View:
+    """A page to step through a run with: a Trace, or the Models that simulate returned.
+
+    With `other`, two runs stand one under the other on one time axis. `names` are what they are called.
+    """
+    runs = [models_or_trace] if other is None else [models_or_trace, other]
+    check_names(names, len(runs))
+    for run in runs:
+        if (note := nothing_to("step through", run)) is not None:
+            return View([], note=note)
+    given = names or ([""] if other is None else ["run 1", "run 2"])
+    return View([(str(name), trace_of(run, "step_through")) for name, run in zip(given, runs, strict=True)])
+
+
+class View:
+    """A page about one run or two. It is made when it is first asked for."""
+
+    def __init__(self, runs: Sequence[tuple[str, Trace]], note: str = "") -> None:
+        self.runs = tuple(runs)
+        self.note = note
+        self._html: str | None = None
+
+    def html(self) -> str:
+        """The whole page: one HTML document that needs nothing else."""
+        if self._html is None:
+            self._html = page(encode(self.runs, [self.note] if self.note else []))
+        return self._html
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the page as a file, .html, that any browser opens."""
+        return save_page(path, self.html())
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/html": framed(self.html(), "Step through a run", self._height()), "text/plain": repr(self)}
+
+    def _height(self) -> int:
+        """About what the page takes in a notebook."""
+        height = 640.0 if self.runs else 120.0
+        for _, trace in self.runs:
+            height += 120 + place_rows(boxes(trace, shown_ranks(trace)).lanes, 0).bottom
+        return round(min(1000, height))  # what is longer scrolls inside
+
+    def __repr__(self) -> str:
+        if not self.runs:
+            return "<nothing to step through>"
+        found = [f"{size(trace)}: {ending(trace)}, {highest_peak(trace)}" for _, trace in self.runs]
+        return f"<step through {'; '.join(found)}>"
+
+
+PASS_OF: Final = {OPERATIONS[name].letter or OPERATIONS[name].word: name for name in PASSES}
+"""The colours of the passes, by the letters of actions."""
+ROW, REST = 30, 640
+"""How high a page is in pixels: each rank of the timeline, and all the rest."""
+
+
+class Shown(Protocol):
+    """What has schedules to show, as `lib.schedules.gallery` makes them."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+def draw_gallery(gallery: Shown) -> Page:
+    """The page of a gallery, with what is proved of its size. TypeError for what is none."""
+    if not hasattr(gallery, "to_json"):
+        raise TypeError(f"draw_gallery takes what gallery(ranks=4, batches=8) gives; got {type(gallery).__name__}")
+    data = gallery.to_json()
+    data["shades"] = max(piece["chunks"] for piece in data["pieces"])
+    title = f"Pipelines of {counted(data['ranks'], 'rank')} and {counted(data['batches'], 'microbatch')}"
+    style = variables(_colours(data["shades"])) + asset(__package__, "gallery.css")
+    html = document(
+        asset(__package__, "gallery.html"), style, asset(__package__, "gallery.js"), data, title=escape(title)
+    )
+    named = [(piece, data["names"][piece["name"]]["title"]) for piece in data["pieces"] if piece["name"]]
+    said = [f"{name} ends at {piece['end']:g} with {max(piece['peaks']):g}" for piece, name in named if "end" in piece]
+    words = f"<{title}; {data['world']}. {'; '.join(said)} microbatches of activations at most>"
+    return Page(html, words, title, REST + ROW * data["ranks"])
+
+
+def _colours(shades: int) -> dict[str, Colour]:
+    """Fill, border and ink of each pass on the first, second ... stage of a rank."""
+    found: dict[str, Colour] = {"good": GOOD, "bound": BOUND}
+    for turn in range(shades):
+        own = layer_colour(turn, max(shades, 2))
+        for letter, name in PASS_OF.items():
+            fill, border = PASSES[name].pair(own)
+            found[f"{letter}{turn}"] = fill
+            found[f"{letter}{turn}-edge"] = mix(own, INK, 0.2) if border is NONE else border
+            found[f"{letter}{turn}-ink"] = ink_on(fill)
+    return found

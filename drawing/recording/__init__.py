@@ -1,1 +1,0 @@
-"""Recordings as pictures: a real run beside the schedule that it was to be."""

@@ -1,1 +1,0 @@
-"""A review as a picture."""

@@ -1,0 +1,327 @@
+"""The rows of a timeline: ranks that do the same at the same times share one, and each has a name.
+
+Two ranks are alike where their programs agree in everything that a picture shows, up to which rank, batches and shards
+are whose. Then they have the same memory at every moment, too. A mistake must not disappear in a row: ranks that ought
+to have batches of their own and share one, or pass each other messages, keep rows of their own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from drawing.canvas.palette import INK, SOFT
+from drawing.canvas.scene import SMALL, TEXT, Poly, Scene, Text, fit, text_width
+from drawing.timeline.boxes import failed_rank, padded, waiting
+from lib.cluster.mesh import Mesh
+from lib.errors.wording import numbered, ranges
+from lib.trace.event import Event, Program
+from lib.trace.order import messages
+from lib.trace.trace import Trace, kept
+from lib.values.operations import OPERATIONS, READS
+
+__all__ = ["Fold", "Name", "Shown", "fold", "groups", "margin", "names", "shown_rows", "write_names"]
+
+
+class Fold(NamedTuple):
+    """Ranks in one row, in ascending order: the first is drawn, and stands for all.
+
+    `own` has the numbers of its events on batches that are another rank's on another rank, and what to call them:
+    "own", or "own 0" and "own 1" where a rank has several, one after the other.
+    """
+
+    ranks: tuple[int, ...]
+    own: Mapping[int, str] = MappingProxyType({})
+
+    @property
+    def rank(self) -> int:
+        """The rank that is drawn."""
+        return self.ranks[0]
+
+
+class Shown(NamedTuple):
+    """The rows of a picture; the ranks that did nothing at all, which have none; and how many more there are."""
+
+    rows: list[Fold]
+    idle: list[int]
+    rest: int
+
+
+def shown_rows(trace: Trace, folded: bool = True, most: int | None = None) -> Shown:
+    """What to draw of a run, in the order of its mesh: its first so many rows. `folded`: those alike as one."""
+    every = fold(trace) if folded else [Fold((program.rank,)) for program in trace.programs]
+    if trace.mesh is not None and len(trace.mesh) == trace.ranks:
+        place = {rank: number for number, rank in enumerate(trace.mesh.ranks)}
+        every = sorted(every, key=lambda row: min(place[rank] for rank in row.ranks))
+    busy = [row for row in every if trace.programs[row.rank].events]
+    if not busy:  # a picture has at least one row
+        busy = every[:most]
+    idle = [program.rank for program in trace.programs if not program.events] if len(busy) < len(every) else []
+    rows = busy[:most]
+    return Shown(rows, sorted(set(idle)), sum(len(row.ranks) for row in busy[len(rows) :]))
+
+
+@kept
+def fold(trace: Trace) -> list[Fold]:
+    """All ranks of a run, those that are alike together, in the order of their first ranks."""
+    return [Fold(ranks, _own(trace, ranks)) for ranks in _alike(trace)]
+
+
+def _alike(trace: Trace) -> list[tuple[int, ...]]:
+    """Ranks that are alike. Classes are split until all members of each agree in all that is asked of them."""
+    alone = failed_rank(trace)
+    classes = _split(range(trace.ranks), lambda rank: (rank == alone, _glance(trace.programs[rank])))
+    if len(classes) == trace.ranks:
+        return sorted(map(tuple, classes))
+    keys = _Keys(trace)
+    classes = _resplit(classes, keys.program)
+    classes = [part for ranks in classes for part in _by_batches(trace, ranks)]
+    while True:
+        finer = _resplit(classes, keys.correspondents(classes))
+        if len(finer) == len(classes):
+            return sorted(map(tuple, classes))
+        classes = finer
+
+
+def _split(ranks: Iterable[int], key: Callable[[int], Hashable]) -> list[list[int]]:
+    found: dict[Hashable, list[int]] = defaultdict(list)
+    for rank in ranks:
+        found[key(rank)].append(rank)
+    return list(found.values())
+
+
+def _resplit(classes: Iterable[list[int]], key: Callable[[int], Hashable]) -> list[list[int]]:
+    """Splits classes of more than one rank; of the others nobody asks for a key."""
+    return [part for ranks in classes for part in (_split(ranks, key) if len(ranks) > 1 else [ranks])]
+
+
+def _glance(program: Program) -> Hashable:
+    """What tells most ranks apart at once."""
+    events = program.events
+    probes = events[:: max(1, len(events) // 16)]  # most ranks that differ do so in one of a few
+    return len(events), len(program.values), len(program.moves), *[(event.op, event.start) for event in probes]
+
+
+class _Keys:
+    """What ranks have to agree in."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.peers: list[list[int]] = [[] for _ in trace.programs]
+        self._received: dict[tuple[int, int], int | None] = {}
+        for source, sent, target, received in messages(trace):
+            self.peers[source].append(target)
+            self.peers[target].append(source)
+            taken = None if received is None else trace.programs[target].events[received].issued
+            self._received[source, sent] = taken
+        for rank, event in trace.events():
+            if event.op == "receive" and event.start is None and event.peer is not None:
+                self.peers[rank].append(event.peer)
+        self._axes: dict[int, Hashable] = {}
+
+    def program(self, rank: int) -> Hashable:
+        """All that a rank does, and how much it holds. Batches and shards are numbered as they first come."""
+        program = self.trace.programs[rank]
+        batches = _Numbers()
+        shards: dict[tuple[int, ...], _Numbers] = defaultdict(_Numbers)  # by how many there are
+        events = [
+            (
+                event.op,
+                event.layer,
+                event.issued,
+                event.start,
+                event.length,
+                batches[event.batches],
+                padded(self.trace, event),
+                len(event.arg)
+                if event.group or event.op in READS
+                else (event.arg[1:], shards[event.arg[1:]][event.arg[:1]]),
+                self._group(event.group),
+                event.blocking,
+                event.inputs,
+                event.outputs,
+                self._received.get((rank, number), -1) if event.op == "pass_to" else -1,
+                waiting(self.trace, rank, number) if event.start is None else None,
+            )
+            for number, event in enumerate(program.events)
+        ]
+        sizes = [value and (value.kind, value.layer, value.elements()) for value in program.values]
+        return tuple(events), tuple(sizes), tuple(program.moves)
+
+    def correspondents(self, classes: Iterable[list[int]]) -> Callable[[int], Hashable]:
+        """For each rank the classes of those that it passes messages to or receives them from, one after the other; and
+        the rank itself where its own is among them: a row cannot show a message to itself."""
+        home = {rank: number for number, ranks in enumerate(classes) for rank in ranks}
+
+        def key(rank: int) -> Hashable:
+            found = tuple([home[peer] for peer in self.peers[rank]])
+            return found, rank if home[rank] in found else -1
+
+        return key
+
+    def _group(self, group: tuple[int, ...]) -> Hashable:
+        """A group, whoever is in it: its size, and the axes of the mesh along which it lies."""
+        known = self._axes.get(id(group))
+        if known is None:
+            known = self._axes[id(group)] = (len(group), _axes(self.trace.mesh, group))
+        return known
+
+
+class _Numbers(dict[Hashable, Hashable]):
+    """Numbers sets in the order in which they first come, by the order in which their members first come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._members: dict[int, int] = {}
+
+    def __missing__(self, items: Iterable[int]) -> Hashable:
+        named = tuple(sorted([self._members.setdefault(item, len(self._members)) for item in sorted(items)]))
+        self[items] = named  # pyright: ignore[reportArgumentType]
+        return named
+
+
+def _axes(mesh: Mesh | None, group: Sequence[int]) -> tuple[str, ...]:
+    if mesh is None or not group or max(group) >= len(mesh):
+        return ()
+    places = [mesh.coordinates(rank) for rank in group]
+    return tuple(axis for axis in mesh.axes if len({place[axis] for place in places}) > 1)
+
+
+def _by_batches(trace: Trace, ranks: list[int]) -> Iterator[list[int]]:
+    """Parts of a class whose ranks work on the same batches in each event, or on none that another one has."""
+    if len(ranks) < 2:
+        yield ranks
+        return
+    found = [[event.batches for event in trace.programs[rank].events if _names_batches(event)] for rank in ranks]
+    if all(_same(sets) or _disjoint(sets) for sets in dict.fromkeys(zip(*found, strict=True))):
+        yield ranks
+        return
+    same = _split(range(len(ranks)), lambda place: tuple(found[place]))
+    apart = [part[0] for part in same if len(part) == 1]
+    if all(_same(sets) or _disjoint(sets) for sets in zip(*[found[place] for place in apart], strict=True)):
+        same = [part for part in same if len(part) > 1] + ([apart] if apart else [])
+    yield from ([ranks[place] for place in part] for part in same)
+
+
+def _names_batches(event: Event) -> bool:
+    """Whether the batches of an event are said of it: how many are in a sum that ranks meet for is no difference."""
+    return event.op in OPERATIONS and OPERATIONS[event.op].has_batches
+
+
+def _same(sets: Sequence[frozenset[int]]) -> bool:
+    return all(items == sets[0] for items in sets)
+
+
+def _disjoint(sets: Sequence[frozenset[int]]) -> bool:
+    return len(frozenset[int]().union(*sets)) == sum(map(len, sets))
+
+
+def _own(trace: Trace, ranks: tuple[int, ...]) -> dict[int, str]:
+    """What to call the batches of the first of some ranks, in those events in which the others have other ones."""
+    if len(ranks) < 2:
+        return {}
+    one, other = (trace.programs[rank].events for rank in ranks[:2])
+    pairs = enumerate(zip(one, other, strict=True))
+    mine = {number: a.batches for number, (a, b) in pairs if a.batches != b.batches and _names_batches(a)}
+    number = {batch: place for place, batch in enumerate(sorted(frozenset[int]().union(*mine.values())))}
+    if len(set(mine.values())) == 1:
+        return dict.fromkeys(mine, "own")
+    return {event: f"own {ranges(number[batch] for batch in batches)}" for event, batches in mine.items()}
+
+
+WIDEST: Final = 150.0
+"""Pixels that a name takes at most."""
+GAP: Final = 10
+"""Pixels between the names and the time axis."""
+
+
+class Name(NamedTuple):
+    """Which ranks a row is of, where these are in their mesh, and the group of rows along its first axis."""
+
+    ranks: str
+    place: str = ""
+    group: str = ""
+
+    def lines(self, height: float) -> list[str]:
+        """The name on as many lines as a row of a height has room for, the place first."""
+        if not self.place:
+            return [self.ranks]
+        return [self.place, self.ranks] if height >= 27 else [f"{self.place} · {self.ranks}"]
+
+
+def names(trace: Trace, rows: Sequence[Fold]) -> list[Name]:
+    """The names of rows."""
+    mesh = trace.mesh
+    words = [numbered("rank", row.ranks) for row in rows]
+    if mesh is None or len(mesh) != trace.ranks:
+        return [Name(text) for text in words]
+    first, *others = mesh.axes
+    places = [_coordinates(mesh, row.ranks) for row in rows]
+    alike = [place[first] for place in places]
+    # A bracket is for several rows of one coordinate, beside others of another.
+    if others and all(len(found) == 1 for found in alike) and 1 < len({*map(tuple, alike)}) < len(rows):
+        return [
+            Name(text, _said(mesh, place, others), f"{first} {ranges(place[first])}")
+            for text, place in zip(words, places, strict=True)
+        ]
+    return [Name(text, _said(mesh, place, [*mesh.axes])) for text, place in zip(words, places, strict=True)]
+
+
+def _coordinates(mesh: Mesh, ranks: Sequence[int]) -> dict[str, list[int]]:
+    """The coordinates that some ranks have on each axis."""
+    places = [mesh.coordinates(rank) for rank in ranks]
+    return {axis: sorted({place[axis] for place in places}) for axis in mesh.axes}
+
+
+def _said(mesh: Mesh, place: dict[str, list[int]], axes: Sequence[str]) -> str:
+    """ "data 1 · stage 2". Of an axis along which all ranks are in a row nothing is said."""
+    told = [axis for axis in axes if len(place[axis]) < mesh.axes[axis] or mesh.axes[axis] == 1]
+    return " · ".join(f"{axis} {ranges(place[axis])}" for axis in told)
+
+
+def groups(found: Sequence[Name]) -> list[tuple[str, int, int]]:
+    """The groups of rows: what each is called, its first row, and the one after its last."""
+    spans: list[tuple[str, int, int]] = []
+    for group, same in groupby(enumerate(found), key=lambda item: item[1].group):
+        places = [place for place, _ in same]
+        if group:
+            spans.append((group, places[0], places[-1] + 1))
+    return spans
+
+
+def margin(found: Sequence[Name], height: float) -> float:
+    """Pixels that names take left of the time axis."""
+    own = max((_width(name, height) for name in found), default=0.0)
+    beside = max((text_width(name.group, TEXT) for name in found if name.group), default=0.0)
+    return own + GAP + 8 + (beside + 14 if beside else 0)
+
+
+def _width(name: Name, height: float) -> float:
+    sizes = (TEXT, SMALL)
+    return min(WIDEST, max(text_width(line, size) for line, size in zip(name.lines(height), sizes, strict=False)))
+
+
+def write_names(scene: Scene, found: Sequence[Name], tops: Sequence[float], height: float, left: float) -> None:
+    """Writes names left of rows whose tops and height are given, with a bracket beside each group."""
+    every = 1 if height >= 11 else 2 if height >= 9 else 4  # where there is little room, not each row has its name
+    for place, (name, top) in enumerate(zip(found, tops, strict=True)):
+        if place % every == 0:
+            _write(scene, name, top + height / 2, height, left - GAP)
+    own = max((_width(name, height) for name in found), default=0.0)
+    for group, first, after in groups(found):
+        x, top, bottom = left - GAP - own - 6, tops[first], tops[after - 1] + height
+        scene.add(Poly(((x, top + 1), (x - 4, top + 1), (x - 4, bottom - 1), (x, bottom - 1)), stroke=SOFT))
+        scene.add(Text(x - 9, (top + bottom) / 2, group, TEXT, INK, "end"))
+
+
+def _write(scene: Scene, name: Name, middle: float, height: float, right: float) -> None:
+    lines = name.lines(height)
+    size = TEXT if height >= 14 else SMALL
+    if len(lines) == 1:
+        scene.add(Text(right, middle, fit(lines[0], WIDEST, size), size, INK, "end"))
+        return
+    scene.add(Text(right, middle - 7, fit(lines[0], WIDEST, size), size, INK, "end"))
+    scene.add(Text(right, middle + 7, fit(lines[1], WIDEST, SMALL), SMALL, SOFT, "end"))
