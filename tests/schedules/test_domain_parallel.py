@@ -121,7 +121,7 @@ def test_a_mesh_that_cuts_what_there_is_not_is_named(parts: dict[str, Sequence[i
 @pytest.mark.parametrize("exchange", ["alltoall", "allgather"])
 def test_what_neighbours_do_not_have_may_come_from_further_away(exchange: str) -> None:
     layers = [Layer("convolution", 3, 3, 12, kernel=11, padding=5)]
-    models = simulate(domain_parallel({}, exchange=exchange), layers=layers, mesh=Mesh({"rows": 6}), batches=2)
+    models = simulate(domain_parallel(exchange=exchange), layers=layers, mesh=Mesh({"rows": 6}), batches=2)
     assert check(models).correct
     assert play(models[0].trace) > 20
 
