@@ -22,8 +22,9 @@ from lib.values.kinds.grid.stencils import Stencil
 from lib.values.kinds.kind import LayerKind
 from lib.values.values import Activation, ActivationGrad, WeightGrad
 
-__all__ = ["domain_parallel"]
+__all__ = ["EXCHANGES", "domain_parallel"]
 
+EXCHANGES = ("halo", "alltoall", "allgather")
 Ends = tuple[int, int]
 
 
@@ -35,31 +36,52 @@ class Edges(NamedTuple):
     takes: list[Ends]
 
     def beside(self, place: int) -> list[int]:
-        """The places before and after one, of those that have rows."""
+        """The places before and after one that has rows, of those that have some."""
         members = [one for one, (low, high) in enumerate(self.own) if low < high]
-        at = members.index(place)
-        return members[max(at - 1, 0) : at] + members[at + 1 : at + 2]
+        at = bisect_left(members, place)
+        return members[max(at - 1, 0) : at] + members[at + 1 : at + 2] if place in members else []
+
+    def must_do(self, layer: int, role: str) -> None:
+        """ValueError where what a place takes is not its own and a part of what those beside it have."""
+        for place, (low, high) in enumerate(self.takes):
+            here = RunSet.span(*self.own[place])
+            lent = [RunSet.span(*self.lent(one, place)) for one in self.beside(place)]
+            missing = [row for row in range(low, high) if row not in RunSet.union([here, *lent])]
+            if here and missing:
+                raise ValueError(
+                    f"layer {layer}: the part at place {place} along {role} needs "
+                    f"{numbered(DIMS[role].noun, missing)}, which those beside it do not have. Cut the grid into fewer "
+                    "parts, or more evenly"
+                )
 
     def lent(self, owner: int, borrower: int) -> Ends:
         """Which of its own rows one place lends another."""
         low, high = max(self.own[owner][0], self.takes[borrower][0]), min(self.own[owner][1], self.takes[borrower][1])
         return low, max(low, high)
 
+    def borrowed(self, borrower: int, owner: int) -> Ends:
+        """The same, seen from there."""
+        return self.lent(owner, borrower)
+
 
 def domain_parallel(
-    parts: Mapping[str, Sequence[int]] | None = None, data: str = "data"
+    parts: Mapping[str, Sequence[int]] | None = None, data: str = "data", exchange: str = "halo"
 ) -> Callable[[Model], Coroutine[Any, Any, None]]:
     """A step in which every exchange is awaited, and the sums of the weights' gradients travel behind it. `parts` are
     the sizes of the parts of a dim, by the rule of torch.chunk where it does not say. The mesh may have an axis `data`,
-    along which ranks share the batches. ValueError where a part needs rows of others than its neighbours.
+    along which ranks share the batches. `exchange` says how edges travel: "halo", between neighbours; "alltoall", from
+    any rank; or "allgather", where each rank fetches all rows and sums up all gradients. ValueError where a part needs
+    rows of others than its neighbours, and these alone are asked.
     """
+    if exchange not in EXCHANGES:
+        raise ValueError(f"edges travel by {', '.join(EXCHANGES)}; got exchange={exchange!r}")
 
     async def cut(model: Model) -> None:
-        grid = _Grid(model, parts or {})
+        grid = _Grid(model, parts or {}, exchange)
         weights, opt_states, activations, grads, sums = model.storage()
         place, places = model.coord.get(data, 0), len(model.group(data)) if data in model.coord else 1
         mine = range(model.BATCHES * place // places, model.BATCHES * (place + 1) // places)
-        activations[0] = grid.cut(model.get_activation(mine), 0)
+        activations[0] = grid.cut(model.get_activation(mine), grid.own[0])
         kinds, of = model.shape.kinds, model.shape.of
         taken: dict[int, list[Any]] = {}
         under_way: dict[int, Any] = {}
@@ -68,10 +90,13 @@ def domain_parallel(
             if kind.weight is not None:
                 weights[layer], opt_states[layer] = model.load_weights(layer)
                 taken[layer].append(weights[layer])
+            near = taken[layer]
             if layer in grid.edges:
                 at = grid.widened(kind)
                 taken[layer][at] = await grid.borrow(taken[layer][at], layer)
-            out = grid.cut(model.forward(layer, *taken[layer]), layer + 1)
+                near = [*taken[layer]]
+                near[at] = grid.cut(near[at], {role: edges.takes for role, edges in grid.edges[layer].items()})
+            out = grid.cut(model.forward(layer, *near), grid.own[layer + 1])
             activations[layer + 1] = await model.allreduce(out, layer, grid.domain) if out.place.open else out
         grads[model.LAYERS] = model.loss(activations[model.LAYERS])
         activations.clear()
@@ -101,9 +126,9 @@ def domain_parallel(
 class _Grid:
     """A rank's part of every grid of a step, and what it exchanges with its neighbours for which layer."""
 
-    def __init__(self, model: Model, parts: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, model: Model, parts: Mapping[str, Sequence[int]], exchange: str) -> None:
         shape, axes = model.shape, model.mesh.axes
-        self.model, self.axes = model, [role for role in SPACE if role in axes]
+        self.model, self.exchange, self.axes = model, exchange, [role for role in SPACE if role in axes]
         self.domain, self.coord = self.axes or [model.rank], model.coord
         first = {role: dim.size for role, dim in shape.kinds[0].dims}
         if missing := [role for role in {*self.axes, *parts} if role not in first or role not in axes]:
@@ -117,8 +142,10 @@ class _Grid:
             before = self.own[shape.of(layer)[-1 if self.widened(kind) else 0]]
             stencils = self._stencils(kind)
             if stencils:
-                found = {role: _edges(layer, role, stencils[role], before[role]) for role in self.axes}
+                found = {role: _edges(stencils[role], before[role]) for role in self.axes}
                 self.edges[layer] = {role: edges for role, edges in found.items() if edges.takes != edges.own}
+                for role, edges in self.edges[layer].items() if exchange == "halo" else ():
+                    edges.must_do(layer, role)
             sizes = {role: dim.size for role, dim in kind.gives}
             after = {role: _outputs(stencils[role], ends) if stencils else ends for role, ends in before.items()}
             # Of one number for the whole grid everybody has all.
@@ -133,10 +160,10 @@ class _Grid:
             return kind.stencils
         return kind.windows if isinstance(kind, NeighborhoodAttention) else {}
 
-    def cut(self, value: Activation, number: int) -> Activation:
-        """This rank's part of an activation: what it has may give more than is its own."""
-        for role in self.axes:
-            low, high = self.own[number][role][self.coord[role]]
+    def cut(self, value: Any, ends: Mapping[str, Sequence[Ends]]) -> Any:
+        """This rank's part of what it has, which may be more."""
+        for role, every in ends.items():
+            low, high = every[self.coord[role]]
             if value.place.named[role].pieces != RunSet.span(low, high):
                 value = value.cut(role, low, high)
         return value
@@ -149,34 +176,39 @@ class _Grid:
         ]
 
     async def borrow(self, value: Activation, layer: int) -> Activation:
-        """A value with its halo."""
+        """A value with its halo, or with all rows."""
         for role, edges in self.edges[layer].items():
-            place = self.coord[role]
-            if edges.own[place][0] < edges.own[place][1]:
-                beside = edges.beside(place)
-                for edge in await self._exchange(value, layer, role, [edges.lent(place, one) for one in beside]):
-                    value = value.combine(edge)
+            if self.exchange == "allgather":
+                value = await self.model.allgather(value, layer, self.model.group(role))
+                continue
+            for edge in await self._exchange(value, layer, role, edges.lent):
+                value = value.combine(edge)
         return value
 
     async def give_back(self, grad: ActivationGrad, layer: int) -> ActivationGrad:
         """The gradient of its own part, with what others have for that, of a gradient that has the halo's besides."""
         for role, edges in reversed(self.edges[layer].items()):
-            place = self.coord[role]
-            low, high = edges.own[place]
-            if low < high:
-                beside = edges.beside(place)
-                got = await self._exchange(grad, layer, role, [edges.lent(one, place) for one in beside])
-                due = zip([edges.lent(place, one) for one in beside], got, strict=True)
-                grad = _added(grad, role, (low, high), [*due])
+            if self.exchange == "allgather":
+                total = await self.model.allreduce(grad, layer, self.model.group(role))
+                grad = self.cut(total, {role: edges.own})
+                continue
+            due = await self._exchange(grad, layer, role, edges.borrowed)
+            grad = _added(grad, role, edges.own[self.coord[role]], due)
         return grad
 
-    async def _exchange(self, value: Any, layer: int, role: str, ends: Sequence[Ends]) -> list[Any]:
-        """What those beside this rank along a dim have for it."""
-        group, own = self.model.group(role), self.edges[layer][role].own
-        members = [rank for rank, (low, high) in zip(group, own, strict=True) if low < high]
-        if not ends:
-            return []
-        return await self.model.halo([value.cut(role, *both) for both in ends], layer, members)
+    async def _exchange(self, value: Any, layer: int, role: str, ends: Callable[[int, int], Ends]) -> list[Any]:
+        """What others along a dim have for this rank, which sends them what `ends` says of its place and of theirs."""
+        group, edges, place = self.model.group(role), self.edges[layer][role], self.coord[role]
+        if self.exchange == "alltoall":
+            own = value.cut(role, edges.own[place][0], edges.own[place][0])
+            sent = [value.cut(role, *ends(place, one)) if one != place else own for one in range(len(group))]
+            got = await self.model.alltoall(sent, layer, group)
+        elif beside := edges.beside(place):
+            members = [rank for rank, (low, high) in zip(group, edges.own, strict=True) if low < high]
+            got = await self.model.halo([value.cut(role, *ends(place, one)) for one in beside], layer, members)
+        else:
+            got = []
+        return [one for one in got if one.place.named[role].pieces]
 
 
 def _parts(role: str, size: int, places: int, sizes: Sequence[int] | None) -> list[Ends]:
@@ -195,8 +227,8 @@ def _outputs(stencil: Stencil, own: Sequence[Ends]) -> list[Ends]:
     return [*zip(low, high, strict=True)]
 
 
-def _edges(layer: int, role: str, stencil: Stencil, own: list[Ends]) -> Edges:
-    """What each place takes. ValueError where that is not its own and a part of its neighbours'."""
+def _edges(stencil: Stencil, own: list[Ends]) -> Edges:
+    """What each place has, and what it takes: of what its own outputs need, all."""
     takes: list[Ends] = []
     for (low, high), (first, after) in zip(own, _outputs(stencil, own), strict=True):
         if first < after:
@@ -204,27 +236,18 @@ def _edges(layer: int, role: str, stencil: Stencil, own: list[Ends]) -> Edges:
             takes.append((min(low, max(needs[0][0], 0)), max(high, min(needs[1][-1] + 1, stencil.rows))))
         else:
             takes.append((low, high))
-    edges, noun = Edges(own, takes), DIMS[role].noun
-    for place, (low, high) in enumerate(takes):
-        here = RunSet.span(*own[place])
-        lent = [RunSet.span(*edges.lent(one, place)) for one in (edges.beside(place) if here else [])]
-        missing = [row for row in range(low, high) if row not in RunSet.union([here, *lent])]
-        if here and missing:
-            raise ValueError(
-                f"layer {layer}: the part at place {place} along {role} needs {numbered(noun, missing)}, which those "
-                "beside it do not have. Cut the grid into fewer parts, or more evenly"
-            )
-    return edges
+    return Edges(own, takes)
 
 
-def _added(grad: Any, role: str, own: Ends, due: Sequence[tuple[Ends, Any]]) -> Any:
+def _added(grad: Any, role: str, own: Ends, due: Sequence[Any]) -> Any:
     """Its own part of a gradient and what has come for some of it: of few rows both neighbours may have some."""
-    ends = sorted({*own, *[end for both, _ in due for end in both]})
+    rows = [(*more.place.named[role].pieces.runs[0], more) for more in due]
+    ends = sorted({*own, *[end for low, high, _ in rows for end in (low, high)]})
     total = None
-    for first, after in pairwise(ends):
+    for first, after in pairwise(ends) if len(ends) > 1 else [own]:
         part = grad.cut(role, first, after)
-        for (begin, end), more in due:
-            if begin <= first and after <= end:
+        for low, high, more in rows:
+            if low <= first and after <= high:
                 part = part + more.cut(role, first, after)
         total = part if total is None else total.combine(part)
     return total

@@ -105,7 +105,7 @@ def test_of_parts_of_other_sizes_it_gives_the_mean_of_means(found: list[dict[str
 
 @pytest.mark.parametrize("dim", [2, 3])
 def test_a_convolution_is_that_of_each_part_alone(found: list[dict[str, Any]], dim: int) -> None:
-    """With zeros at the edges where neighbours have rows (torch 2.13.0). Ours: tests/replay/test_convolution.py."""
+    """With zeros at the edges where neighbours have rows (torch 2.13.0). Ours: tests/replay/test_grids.py."""
     assert max(one[f"alone {dim}"] for one in found) < 1e-12
     assert min(one[f"convolution {dim}"] for one in found) > 0.1
 

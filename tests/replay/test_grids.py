@@ -1,137 +1,207 @@
-"""Grids in parts, with real tensors, beside torch's own functions in one process."""
+"""Grids in parts, with real tensors, beside torch's own functions in one process: every value that is done is its part
+of the whole, forward and backward, to 1e-12."""
 
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pytest
 
-from lib import Layer, Model, Trace, simulate
-from lib.replay import replay
-from tests.values.test_averages import net, norm
-from tests.values.test_grids import attending, corners, redistributed, same, spectral, windows
+from lib import Layer, Mesh, Model, Trace, simulate
+from lib.schedules.domain_parallel import EXCHANGES, domain_parallel
+from tests.support.profiles import sample
+from tests.values.halos import gathered, overlapped
+from tests.values.test_averages import net, norm, parts
+from tests.values.test_grids import redistributed, spectral
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-
-def agrees(function: Any, layers: list[Layer], ranks: int, transport: str = "local") -> None:
-    """Whether a step with real tensors is that of one process, and sends what the simulator says."""
-    schedule = Trace.of(simulate(function, layers=layers, ranks=ranks, batches=2))
-    result = replay(schedule, transport=transport, dtype="float64")
-    assert result.ok, result.text()
-    assert [one.sent for one in result.ranks] == [one.simulated_sent for one in result.ranks]
+from tests.replay.test_inside import CLOSE, right, values_compared
 
 
-TILES = {
-    "even": ([4, 4], [3, 3]),
-    "uneven": ([5, 3], [2, 6]),
-    "of eight": ([2, 3, 2, 4], [4, 3]),
-    "of sixteen": ([2, 3, 2, 4], [3, 2, 2, 2]),
-}
+def agrees(trace: Trace, transport: str = "local") -> None:
+    """Whether a step with real tensors is that of one process in each value, memory and bytes as simulated."""
+    result, count = values_compared(trace, transport=transport, timeout=120)
+    right(result)
+    assert max(error.relative for error in result.errors) <= CLOSE
+    assert count > (10 * trace.ranks if transport == "local" else -1)
 
 
-@pytest.mark.parametrize("name", TILES)
-def test_convolutions_of_tiles_are_those_of_the_grid(name: str) -> None:
-    rows, columns = TILES[name]
-    agrees(corners(rows, columns), same(rows, columns), len(rows) * len(columns))
+def line(rows: int) -> dict[str, list[Layer]]:
+    """Networks of rows."""
+
+    def layer(kind: str, inputs: int, outputs: int, by: int = 1, **more: Any) -> Layer:
+        return Layer(kind, inputs, outputs, rows // by, **more)
+
+    return {
+        "rows": [
+            layer("convolution", 2, 3, kernel=5, padding=2),
+            layer("convolution", 3, 2, kernel=4, stride=2, padding=1),
+            layer("transposed_convolution", 2, 3, 2, kernel=4, stride=2, padding=1),
+            layer("pooling", 3, 3, kernel=3, stride=2),
+        ],
+        "norms of rows": [
+            layer("convolution", 2, 4, kernel=3, dilation=2, padding=2),
+            layer("moments", 4, 4),
+            layer("group_norm", 4, 4, of=(1, 2)),
+            layer("norm", 4, 4),
+            layer("mean", 4, 4),
+        ],
+        "windows of rows": [
+            layer("linear", 2, 4),
+            layer("linear", 2, 8, of=(0,)),
+            layer("neighborhood_attention", 4, 4, heads=2, kv_heads=2, kernel=5, of=(1, 2)),
+        ],
+    }
 
 
-def test_tiles_travel_between_processes() -> None:
-    agrees(corners(*TILES["uneven"]), same(*TILES["uneven"]), 4, "gloo")
+def sheet(rows: int, columns: int) -> dict[str, list[Layer]]:
+    """Networks of rows and columns."""
+    wide: dict[str, Any] = {"rows": rows, "columns": columns}
+    low: dict[str, Any] = {"rows": rows // 2, "columns": columns // 2}
+    return {
+        "a grid": [
+            Layer("convolution", 2, 3, **wide, kernel=3, stride=2, padding=1),
+            Layer("convolution", 3, 3, **low, kernel=3, dilation=2, padding=2),
+            Layer("transposed_convolution", 3, 4, **low, kernel=4, stride=2, padding=1),
+            Layer("cross_entropy", 4, 1, **wide),
+        ],
+        "norms of a grid": [
+            Layer("pooling", 4, 4, **wide, kernel=2, stride=2),
+            Layer("moments", 4, 4, **low),
+            Layer("group_norm", 4, 4, **low, of=(1, 2)),
+            Layer("norm", 4, 4, **low),
+            Layer("add", 4, 4, **low, of=(4, 1)),
+            Layer("mean", 4, 4, **low),
+            Layer("linear", 4, 3, 1, columns=1),
+        ],
+        "windows of a grid": [
+            Layer("convolution", 2, 4, **wide, kernel=2, stride=2),
+            Layer("neighborhood_attention", 4, 4, **low, heads=2, kernel=3),
+        ],
+    }
 
 
-@pytest.mark.parametrize("sizes", [[4, 8, 12, 16], [5, 5, 5, 5], [3, 3, 3, 0], [2, 3] * 4])
+def cube(rows: int, columns: int, planes: int) -> dict[str, list[Layer]]:
+    """Networks of rows, columns and planes."""
+    wide: dict[str, Any] = {"rows": rows, "columns": columns, "planes": planes}
+    low: dict[str, Any] = {role: size // 2 for role, size in wide.items()}
+    return {
+        "three dims": [
+            Layer("convolution", 2, 3, **wide, kernel=3, padding=1),
+            Layer("convolution", 3, 2, **wide, kernel=2, stride=2),
+            Layer("transposed_convolution", 2, 2, **low, kernel=2, stride=2),
+            Layer("pooling", 2, 2, **wide, kernel=2, stride=2),
+        ],
+        "windows of three dims": [
+            Layer("norm", 2, 2, **wide),
+            Layer("neighborhood_attention", 2, 2, **wide, heads=1, kernel=3),
+        ],
+    }
+
+
+Domain = dict[str, Sequence[int]]
+LINE, SHEET, CUBE = line(64), sheet(24, 16), cube(8, 6, 4)
+EVEN_AND_NOT: list[tuple[dict[str, list[Layer]], list[Domain]]] = [
+    (
+        LINE,
+        [
+            *({"rows": [64 // ranks] * ranks} for ranks in (4, 8, 16)),
+            *({"rows": [3, 5] * (ranks // 4) + [256 // ranks - 12, 4] * (ranks // 4)} for ranks in (4, 8, 16)),
+            *({"rows": [*[64 // ranks] * (ranks - 2), 0, 128 // ranks]} for ranks in (4, 8, 16)),
+        ],
+    ),
+    (
+        SHEET,
+        [
+            {"rows": [12, 12], "columns": [8, 8]},
+            {"rows": [6] * 4, "columns": [8, 8]},
+            {"rows": [6] * 4, "columns": [4] * 4},
+            {"rows": [4, 10, 4, 6]},
+            {"rows": [10, 14], "columns": [4, 4, 4, 4]},
+            {"rows": [4, 6, 8, 6], "columns": [6, 4, 6]},
+            {"rows": [10, 0, 14], "columns": [10, 6]},
+            {"columns": [4, 6, 0, 6]},
+        ],
+    ),
+    (CUBE, [{"rows": [4, 4], "columns": [2, 4], "planes": [2, 2]}, {"rows": [2, 0, 4, 2]}, {"planes": [2, 2]}]),
+]
+EVERY = [
+    pytest.param(nets[name], exchange, domain, id=f"{name} by {exchange} {[*domain.values()]}")
+    for nets, domains in EVEN_AND_NOT
+    for name, exchange, domain in product(nets, EXCHANGES, domains)
+]
+
+
+def run(layers: list[Layer], exchange: str, domain: Domain) -> Trace:
+    mesh = Mesh({role: len(sizes) for role, sizes in domain.items()})
+    return Trace.of(simulate(domain_parallel(domain, exchange=exchange), layers=layers, mesh=mesh, batches=2))
+
+
+@pytest.mark.parametrize(("layers", "exchange", "domain"), sample(EVERY))
+def test_a_network_in_parts_is_that_of_one_process(layers: list[Layer], exchange: str, domain: Domain) -> None:
+    agrees(run(layers, exchange, domain))
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_edges_travel_between_processes(exchange: str) -> None:
+    agrees(run(SHEET["a grid"], exchange, {"rows": [14, 10], "columns": [4, 12]}), "gloo")
+
+
+@pytest.mark.parametrize("make", [overlapped, gathered])
+def test_other_steps_with_the_same_edges(make: Any) -> None:
+    """Edges travel behind the inner rows; or gradients of the output are gathered, and nothing goes home."""
+    layers = [Layer("convolution", *sizes, 24, kernel=3, padding=1) for sizes in ((6, 4), (4, 6))]
+    agrees(Trace.of(simulate(make([6, 7, 5, 6]), layers=layers, ranks=4, batches=2)), "gloo")
+
+
+@pytest.mark.parametrize("sizes", [[4, 8, 12, 16], [3, 3, 3, 0]])
 @pytest.mark.parametrize("mean", ["", "mean of means"])
 def test_a_group_norm_and_a_weighted_mean(sizes: list[int], mean: str) -> None:
-    if mean and len(set(sizes)) > 1:
-        sizes = [6] * len(sizes)
-    agrees(norm(sizes, mean), net(sum(sizes)), len(sizes), "gloo" if sizes[0] == 4 else "local")
-
-
-@pytest.mark.parametrize("sizes", [[8, 8, 8, 8], [4, 3, 3, 4], [12, 3, 5, 4], [5] * 8])
-def test_windows_of_neighbours_are_those_of_a_loop_over_all_points(sizes: list[int]) -> None:
-    agrees(windows(sizes), attending(sum(sizes)), len(sizes))
+    sizes = [6] * len(sizes) if mean else sizes
+    agrees(Trace.of(simulate(norm(sizes, mean), layers=net(sum(sizes)), ranks=len(sizes), batches=2)))
 
 
 @pytest.mark.parametrize(("rows", "columns"), [([4] * 4, [4] * 4), ([1, 2, 5, 3], [4, 1, 2, 2]), ([4, 0], [3, 2])])
 def test_rows_become_columns(rows: list[int], columns: list[int]) -> None:
-    agrees(redistributed(rows, columns), spectral(sum(rows), sum(columns)), len(rows), "gloo")
+    layers = spectral(sum(rows), sum(columns))
+    trace = Trace.of(simulate(redistributed(rows, columns), layers=layers, ranks=len(rows), batches=2))
+    for transport in ("local", "gloo"):
+        agrees(trace, transport)
 
 
-SIZES: dict[str, Any] = {"rows": 6, "columns": 4, "planes": 5}
-NETS: dict[str, list[Layer]] = {
-    "three dims": [Layer("convolution", 2, 3, **SIZES, kernel=3, padding=1)] * 1
-    + [Layer("convolution", 3, 2, **SIZES, kernel=2, stride=2)],
-    "transposed": [
-        Layer("transposed_convolution", 3, 2, 6, columns=4, kernel=4, stride=2, padding=1),
-        Layer("linear", 2, 2, 12, columns=8),
-    ],
-    "transposed rows": [Layer("transposed_convolution", 3, 2, 6, kernel=2, stride=2)],
-    "transposed in three dims": [Layer("transposed_convolution", 3, 2, 6, columns=2, planes=3, kernel=3, stride=2)],
-    "pooled": [
-        Layer("convolution", 2, 3, 8, columns=6, kernel=3, padding=1),
-        Layer("pooling", 3, 3, 8, columns=6, kernel=2, stride=2),
-        Layer("linear", 3, 2, 4, columns=3),
-    ],
-    "pooled rows that overlap": [Layer("linear", 2, 2, 7), Layer("pooling", 2, 2, 7, kernel=3, stride=2)],
-    "pooled in three dims": [Layer("linear", 2, 2, **SIZES), Layer("pooling", 2, 2, **SIZES, kernel=2)],
-    "per pixel": [
-        Layer("convolution", 2, 5, 6, columns=4, kernel=3, padding=1),
-        Layer("cross_entropy", 5, 1, 6, columns=4),
-    ],
-    "windows": [
-        Layer("linear", 4, 4, 6, columns=5),
-        Layer("neighborhood_attention", 4, 4, 6, columns=5, heads=2, kernel=3),
-    ],
-    "windows in three dims": [
-        Layer("linear", 4, 4, **SIZES),
-        Layer("neighborhood_attention", 4, 4, **SIZES, heads=2, kernel=3),
-    ],
-    "norm of a grid": [
-        Layer("convolution", 2, 4, 6, columns=4, kernel=3, padding=1),
-        Layer("moments", 4, 4, 6, columns=4),
-        Layer("group_norm", 4, 4, 6, columns=4, of=(1, 2)),
-        Layer("norm", 4, 4, 6, columns=4),
-    ],
-}
+@pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [3, 3, 3, 0], [1, 0, 2, 6, 3, 0, 1, 4]])
+def test_what_one_rank_has_read_is_handed_out_and_collected(sizes: list[int]) -> None:
+    """The first rank alone has data, target and loss: rows are scattered and gathered, and so are their gradients."""
 
+    async def step(model: Model) -> None:
+        rank, others = model.rank, range(1, model.RANKS)
 
-def step(cut: str) -> Any:
-    """A step in which each rank has all of the grid before a layer, and works on a part of what this gives: of rows, or
-    of columns."""
+        async def scatter(value: Any) -> Any:
+            if rank:
+                return await model.receive(0)
+            every = parts(value, sizes)
+            for other in others:
+                await model.pass_to(other, every[other])
+            return every[0]
 
-    async def function(model: Model) -> None:
-        x: dict[int, Any] = {0: model.get_activation(range(model.BATCHES))}
-        g: dict[int, Any] = {}
-        shape = model.shape
-        for layer, kind in enumerate(shape.kinds):
-            if kind.weight is not None:
-                model.weights[layer], model.opt_states[layer] = model.load_weights(layer)
-            of = [x[one] for one in shape.of(layer)]
-            beside = [model.weights[layer]] if kind.weight is not None else of[1:]
-            y = model.forward(layer, of[0], *beside)
-            size = y.place.named[cut].dim.size if cut in y.place.named else 1
-            if size > 1:  # as if the others had worked out the rest
-                y = await model.allgather(
-                    y.cut(cut, *[rank * size // 2 for rank in (model.rank, model.rank + 1)]), layer
-                )
-            x[layer + 1] = y
-        g[model.LAYERS] = model.loss(x[model.LAYERS])
-        for layer in reversed(range(model.LAYERS)):
-            kind, of = shape.kinds[layer], shape.of(layer)
-            beside = [model.weights[layer]] if kind.weight is not None else [x[one] for one in of[1:]]
-            found = model.backward(layer, x[of[0]], g.pop(layer + 1), *beside)
-            pairs = [(of[0], found)] if not kind.takes else [(of[0], found[1]), (of[-1], found[0])]
-            if kind.weight is not None:
-                model.set_final_weight(
-                    layer, model.update(layer, found[0], model.weights[layer], model.opt_states[layer])[0]
-                )
-                pairs = pairs[:1]
-            for number, one in pairs:
-                g[number] = g[number] + one if number in g else one
+        async def gather(value: Any) -> Any:
+            if rank:
+                return await model.pass_to(0, value)
+            for other in others:
+                value = value.combine(await model.receive(other))
+            return value
 
-    return function
+        weight, state = model.load_weights(0)
+        x = await scatter(None if rank else model.get_activation(range(model.BATCHES)))
+        y = await gather(model.forward(0, x, weight))
+        dw, g = model.backward(0, x, await scatter(None if rank else model.loss(y)), weight)
+        whole = await gather(g)
+        assert rank or whole.place.complete
+        model.set_final_weight(0, model.update(0, await model.allreduce(dw, 0), weight, state)[0])
 
-
-@pytest.mark.parametrize("cut", ["rows", "columns"])
-@pytest.mark.parametrize("name", NETS)
-def test_each_kind_of_a_grid_is_what_torch_says(name: str, cut: str) -> None:
-    agrees(step(cut), NETS[name], 2)
+    layers = [Layer("convolution", 3, 4, sum(sizes), columns=3, kernel=1)]
+    trace = Trace.of(simulate(step, layers=layers, ranks=len(sizes), batches=2))
+    result, count = values_compared(trace)
+    right(result)
+    assert count > 4 * len(sizes)

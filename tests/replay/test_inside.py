@@ -51,15 +51,13 @@ def right(result: ReplayResult) -> None:
     assert {error.what for error in result.errors} >= {"gradient", "weight", "optimizer state", "final weight"}
     for one in result.ranks:
         assert all(measured == simulated for _, simulated, measured in one.by_event)
-        assert one.sent == one.simulated_sent
+        assert one.sent == pytest.approx(one.simulated_sent)  # thirds are rounded
     assert all(measured == alive for _, measured, alive in compared(result))
 
 
 @pytest.mark.parametrize(("optimizer", "backward"), [("sgd", "explicit"), ("adam", "autograd")])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_trains_what_ordinary_training_trains(
-    name: str, optimizer: str, backward: str, gradients_are_all_used: None
-) -> None:
+def test_a_program_trains_what_ordinary_training_trains(name: str, optimizer: str, backward: str) -> None:
     """And every value that is done is its part of the whole."""
     result, count = values_compared(run(name), optimizer=optimizer, backward=backward)
     right(result)
@@ -210,6 +208,8 @@ def test_a_number_that_is_off_is_seen(name: str) -> None:
 # -- every value --------------------------------------------------------------------------------------------------
 
 
+CLOSE = 1e-12
+"""Of the largest number of a tensor."""
 Initial = tuple[InitialNumbers, dict[int, Any], Any]
 
 
@@ -237,8 +237,9 @@ def truth(trace: Trace, start: Initial, back: Any) -> dict[tuple[type[Any], int]
     return {key: tensor.reshape(-1) for key, tensor in true.items() if tensor is not None}
 
 
-def values_compared(trace: Trace, **more: Any) -> tuple[ReplayResult, int]:
-    """Replays a run, and compares each value that is done with its part of the truth: how many they were."""
+def values_compared(trace: Trace, transport: str = "local", **more: Any) -> tuple[ReplayResult, int]:
+    """Replays a run, and compares each value that is done with its part of the truth: how many they were here, and not
+    in other processes."""
     initial, _, _ = start = initial_of(trace)
     target = initial.rows("target", range(trace.batches))
     true = truth(trace, start, lambda y: initial.layers[-1].loss(y, target, len(target)).backward())
@@ -254,20 +255,16 @@ def values_compared(trace: Trace, **more: Any) -> tuple[ReplayResult, int]:
                 continue
             part = select(known, [(0, known.numel())], initial.sizes.ranges(value))
             off = (tensors[number] - part).abs().max().item() if part.numel() else 0.0
-            assert off < 1e-9, f"{value} is off by {off}"
+            assert off <= CLOSE * known.abs().max().item(), f"{value} is off by {off}"
             count += 1
 
-    return hooked(trace, look, transport="local", **more), count
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Call, "is_used", lambda call, place: True)  # gradients that nobody uses are worked out, too
+        return hooked(trace, look, transport=transport, **more), count
 
 
 @pytest.fixture
-def gradients_are_all_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that nobody uses are worked out."""
-    monkeypatch.setattr(Call, "is_used", lambda call, place: True)
-
-
-@pytest.fixture
-def anything_goes(gradients_are_all_used: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def anything_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that are no training step, too."""
     monkeypatch.setattr("lib.replay.plan.plan._must_be_a_training_step", lambda trace: None)
 

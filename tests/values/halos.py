@@ -57,7 +57,12 @@ async def exchange(part: Part, way: str, edges: list[Value], layer: int) -> list
     if way == "halo":
         return await model.halo(edges, layer, part.members) if edges else []
     first = edges[0].place.part("rows").pieces.runs[0][0]
-    parts = [edges[0].cut("rows", first, first)] * model.RANKS
+    nothing = edges[0].cut("rows", first, first)
+    if way == "shifts":
+        before = await model.shift(nothing if part.last else edges[-1], layer, part.members)
+        after = await model.shift(nothing if part.first else edges[0], layer, part.members[::-1])
+        return [before][part.first :] + [after][part.last :]
+    parts = [nothing] * model.RANKS
     near = [rank for rank in range(model.RANKS) if abs(rank - model.rank) == 1]
     for rank, edge in zip(near, edges, strict=True):
         parts[rank] = edge
@@ -74,9 +79,9 @@ def step(
     mesh: bool = False,
     mistake: str = "",
 ) -> Any:
-    """Forward, backward and update with so many rows on each rank; edges travel by "halo" or "alltoall". `last_back`:
-    the gradient of the data's halo goes home too, though nobody needs it. `train`: the weights are updated. `mesh`:
-    along "domain" ranks share rows, along "data" batches. `mistake`: what is not done, or wrongly."""
+    """Forward, backward and update with so many rows on each rank; edges travel by "halo", "alltoall" or two "shifts".
+    `last_back`: the gradient of the data's halo goes home too, though nobody needs it. `train`: the weights are
+    updated. `mesh`: along "domain" ranks share rows, along "data" batches. `mistake`: what is not done, or wrongly."""
 
     async def function(model: Model) -> Model:
         part, states, kept = Part(model, sizes, mesh=mesh), dict[int, Value](), dict[int, Value]()

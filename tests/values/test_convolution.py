@@ -66,6 +66,9 @@ FOUR, SIXTEEN, UNEVEN = [16] * 4, [4] * 16, [4, 8, 12, 40]
         (partial(step, way="alltoall"), FOUR, 8.68, 131_072),
         (partial(step, way="alltoall"), SIXTEEN, 4.6, 131_072),
         (partial(step, way="alltoall"), UNEVEN, 20.68, 131_072),
+        (partial(step, way="shifts"), FOUR, 8.52, 131_072),
+        (partial(step, way="shifts"), SIXTEEN, 2.52, 131_072),
+        (partial(step, way="shifts"), UNEVEN, 20.52, 131_072),
         (overlapped, FOUR, 8.0, 114_688),
         (overlapped, SIXTEEN, 2.0, 114_688),
         (overlapped, UNEVEN, 20.0, 114_688),
@@ -78,6 +81,19 @@ def test_a_step_takes_what_another_model_says(make: Any, sizes: list[int], end: 
     elements = [one for one, _ in traffic(models[0].trace)]
     assert elements == [sent / 2, *[sent] * (len(sizes) - 2), sent / 2]
     assert check(simulate(make(sizes), layers=NET, ranks=len(sizes), batches=4)).correct
+
+
+@pytest.mark.parametrize(
+    ("make", "ends"),
+    [
+        (partial(step, last_back=False), ["18.205", "18.455", "18.705", "20.455"]),
+        (overlapped, ["15.3775", "15.6275", "15.8775", "20"]),
+    ],
+)
+def test_ranks_of_unequal_parts_end_when_another_model_says(make: Any, ends: list[str]) -> None:
+    models = simulate(make(UNEVEN, train=False), layers=NET, ranks=4, batches=4, costs=THRICE)
+    found = [max(event.end or 0 for event in model.program.events) for model in models]
+    assert found == [ticks(3 * Fraction(end)) for end in ends]
 
 
 DOMAIN_DATA: list[tuple[Any, list[int], int, float, list[int]]] = [

@@ -107,6 +107,10 @@ class Window(Stencil):
         first = min(max(row - self.kernel // 2, 0), self.rows - self.kernel)
         return range(first, first + self.kernel)
 
+    def centre(self, row: int) -> int:
+        """The row itself, which at an edge is not in the middle of its window."""
+        return row
+
     def _users(self, low: int, high: int) -> Iterable[Run]:
         half, last = self.kernel // 2, self.rows - self.kernel
         first, after = low - self.kernel + 1, high - 1  # of the windows, from where on to where they begin
