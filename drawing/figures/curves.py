@@ -171,8 +171,8 @@ def _frame(points: Sequence[At]) -> Frame:
 def axes(
     scene: Scene, frame: Frame, across: str, up: str, doublings: bool = False, marked: Sequence[float] = ()
 ) -> None:
-    """The numbers of both axes, and what they are. With `doublings` x is a logarithm of base 2. No number stands where x
-    is `marked`, as another one will."""
+    """The numbers of both axes, and what they are. With `doublings` x is a logarithm of base 2. Where an x is `marked`
+    another number will stand."""
     rings = [frame.at(one, 0)[0] for one in marked]
     for dim, most in ((0, 8), (1, 6)):
         step = 1.0 if doublings and dim == 0 else nice((frame.high[dim] - frame.low[dim]) / most)
