@@ -170,7 +170,8 @@ def posted(trace: Trace, messages: str | None) -> str | None:
 
 def undivided(trace: Trace, domain: bool) -> str | None:
     """Why no goal counts: ranks share each batch in the puzzle, and here one of them worked on all of it."""
-    if not domain or trace.ranks == 1:
+    images = 1 if trace.mesh is None else trace.mesh.axes.get("data", 1)
+    if not domain or trace.ranks == images:
         return None
     done: dict[tuple[int, int], Elements] = defaultdict(int)
     calls: dict[int, Event] = {}
