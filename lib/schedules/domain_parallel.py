@@ -196,9 +196,16 @@ def _outputs(stencil: Stencil, own: Sequence[Ends]) -> list[Ends]:
 
 
 def _edges(layer: int, role: str, stencil: Stencil, own: list[Ends]) -> Edges:
-    """What each place takes. ValueError where that is not its own and a part of its neighbours'."""
+    """What each place takes. ValueError where that is not its own and a part of its neighbours', or where a place has
+    rows and none of the outputs."""
     takes: list[Ends] = []
-    for (low, high), (first, after) in zip(own, _outputs(stencil, own), strict=True):
+    for place, ((low, high), (first, after)) in enumerate(zip(own, _outputs(stencil, own), strict=True)):
+        if first == after and low < high:
+            raise ValueError(
+                f"layer {layer}: none of its {stencil.outputs} outputs along {role} belongs to place {place}, which has "
+                f"{numbered(DIMS[role].noun, range(low, high))}: no kernel has its middle there. Cut the grid into fewer "
+                "parts, or more evenly"
+            )
         if first < after:
             needs = stencil.needs(first), stencil.needs(after - 1)
             takes.append((min(low, max(needs[0][0], 0)), max(high, min(needs[1][-1] + 1, stencil.rows))))
