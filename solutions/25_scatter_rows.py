@@ -101,9 +101,7 @@ draw(simulate(hand_out(chunk), ranks=4, layers=GRID, batches=1, costs=Links()))
 # %%
 def broadcast(parts):
     async def run(model):
-        whole = await model.broadcast(
-            model.get_activation([0]), 0, root=0
-        )  # what others than rank 0 bring is overwritten
+        whole = await model.broadcast(model.get_activation([0]), 0, root=0)  # what other ranks bring is overwritten
         model.activations[0] = whole.cut("rows", *parts[model.rank])
 
     return run

@@ -27,7 +27,7 @@
 # A layer that works row by row would not mind. A **convolution** minds: for each row of its output it looks at a few rows
 # around it, three in most networks. For the rows at the edge of a part, one of them is on another GPU.
 #
-# You could send every row to everybody. Or you could ask who really needs what: a rank with a thousand rows lacks *two*,
+# You could send every row to everybody. Or you could ask who needs what: a rank with a thousand rows lacks *two*,
 # one on each side. They are called its **halo**, and fetching them is the easy half. The other half is what PhysicsNeMo,
 # NVIDIA's library for physics, got wrong at first [2]: in backward the halo has a gradient, and it belongs to somebody
 # else.
@@ -95,7 +95,7 @@ for sizes, how in (
 #   second one left out (dilation 2), 2.
 # - *Without padding* the image gets smaller, and the first and the last rank lose what is lost: 15 16 16 15.
 # - *Stride 2* takes every second row as a middle, so half of the rows come out. And some halos are not needed any more:
-#   here nobody needs a row from behind.
+#   here nobody needs a row from below.
 # - *Uneven parts* change nothing about the halo. The rank with 4 rows fetches as much as the rank with 40.
 #
 # ### Fetch it
@@ -195,8 +195,13 @@ try:
     simulate(cut_off, layers=LAYERS[:2], ranks=4, batches=1, costs=PRICES)
 except PuzzleError as error:
     print(error)
+    picture = draw_halo(error.trace, layer=1)
+picture
 
 # %% [markdown]
+# On the left is what went well: each rank borrowed its rows. On the right every dashed row is a gradient that somebody
+# has and somebody else lacks.
+#
 # ### What an exchange costs
 #
 # Three ways to come by the halo of 64 images: gather all rows everywhere (**all-gather**); an **all-to-all**, in which every rank has a
@@ -399,7 +404,7 @@ guess.against(out)
 draw(out)
 
 # %% [markdown]
-# And who lends what to whom, in one layer. A gradient that does not come home is red.
+# And who lends what to whom, in one layer. Stripes are a gradient that came home: a sum of what both ranks have worked out.
 
 # %%
 draw_halo(out, layer=1)
@@ -433,6 +438,16 @@ if out:
         run = simulate(partial(halo_conv, sizes=sizes), layers=LAYERS, ranks=len(sizes), batches=64, costs=PRICES)
         computing = 8 * 3 * max(sizes) / 16
         print(f"{name:<22}{computing:>10.2f}{end(Trace.of(run)) - computing:>10.2f}")
+
+# %% [markdown]
+# In the picture of the land, a thin part lends as much as a thick one:
+
+# %%
+picture = None
+if out:
+    land = simulate(partial(halo_conv, sizes=PARTS["land only"]), layers=LAYERS, ranks=4, batches=64, costs=PRICES)
+    picture = draw_halo(land, layer=1)
+picture
 
 # %% [markdown]
 # With 4 8 12 40 rows a step takes two and a half times as long as with even ones: everybody waits for the rank with 40.
@@ -536,7 +551,7 @@ draw_curves(
 #
 # </details>
 #
-# **3.** Could you exchange two rows once, in place of one row twice, for two layers?
+# **3.** For two layers, could you exchange two rows once instead of one row twice?
 #
 # <details><summary>Answer</summary>
 #

@@ -130,9 +130,7 @@ except PuzzleError as error:
 
 # %%
 for rank in (0, 3):
-    nudged = [
-        mine + 1 if number == rank else mine for number, mine in enumerate(sums)
-    ]  # a number of this rank is larger
+    nudged = [mine + (number == rank) for number, mine in enumerate(sums)]  # a number of this rank is larger by 1
     by = sum(nudged) / sum(sizes) - sum(sums) / sum(sizes)
     own = nudged[rank] / sizes[rank] - means[rank]
     print(f"a number of rank {rank} changes the mean of all by {by:.4f}, and that of its rank by {own:.4f}")
@@ -263,7 +261,7 @@ guess.against(out)
 # <details><summary>Where do these numbers come from?</summary>
 #
 # Rank 3 computes 4 · 0.5 for layers 0 and 1, forward and backward, twice 0.03125 for layer 3, and twice 0.00390625 for
-# the mean: 2.0703125. The mean of 64 images are 64 · 129 numbers, 128 sums and a count each: 0.1389 for their
+# the mean: 2.0703125. The means of 64 images are 64 · 129 numbers, 128 sums and a count each: 0.1389 for their
 # all-reduce. Then 0.1575 for each of two gradients, and three updates. That is three collectives, over at **2.61796**.
 #
 # With the sums on their way while other things are computed, layer 1's is hidden behind backward of layer 0. Beside
@@ -338,6 +336,7 @@ draw_curves(
         "rows, gathered": [(ranks, gathered(ranks, 64 * 128 * 40 / ranks)) for ranks in RANKS],
     },
     across="ranks that share 64 images of 40 rows",
+    doublings=True,
     title="How long it takes until all have the mean",
 )
 

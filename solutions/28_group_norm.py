@@ -171,8 +171,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Backward
 #
-# Make one number larger, and it changes in three ways what comes out: by itself, because the mean is larger, and
-# because the variance is another. The last two change *every* point of the group, on all ranks. With g the gradient
+# Make one number larger, and what comes out changes in three ways: by itself, because the mean grows, and because the
+# variance changes. The last two change *every* point of the group, on all ranks. With g the gradient
 # that arrives, x̂ what the norm gave, σ the root of the variance, and N points in the group:
 #
 # ```

@@ -475,7 +475,7 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# Halves at rest in place of quarters, 98,304 elements more. Gathers go over two ranks and have one message. A gradient is
+# Halves at rest instead of quarters, 98,304 elements more. Gathers go over two ranks and have one message. A gradient is
 # reduce-scattered along `domain`, and the half that is left is all-reduced along `data`: HSDP. With everything awaited,
 # `solutions/alternatives/domain_data_shards_along_domain.py` is over at 27.92625, where shards over both axes are over at
 # 29.11125.

@@ -35,9 +35,11 @@
 # *Reminder.* A **halo** is what a rank borrows around its own part. Its gradient goes home and is added there.
 
 # %%
+from dataclasses import replace
+
 from drawing import draw, draw_curves, draw_halo
 from lib import Layer, Links, Mesh, Model, Trace, goal, predict, simulate
-from lib.analysis.figures import end, most_sent, peak
+from lib.analysis.figures import end, peak
 from lib.schedules.domain_parallel import domain_parallel
 
 PRICES = Links(latency=0.02, forward=8, backward=8)
@@ -130,7 +132,7 @@ demo = simulate(corners, layers=[conv(64, 8, 8)] * 2, mesh=TILES, batches=1, cos
 draw_halo(demo, layer=1)
 
 # %% [markdown]
-# Backward the corner's gradient goes home in two steps, too: with a column to the rank beside, and from there with a row. It
+# In backward the corner's gradient goes home in two steps, too: with a column to the rank beside, and from there with a row. It
 # is the same film run backwards. (Rows first would do as well, there and back. What counts is that the second exchange takes
 # along what the first one has brought.)
 #
@@ -301,30 +303,40 @@ Model.check(out, puzzle="unet_or_vit")
 # %% [markdown]
 # ## What a machine pays
 #
-# `domain_parallel` is a step like yours for any network of a grid, on a mesh with axes `rows`, `columns` and `data`. Here is
-# your U-Net on 16 ranks, which share one image in strips or in tiles:
+# ### Strips or tiles?
+#
+# A rank between others borrows 128 points in 16 strips, with two messages; 74 in 8 by 2 tiles, with three; and 68 in 4 by 4
+# tiles, with four. Here is one exchange of four images, with more and more numbers a point:
 
 
 # %%
-def run(images=8, prices=PRICES, **axes):
-    return Trace.of(simulate(domain_parallel(), layers=UNET, mesh=Mesh(axes), batches=images, costs=prices))
+async def borrow_once(model):
+    x = model.get_activation(range(model.BATCHES))
+    for dim in ("rows", "columns"):
+        x = x.cut(dim, *ends(model, 0, dim))
+    for dim in ("rows", "columns"):
+        x = await borrow(model, x, 0, dim)
 
 
-print("rows x columns   time   elements sent   highest memory")
-for rows, columns in ((16, 1), (8, 2), (4, 4), (1, 16)):
-    trace = run(images=1, rows=rows, columns=columns)
-    words = f"{rows} x {columns}"
-    print(f"{words:<14}{end(trace):>7.3f}{most_sent(trace):>16,.0f}{float(peak(trace).elements):>17,.0f}")
+print("numbers a point   16 x 1    8 x 2    4 x 4")
+for numbers in (8, 32, 128, 512):
+    print(f"{numbers:>15}", end="")
+    for rows, columns in ((16, 1), (8, 2), (4, 4)):
+        mesh = Mesh({"rows": rows, "columns": columns})
+        run = simulate(borrow_once, layers=[conv(64, numbers, 8)], mesh=mesh, batches=4, costs=PRICES)
+        print(f"{end(Trace.of(run)):>9.4f}", end="")
+    print()
 
 # %% [markdown]
-# Tiles send less, and have one more exchange to wait for. Strips pay in elements, tiles in messages. On this link 0.02 for a
-# message is as much as 13,107 elements, so strips win as long as an edge is shorter than that.
+# The fewest messages win where edges are short, and the fewest points where they are long. A message is 0.02 here, as much as
+# 13,107 elements. With 8 numbers a point, of four images, the 54 points that 8 by 2 saves are 1,728 elements: not worth one
+# more message. With 128 numbers they are 27,648. Four by four hardly saves anything more.
 #
-# ### How far does it pay?
+# ### Batch, domain, or both?
 #
-# Eight images, and more and more GPUs. You may share the images (**batch**), cut each of them (**domain**), or do both. What
-# does a step cost, if you pay for every GPU as long as it takes? Batch alone leaves all ranks but eight idle, and you pay for
-# them too.
+# Eight images, and more and more GPUs. You may share the images (**batch**), cut each of them (**domain**), or do both.
+# `domain_parallel` is a step like yours for any network of a grid, on a mesh with axes `rows`, `columns` and `data`. How much
+# of what you pay for is lost, because a GPU waits or has nothing to do?
 
 # %%
 FAST = Links(latency=0.004, forward=8, backward=8)
@@ -332,63 +344,94 @@ RANKS = (1, 2, 4, 8, 16, 32)
 TILES_OF = {1: (1, 1), 2: (2, 1), 4: (2, 2), 8: (4, 2), 16: (4, 4), 32: (8, 4)}
 
 
-def paid(ranks, **axes):
-    """The time of all ranks together, as a multiple of what one rank takes."""
-    return ranks * end(run(prices=FAST, **axes)) / end(run(prices=FAST, data=1))
+def step(layers, images, **axes):
+    return Trace.of(simulate(domain_parallel(), layers=layers, mesh=Mesh(axes), batches=images, costs=FAST))
+
+
+def lost(ranks, layers=UNET, images=8, **axes):
+    """How much of the time of so many ranks is lost, compared with one that does all of it and waits for nobody."""
+    return 1 - end(step(layers, images, data=1)) / (ranks * end(step(layers, images, **axes)))
 
 
 draw_curves(
     {
-        "batch alone": [(n, paid(n, data=min(n, 8))) for n in RANKS],
-        "both, in strips": [(n, paid(n, data=min(n, 8), rows=max(n // 8, 1))) for n in RANKS],
-        "tiles alone": [(n, paid(n, rows=TILES_OF[n][0], columns=TILES_OF[n][1])) for n in RANKS],
-        "strips alone": [(n, paid(n, rows=n)) for n in RANKS],
+        "batch alone": [(n, lost(n, data=min(n, 8))) for n in RANKS],
+        "both": [(n, lost(n, data=min(n, 8), rows=max(n // 8, 1))) for n in RANKS],
+        "tiles alone": [(n, lost(n, rows=TILES_OF[n][0], columns=TILES_OF[n][1])) for n in RANKS],
+        "strips alone": [(n, lost(n, rows=n)) for n in RANKS],
     },
-    across="ranks",
-    title="What a step of 8 images costs: the time of all ranks together, and 1 for one rank",
+    across="ranks for a step of 8 images",
+    up="lost share",
+    title="How much of the ranks' time is lost",
+    doublings=True,
 )
 
 # %% [markdown]
-# Three things to take home, if you ever set the sizes of a mesh for ShardTensor:
+# Up to eight ranks, sharing images loses least. Then batch alone has no work for more of them, and *both* is best: one group
+# of ranks for each image, which cut it into strips. To cut where you need not, as "alone" does, costs a few per cent.
 #
-# - *Batch comes first.* As long as there are images it wastes least. But cutting the domain in two costs one or two per cent
-#   here, and not half.
-# - *Cut the domain for one of two reasons:* an image does not fit, or there are no more images to share. Memory goes down with
-#   both, as the next table says.
-# - *What ends it is not the halo alone.* All curves rise together, where the sum of the weights' gradients is no longer hidden: its
-#   ring has as many steps as there are ranks, and each rank has less and less to compute beside it. Halos get expensive when
-#   a rank has about as many rows as it borrows.
+# ### How thin may a part be?
+#
+# A halo is a row on each side, however few rows a rank has. And each weight's gradient is summed over all ranks, however
+# little they have computed meanwhile. Here is one image in strips, on grids of two sizes:
+
 
 # %%
-print("data  rows  columns  ranks    time    paid   highest memory")
-for data, rows, columns in (
-    (8, 1, 1),
-    (4, 2, 1),
-    (2, 2, 2),
-    (1, 4, 2),
-    (8, 2, 1),
-    (4, 2, 2),
-    (1, 4, 4),
-    (8, 4, 1),
-    (2, 4, 4),
-):
-    trace = run(prices=FAST, data=data, rows=rows, columns=columns)
-    ranks = data * rows * columns
-    print(
-        f"{data:>4}{rows:>6}{columns:>9}{ranks:>7}{end(trace):>8.2f}{paid(ranks, data=data, rows=rows, columns=columns):>8.2f}"
-        f"{float(peak(trace).elements):>17,.0f}"
-    )
+def unet(rows):
+    """The layers of UNET, for a grid of so many rows and columns."""
+    return [replace(layer, rows=layer.rows * rows // 64, columns=layer.columns * rows // 64) for layer in UNET]
+
+
+def halos(trace):
+    """How much of its time a rank waits in halo exchanges."""
+    return sum(event.end - event.start for event in trace.programs[1].events if event.op == "halo") / 1e9 / end(trace)
+
+
+ROWS, thin = (4, 8, 16, 32), {}
+for grid in (64, 128):
+    thin[f"{grid} x {grid}"] = [(rows, lost(grid // rows, unet(grid), 1, rows=grid // rows)) for rows in ROWS]
+    thin[f"{grid} x {grid}, in halos"] = [(rows, halos(step(unet(grid), 1, rows=grid // rows))) for rows in ROWS]
+draw_curves(
+    thin,
+    across="rows of a rank",
+    up="lost share",
+    title="How much of the ranks' time is lost, by how many rows each of them has",
+    lowest=False,
+    doublings=True,
+)
 
 # %% [markdown]
-# Change `UNET`, the grid and the prices, and ask for your own machine. A message of 0.004 is half a per cent of what a
-# layer of one whole image takes here.
+# What counts is the number of rows, and hardly the size of the grid: with 32 rows 2 or 3 % is lost, with 16 rows 8 or 9 %,
+# with 8 rows more than a fifth, and with 4 rows half. Halos are the smaller part of it. The larger part is the sums of the
+# weights' gradients: twice as many ranks send twice as many messages, beside half of the work.
+#
+# And memory? Eight images again, in eight groups of 1, 2 or 4 ranks:
+
+# %%
+print("ranks  rows of a rank   lost   highest memory")
+for rows in (1, 2, 4):
+    memory = float(peak(step(UNET, 8, data=8, rows=rows)).elements)
+    print(f"{8 * rows:>5}{64 // rows:>16}{lost(8 * rows, data=8, rows=rows):>7.0%}{memory:>17,.0f}")
+
+# %% [markdown]
+# **What to take home**, if you ever set the sizes of a mesh for ShardTensor:
+#
+# 1. *Share the batch first.* Make the data axis as long as there are images in a step. Only ranks beyond that cut images.
+# 2. *Cut earlier for memory alone*: use the smallest domain with which a step fits.
+# 3. *Stop at 16 rows a rank*, on a machine like this one. ShardTensor awaits its halos as we do here. For another machine
+#    take two times from a profile: an exchange, and the convolution that waits for it. With 16 rows an exchange took a
+#    twentieth of layer 5, with 8 rows a tenth. Where it is more than a twentieth, do not cut further.
+# 4. *Then look at the sums.* They were the larger part. DDP packs many gradients into one message, which we have not done.
+# 5. *Strips first, tiles later*, when an edge of the grid costs more than two messages.
+#
+# Change `UNET`, the grid and `FAST`, and ask for your own machine.
 #
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
 # A **2-D domain decomposition** with two exchanges for each layer, as codes for weather and fluids have done it for decades,
-# and its backward. In *d* dims it is *d* exchanges in place of 3^d - 1 messages: 2 for 8, 3 for 26. The order is any, as long
+# and its backward. In *d* dims it is *d* exchanges instead of 3^d - 1 messages: 2 for 8, 3 for 26. The order is any, as long
 # as backward has the other one.
 #
 # A part of *r* rows and *c* columns with a halo of *h* borrows 2h(r + c) + 4h² points. Strips of an n x n grid on p ranks
@@ -442,7 +485,7 @@ for data, rows, columns in (
 #
 # </details>
 #
-# **3.** Read the halo of the data, and not fetch it. Why not do that for every layer?
+# **3.** You have read the halo of the data instead of fetching it. Why not do the same for every layer?
 #
 # <details><summary>Answer</summary>
 #

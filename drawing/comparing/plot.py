@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import log2
 from typing import Any, Final, NamedTuple, cast
 
 from drawing.canvas.layout import compact, nice
@@ -291,36 +292,50 @@ class Crossing(NamedTuple):
 
 
 def draw_curves(
-    curves: Mapping[str, Sequence[At]], across: str, up: str = "time", title: str = "", *, lowest: bool = True
+    curves: Mapping[str, Sequence[At]],
+    across: str,
+    up: str = "time",
+    title: str = "",
+    *,
+    lowest: bool = True,
+    doublings: bool = False,
 ) -> Picture:
     """Curves by name, each a list of (x, y) with the same x in ascending order. `across` and `up` say what x and y are.
 
     Rings mark where the lowest of the curves becomes another one, or on a curve alone where it is lowest, if `lowest`
-    is what matters.
+    is what matters. With `doublings` each doubling of x is as wide as the one before it.
     """
     found = _checked(curves)
+    if doublings:
+        if min(x for curve in found.values() for x, _ in curve) <= 0:
+            raise ValueError("draw_curves(doublings=True): there are no doublings of 0, or of less")
+        found = {name: [(log2(x), y) for x, y in curve] for name, curve in found.items()}
+
+    def number(x: float) -> str:
+        return exact(round(2**x, 3) if doublings else x)
+
     every = [point for curve in found.values() for point in curve]
     scene = Scene(WIDTH, CURVES + (66 if lowest else 46))
     frame = _around(every)
     title = title or f"{up} by {across}"
     scene.add(Text(LEFT, 22, title, TEXT + 2, INK, bold=True))
     scene.add(Rect(LEFT, TOP, frame.right - LEFT, frame.bottom - TOP, NONE, EDGE))
-    scales(scene, frame, across, up)
-    for number, curve in enumerate(found.values()):
-        scene.add(Poly([frame.at(*point) for point in curve], stroke=origin_colour(number, len(found)), line=2.4))
-    _names(scene, frame, found)
     where = crossings(found) if lowest else []
+    scales(scene, frame, across, up, doublings, [crossing.x for crossing in where])
+    for place, curve in enumerate(found.values()):
+        scene.add(Poly([frame.at(*point) for point in curve], stroke=origin_colour(place, len(found)), line=2.4))
+    _names(scene, frame, found)
     for crossing in where:
-        words = f"{crossing.before} up to {exact(crossing.x)}, then {crossing.after}"
-        _ring(scene, frame, (crossing.x, crossing.y), words)
+        words = f"{crossing.before} up to {number(crossing.x)}, then {crossing.after}"
+        _ring(scene, frame, (crossing.x, crossing.y), number(crossing.x), words)
     said = "; ".join(f"{name}: {exact(curve[0][1])} to {exact(curve[-1][1])}" for name, curve in found.items())
-    turns = [f"{c.before} is lowest up to {exact(c.x)}, then {c.after}" for c in where]
+    turns = [f"{c.before} is lowest up to {number(c.x)}, then {c.after}" for c in where]
     told = f"{title}. Across: {across}. {said}."
     if lowest and len(found) == 1:
         ((name, curve),) = found.items()
         least = min(curve, key=lambda point: point[1])
-        turns = [f"{name} is lowest at {exact(least[0])}, with {exact(least[1])}"]
-        _ring(scene, frame, least, turns[0])
+        turns = [f"{name} is lowest at {number(least[0])}, with {exact(least[1])}"]
+        _ring(scene, frame, least, number(least[0]), turns[0])
     if lowest:
         turns = turns or [f"{_lowest(found, 0)} is lowest everywhere"]
         scene.add(Text(LEFT, CURVES + 52, f"{'; '.join(turns)}.", TEXT, INK))
@@ -328,12 +343,12 @@ def draw_curves(
     return Picture(scene, told)
 
 
-def _ring(scene: Scene, frame: Frame, place: At, words: str) -> None:
+def _ring(scene: Scene, frame: Frame, place: At, number: str, words: str) -> None:
     """A ring around a place, and its x in bold below it."""
     x, y = frame.at(*place)
     scene.add(Poly(((x, y), (x, frame.bottom)), stroke=INK, dash="3 3"))
     scene.add(Rect(x - 6, y - 6, 12, 12, PAPER, INK, 2, radius=6, title=words))
-    scene.add(Text(x, frame.bottom + 12, exact(place[0]), TEXT, INK, "middle", bold=True))
+    scene.add(Text(x, frame.bottom + 12, number, TEXT, INK, "middle", bold=True))
 
 
 def crossings(curves: Mapping[str, Curve]) -> list[Crossing]:
@@ -394,16 +409,22 @@ def _around(points: Sequence[At]) -> Frame:
     return Frame(LEFT, TOP, WIDTH - RIGHT, TOP + CURVES - 40, *edges)
 
 
-def scales(scene: Scene, frame: Frame, across: str, up: str) -> None:
-    """The numbers of both axes, and what they are."""
+def scales(
+    scene: Scene, frame: Frame, across: str, up: str, doublings: bool = False, marked: Sequence[float] = ()
+) -> None:
+    """The numbers of both axes, and what they are. With `doublings` x is a logarithm of base 2. Where an x is `marked`
+    another number will stand."""
+    rings = [frame.at(one, 0)[0] for one in marked]
     for dim, most in ((0, 8), (1, 6)):
-        step = nice((frame.high[dim] - frame.low[dim]) / most)
+        step = 1.0 if doublings and dim == 0 else nice((frame.high[dim] - frame.low[dim]) / most)
         number = -(-frame.low[dim] // step)
         while number * step <= frame.high[dim] + 1e-9:
             value = round(number * step, 9)
             x, y = frame.at(value, frame.low[1]) if dim == 0 else frame.at(frame.low[0], value)
             if dim == 0:
-                scene.add(Text(x, frame.bottom + 12, exact(value), SMALL, SOFT, "middle"))
+                if all(abs(x - ring) >= LINE for ring in rings):
+                    shown = exact(2**value if doublings else value)
+                    scene.add(Text(x, frame.bottom + 12, shown, SMALL, SOFT, "middle"))
             else:
                 scene.add(Poly(((LEFT, y), (frame.right, y)), stroke=GRID))
                 scene.add(Text(LEFT - 8, y, exact(value), SMALL, SOFT, "end"))

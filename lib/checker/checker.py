@@ -96,7 +96,11 @@ def check(
     if record is not None and not faults:
         from lib.checker import notes
 
-        reasons = [notes.left_out(timed, judged.flawed), notes.posted(timed, record.messages)]
+        reasons = [
+            notes.left_out(timed, judged.flawed),
+            notes.posted(timed, record.messages),
+            notes.undivided(timed, record.domain),
+        ]
         if missed := [reason for reason in reasons if reason is not None]:
             counted = 0
             remarks.extend(missed)

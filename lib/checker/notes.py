@@ -26,7 +26,7 @@ from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, L
 from lib.values.placement import Part
 from lib.values.values import Activation, Elements, OptState, Value
 
-__all__ = ["left_out", "other_costs", "over_memory", "over_sent", "over_time"]
+__all__ = ["left_out", "other_costs", "over_memory", "over_sent", "over_time", "posted", "undivided"]
 
 LESS = {
     "weight": "gather a weight just before its use, delete it right after, and gather it again for backward",
@@ -165,6 +165,32 @@ def posted(trace: Trace, messages: str | None) -> str | None:
         got=f"{operation(loose[0][1])} that is not awaited where it is called" + more(loose, "call"),
         where=places(loose),
         fix="write await in front of each pass_to and receive; what may travel meanwhile is for other puzzles",
+    )
+
+
+def undivided(trace: Trace, domain: bool) -> str | None:
+    """Why no goal counts: ranks share each batch in the puzzle, and here one of them worked on all of it."""
+    images = 1 if trace.mesh is None else trace.mesh.axes.get("data", 1)
+    if not domain or trace.ranks == images:
+        return None
+    done: dict[tuple[int, int], Elements] = defaultdict(int)
+    calls: dict[int, Event] = {}
+    for rank, event in trace.events():
+        if event.op == "forward" and event.layer == 0:
+            calls.setdefault(rank, event)
+            for batch in event.batches:
+                values = trace.programs[rank].values_of(event.inputs)
+                done[rank, batch] += OPERATIONS[event.op].work(trace.shape, 0, 1, values)
+    whole = [key for key, share in done.items() if share >= trace.shape.kinds[0].cost]
+    if not whole:
+        return None
+    first = whole[0][0]
+    return remark(
+        "correct, but in this puzzle ranks share each batch, and its goals are for that",
+        got=f"rank {first} works on all of {these('batch', {batch for rank, batch in whole if rank == first})}",
+        where=places([(first, calls[first])]),
+        fix="let each rank work on its own part of every batch, as in what is given. Batches that fit on one rank\n"
+        "need no more than data parallelism",
     )
 
 

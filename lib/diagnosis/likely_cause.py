@@ -454,6 +454,11 @@ def _(fact: facts.NoSum, _: Running | None) -> str | None:
             "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into rows,\n"
             'dim="in", or a loss over the vocabulary takes them as they are, and gives a part of a sum'
         )
+    made = maker(value)
+    if made is not None and made.op in ("allreduce", "allreduce_mean"):
+        return (
+            f"it is the whole sum already, which the {COLLECTIVES[made.op].title}{line_of(made)} gave: leave this out"
+        )
     return (
         f"activations stay on the rank that has their batch, here {these('batch', value.batches)};\n"
         "what is summed over the ranks is the gradient of a weight: grad_weights[layer]"
@@ -803,7 +808,28 @@ def _(fact: facts.Twice, _: Running | None) -> Advice | None:
             f"forward{line_of(made)} gives every {kind.noun} that its input will do for, and some of them are here "
             f"already:\ncut its input down to what the {kind.plural} that are still missing need"
         )
+    if made is not None and fact.field in SPACE and home(left) is home(right):
+        return _of_a_grid_twice(fact, made)
     return twice(fact.field, left, right)
+
+
+def _of_a_grid_twice(fact: facts.Twice, made: Event) -> str | None:
+    """Some rows that a halo brought although they were here, or that went through backward a second time."""
+    (left, right), kind = fact.both[:2], DIMS[fact.field]
+    gave, both = maker(left), numbered(kind.noun, fact.items)
+    if made.op == "halo" and gave is not None and gave.op == "forward":
+        return (
+            f"forward{line_of(gave)} gave {both}, too: its input had more of a halo than this rank's own "
+            f"{kind.plural} need.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
+        )
+    if made.op == "halo":
+        return f"the halo exchange{line_of(made)} brought {both} once more: a halo is put together with the rest once"
+    if made.op in BY_WEIGHT and isinstance(right, WeightGrad):
+        return (
+            f"{made.op}{line_of(made)} was given the gradient of {both}, which has gone through another backward:\n"
+            f"each of the {kind.plural} counts once, so cut the gradient down to those that are still missing"
+        )
+    return None
 
 
 @likely_cause.register
@@ -850,6 +876,11 @@ def _(fact: facts.Different, _: Running | None) -> Advice | None:
     """Shards in a sum over ranks that are no part of one, or a whole gradient beside a shard of a sum."""
     mine, theirs, lent = home(fact.first), home(fact.other), maker(fact.other)
     if fact.field == "layer":
+        if lent and lent.op == "halo" and lent.layer is not None:
+            return (
+                f"the second came by the halo exchange of layer {lent.layer}{line_of(lent)}. A halo is of one "
+                "activation alone:\nfor each layer neighbours exchange their edges anew, forward and backward"
+            )
         return _exchanged(fact.first, fact.other)
     if mine and lent and lent.op == "halo" and fact.first.place.batches != fact.other.place.batches:
         return _halo_of_other_batches(mine, lent, fact.first.place.batches)
@@ -905,9 +936,14 @@ def _of_a_neighbour(fact: facts.Different) -> str | None:
     for value, other in ((fact.first, fact.other), (fact.other, fact.first)):
         made, rows = maker(value), value.place.named.get("rows")
         if fact.field == "rows" and made is not None and made.op == "halo" and rows is not None:
-            both = numbered("row", set(rows.pieces) & set(other.place.named["rows"].pieces))
+            lent, both = numbered("row", rows.pieces), set(rows.pieces) & set(other.place.named["rows"].pieces)
+            if not both:
+                return (
+                    f"the halo exchange{line_of(made)} brought {lent}, which the other value does not have:\n"
+                    "in backward each rank hands in the gradient of its halo, and gets that of its own edge"
+                )
             return (
-                f"the halo exchange{line_of(made)} brought {numbered('row', rows.pieces)}: cut {both} out of the other "
+                f"the halo exchange{line_of(made)} brought {lent}: cut {numbered('row', both)} out of the other "
                 "value,\nadd them there, and put the sum together with the rest"
             )
     return None

@@ -167,7 +167,8 @@ class Puzzle:
     the puzzle is about: no goal is reached by a run that sends more. `asks` are what a student is to find: where one of
     them mends a mistake, the message names the idea, and `fix()` shows the line.
     `bound` is what its lower bound speaks of, where one is known. `messages` says, where the answer is an order, how
-    its messages travel: that is not for the order to say.
+    its messages travel: that is not for the order to say. `domain`: ranks share each batch, and no goal is for a run in
+    which one of them works on all of it.
 
     A plain function has a `table` of answers instead, and `draws` random inputs, on which it must agree with the
     reference; `fix` says what is likely wrong where nothing better is known. Its size is 0.
@@ -195,6 +196,7 @@ class Puzzle:
     asks: tuple[str, ...] = ()
     bound: Premise | None = None
     messages: str | None = None
+    domain: bool = False
     table: tuple[Row, ...] = ()
     draws: int = 0
     fix: str = ""
@@ -315,7 +317,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
         raise ValueError(f"{key}: its kind is one of {', '.join(KINDS)}; got {kind!r}")
     needed = {"title", "needs", "teaches", "minutes", "discuss", "hints"}
     needed |= {"table", "draws"} if kind == "function" else {"ranks", "layers", "batches", "goals", "hidden"}
-    more = {"mesh", "costs", "last", "sent", "asks", "bound", "messages"}
+    more = {"mesh", "costs", "last", "sent", "asks", "bound", "messages", "domain"}
     free = {"kind", "fix"} if kind == "function" else {"kind", *more}
     if wrong := (needed - data.keys()) | (data.keys() - needed - free):
         raise ValueError(

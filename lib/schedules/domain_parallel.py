@@ -142,7 +142,7 @@ class _Grid:
             before = self.own[shape.of(layer)[-1 if self.widened(kind) else 0]]
             stencils = self._stencils(kind)
             if stencils:
-                found = {role: _edges(stencils[role], before[role]) for role in self.axes}
+                found = {role: _edges(layer, role, stencils[role], before[role]) for role in self.axes}
                 self.edges[layer] = {role: edges for role, edges in found.items() if edges.takes != edges.own}
                 for role, edges in self.edges[layer].items() if exchange == "halo" else ():
                     edges.must_do(layer, role)
@@ -227,10 +227,17 @@ def _outputs(stencil: Stencil, own: Sequence[Ends]) -> list[Ends]:
     return [*zip(low, high, strict=True)]
 
 
-def _edges(stencil: Stencil, own: list[Ends]) -> Edges:
-    """What each place has, and what it takes: of what its own outputs need, all."""
+def _edges(layer: int, role: str, stencil: Stencil, own: list[Ends]) -> Edges:
+    """Return what each place has, and what it takes: of what its own outputs need, all. ValueError where a place has
+    rows and none of the outputs."""
     takes: list[Ends] = []
-    for (low, high), (first, after) in zip(own, _outputs(stencil, own), strict=True):
+    for place, ((low, high), (first, after)) in enumerate(zip(own, _outputs(stencil, own), strict=True)):
+        if first == after and low < high:
+            raise ValueError(
+                f"layer {layer}: none of its {stencil.outputs} outputs along {role} belongs to place {place}, which "
+                f"has {numbered(DIMS[role].noun, range(low, high))}: no kernel has its middle there. Cut the grid into "
+                "fewer parts, or more evenly"
+            )
         if first < after:
             needs = stencil.needs(first), stencil.needs(after - 1)
             takes.append((min(low, max(needs[0][0], 0)), max(high, min(needs[1][-1] + 1, stencil.rows))))

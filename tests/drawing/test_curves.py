@@ -44,3 +44,15 @@ def test_of_a_curve_alone_the_lowest_place_is_marked() -> None:
     picture = draw_curves({"peak": [(1, 3.0), (2, 1.5), (3, 2.0)]}, across="segments")
     assert "peak is lowest at 2, with 1.5" in picture.words
     assert [mark.text for mark in picture.scene.marks if isinstance(mark, Text) and mark.bold][1:] == ["2"]
+
+
+def test_doublings_are_equally_wide_and_keep_their_numbers() -> None:
+    curves = {"flat": [(1, 1.0), (2, 1.0), (8, 1.0)], "steep": [(1, 2.0), (2, 2.0), (8, 0.0)]}
+    picture = draw_curves(curves, across="ranks", doublings=True)
+    flat = polys(picture, line=2.4)[0].points
+    assert flat[2][0] - flat[1][0] == pytest.approx(2 * (flat[1][0] - flat[0][0]))
+    # Halfway from 2 to 8 in doublings is 4. There stands one number, in bold, and no other below it.
+    assert [word for word in texts(picture) if word in {"1", "2", "4", "8"}].count("4") == 1
+    assert "flat is lowest up to 4, then steep" in picture.words
+    with pytest.raises(ValueError, match="no doublings of 0"):
+        draw_curves({"a": [(0, 1), (1, 1)]}, across="x", doublings=True)

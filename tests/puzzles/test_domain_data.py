@@ -9,6 +9,8 @@ import pytest
 
 from lib import PUZZLES, Mesh, Trace, check, simulate
 from lib.analysis.figures import end, traffic
+from lib.checker.notes import undivided
+from lib.schedules.data_parallel import ddp
 from tests.support.puzzles import way
 
 LAYERS, UPDATE = 4, Fraction("0.09375")
@@ -59,3 +61,8 @@ def test_shards_over_both_axes_take_no_longer_than_whole_weights(name: str) -> N
     exchange = (Fraction("8.21") - 8) / 8
     expected = 3 * (8 + 7 * exchange) + ALL_REDUCE + UPDATE
     assert end(run(name, 2, 2)) == pytest.approx(float(expected), abs=1e-8)
+
+
+def test_where_each_rank_has_images_of_its_own_nobody_has_to_share_them() -> None:
+    assert undivided(Trace.of(simulate(ddp, puzzle="domain_data")), domain=True) is not None
+    assert undivided(run("await_all", 4, 1), domain=True) is None

@@ -10,6 +10,7 @@ import pytest
 
 from lib import PUZZLES, Trace, check, simulate
 from lib.analysis.figures import end
+from lib.schedules.data_parallel import ddp
 from lib.trace.trace import Program
 from tests.support.puzzles import way
 
@@ -66,3 +67,19 @@ def test_ranks_send_their_edges_alone(name: str, most: int) -> None:
 def test_parts_of_any_size_that_the_notebook_promises(sizes: list[int]) -> None:
     for name in ("", "await_all", "alltoall"):
         run(name, sizes)
+
+
+@pytest.mark.parametrize("puzzle", ["halo_conv", "domain_data"])
+def test_data_parallelism_alone_reaches_no_goal(puzzle: str) -> None:
+    """Each rank has images of its own, so that nobody borrows a row: right, fast, and not what is asked."""
+    verdict = check(simulate(ddp, puzzle=puzzle), puzzle)
+    assert verdict.correct
+    assert verdict.time < verdict.goals[0].time
+    assert not any(goal.reached for goal in verdict.goals)
+    assert "rank 0 works on all of batches 0, 4, 8," in verdict.notes[-1]
+
+
+def test_every_schedule_of_this_chapter_shares_its_batches() -> None:
+    records = [one for one in PUZZLES.values() if one.chapter == "domain" and not one.is_function]
+    assert records
+    assert all(one.domain for one in records)

@@ -111,6 +111,12 @@ def test_parts_that_cannot_be_are_named_before_any_rank_waits(sizes: list[int], 
     assert said in str(raised.value)
 
 
+def test_a_stride_that_leaves_a_rank_without_outputs_is_named_before_any_rank_waits() -> None:
+    layers = [Layer("convolution", 3, 3, 16, kernel=3, padding=1, stride=4)]
+    with pytest.raises(Exception, match="none of its 4 outputs along rows belongs to place 1, which has rows 2, 3"):
+        simulate(domain_parallel(), layers=layers, mesh=Mesh({"rows": 8}))
+
+
 @pytest.mark.parametrize("parts", [{}, {"columns": [2, 2]}])
 def test_a_mesh_that_cuts_what_there_is_not_is_named(parts: dict[str, Sequence[int]]) -> None:
     layers, axes = [Layer("convolution", 3, 3, 12, kernel=3, padding=1)], {"rows" if parts else "columns": 2}
