@@ -1,41 +1,54 @@
 """write_report: the pages of a graded class, in a folder.
 
 `index.html` needs no other file to be read; `students/` has a page for each student, which shows pictures of
-`pictures/`; `feedback/` has for each student a page and a text to send, which know nothing of anybody else. All of it
-follows from the gradebook and the schedules: the same bytes every time.
+`pictures/`; `feedback/` has for each student a page and a text to send, which know nothing of anybody else. The class
+may see `leaderboard.html`, which is made of schedules, counts, and the names that the roster has under `alias`. All of
+it follows from the gradebook and the schedules: the same bytes every time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from lib.errors.wording import counted, visible
+from drawing.canvas.palette import GOLD, GOOD, PAGE, PAPER, Colour, mix
+from lib.analysis.figures import bubbles
+from lib.errors.exceptions import TraceError
+from lib.errors.wording import amount, counted, exact, visible
 from lib.files import ready, write_whole
-from lib.suite.cli.grading.report.leaderboard import leaderboard
-from lib.suite.cli.grading.report.pages import render
-from lib.suite.cli.grading.report.pictures import Order, Pictures, Traces, draw_all
-from lib.suite.cli.grading.report.puzzles import ClassPuzzle, puzzles_of
-from lib.suite.cli.grading.report.students import (
+from lib.suite.cli.grading.schedules import (
+    MOST_EVENTS,
+    ClassPuzzle,
+    Kind,
+    Order,
+    Pictures,
+    Traces,
+    draw_all,
+    puzzles_of,
+)
+from lib.suite.cli.grading.students import (
     beside,
     feedback_parts,
     feedback_text,
+    goals_reached,
+    message_there,
     own,
     parts,
     scores_of,
     unread_files,
     whole,
 )
-from lib.suite.cli.grading.report.wording import goals_reached
-from lib.suite.cli.templates import markup
-from lib.suite.grade.gradebook import Gradebook, Refused, Score, Student
+from lib.suite.cli.pages import markup, page
+from lib.suite.grade.gradebook import Gradebook, Refused, Result, Score, Student
+from lib.suite.grade.intake.roster import ALIAS
 from lib.suite.grade.patterns import INNOCENT, mistakes, similar
 from lib.suite.grade.results import file_names, is_ours
 from lib.suite.submissions.states import STATES, State
+from lib.trace.trace import Trace
 
-__all__ = ["LEADERBOARD", "Traces", "write_report"]
+__all__ = ["LEADERBOARD", "Traces", "leaderboard", "render", "write_report"]
 
 LEADERBOARD = "leaderboard.html"
 """The page that the class may see."""
@@ -257,7 +270,7 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line
     ]
     there = {cell.state for line in lines for cell in line.cells}
     return render(
-        "index.html",
+        "report.html",
         present=[state for state in STATES.values() if state in there or state.word == "passed"],
         title=book.title,
         students=lines,
@@ -271,3 +284,120 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line
         innocent=INNOCENT,
         **_pairs(book),
     )
+
+
+PLACES: Final = 30
+"""Schedules of a puzzle."""
+LONGEST: Final = 40
+"""Characters of a name that somebody chose."""
+
+
+def leaderboard(book: Gradebook, puzzles: Sequence[ClassPuzzle], traces: Traces) -> str:
+    """The page: of each puzzle the schedules that are correct at all sizes, the best first."""
+    boards = [_board(book, puzzle, traces) for puzzle in puzzles if puzzle.asked.goals]
+    fills = {mark.fill for board in boards for mark in board.pop("marks")}
+    from drawing.canvas.scene import sheet  # here: a class of plain functions needs none
+
+    night, style = sheet(fills, set(), titles=False)
+    return render(
+        "leaderboard.html",
+        title=visible(book.title, lines=False),
+        boards=boards,
+        night=night,
+        night_style=markup(style),
+    )
+
+
+def _board(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, Any]:
+    from drawing.canvas.scene import Scene
+    from drawing.comparing.overview import HIGH, WIDE, thumbnails
+
+    reference = puzzle.reference
+    kinds = [kind for kind in puzzle.kinds if kind.everywhere]
+    shown: list[tuple[Kind | None, Result]] = [(kind, kind.result) for kind in kinds[:PLACES]]
+    if reference is not None and all(result.schedule != reference.schedule for _, result in shown):
+        shown.append((None, reference))
+    runs = {result.schedule: run for _, result in shown if (run := _run(traces, result.schedule)) is not None}
+    small = dict(zip(runs, thumbnails([*runs.values()]) if runs else (), strict=True))
+    best = (
+        {name: min(getattr(result, name) or 0.0 for _, result in shown) for name in ("time", "memory", "sent")}
+        if shown
+        else {}
+    )
+    rows: list[dict[str, Any]] = []
+    for place, (kind, result) in enumerate(shown, 1):
+        run = runs.get(result.schedule)
+        marks = small.get(result.schedule)
+        words = f"schedule {place} of {puzzle.asked.puzzle}"
+        rows.append(
+            {
+                "place": place if kind is not None else None,
+                "who": _who([book.students[row] for row in kind.students]) if kind is not None else "",
+                "reference": reference is not None and result.schedule == reference.schedule,
+                "goals": kind.goals if kind is not None else None,
+                "result": result,
+                "best": [name for name in best if getattr(result, name) == best[name]],
+                "computing": None if run is None else 1 - bubbles(run).makespan,
+                "picture": ""
+                if marks is None
+                else markup(Scene(WIDE, HIGH, marks, paper=False).svg(label=words, night=False)),
+            }
+        )
+    return {
+        "asked": puzzle.asked,
+        "rows": rows,
+        "more": len(kinds) - len(kinds[:PLACES]),
+        "students": sum(len(kind.students) for kind in kinds),
+        "marks": [mark for marks in small.values() for mark in marks],
+    }
+
+
+def _run(traces: Traces, digest: str) -> Trace | None:
+    """A schedule, where it can be read and is not too large to be drawn."""
+    try:
+        run = traces.load(digest)
+    except (OSError, TraceError, ValueError):
+        return None
+    return run if sum(len(program.events) for program in run.programs) <= MOST_EVENTS else None
+
+
+def _who(students: Sequence[Student]) -> str:
+    """How many have a schedule, by the names that they chose where they did."""
+    chosen = sorted(filter(None, (_alias(dict(student.more)) for student in students)))
+    others = len(students) - len(chosen)
+    if not chosen:
+        return counted(others, "student")
+    return ", ".join(chosen) + (f" and {others} more" if others else "")
+
+
+def _alias(cells: Mapping[str, str]) -> str:
+    said = next((text for heading, text in cells.items() if heading.casefold() == ALIAS), "")
+    return visible(said, lines=False).strip()[:LONGEST]
+
+
+STATE_COLOURS: Mapping[str, Colour] = {
+    "passed": GOOD,
+    "missed": GOLD,
+    "partly": mix(GOLD, PAGE["alarm"], 0.45),
+    "failed": PAGE["alarm"],
+    "unsolved": PAGE["soft"],
+    "renamed": GOLD,
+    "unreadable": PAGE["alarm"],
+    "empty": PAGE["soft"],
+    "unrelated": PAGE["soft"],
+    "absent": PAGE["edge"],
+}
+"""Of the stripe that stands for a state; the cells are the same, much paler."""
+
+
+LOOK: Final[Mapping[str, Colour]] = {
+    **{f"state-{name}": colour for name, colour in STATE_COLOURS.items()},
+    **{f"pale-{name}": mix(colour, PAPER, 0.84) for name, colour in STATE_COLOURS.items()},
+}
+WORDS: Final = {"states": STATES, "amount": amount, "counted": counted, "exact": exact, "message_there": message_there}
+"""What every template may use."""
+
+
+def render(template: str, **values: Any) -> str:
+    """A page of a report. Pictures lie beside the pages. ModuleNotFoundError without jinja2."""
+    return page(template, "report", "'self' data:", colours=LOOK, **WORDS, **values)

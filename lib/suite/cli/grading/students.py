@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from lib.errors.wording import amount, exact
-from lib.suite.cli.grading.report.pictures import Drawn, Order, Pictures
-from lib.suite.cli.grading.report.puzzles import ClassPuzzle
-from lib.suite.cli.grading.report.wording import message_there, remarks, without_sizes
-from lib.suite.cli.templates import markup
+from lib.suite.cli.grading.schedules import ClassPuzzle, Drawn, Order, Pictures
+from lib.suite.cli.pages import markup
 from lib.suite.grade.gradebook import Asked, Mark, Refused, Result, Score, Student
 from lib.suite.submissions.states import STATES, State
 
@@ -22,10 +21,14 @@ __all__ = [
     "beside",
     "feedback_parts",
     "feedback_text",
+    "goals_reached",
+    "message_there",
     "own",
     "parts",
+    "remarks",
     "unread_files",
     "whole",
+    "without_sizes",
 ]
 
 ABSENT = "nothing was handed in"
@@ -245,3 +248,41 @@ def _elsewhere(score: Score, tell_sizes: bool) -> Iterator[Elsewhere]:
     for message, times in Counter(without_sizes(message_there(result)) for result in wrong).items():
         where = "another size, which is" if times == 1 else f"{times} other sizes, which are"
         yield Elsewhere(f"At {where} not told:", message)
+
+
+WITHHELD: Final = "…"
+"""In place of a number."""
+
+
+def goals_reached(asked: Asked, score: Score) -> int:
+    """How many of the goals were reached at the puzzle's size, counted from the easiest."""
+    return sum(name in score.own.goals for name, _, _ in asked.goals)
+
+
+def remarks(message: str) -> str:
+    """The notes in the verdict on a correct schedule: its state and its figures stand beside it, and better."""
+    lines = message.splitlines()
+    figures = next((place for place, line in enumerate(lines) if line.startswith("Time ")), len(lines))
+    return "\n".join(lines[1:figures])
+
+
+def message_there(result: Result) -> str:
+    """The message of a result whose size stands beside it."""
+    return result.message.removeprefix(f"At {result.size}: ")
+
+
+def without_sizes(message: str) -> str:
+    """A message for a student about a size that they are not to know: what went wrong, the line of their own, and how
+    to mend it, without the numbers. What was expected and what came are left out."""
+    kept: list[str] = []
+    keeps = True
+    for number, line in enumerate(message.splitlines()):
+        label = re.match(r"\s{2}(\w+):\s", line)
+        if label is not None:
+            keeps = label[1] in ("where", "fix")
+        elif not line.startswith("   "):
+            keeps = number == 0
+        if keeps:
+            own = label is not None and label[1] == "where"
+            kept.append(line if own else re.sub(r"\d[\d,.]*\d|\d", WITHHELD, line))
+    return "\n".join(kept)

@@ -1,28 +1,45 @@
-"""`puzzles compare`: runs beside each other, in words, as a picture, as a page, or as slides."""
+"""`puzzles compare`: runs beside each other, in words, as a picture, or as a page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
 from lib.analysis.difference import difference, lesson, said, unequal
-from lib.puzzles.records import Size
-from lib.suite.cli.comparing.documents import COMPARISONS, Form, Memory, Paper, need_for
-from lib.suite.cli.comparing.entries import ALL, Entry, Subject, chosen, entries_of
-from lib.suite.cli.comparing.figures import FIGURES, best
-from lib.suite.cli.console import say, show_table
-from lib.suite.cli.options import Aspect, Batches, Frame, Layers, Limit, MeshOption, Ranks, output, shape_of
+from lib.extras import need_extra
+from lib.files import ready, write_whole
+from lib.puzzles.records import PUZZLES, Size
+from lib.suite.cli.console import numbers, say, show_table
+from lib.suite.cli.entries import ALL, FIGURES, Entry, Subject, best, chosen, entries_of
+from lib.suite.cli.options import (
+    Aspect,
+    Batches,
+    Frame,
+    Layers,
+    Limit,
+    MeshOption,
+    Ranks,
+    argument,
+    option,
+    output,
+    shape_of,
+)
 from lib.suite.submissions.source import SourceError
 from lib.trace.trace import Trace
 
-__all__ = ["compare_command"]
+__all__ = ["compare_command", "comparing_page", "figure_cells", "need_for"]
 
+if TYPE_CHECKING:
+    from drawing.comparing.comparison import Compared
+
+Memory = Literal["peak", "each", "none"]
+"""Whose memory is drawn."""
 COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
 TRIES: Final = 12
 """Sizes that are tried at most before one is proposed."""
@@ -33,23 +50,20 @@ NAME: Final = 26
 def compare_command(
     whats: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[NAME=]WHAT...",
-            help="What to compare: notebooks, .py files, saved Traces (.json), folders or zips of what a class handed "
+        argument(
+            "[NAME=]WHAT...",
+            "What to compare: notebooks, .py files, saved Traces (.json), folders or zips of what a class handed "
             f"in, and puzzles: gpipe is our solution, gpipe:one_f_one_b another one, gpipe:{ALL} are all that we have. "
             "NAME= calls it so.",
-            show_default=False,
         ),
     ],
-    output_: Annotated[Path | None, output("a comparison", [*COMPARISONS])] = None,
-    puzzle: Annotated[
-        str | None, typer.Option("--puzzle", help="The puzzle, where a file has several or does not tell.")
-    ] = None,
+    output_: Annotated[Path | None, output("a comparison", (".svg", ".png", ".pdf", ".html"))] = None,
+    puzzle: Annotated[str | None, option("The puzzle, where a file has several or does not tell.", "--puzzle")] = None,
     memory: Annotated[
-        Memory, typer.Option(help="Whose memory is drawn: of the rank with the highest peak, of each rank, or of none.")
+        Memory, option("Whose memory is drawn: of the rank with the highest peak, of each rank, or of none.")
     ] = "peak",
     fold: Annotated[
-        bool, typer.Option("--fold/--unfold", help="Whether ranks that do the same at the same times share a row.")
+        bool, option("Whether ranks that do the same at the same times share a row.", "--fold/--unfold")
     ] = True,
     frame: Frame = "card",
     aspect: Aspect = None,
@@ -61,9 +75,9 @@ def compare_command(
 ) -> None:
     """Put runs side by side: their figures, their timelines on one axis, and where they first differ from the first.
 
-    With -o lesson.svg (or .png) it is one picture, for a slide of yours with --frame none --aspect 16:9; with
-    lesson.html a page with a table to sort, which needs no network; with lesson.pdf slides: the figures, each run on a
-    page, all on one time axis, and then each beside the first.
+    With -o lesson.svg (or .png, .pdf) it is one picture, for a slide of yours with --frame none --aspect 16:9; with
+    lesson.html a page with a table to sort, which needs no network and prints as slides: the figures, then each run on
+    a page, all on one time axis.
     A run that fails, or is not solved, is shown as far as it came, and stops nothing.
 
     For example: `puzzles compare gpipe:all`, `puzzles compare mine.ipynb gpipe -o both.svg`, or
@@ -73,7 +87,7 @@ def compare_command(
 
     Exit status: 0 where every one ran to its end, 1 where one did not, 2 for a command that makes no sense.
     """
-    form = Form(memory, fold, Paper(*shape_of(output_, frame, aspect)))
+    shape = shape_of(output_, frame, aspect)
     if output_ is not None:
         need_for(output_)
     try:
@@ -91,7 +105,10 @@ def compare_command(
     if unequal(_runs(entries)) is not None:
         say(_one_size(found.subjects, entries, limit))
     if output_ is not None:
-        COMPARISONS[output_.suffix](entries, form, _best(entries), output_)
+        if output_.suffix == ".html":
+            write_whole(ready(output_), _page(entries, memory, fold))
+        else:
+            _draw(entries, memory, fold, shape, output_)
         say(f"Wrote {output_}")
     if any(entry.verdict is None for entry in entries):
         raise typer.Exit(1)
@@ -99,9 +116,9 @@ def compare_command(
 
 def _show(entries: Sequence[Entry]) -> None:
     """The figures in a table, the best of each in bold and with a star."""
-    numbers = [Column(figure.title, justify="right") for figure in FIGURES.values()]
+    figures = numbers(*(figure.title for figure in FIGURES.values()))
     name = min(max(len(entry.name) for entry in entries), NAME)
-    table = Table(Column("", overflow="fold", min_width=name), "", Column("goal reached", overflow="fold"), *numbers)
+    table = Table(Column("", overflow="fold", min_width=name), "", Column("goal reached", overflow="fold"), *figures)
     lowest = _best(entries)
     for entry in entries:
         cells = [Text("")] * len(FIGURES)
@@ -163,3 +180,96 @@ def _one_size(subjects: Sequence[Subject], entries: Sequence[Entry], limit: floa
             said = " ".join(f"--{name} {number}" for name, number in size.items())
             return f"To compare them at one size, say it: {said}"
     return "None of their own sizes suits all of them. Try another with --ranks, --layers and --batches."
+
+
+# -- as a picture and as a page ----------------------------------------------------------------------------------
+# What draws is imported where something is drawn: figures alone need no picture.
+
+
+def need_for(path: Path) -> None:
+    """Raise ModuleNotFoundError where an extra is missing that the format of a file needs: before anything runs."""
+    if path.suffix == ".html":
+        need_extra("grade", "a page needs", "jinja2")
+    elif path.suffix != ".svg":
+        need_extra("png", f"a {path.suffix[1:].upper()} needs")
+
+
+def _compared(entries: Sequence[Entry], says: bool = True) -> list[Compared]:
+    from drawing.comparing.comparison import Compared
+
+    return [
+        Compared(one.short, one.trace, one.message if says else "", one.correct, one.title, one.task or "")
+        for one in entries
+    ]
+
+
+def _title(entries: Sequence[Entry]) -> str:
+    """The puzzle, where all are of one; else what they are called."""
+    from drawing.comparing.comparison import together
+
+    tasks = {entry.task for entry in entries}
+    if len(entries) > 1 and len(tasks) == 1 and (task := tasks.pop()) is not None:
+        return PUZZLES[task].title
+    return together([entry.short for entry in entries])
+
+
+def _draw(entries: Sequence[Entry], memory: Memory, fold: bool, shape: tuple[bool, float | None], path: Path) -> None:
+    from drawing.canvas.picture import on_paper
+    from drawing.comparing.comparison import Comparison
+    from drawing.timeline.schedule import WIDTH
+
+    runs, title = _compared(entries), _title(entries)
+    on_paper(
+        lambda width: Comparison(runs, width=width, memory=memory, fold=fold, title=title).picture(), WIDTH, *shape
+    ).save(path)
+
+
+def _page(entries: Sequence[Entry], memory: Memory, fold: bool) -> str:
+    """A page with the figures of runs in a table, their timelines on one axis, and how they differ."""
+    from drawing.comparing.comparison import Comparison
+
+    compared = Comparison(_compared(entries, says=False), memory=memory, fold=fold)  # the page says what went wrong
+    legend, pictures = compared.parts()
+    lowest, warning = _best(entries), unequal(compared.drawn)
+    runs = [
+        {
+            "entry": entry,
+            "cells": figure_cells(entry, lowest),
+            "picture": None if entry.trace is None else picture.svg(),
+        }
+        for entry, picture in zip(entries, pictures, strict=True)
+    ]
+    return comparing_page(
+        "comparison.html",
+        title=_title(entries),
+        warning=warning,
+        size=Size.of(compared.traces[0]).words() if compared.traces and warning is None else "",
+        legend=legend.svg() if compared.traces else "",
+        runs=runs,
+        differences=[words for words in compared.differences() if words],
+        parted=any(gap is not None for gap in compared.gaps),
+        marked=bool(lowest),
+    )
+
+
+def comparing_page(template: str, images: str = "'none'", **what: Any) -> str:
+    """Fill in a page of a comparison or a gallery, with the style and the script that both share."""
+    from drawing.canvas.palette import GOLD, GOOD
+    from lib.suite.cli.pages import page
+
+    return page(template, "comparing", images, colours={"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)
+
+
+def figure_cells(entry: Entry, best: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The figures of an entry as a table has them; one that there is not sorts behind all others."""
+    if entry.figures is None:
+        return [{"name": name, "value": "", "words": "", "best": False} for name in FIGURES]
+    return [
+        {
+            "name": name,
+            "value": repr(round(value, 9)),
+            "words": FIGURES[name].words(value),
+            "best": entry.correct and best.get(name) == round(value, 9),
+        }
+        for name, value in entry.figures.items()
+    ]

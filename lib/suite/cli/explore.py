@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
 from lib.errors.wording import exact
 from lib.extras import need_extra
 from lib.files import ready, write_whole
-from lib.schedules.explore import Explored, Grid, Point, called, explore, front, run_of, settings
+from lib.schedules.explore import Explored, Grid, Point, called, cell, explore, front, run_of, settings
 from lib.schedules.pipelines.catalogue import SCHEDULES
-from lib.suite.cli.console import console, say, show_table
-from lib.suite.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
+from lib.suite.cli.console import numbers, progress, say, show_table
+from lib.suite.cli.options import Backend, Jobs, Scheduler, cluster, option
 
 __all__ = ["explore_command"]
 
@@ -63,28 +62,22 @@ def _limits(text: str) -> list[float | None]:
     ]
 
 
-def _option(help_: str) -> Any:
-    return typer.Option(help=help_)
-
-
 def explore_command(
-    out: Annotated[Path, typer.Option("--output", "-o", help="The folder for what is found.")] = Path("explore"),
-    schedules: Annotated[str, _option("Schedules by name, with commas between; see `puzzles schedule list`.")] = "all",
-    ranks: Annotated[str, _option("Ranks, one after another or 4-8.")] = "4",
-    batches: Annotated[str, _option("Microbatches into which the examples are cut.")] = "4,8,16,32",
-    chunks: Annotated[str, _option("Stages a rank, where a schedule lets one choose.")] = "1,2,4",
-    limits: Annotated[str, _option("Microbatches of activations a rank may hold; none: what it likes.")] = "none",
-    messages: Annotated[str, _option("posted, awaited, or both with a comma.")] = "posted",
-    examples: Annotated[int, typer.Option(min=1, help="Examples of the batch, whatever it is cut into.")] = 64,
-    costs: Annotated[str, _option("Forward, input half and weight half of an example on a rank.")] = "1,1,1",
-    overhead: Annotated[str, _option("Time that each pass costs besides, however small.")] = "0",
-    message: Annotated[str, _option("Time of a message, for each example in it.")] = "0",
-    latency: Annotated[str, _option("Time of a message, however small.")] = "0",
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", callback=some_jobs, help="Processes; -1: one for each core.")
-    ] = 1,
-    backend: Annotated[str | None, _option(BACKEND)] = None,
-    scheduler: Annotated[str | None, _option(SCHEDULER)] = None,
+    out: Annotated[Path, option("The folder for what is found.", "--output", "-o")] = Path("explore"),
+    schedules: Annotated[str, option("Schedules by name, with commas between; see `puzzles schedule list`.")] = "all",
+    ranks: Annotated[str, option("Ranks, one after another or 4-8.")] = "4",
+    batches: Annotated[str, option("Microbatches into which the examples are cut.")] = "4,8,16,32",
+    chunks: Annotated[str, option("Stages a rank, where a schedule lets one choose.")] = "1,2,4",
+    limits: Annotated[str, option("Microbatches of activations a rank may hold; none: what it likes.")] = "none",
+    messages: Annotated[str, option("posted, awaited, or both with a comma.")] = "posted",
+    examples: Annotated[int, option("Examples of the batch, whatever it is cut into.", min=1)] = 64,
+    costs: Annotated[str, option("Forward, input half and weight half of an example on a rank.")] = "1,1,1",
+    overhead: Annotated[str, option("Time that each pass costs besides, however small.")] = "0",
+    message: Annotated[str, option("Time of a message, for each example in it.")] = "0",
+    latency: Annotated[str, option("Time of a message, however small.")] = "0",
+    jobs: Jobs = 1,
+    backend: Backend = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Sweep schedules of pipelines over sizes, limits of memory and costs, and draw those that nothing beats.
 
@@ -117,7 +110,9 @@ def explore_command(
         raise typer.BadParameter(str(error)) from None
     if some is None:
         raise typer.BadParameter(f"none of these schedules has {chunks} stages a rank; see `puzzles schedule list`")
-    found = _explored(grid, out / "points.jsonl", jobs, backend, scheduler)
+    with progress("settings") as done, cluster(backend, scheduler):
+        processes = -1 if backend is not None else jobs
+        found = explore(grid, jobs=processes, file=out / "points.jsonl", done=done)
     write_whole(ready(out / "points.csv"), _csv(found.points))
     fronts = {words: front(points) for words, points in found.worlds().items()}
     for words, best in fronts.items():
@@ -128,22 +123,9 @@ def explore_command(
     say(f"Look at {out / 'index.html'}")
 
 
-def _explored(grid: Grid, file: Path, jobs: int, backend: str | None, scheduler: str | None) -> Explored:
-    """With a bar. ValueError and such are the command's to show."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("settings", total=None)
-
-        def done(so_far: int, everything: int) -> None:
-            progress.update(task, completed=so_far, total=everything)
-
-        with cluster(backend, scheduler):
-            return explore(grid, jobs=-1 if backend is not None else jobs, file=file, done=done)
-
-
 def _show(words: str, best: Sequence[Point]) -> None:
-    numbers = [Column(name, justify="right") for name in ("time", "bubble", "memory", "sent")]
-    table = Table("", Column("schedule", overflow="fold"), *numbers, title=words)
+    figures = numbers("time", "bubble", "memory", "sent")
+    table = Table("", Column("schedule", overflow="fold"), *figures, title=words)
     for number, point in enumerate(best, 1):
         bubble = f"{point.makespan_bubble:.1%}"
         table.add_row(str(number), called(point), exact(point.time), bubble, exact(point.memory), exact(point.sent))
@@ -164,7 +146,6 @@ def _draw(found: Explored, fronts: dict[str, tuple[Point, ...]], out: Path) -> N
     """The pictures, the page and the notebook of all fronts."""
     from drawing import draw  # here and not above: a sweep that fails needs no picture
     from drawing.comparing.plot import Dot, draw_front
-    from lib.suite.cli.pipelines.front_page import notebook_of_fronts, page_of_fronts
 
     pictures: dict[str, str] = {}
     for number, (words, points) in enumerate(found.worlds().items(), 1):
@@ -184,3 +165,48 @@ def _draw(found: Explored, fronts: dict[str, tuple[Point, ...]], out: Path) -> N
             draw(run_of(point)).save(out / name)
     write_whole(out / "index.html", page_of_fronts(shown, pictures, timelines, len(found.points)))
     write_whole(out / "fronts.ipynb", notebook_of_fronts(shown))
+
+
+Fronts = Mapping[str, Sequence[Point]]
+"""The points that nothing beats, by the world of costs in which that is so."""
+
+
+def page_of_fronts(fronts: Fronts, pictures: Mapping[str, str], timelines: Mapping[str, str], everything: int) -> str:
+    """A page with a picture of each front, and each of its points with its timeline and the cell that runs it.
+
+    `pictures` are the files of the fronts by their world, `timelines` those of the points by their settings' keys.
+    """
+    worlds = [
+        {
+            "words": words,
+            "picture": pictures[words],
+            "points": [
+                {"name": called(point), "cell": cell(point), "point": point, "picture": timelines[point.setting.key]}
+                for point in best
+            ],
+        }
+        for words, best in fronts.items()
+    ]
+    from lib.suite.cli.pages import page  # here and not above: it draws
+
+    return page("explore.html", "explore", "'self' data:", script=False, worlds=worlds, everything=everything)
+
+
+def notebook_of_fronts(fronts: Fronts) -> str:
+    """A notebook with a cell for each point, as text. Its cells have the same names every time."""
+    import nbformat  # here and not above: only a notebook needs it
+    from nbformat import v4
+
+    make = cast("Any", v4)
+    cells: list[Any] = [make.new_markdown_cell("# Schedules that nothing beats")]
+    for words, best in fronts.items():
+        cells.append(make.new_markdown_cell(f"## {words}"))
+        for number, point in enumerate(best, 1):
+            figures = f"time {point.time:g}, memory {point.memory:g} and sent {point.sent:g} examples"
+            cells.append(make.new_markdown_cell(f"**{number}. {called(point)}**: {figures}"))
+            cells.append(make.new_code_cell(cell(point)))
+    for number, one in enumerate(cells):
+        one["id"] = f"explore-{number}"
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook = make.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    return cast("Any", nbformat).writes(notebook) + "\n"

@@ -1,29 +1,34 @@
-"""What is compared: from the words of a command to runs. What fails, or is not solved, is an entry that says so."""
+"""What is compared: from the words of a command to runs, and the figures by which they are judged and sorted.
+
+What fails, or is not solved, is an entry that says so.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from lib.analysis.figures import bubbles, end, most_sent, peak
+from lib.analysis.shares import counts
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
-from lib.errors.wording import visible
+from lib.errors.wording import amount, counted, exact, visible
 from lib.puzzles.records import PUZZLES
-from lib.suite.cli.comparing.figures import figures_of
-from lib.suite.cli.comparing.handed_in import handed_in, traces_in
 from lib.suite.cli.console import console
 from lib.suite.course.solutions import OFFICIAL, description, files_of, run_of_file
 from lib.suite.course.subject import Stub, ran
+from lib.suite.grade.intake import submission as intake
 from lib.suite.grade.intake.archives import archive_format
+from lib.suite.grade.intake.collecting import collect
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import AtSize, Limits
 from lib.suite.submissions.gap import BuildError
@@ -33,8 +38,103 @@ from lib.suite.submissions.workplace import located
 from lib.trace.rebuild import rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace
+from lib.trace.validation import FORMAT
 
-__all__ = ["ALL", "STATES", "Chosen", "Entry", "Subject", "chosen", "entries_of"]
+__all__ = ["ALL", "FIGURES", "STATES", "Chosen", "Entry", "Subject", "best", "chosen", "entries_of"]
+
+
+class Figure(NamedTuple):
+    """A figure of a run: what it is called, in a word or two and in a sentence; how it is measured, and written.
+
+    Less is better where it is `judged`: then the best of several runs is marked.
+    """
+
+    title: str
+    means: str
+    of: Callable[[Trace], float]
+    words: Callable[[float], str] = amount
+    judged: bool = True
+
+
+def _memory(trace: Trace) -> float:
+    return float(peak(trace).elements)
+
+
+def _bubble(trace: Trace) -> float:
+    return bubbles(trace).makespan
+
+
+def _collectives(trace: Trace) -> float:
+    return sum(counts(trace).collectives.values())
+
+
+def _messages(trace: Trace) -> float:
+    return counts(trace).messages
+
+
+FIGURES: Final[Mapping[str, Figure]] = {
+    "time": Figure("time", "when the last rank is done, in time units", end, exact),
+    "memory": Figure("memory", "elements on the rank with the highest peak", _memory),
+    "sent": Figure("sent per rank", "elements that the rank sends that sends most", most_sent),
+    "bubble": Figure("bubble", "share of the ranks' time in which nothing is computed", _bubble, "{:.1%}".format),
+    "collectives": Figure("collectives", "collectives of the rank that joins most", _collectives, judged=False),
+    "messages": Figure("messages", "messages of the rank that passes most", _messages, judged=False),
+}
+
+
+def figures_of(trace: Trace) -> dict[str, float]:
+    """All figures of a run, by the names of their rows."""
+    return {name: figure.of(trace) for name, figure in FIGURES.items()}
+
+
+def best(rows: Sequence[Mapping[str, float] | None]) -> dict[str, float]:
+    """The lowest of each figure that is judged, where not all runs have the same. None is a run that does not count."""
+    found: dict[str, float] = {}
+    for name, figure in FIGURES.items():
+        every = [round(row[name], 9) for row in rows if row is not None]
+        if figure.judged and every and min(every) < max(every):
+            found[name] = min(every)
+    return found
+
+
+BEGINNING = 200
+"""Characters at the beginning of a file in which a saved Trace says that it is one."""
+REFUSED = 5
+"""Files that cannot be read that are named; of more it says how many."""
+
+
+def handed_in(path: Path, puzzle: str) -> tuple[list[tuple[str, Source]], list[str]]:
+    """Read a folder or an archive of what a class handed in: the code of each student who handed in a puzzle, and what
+    is to be said of the rest. Nothing of it runs."""
+    collected = collect([path])
+    found: list[tuple[str, Source]] = []
+    refused = [*collected.refused]
+    without: list[str] = []
+    for submission in collected.submissions:
+        of_student = intake.chosen(submission, (puzzle,))
+        refused += of_student.refused
+        if puzzle in of_student.of:
+            found.append((submission.student, of_student.of[puzzle][1]))
+        else:
+            without.append(submission.student)
+    notes = [f"{one.file} is left out: it {one.why}" for one in refused[:REFUSED]]
+    if len(refused) > REFUSED:
+        notes.append(f"{len(refused) - REFUSED} more files are left out; `puzzles grade` says of each why")
+    said = {one.student for one in refused}
+    if silent := sum(student not in said for student in without):
+        notes.append(f"{counted(silent, 'student')} handed in nothing for {puzzle}")
+    return found, notes
+
+
+def traces_in(folder: Path) -> list[Path]:
+    """The saved Traces that lie in a folder, by name."""
+    return [path for path in sorted(folder.glob("*.json")) if path.is_file() and _says_so(path)]
+
+
+def _says_so(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return FORMAT in file.read(BEGINNING)
+
 
 STATES = ("correct", "not correct", "failed", "not solved")
 """One correct training step; a whole run that is none; one that came to no end, or none at all; still the stub."""
@@ -205,10 +305,10 @@ def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Subject]
     """What each student handed in for a puzzle, and the Traces that lie in a folder."""
     if puzzle is None:
         raise SourceError(f"in {path} there may be many puzzles: say which one with --puzzle")
-    found = handed_in([path], puzzle)
-    notes += found.notes
+    found, said = handed_in(path, puzzle)
+    notes += said
     traces = traces_in(path) if path.is_dir() else []
-    every = [Subject(student, source, puzzle) for student, source in found.of]
+    every = [Subject(student, source, puzzle) for student, source in found]
     return every + [Subject(trace.name, trace, puzzle) for trace in traces]
 
 

@@ -1,7 +1,9 @@
-"""`puzzles schedule`: orders of pipelines, those that have a name and those of files. A thin door to lib/schedules."""
+"""`puzzles schedule` and `puzzles profile`: orders of pipelines, by name, of files, and as they were recorded."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -9,6 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 from rich.table import Column, Table
 
+from lib.analysis.recordings.recording import Recording
 from lib.errors.wording import counted, exact
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES
@@ -22,19 +25,22 @@ from lib.schedules.formats.orders import (
     read_file,
     suffixes,
 )
+from lib.schedules.formats.timelines.kineto import read_profile
+from lib.schedules.formats.timelines.perfetto import is_ours, read_perfetto
+from lib.schedules.formats.timelines.recorded import costs_of, order_of_recording, recording_of, recording_of_order
 from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines.action import Messages, Order, batches_of, places
-from lib.schedules.pipelines.catalogue import SCHEDULES
-from lib.schedules.pipelines.legality import IllegalOrder
+from lib.schedules.pipelines.catalogue import SCHEDULES, Named
+from lib.schedules.pipelines.legality import IllegalOrder, illegal
 from lib.schedules.pipelines.lowering import compute_only
 from lib.schedules.pipelines.program import MESSAGES_ARE, program_of
 from lib.simulator.simulator import simulate
-from lib.suite.cli.console import fail, say, show_table
-from lib.suite.cli.options import SHORT, Output
+from lib.suite.cli.console import fail, numbers, say, show_table
+from lib.suite.cli.options import SHORT, Output, argument, one_of, option
 from lib.suite.course.subject import run as run_subject
 from lib.trace.trace import Trace
 
-__all__ = ["schedules"]
+__all__ = ["expected", "recorded", "schedules", "write_order"]
 
 schedules = typer.Typer(
     context_settings=SHORT,
@@ -49,28 +55,19 @@ PEAKS = 64
 """Ranks whose peaks are listed; of more, the lowest and the highest."""
 PAGES = (".html", ".htm")
 WHAT = f"a schedule of the list, a file with an order ({suffixes(', ')}), or whatever `puzzles run` takes"
-What = Annotated[str, typer.Argument(metavar="WHAT", help=f"What to take: {WHAT}.", show_default=False)]
-Ranks = Annotated[int | None, typer.Option(min=1, help=f"Ranks: {RANKS}, or those of the puzzle.", show_default=False)]
-Batches = Annotated[
-    int | None, typer.Option(min=1, help=f"Microbatches: {BATCHES}, or those of the puzzle.", show_default=False)
-]
-Chunks = Annotated[int | None, typer.Option(min=1, help="Stages a rank has, where one can choose.", show_default=False)]
+What = Annotated[str, argument("WHAT", f"What to take: {WHAT}.")]
+SIZE = {"min": 1, "show_default": False}
+Ranks = Annotated[int | None, option(f"Ranks: {RANKS}, or those of the puzzle.", **SIZE)]
+Batches = Annotated[int | None, option(f"Microbatches: {BATCHES}, or those of the puzzle.", **SIZE)]
+Chunks = Annotated[int | None, option("Stages a rank has, where one can choose.", **SIZE)]
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
 
 
+_format = one_of([*FORMATS], f"there is no format {{!r}}; there are {', '.join(FORMATS)}")
 KNOWN = "; ".join(f"{name}: {row.about}" for name, row in FORMATS.items()) + "."
 
 
-def _format(name: str) -> str:
-    if name not in FORMATS:
-        raise typer.BadParameter(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
-    return name
-
-
-def _messages(name: str) -> str:
-    if name not in MESSAGES_ARE:
-        raise typer.BadParameter(f"messages are {' or '.join(MESSAGES_ARE)}; got {name!r}")
-    return name
+_messages = one_of([*MESSAGES_ARE], f"messages are {' or '.join(MESSAGES_ARE)}; got {{!r}}")
 
 
 def _page(path: Path) -> Path:
@@ -87,23 +84,23 @@ def _time(number: float) -> float:
 
 @schedules.command("list")
 def list_(
-    ranks: Annotated[int, typer.Option(min=1, help="Ranks.")] = RANKS,
-    batches: Annotated[int, typer.Option(min=1, help="Microbatches.")] = BATCHES,
+    ranks: Annotated[int, option("Ranks.", min=1)] = RANKS,
+    batches: Annotated[int, option("Microbatches.", min=1)] = BATCHES,
 ) -> None:
     """The schedules that have a name: how long they take, how much they hold, and where they are from."""
-    numbers = [Column(name, justify="right") for name in ("stages a rank", "time", "bubble", "of span", "peak")]
+    figures = numbers("stages a rank", "time", "bubble", "of span", "peak")
     bubble = "bubble: of that time, and of the longest that a rank is at work"
     size = f"{counted(ranks, 'rank')}, {counted(batches, 'microbatch')}"
     caption = f"{size}; {COSTS}. {bubble}; peak: microbatches of activations"
-    table = Table("name", "", *numbers, Column("from", overflow="fold", min_width=27), "in torch", caption=caption)
+    table = Table("name", "", *figures, Column("from", overflow="fold", min_width=27), "in torch", caption=caption)
     for row in SCHEDULES.values():
         try:
             timed = at_equal_costs(row.make(ranks, batches))
         except ValueError as error:
             table.add_row(row.name, row.title, str(row.chunks), "", "", "", "", str(error), row.torch or "")
             continue
-        figures = exact(timed.end), *(f"{share:.1%}" for share in timed.bubble), exact(max(timed.peaks))
-        table.add_row(row.name, row.title, str(row.chunks), *figures, row.paper, row.torch or "")
+        shown = exact(timed.end), *(f"{share:.1%}" for share in timed.bubble), exact(max(timed.peaks))
+        table.add_row(row.name, row.title, str(row.chunks), *shown, row.paper, row.torch or "")
     show_table(table)
 
 
@@ -127,9 +124,9 @@ def show(what: What, ranks: Ranks = None, batches: Batches = None, chunks: Chunk
 @schedules.command()
 def export(
     what: What,
-    form: Annotated[str, typer.Option("--format", callback=_format, help=KNOWN)] = "csv",
+    form: Annotated[str, option(KNOWN, "--format", callback=_format)] = "csv",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file; else it is printed.", show_default=False)
+        Path | None, option("The file; else it is printed.", "--output", "-o", show_default=False)
     ] = None,
     ranks: Ranks = None,
     batches: Batches = None,
@@ -151,7 +148,7 @@ def import_(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=f"The file: {suffixes()}.")],
     output: Output = None,
     messages: Annotated[
-        str, typer.Option(callback=_messages, help=f"For the picture, messages are {' or '.join(MESSAGES_ARE)}.")
+        str, option(f"For the picture, messages are {' or '.join(MESSAGES_ARE)}.", callback=_messages)
     ] = "posted",
 ) -> None:
     """Read an order from a file, see whether it is legal, say how good it is, and draw a run of it."""
@@ -175,15 +172,11 @@ def gallery(
         list[str] | None,
         typer.Argument(metavar="[NAME=WHAT]...", help="Orders of your own, to be shown beside the others."),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", callback=_page, help="The page: .html.")] = Path(
-        "gallery.html"
-    ),
-    ranks: Annotated[int, typer.Option(min=2, help="Ranks.")] = RANKS,
-    batches: Annotated[int, typer.Option(min=1, help="Microbatches.")] = BATCHES,
-    message: Annotated[
-        float, typer.Option(min=0, callback=_time, help="Time of a message; the forward of a rank takes 1.")
-    ] = 0.0,
-    messages: Annotated[str, typer.Option(callback=_messages, help=f"{' or '.join(MESSAGES_ARE)}.")] = "posted",
+    output: Annotated[Path, option("The page: .html.", "--output", "-o", callback=_page)] = Path("gallery.html"),
+    ranks: Annotated[int, option("Ranks.", min=2)] = RANKS,
+    batches: Annotated[int, option("Microbatches.", min=1)] = BATCHES,
+    message: Annotated[float, option("Time of a message; the forward of a rank takes 1.", min=0, callback=_time)] = 0.0,
+    messages: Annotated[str, option(f"{' or '.join(MESSAGES_ARE)}.", callback=_messages)] = "posted",
 ) -> None:
     """Write the gallery: all schedules on one time axis, with four sliders that make most of them, as a page."""
     from drawing import draw_gallery  # here and not above: the other commands need no picture
@@ -244,3 +237,57 @@ def _figures(order: Order) -> str:
         f"Bubble {bubble.makespan:.1%} of that time, {bubble.span:.1%} of the longest that a rank is at work.\n"
         f"Peaks {listed} microbatches of activations."
     )
+
+
+def recorded(files: Sequence[Path], step: int | None = None) -> list[Recording]:
+    """The recordings in some files: one of torch.profiler's, a file a rank; or all that are in files for Perfetto that
+    we wrote."""
+    ours = [path for path in files if is_ours(path)]
+    if not ours:
+        return [read_profile(files, _named(files), step)]
+    return [one for path in ours for one in read_perfetto(path).values()]
+
+
+def _named(files: Sequence[Path]) -> str:
+    """What the first file is called, without its rank: replay_rank0.json -> replay."""
+    return re.sub(r"[_.-]*(rank)?[_.-]*\d*$", "", files[0].name.partition(".")[0]) or "profile"
+
+
+def expected(schedule: str, found: Recording, run: Callable[[str], Trace]) -> Recording:
+    """The schedule that a recording is compared with: a run; or the order of a file, or one with a name, of the
+    recording's own size, timed with its median passes. ValueError where the recording names no microbatches."""
+    if schedule in SCHEDULES:
+        row = SCHEDULES[schedule]
+        return recording_of_order(_of_its_size(row, found), row.title, **costs_of(found))
+    if is_order_file(schedule):
+        order = compute_only(read_file(schedule).legal())
+        return recording_of_order(order, Path(schedule).stem, **costs_of(found))
+    return recording_of(run(schedule), Path(schedule).stem)
+
+
+def _of_its_size(row: Named, found: Recording) -> Order:
+    """The order of a schedule with a name, for as many ranks, microbatches and stages as were recorded."""
+    if not found.has_order:
+        raise ValueError(
+            f"{found.name} names no microbatches, so {row.title} has no size to be compared at. torch's own 1F1B names "
+            "nothing in a profile, and an order that torch loads from a file names each pass: puzzles schedule export "
+            f"{row.name} --ranks {found.ranks} --batches N -o {row.name}.csv. Or give that file here, to see both as "
+            f"they are: --schedule {row.name}.csv"
+        )
+    order = order_of_recording(found)
+    batches, stages = batches_of(order), len(places(order))
+    if batches * found.ranks > len(found.spans):
+        raise ValueError(f"{found.name} names microbatch {batches - 1}, and not all that come before it")
+    chunks = {"chunks": max(1, stages // found.ranks)} if "chunks" in row.takes else {}
+    return row.make(found.ranks, batches, **chunks)
+
+
+def write_order(path: Path, found: Recording) -> str:
+    """Writes the order that was recorded, as `puzzles schedule export` does. Says whether it is legal."""
+    form = next((row for row in FORMATS.values() if row.suffix == path.suffix.lower()), None)
+    if form is None:
+        raise ValueError(f"an order is written as {suffixes()}")
+    order = order_of_recording(found)
+    write_whole(ready(path), form.write(order).text)
+    wrong = illegal(order)
+    return f"Wrote {path}" + ("" if wrong is None else f", which is no whole step: {wrong}")
