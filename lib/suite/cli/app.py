@@ -55,10 +55,9 @@ from lib.suite.cli.options import (
     takes_fields_of,
 )
 from lib.suite.cli.schedule import expected, recorded, schedules, write_order
-from lib.suite.course.hints import hint as open_hints
-from lib.suite.course.hints import next_hint
-from lib.suite.course.progress import known
-from lib.suite.course.progress_file import Standing
+from lib.suite.course.exercises import hint as open_hints
+from lib.suite.course.exercises import next_hint
+from lib.suite.course.progress import Standing, known
 from lib.suite.course.solutions import refusal
 from lib.suite.course.subject import Outcome, Run, attempt, feedings, outcome, subjects
 from lib.suite.course.subject import run as run_subject

@@ -24,9 +24,8 @@ from lib.errors import graded
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES, Chapter, Puzzle, by_chapter
-from lib.suite.course.hints import Hints
-from lib.suite.course.progress import is_off, next_puzzle
-from lib.suite.course.progress_file import ProgressError, Standing
+from lib.suite.course.exercises import Hints
+from lib.suite.course.progress import ProgressError, Standing, is_off, next_puzzle
 from lib.suite.course.solutions import Way, ways
 from lib.suite.course.subject import Attempt
 from lib.suite.submissions.gap import BuildError

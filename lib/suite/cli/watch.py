@@ -11,7 +11,7 @@ from typing import Protocol
 
 from lib.extras import need_extra
 from lib.puzzles.records import PUZZLES, puzzle_of_file
-from lib.suite.course.hints import Hints, next_hint
+from lib.suite.course.exercises import Hints, next_hint
 from lib.suite.course.progress import known, next_puzzle, solved
 from lib.suite.course.solutions import refusal
 from lib.suite.course.subject import Attempt, attempt
