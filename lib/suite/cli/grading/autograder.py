@@ -148,7 +148,7 @@ def _results(book: Gradebook, pictures: Pictures, tell_sizes: bool, by_hand: dic
     """What Gradescope reads: points of each puzzle, less those that a person gives there, and the leaderboard."""
     (student,) = book.students
     unread = unread_files(book.refused_of(student))
-    parts = list(feedback_parts(student, puzzles_of(book), pictures, tell_sizes, unread))
+    parts = list(feedback_parts(student, puzzles_of(book), pictures, tell_sizes))
     tests: list[dict[str, Any]] = []
     board: list[dict[str, Any]] = []
     for asked, score, mark, part in zip(book.asked, student.scores, student.marks, parts, strict=True):

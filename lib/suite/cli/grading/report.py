@@ -9,9 +9,8 @@ it follows from the gradebook and the schedules: the same bytes every time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from drawing.canvas.palette import GOLD, GOOD, PAGE, PAPER, Colour, mix
 from lib.analysis.figures import bubbles
@@ -26,13 +25,13 @@ from lib.suite.cli.grading.schedules import (
     Pictures,
     Traces,
     draw_all,
+    goals_reached,
     puzzles_of,
 )
 from lib.suite.cli.grading.students import (
     beside,
     feedback_parts,
     feedback_text,
-    goals_reached,
     message_there,
     own,
     parts,
@@ -48,7 +47,7 @@ from lib.suite.grade.results import file_names, is_ours
 from lib.suite.submissions.states import STATES, State
 from lib.trace.trace import Trace
 
-__all__ = ["LEADERBOARD", "Traces", "leaderboard", "render", "write_report"]
+__all__ = ["LEADERBOARD", "STATE_COLOURS", "write_report"]
 
 LEADERBOARD = "leaderboard.html"
 """The page that the class may see."""
@@ -60,9 +59,8 @@ PAIRS = 200
 Done = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One student and one puzzle in the table of the class."""
+class Cell(NamedTuple):
+    """One student and one puzzle in the table of the class. `order` is what it is sorted by."""
 
     puzzle: str
     state: State
@@ -71,8 +69,7 @@ class Cell:
     link: bool
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A student in the table of the class, and wherever else a page names them."""
 
     file: str
@@ -82,9 +79,9 @@ class Line:
     notes: tuple[str, ...]
     unread: tuple[Refused, ...]
     cells: tuple[Cell, ...]
-    points: str = ""
-    total: float = 0.0
-    comment: str = ""
+    points: str
+    total: float
+    comment: str
 
 
 def write_report(
@@ -114,12 +111,25 @@ def write_report(
 
     draw_all(pictures, orders, jobs, lambda left: tell(len(orders) - left))
     # The page of the class leads to the others: it comes last.
-    for row, student in enumerate(book.students):
-        _write_student(out, lines, row, student, puzzles, pictures)
-        _write_feedback(out, lines[row], student, puzzles, pictures, tell_sizes, book.title)
+    for row, (student, line) in enumerate(zip(book.students, lines, strict=True)):
+        before, after = lines[row - 1 : row] or [None], lines[row + 1 : row + 2] or [None]
+        found = [*parts(student, puzzles, pictures)]
+        page = render("student.html", student=line, before=before[0], after=after[0], parts=found)
+        write_whole(ready(out / "students" / f"{line.file}.html"), page)
+        found, unread = [*feedback_parts(student, puzzles, pictures, tell_sizes)], unread_files(line.unread)
+        page = render("feedback.html", student=line, parts=found, unread=unread, title=book.title)
+        write_whole(ready(out / "feedback" / f"{line.file}.html"), page)
+        text = "\n".join(map(visible, feedback_text(student, found, unread)))
+        write_whole(out / "feedback" / f"{line.file}.txt", f"{text}\n")
         tell(len(orders) + row + 1)
-    _remove_others(out, lines, pictures, orders)
-    write_whole(ready(out / LEADERBOARD), leaderboard(book, puzzles, traces))
+    # What an earlier report left of students and schedules that are not there any more. Files of others stay.
+    files = {line.file for line in lines}
+    for folder, endings in (("students", (".html",)), ("feedback", (".html", ".txt"))):
+        for path in (out / folder).iterdir() if (out / folder).is_dir() else ():
+            if path.suffix in endings and is_ours(path.stem) and path.stem not in files:
+                path.unlink()
+    pictures.keep(orders)
+    write_whole(ready(out / LEADERBOARD), _leaderboard(book, puzzles, traces))
     index = out / "index.html"
     write_whole(ready(index), _index(book, puzzles, lines))
     return index
@@ -150,7 +160,7 @@ def _short(name: str) -> str:
 
 
 def _cell(puzzle: ClassPuzzle, score: Score) -> Cell:
-    state, goals = STATES[score.state], goals_reached(puzzle.asked, score)
+    state, goals = STATES[score.state], goals_reached(puzzle.asked, score.own)
     order = 10_000 * list(STATES).index(state.word) - 100 * goals - score.hidden_passed
     found: list[str] = []
     if score.correct and puzzle.asked.goals:
@@ -167,124 +177,31 @@ def _orders(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> Iterable[Order]:
             yield from filter(None, (beside(puzzle, score), own(score)))
 
 
-def _write_student(
-    out: Path, lines: Sequence[Line], row: int, student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures
-) -> None:
-    page = render(
-        "student.html",
-        student=lines[row],
-        before=lines[row - 1] if row else None,
-        after=lines[row + 1] if row + 1 < len(lines) else None,
-        parts=list(parts(student, puzzles, pictures)),
-    )
-    write_whole(ready(out / "students" / f"{lines[row].file}.html"), page)
-
-
-def _write_feedback(
-    out: Path,
-    line: Line,
-    student: Student,
-    puzzles: Sequence[ClassPuzzle],
-    pictures: Pictures,
-    tell_sizes: bool,
-    title: str,
-) -> None:
-    unread = unread_files(line.unread)
-    found = list(feedback_parts(student, puzzles, pictures, tell_sizes, unread))
-    page = render(
-        "feedback.html", student=line, parts=found, unread=unread, title=title, points=line.points, comment=line.comment
-    )
-    write_whole(ready(out / "feedback" / f"{line.file}.html"), page)
-    text = "\n".join(visible(one) for one in feedback_text(student, found, unread))
-    write_whole(out / "feedback" / f"{line.file}.txt", f"{text}\n")
-
-
-def _remove_others(out: Path, lines: Sequence[Line], pictures: Pictures, orders: Sequence[Order]) -> None:
-    """Takes away what an earlier report left of students and schedules that are not there any more. Files that no
-    report has written stay."""
-    files = {line.file for line in lines}
-    for folder, endings in (("students", (".html",)), ("feedback", (".html", ".txt"))):
-        for path in (out / folder).iterdir() if (out / folder).is_dir() else ():
-            if path.suffix in endings and is_ours(path.stem) and path.stem not in files:
-                path.unlink()
-    pictures.keep(orders)
-
-
-def _mistakes(book: Gradebook) -> dict[str, Any]:
-    """What went wrong, each kind with a comment for all who made it and the rows of the students."""
-    rows = {student.name: row for row, student in enumerate(book.students)}
-    found: list[dict[str, Any]] = []
-    for one in mistakes(book):
-        comment = one.words + (f"\n\nWhat to do: {one.fix}" if one.fix else "")
-        found.append(
-            {
-                "words": one.words,
-                "people": one.students,
-                "puzzles": one.puzzles,
-                "sizes": list(dict.fromkeys(case.size for case in one.cases)),
-                "comment": comment,
-                "lines": comment.count("\n") + 2 + len(comment) // 160,
-                "cases": [(rows[case.student], case.puzzle) for case in one.cases],
-                "example": one.example,
-            }
-        )
-    return {"mistakes": found, "alone": sum(len(one["people"]) == 1 for one in found)}
-
-
-def _pairs(book: Gradebook) -> dict[str, Any]:
-    """Who is alike, and whose code is ours, with the rows of the students."""
-    found = similar(book)
-    rows = {student.name: row for row, student in enumerate(book.students)}
-    pairs = [
-        {"bits": one.bits, "shared": one.shared, "rows": [rows[name] for name in one.students]}
-        for one in found.alike[:PAIRS]
-    ]
-    ours = [
-        {"puzzle": one.puzzle, "solution": one.solution, "rows": [rows[name] for name in one.students]}
-        for one in found.ours
-    ]
-    return {"pairs": pairs, "more_pairs": max(0, len(found.alike) - PAIRS), "ours": ours}
-
-
-def _passed_everything(number: int) -> str:
-    if number == 0:
-        return "Nobody passed everything that was asked."
-    return f"{counted(number, 'student')} passed everything that was asked."
-
-
 def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line]) -> str:
-    everything = sum(line.passed == len(puzzles) for line in lines)
-    shown: list[dict[str, Any]] = [
-        {
-            "asked": puzzle.asked,
-            "counts": puzzle.counts,
-            "states": puzzle.states,
-            "kinds": puzzle.kinds,
-            "reference": puzzle.reference,
-            "best": puzzle.best,
-            "picture": bool(puzzle.picture),
-            "drawn": markup(puzzle.picture),
-            "size": puzzle.reference.size if puzzle.reference is not None else "a table of answers",
-        }
-        for puzzle in puzzles
-    ]
     there = {cell.state for line in lines for cell in line.cells}
+    common, alike = mistakes(book), similar(book)
     return render(
         "report.html",
         present=[state for state in STATES.values() if state in there or state.word == "passed"],
         title=book.title,
         students=lines,
-        puzzles=shown,
+        line_of={student.name: line for student, line in zip(book.students, lines, strict=True)},
+        puzzles=puzzles,
         refused=book.refused,
         problems=book.problems,
-        everything=_passed_everything(everything),
+        everything=sum(line.passed == len(puzzles) for line in lines),
         isolation=book.isolation,
         made_by=book.made_by,
-        **_mistakes(book),
+        mistakes=common,
+        alone=sum(len(one.students) == 1 for one in common),
         innocent=INNOCENT,
-        **_pairs(book),
+        pairs=alike.alike[:PAIRS],
+        more_pairs=max(0, len(alike.alike) - PAIRS),
+        ours=alike.ours,
     )
 
+
+# -- the leaderboard ------------------------------------------------------------------------------------------------
 
 PLACES: Final = 30
 """Schedules of a puzzle."""
@@ -292,20 +209,14 @@ LONGEST: Final = 40
 """Characters of a name that somebody chose."""
 
 
-def leaderboard(book: Gradebook, puzzles: Sequence[ClassPuzzle], traces: Traces) -> str:
+def _leaderboard(book: Gradebook, puzzles: Sequence[ClassPuzzle], traces: Traces) -> str:
     """The page: of each puzzle the schedules that are correct at all sizes, the best first."""
-    boards = [_board(book, puzzle, traces) for puzzle in puzzles if puzzle.asked.goals]
-    fills = {mark.fill for board in boards for mark in board.pop("marks")}
-    from drawing.canvas.scene import sheet  # here: a class of plain functions needs none
+    from drawing.canvas.scene import sheet  # here and below: a class of plain functions needs none
 
-    night, style = sheet(fills, set(), titles=False)
-    return render(
-        "leaderboard.html",
-        title=visible(book.title, lines=False),
-        boards=boards,
-        night=night,
-        night_style=markup(style),
-    )
+    boards = [_board(book, puzzle, traces) for puzzle in puzzles if puzzle.asked.goals]
+    night, style = sheet({mark.fill for board in boards for mark in board.pop("marks")}, set(), titles=False)
+    title = visible(book.title, lines=False)
+    return render("leaderboard.html", title=title, boards=boards, night=night, night_style=markup(style))
 
 
 def _board(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, Any]:
@@ -319,16 +230,14 @@ def _board(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, An
         shown.append((None, reference))
     runs = {result.schedule: run for _, result in shown if (run := _run(traces, result.schedule)) is not None}
     small = dict(zip(runs, thumbnails([*runs.values()]) if runs else (), strict=True))
-    best = (
-        {name: min(getattr(result, name) or 0.0 for _, result in shown) for name in ("time", "memory", "sent")}
-        if shown
-        else {}
-    )
+    figures = ("time", "memory", "sent") if shown else ()
+    best = {name: min(getattr(result, name) or 0.0 for _, result in shown) for name in figures}
     rows: list[dict[str, Any]] = []
     for place, (kind, result) in enumerate(shown, 1):
-        run = runs.get(result.schedule)
-        marks = small.get(result.schedule)
-        words = f"schedule {place} of {puzzle.asked.puzzle}"
+        run, picture = runs.get(result.schedule), ""
+        if result.schedule in small:
+            scene = Scene(WIDE, HIGH, small[result.schedule], paper=False)
+            picture = markup(scene.svg(label=f"schedule {place} of {puzzle.asked.puzzle}", night=False))
         rows.append(
             {
                 "place": place if kind is not None else None,
@@ -338,9 +247,7 @@ def _board(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, An
                 "result": result,
                 "best": [name for name in best if getattr(result, name) == best[name]],
                 "computing": None if run is None else 1 - bubbles(run).makespan,
-                "picture": ""
-                if marks is None
-                else markup(Scene(WIDE, HIGH, marks, paper=False).svg(label=words, night=False)),
+                "picture": picture,
             }
         )
     return {
@@ -363,17 +270,17 @@ def _run(traces: Traces, digest: str) -> Trace | None:
 
 def _who(students: Sequence[Student]) -> str:
     """How many have a schedule, by the names that they chose where they did."""
-    chosen = sorted(filter(None, (_alias(dict(student.more)) for student in students)))
-    others = len(students) - len(chosen)
+    aliases: list[str] = []
+    for student in students:
+        said = next((text for heading, text in student.more if heading.casefold() == ALIAS), "")
+        aliases.append(visible(said, lines=False).strip()[:LONGEST])
+    chosen, others = sorted(filter(None, aliases)), aliases.count("")
     if not chosen:
         return counted(others, "student")
     return ", ".join(chosen) + (f" and {others} more" if others else "")
 
 
-def _alias(cells: Mapping[str, str]) -> str:
-    said = next((text for heading, text in cells.items() if heading.casefold() == ALIAS), "")
-    return visible(said, lines=False).strip()[:LONGEST]
-
+# -- how all of them look -------------------------------------------------------------------------------------------
 
 STATE_COLOURS: Mapping[str, Colour] = {
     "passed": GOOD,

@@ -19,14 +19,14 @@ from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score
 from lib.suite.submissions.states import STATES, State
 from lib.trace.trace import Trace
 
-__all__ = ["ClassPuzzle", "Drawn", "Kind", "Order", "Pictures", "Traces", "draw_all", "puzzles_of"]
+__all__ = ["MOST_EVENTS", "ClassPuzzle", "Drawn", "Kind", "Order", "Pictures", "Traces", "draw_all", "goals_reached"]
+__all__ += ["puzzles_of"]
 
 NAMED: Final = 12
 """Students that the pointer names at a dot."""
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A schedule that is correct at the puzzle's size, and who handed it in: rows of the students, in order.
 
     `passes` and `everywhere`: whether it passed for one of them, and whether it was correct at all other sizes.
@@ -37,6 +37,12 @@ class Kind:
     passes: bool
     everywhere: bool
     students: tuple[int, ...]
+
+    @property
+    def rank(self) -> tuple[float | str, ...]:
+        """The best first."""
+        own = self.result
+        return not self.everywhere, -self.goals, own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,11 @@ class ClassPuzzle:
     def best(self) -> Result | None:
         """The best of the class that is correct at all sizes: the most goals, the shortest time, the least memory."""
         return next((kind.result for kind in self.kinds if kind.everywhere), None)
+
+    @property
+    def size(self) -> str:
+        """The size at which the reference runs, in words."""
+        return self.reference.size if self.reference is not None else "a table of answers"
 
     @property
     def reference(self) -> Result | None:
@@ -87,22 +98,17 @@ def _kinds(asked: Asked, scores: Mapping[int, Score]) -> tuple[Kind, ...]:
     for row, score in scores.items():
         if score.correct and score.own.schedule and score.own.time is not None:
             students.setdefault(score.own.schedule, []).append(row)
-    found = [
-        Kind(
-            scores[rows[0]].own,
-            sum(name in scores[rows[0]].own.goals for name, _, _ in asked.goals),
-            any(scores[row].state == "passed" for row in rows),
-            any(scores[row].state in ("passed", "missed") for row in rows),
-            tuple(rows),
-        )
-        for rows in students.values()
-    ]
-    return tuple(sorted(found, key=_rank))
+    found: list[Kind] = []
+    for rows in students.values():
+        own, states = scores[rows[0]].own, {scores[row].state for row in rows}
+        passes, everywhere = "passed" in states, not states.isdisjoint(("passed", "missed"))
+        found.append(Kind(own, goals_reached(asked, own), passes, everywhere, tuple(rows)))
+    return tuple(sorted(found, key=lambda kind: kind.rank))
 
 
-def _rank(kind: Kind) -> tuple[float, ...] | tuple[float | str, ...]:
-    own = kind.result
-    return (not kind.everywhere, -kind.goals, own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule)
+def goals_reached(asked: Asked, result: Result) -> int:
+    """How many of the goals were reached, counted from the easiest."""
+    return sum(name in result.goals for name, _, _ in asked.goals)
 
 
 def _spread(book: Gradebook, puzzle: ClassPuzzle) -> str:
@@ -115,26 +121,17 @@ def _spread(book: Gradebook, puzzle: ClassPuzzle) -> str:
         places.setdefault((kind.result.time or 0.0, kind.result.memory or 0.0), []).append(kind)
     if len(places) < 2:
         return ""
-    dots = [
-        Handed(
-            time,
-            memory,
-            sum(len(kind.students) for kind in here),
-            any(kind.passes for kind in here),
-            _title(book, time, memory, here),
-        )
-        for (time, memory), here in places.items()
-    ]
+    dots: list[Handed] = []
+    for (time, memory), here in places.items():
+        count, passes = sum(len(kind.students) for kind in here), any(kind.passes for kind in here)
+        dots.append(Handed(time, memory, count, passes, _title(book, time, memory, here)))
     goals = [Goal(name, time, memory) for name, time, memory in puzzle.asked.goals]
-    reference, best = _place(puzzle.reference), _place(puzzle.best)
+    reference, best = (
+        None if one is None or one.time is None or one.memory is None else (one.time, one.memory)
+        for one in (puzzle.reference, puzzle.best)
+    )
     picture = draw_spread(f"{puzzle.asked.title}: time against memory", dots, goals, reference, best)
     return picture.svg().strip()
-
-
-def _place(result: Result | None) -> tuple[float, float] | None:
-    if result is None or result.time is None or result.memory is None:
-        return None
-    return result.time, result.memory
 
 
 def _title(book: Gradebook, time: float, memory: float, here: list[Kind]) -> str:
@@ -145,6 +142,8 @@ def _title(book: Gradebook, time: float, memory: float, here: list[Kind]) -> str
     schedules = f", {counted(len(here), 'schedule')}" if len(here) > 1 else ""
     return f"{head}{schedules}\n{', '.join(names)}{more}"
 
+
+# -- pictures -------------------------------------------------------------------------------------------------------
 
 FEW: Final = 100
 """Pictures that are drawn here before other processes would have started."""
@@ -195,14 +194,6 @@ class Pictures:
         """Where a picture is, or will be."""
         return self.folder / f"{order.key}.svg"
 
-    def missing(self, orders: Iterable[Order]) -> list[Order]:
-        """Those that are still to be drawn, each once, in order."""
-        return [order for order in dict.fromkeys(orders) if not self.path(order).is_file()]
-
-    def draw(self, order: Order) -> None:
-        """Draws one, and writes it whole. What cannot be drawn becomes a picture of the words that say why."""
-        write_whole(ready(self.path(order)), self._svg(order))
-
     def drawn(self, order: Order) -> Drawn:
         """A picture that there is."""
         path = self.path(order)
@@ -223,7 +214,8 @@ class Pictures:
             if path.suffix == ".svg" and re.fullmatch("[0-9a-f]{16}", path.stem) and path.stem not in keys:
                 path.unlink()
 
-    def _svg(self, order: Order) -> str:
+    def draw(self, order: Order) -> str:
+        """Draw one. What cannot be drawn becomes a picture of the words that say why."""
         from drawing import draw  # here and not above: a report with no schedules needs none
         from drawing.comparing.comparison import Compared, Comparison
         from drawing.timeline.schedule import note
@@ -248,7 +240,7 @@ class Pictures:
 
 def draw_all(pictures: Pictures, orders: Iterable[Order], jobs: int, done: Callable[[int], None]) -> None:
     """Draws what is missing, in so many processes of this machine. `done` is told how many there are to come."""
-    missing = pictures.missing(orders)
+    missing = [order for order in dict.fromkeys(orders) if not pictures.path(order).is_file()]
     done(len(missing))
     alone = jobs == 1 or len(missing) < FEW
     at_once, left = 1 if alone else FEW, len(missing)
@@ -261,5 +253,5 @@ def draw_all(pictures: Pictures, orders: Iterable[Order], jobs: int, done: Calla
 
 def _several(pictures: Pictures, orders: Sequence[Order]) -> int:
     for order in orders:
-        pictures.draw(order)
+        write_whole(ready(pictures.path(order)), pictures.draw(order))
     return len(orders)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from lib.errors.wording import amount, exact
 from lib.suite.cli.grading.schedules import ClassPuzzle, Drawn, Order, Pictures
@@ -14,30 +14,15 @@ from lib.suite.cli.pages import markup
 from lib.suite.grade.gradebook import Asked, Mark, Refused, Result, Score, Student
 from lib.suite.submissions.states import STATES, State
 
-__all__ = [
-    "Elsewhere",
-    "Part",
-    "Row",
-    "beside",
-    "feedback_parts",
-    "feedback_text",
-    "goals_reached",
-    "message_there",
-    "own",
-    "parts",
-    "remarks",
-    "unread_files",
-    "whole",
-    "without_sizes",
-]
+__all__ = ["Part", "beside", "feedback_parts", "feedback_text", "head_text", "message_there", "own"]
+__all__ += ["part_text", "parts", "remarks", "scores_of", "unread_files", "whole", "without_sizes"]
 
-ABSENT = "nothing was handed in"
+WITHHELD: Final = "…"
+"""Stands for a number."""
 NO_MARK = Mark("")
-UNREADABLE = "nothing was handed in that can be graded"
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A row of figures: one's own, those of others, or the limits of a goal."""
 
     name: str
@@ -51,8 +36,7 @@ class Row:
     over_memory: str = ""
 
 
-@dataclass(frozen=True)
-class Elsewhere:
+class Elsewhere(NamedTuple):
     """What came of other sizes, in words that a student may read."""
 
     words: str
@@ -77,19 +61,14 @@ class Part:
 
     @property
     def points(self) -> str:
-        """The points in words."""
-        return points_words(self.mark)
-
-
-def points_words(mark: Mark) -> str:
-    """The points of a puzzle in words, with what being late cost and what a person gave; nothing where there are
-    none."""
-    if not mark.of and mark.by_hand is None:
-        return ""
-    parts = [f"{amount(mark.points)} for the results"] if mark.by_hand is not None else []
-    parts += [f"{amount(mark.by_hand)} by hand"] if mark.by_hand is not None else []
-    parts += [mark.late] if mark.late else []
-    return f"{amount(mark.total)} of {amount(mark.of)} points" + (f" ({', '.join(parts)})" if parts else "")
+        """The points in words, with what being late cost and what a person gave; nothing where there are none."""
+        mark = self.mark
+        if not mark.of and mark.by_hand is None:
+            return ""
+        parts = [mark.late] if mark.late else []
+        if mark.by_hand is not None:
+            parts = [f"{amount(mark.points)} for the results", f"{amount(mark.by_hand)} by hand", *parts]
+        return f"{amount(mark.total)} of {amount(mark.of)} points" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def whole(student: Student) -> str:
@@ -127,36 +106,31 @@ def parts(student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures) 
     """The puzzles on the page for who teaches."""
     for puzzle, score in scores_of(student, puzzles):
         order = beside(puzzle, score)
-        yield Part(
-            puzzle.asked,
-            score,
-            STATES[score.state],
-            _size(puzzle, score),
-            _rows(puzzle, score, "this student", others=True),
-            _message(score),
-            None if order is None else pictures.drawn(order),
-            "" if order is None else _caption(order),
-            mark=student.mark(puzzle.asked.puzzle),
-        )
+        part = _part(student, puzzle, score, "this student", others=True)
+        yield part if order is None else replace(part, picture=pictures.drawn(order), caption=_caption(order))
 
 
 def feedback_parts(
-    student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures, tell_sizes: bool, unread: Sequence[str] = ()
+    student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures, tell_sizes: bool
 ) -> Iterator[Part]:
-    """The puzzles in what a student may have. `unread` says what of it cannot be graded."""
+    """The puzzles in what a student may have."""
     for puzzle, score in scores_of(student, puzzles):
         order = own(score)
-        yield Part(
-            puzzle.asked,
-            score,
-            STATES[score.state],
-            _size(puzzle, score),
-            _rows(puzzle, score, "yours", others=False),
-            _message(score),
-            elsewhere=tuple(_elsewhere(score, tell_sizes)),
-            drawn="" if order is None else markup(pictures.svg(order)),
-            mark=student.mark(puzzle.asked.puzzle),
-        )
+        drawn = "" if order is None else markup(pictures.svg(order))
+        part = _part(student, puzzle, score, "yours", others=False)
+        yield replace(part, elsewhere=tuple(_elsewhere(score, tell_sizes)), drawn=drawn)
+
+
+def _part(student: Student, puzzle: ClassPuzzle, score: Score, name: str, others: bool) -> Part:
+    """What both pages have of a puzzle."""
+    state, message = STATES[score.state], score.own.message
+    if not state.judged:
+        message = message or state.about  # there is no function
+    elif score.correct and score.own.time is not None:
+        message = remarks(message)  # the figures stand beside it
+    size = score.own.size or (puzzle.reference.size if puzzle.reference is not None else "the puzzle's size")
+    mark = student.mark(puzzle.asked.puzzle)
+    return Part(puzzle.asked, score, state, size, _rows(puzzle, score, name, others), message, mark=mark)
 
 
 def unread_files(refused: Sequence[Refused]) -> list[str]:
@@ -195,17 +169,6 @@ def part_text(part: Part) -> Iterator[str]:
             yield f"  {row.name}: {figures}" + (" (over)" if over else "")
     for text in (part.message, *(one for each in part.elsewhere for one in (each.words, each.message))):
         yield from (f"  {line}" for line in text.splitlines())
-
-
-def _size(puzzle: ClassPuzzle, score: Score) -> str:
-    return score.own.size or (puzzle.reference.size if puzzle.reference is not None else "the puzzle's size")
-
-
-def _message(score: Score) -> str:
-    """What is to be said beside the figures, or of what there is no function of."""
-    if not STATES[score.state].judged:
-        return score.own.message or STATES[score.state].about
-    return remarks(score.own.message) if score.correct and score.own.time is not None else score.own.message
 
 
 def _caption(order: Order) -> str:
@@ -248,15 +211,6 @@ def _elsewhere(score: Score, tell_sizes: bool) -> Iterator[Elsewhere]:
     for message, times in Counter(without_sizes(message_there(result)) for result in wrong).items():
         where = "another size, which is" if times == 1 else f"{times} other sizes, which are"
         yield Elsewhere(f"At {where} not told:", message)
-
-
-WITHHELD: Final = "…"
-"""In place of a number."""
-
-
-def goals_reached(asked: Asked, score: Score) -> int:
-    """How many of the goals were reached at the puzzle's size, counted from the easiest."""
-    return sum(name in score.own.goals for name, _, _ in asked.goals)
 
 
 def remarks(message: str) -> str:
