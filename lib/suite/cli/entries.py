@@ -56,20 +56,20 @@ class Figure(NamedTuple):
     judged: bool = True
 
 
-def _memory(trace: Trace) -> float:
-    return float(peak(trace).elements)
+def _memory(run: Trace) -> float:
+    return float(peak(run).elements)
 
 
-def _bubble(trace: Trace) -> float:
-    return bubbles(trace).makespan
+def _bubble(run: Trace) -> float:
+    return bubbles(run).makespan
 
 
-def _collectives(trace: Trace) -> float:
-    return sum(counts(trace).collectives.values())
+def _collectives(run: Trace) -> float:
+    return sum(counts(run).collectives.values())
 
 
-def _messages(trace: Trace) -> float:
-    return counts(trace).messages
+def _messages(run: Trace) -> float:
+    return counts(run).messages
 
 
 FIGURES: Final[Mapping[str, Figure]] = {
@@ -80,11 +80,6 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "collectives": Figure("collectives", "collectives of the rank that joins most", _collectives, judged=False),
     "messages": Figure("messages", "messages of the rank that passes most", _messages, judged=False),
 }
-
-
-def figures_of(trace: Trace) -> dict[str, float]:
-    """All figures of a run, by the names of their rows."""
-    return {name: figure.of(trace) for name, figure in FIGURES.items()}
 
 
 def best(rows: Sequence[Mapping[str, float] | None]) -> dict[str, float]:
@@ -101,39 +96,6 @@ BEGINNING = 200
 """Characters at the beginning of a file in which a saved Trace says that it is one."""
 REFUSED = 5
 """Files that cannot be read that are named; of more it says how many."""
-
-
-def handed_in(path: Path, puzzle: str) -> tuple[list[tuple[str, Source]], list[str]]:
-    """Read a folder or an archive of what a class handed in: the code of each student who handed in a puzzle, and what
-    is to be said of the rest. Nothing of it runs."""
-    collected = collect([path])
-    found: list[tuple[str, Source]] = []
-    refused = [*collected.refused]
-    without: list[str] = []
-    for submission in collected.submissions:
-        of_student = intake.chosen(submission, (puzzle,))
-        refused += of_student.refused
-        if puzzle in of_student.of:
-            found.append((submission.student, of_student.of[puzzle][1]))
-        else:
-            without.append(submission.student)
-    notes = [f"{one.file} is left out: it {one.why}" for one in refused[:REFUSED]]
-    if len(refused) > REFUSED:
-        notes.append(f"{len(refused) - REFUSED} more files are left out; `puzzles grade` says of each why")
-    said = {one.student for one in refused}
-    if silent := sum(student not in said for student in without):
-        notes.append(f"{counted(silent, 'student')} handed in nothing for {puzzle}")
-    return found, notes
-
-
-def traces_in(folder: Path) -> list[Path]:
-    """The saved Traces that lie in a folder, by name."""
-    return [path for path in sorted(folder.glob("*.json")) if path.is_file() and _says_so(path)]
-
-
-def _says_so(path: Path) -> bool:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return FORMAT in file.read(BEGINNING)
 
 
 STATES = ("correct", "not correct", "failed", "not solved")
@@ -228,8 +190,10 @@ class Entry:
 
     @cached_property
     def figures(self) -> dict[str, float] | None:
-        """The figures of a whole run; None where it has none."""
-        return None if self.verdict is None or self.trace is None else figures_of(self.trace)
+        """The figures of a whole run, by the names of their rows; None where it has none."""
+        if self.verdict is None or self.trace is None:
+            return None
+        return {name: figure.of(self.trace) for name, figure in FIGURES.items()}
 
 
 def chosen(whats: Sequence[str], puzzle: str | None = None) -> Chosen:
@@ -302,14 +266,34 @@ def _in_words(puzzle: str, way: str = "") -> Called:
 
 
 def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Subject]:
-    """What each student handed in for a puzzle, and the Traces that lie in a folder."""
+    """What each student handed in for a puzzle, in a folder or an archive, and the Traces that lie in a folder. Nothing
+    of it runs."""
     if puzzle is None:
         raise SourceError(f"in {path} there may be many puzzles: say which one with --puzzle")
-    found, said = handed_in(path, puzzle)
-    notes += said
-    traces = traces_in(path) if path.is_dir() else []
-    every = [Subject(student, source, puzzle) for student, source in found]
-    return every + [Subject(trace.name, trace, puzzle) for trace in traces]
+    collected = collect([path])
+    found: list[Subject] = []
+    refused = [*collected.refused]
+    without: list[str] = []
+    for submission in collected.submissions:
+        of_student = intake.chosen(submission, (puzzle,))
+        refused += of_student.refused
+        if puzzle in of_student.of:
+            found.append(Subject(submission.student, of_student.of[puzzle][1], puzzle))
+        else:
+            without.append(submission.student)
+    notes += [f"{one.file} is left out: it {one.why}" for one in refused[:REFUSED]]
+    if len(refused) > REFUSED:
+        notes.append(f"{len(refused) - REFUSED} more files are left out; `puzzles grade` says of each why")
+    named = {one.student for one in refused}
+    if silent := sum(student not in named for student in without):
+        notes.append(f"{counted(silent, 'student')} handed in nothing for {puzzle}")
+    traces = [file for file in sorted(path.glob("*.json")) if file.is_file() and _is_trace(file)]
+    return found + [Subject(file.name, file, puzzle) for file in traces]
+
+
+def _is_trace(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return FORMAT in file.read(BEGINNING)
 
 
 def _need_schedule(puzzle: str) -> None:

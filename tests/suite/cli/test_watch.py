@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from lib import PUZZLES
 from lib.suite.cli import app as cli
 from lib.suite.cli import watch as watching
+from lib.suite.cli.console import Terminal
 from lib.suite.cli.watch import Watcher, watch
 from lib.suite.course.exercises import Hints
 from lib.suite.course.progress import Standing, read, record
@@ -148,7 +149,7 @@ def test_once_says_by_its_status_whether_it_is_solved(folder: Path, monkeypatch:
 # -- the watcher, without processes -----------------------------------------------------------------------------
 
 
-class Paper:
+class Paper(Terminal):
     """A screen to read from."""
 
     def __init__(self) -> None:

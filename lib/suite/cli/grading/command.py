@@ -194,14 +194,12 @@ def _show(book: Gradebook, out: Path) -> None:
         found = Counter(student.scores[position].state for student in book.students)
         table.add_row(asked.puzzle, *(str(found[state] or "") for state in states), str(len(asked.hidden) or "none"))
     show_table(table)
-    for one in book.refused[:SHOWN]:
-        say(visible(f"Refused: {one.file}: {one.why}"))
-    if len(book.refused) > SHOWN:
-        say(f"Refused: {len(book.refused) - SHOWN} more; the report has them all")
-    for problem in book.problems[:SHOWN]:
-        say(visible(f"To look at: {problem}"))
-    if len(book.problems) > SHOWN:
-        say(f"To look at: {len(book.problems) - SHOWN} more; the report has them all")
+    refused = [f"{one.file}: {one.why}" for one in book.refused]
+    for label, lines in (("Refused", refused), ("To look at", book.problems)):
+        for line in lines[:SHOWN]:
+            say(visible(f"{label}: {line}"))
+        if len(lines) > SHOWN:
+            say(f"{label}: {len(lines) - SHOWN} more; the report has them all")
     say(f"What kept each run apart: {', '.join(book.isolation) or 'nothing ran'}")
     say(f"For programs: {', '.join(str(out / form.file) for form in FORMS)}")
 
@@ -287,14 +285,13 @@ class Changes:
     def __iter__(self) -> Iterator[None]:
         """Comes again after each change. KeyboardInterrupt at Ctrl-C."""
         for _ in self._changes:
-            if _state(self._paths) == self._before:
+            now, deadline = _state(self._paths), time.monotonic() + PATIENCE
+            if now == self._before:
                 continue
-            deadline = time.monotonic() + PATIENCE
-            now = _state(self._paths)
-            while time.monotonic() < deadline:
+            while True:
                 time.sleep(QUIET)
                 before, now = now, _state(self._paths)
-                if before == now:
+                if before == now or time.monotonic() > deadline:
                     break
             self._before = now
             yield
