@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from lib.suite.cli.grading.report.report import write_report
+from lib.suite.cli.grading.report import write_report
 from lib.suite.grade.assignment import Config
 from lib.suite.grade.gradebook import STATES, Traces
 from lib.suite.grade.grading import TRACES, grade

@@ -44,9 +44,7 @@ if TYPE_CHECKING:
     from lib.simulator.model import Model
     from lib.simulator.recorder import Work
     from lib.simulator.simulator import Unsolved, simulate
-    from lib.suite.course.exercises import expect
-    from lib.suite.course.hints import hint
-    from lib.suite.course.predictions import predict
+    from lib.suite.course.exercises import expect, hint, predict
     from lib.suite.course.progress import solved
     from lib.suite.course.review import review
     from lib.suite.course.solutions import reveal
@@ -123,9 +121,7 @@ _HOMES = {
     "lib.checker.verdict": "FunctionVerdict Verdict",
     "lib.cluster.costs": "LINKS UNIT Costs Links Uneven",
     "lib.cluster.mesh": "Mesh",
-    "lib.suite.course.exercises": "expect",
-    "lib.suite.course.hints": "hint",
-    "lib.suite.course.predictions": "predict",
+    "lib.suite.course.exercises": "expect hint predict",
     "lib.suite.course.progress": "solved",
     "lib.suite.course.review": "review",
     "lib.suite.course.solutions": "reveal",

@@ -11,10 +11,10 @@ __all__ = ["EXTRAS", "install", "need_extra"]
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "cli": ("watchfiles",),
     "notebook": ("ipykernel", "jupyterlab", "jupytext", "nbclient", "nbformat"),
-    "png": ("vl_convert", "pypdf"),
+    "png": ("vl_convert",),
     "replay": ("torch", "numpy"),
     "explore": ("jinja2", "joblib", "nbformat"),
-    "grade": ("jinja2", "joblib", "nbformat", "pypdf"),
+    "grade": ("jinja2", "joblib", "nbformat"),
     "optimum": ("ortools",),
 }
 """The extras of pyproject.toml that a command can miss, and the names by which their libraries are imported."""
@@ -28,7 +28,7 @@ def install(extra: str) -> str:
 def need_extra(extra: str, doing: str, *libraries: str) -> None:
     """ModuleNotFoundError where libraries of an extra are missing: any of it, or of those that are named.
 
-    Asked before long work, and not after it. `doing` begins the message: "slides need".
+    Asked before long work, and not after it. `doing` begins the message: "a page needs".
     """
     missing = next((name for name in libraries or EXTRAS[extra] if not _is_there(name)), None)
     if missing is not None:

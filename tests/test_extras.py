@@ -81,9 +81,9 @@ def test_without_extras_what_needs_none_works_and_what_is_missing_is_said_once(t
 
 
 def test_only_libraries_that_are_named_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pypdf", None)
-    need_extra("png", "pictures need", "vl_convert")
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    need_extra("grade", "a page needs", "jinja2")
     with pytest.raises(
-        ModuleNotFoundError, match=r'^slides need the extra "png": pip install "llm-training-puzzles\[png]"$'
+        ModuleNotFoundError, match=r'^a class needs the extra "grade": pip install "llm-training-puzzles\[grade\]"$'
     ):
-        need_extra("png", "slides need")
+        need_extra("grade", "a class needs")

@@ -116,8 +116,7 @@ def picture_of_task(task: Task) -> Picture:
     scene.add(Text(WIDTH - EDGE, 26, size, TEXT, SOFT, "end"))
     asked = figures(record.goals, most=" at most", others=record.sent)
     y = goals(scene, record.goals, asked, EDGE, WIDTH - 8, 48, judged=False) + 20
-    run = schedule_of(record.id)
-    scene.height = (y if run is None else _schedule(scene, run, record, y)) + 4
+    scene.height = _schedule(scene, schedule_of(record.id), record, y) + 4
     return Picture(scene, task.text())
 
 

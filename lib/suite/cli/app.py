@@ -1,4 +1,4 @@
-"""The `puzzles` command. A thin door: what it does is done in runs, notebooks, verify, replay and drawing."""
+"""The `puzzles` command: what each of its commands is called, takes and says. The work is done elsewhere."""
 
 from __future__ import annotations
 
@@ -19,40 +19,45 @@ from lib.puzzles.records import PUZZLES, by_chapter
 from lib.puzzles.records import goal as goal_of
 from lib.replay.options import ReplayOptions
 from lib.schedules.pipelines.catalogue import SCHEDULES
-from lib.suite.cli.comparing.compare import compare_command
-from lib.suite.cli.comparing.gallery import gallery_command
+from lib.suite.cli.compare import compare_command
 from lib.suite.cli.console import (
     Door,
     Terminal,
+    as_json,
     chapter_row,
     console,
     fail,
     say,
+    show,
     show_hints,
     show_table,
     show_way,
     show_ways,
     status_table,
 )
+from lib.suite.cli.explore import explore_command
+from lib.suite.cli.gallery import gallery_command
 from lib.suite.cli.grading.command import grade_command
 from lib.suite.cli.options import (
     SHORT,
+    WHAT,
     Batches,
     Layers,
     Limit,
     MeshOption,
     Output,
-    PuzzleOption,
+    Puzzle,
+    PuzzleArgument,
     Ranks,
+    Subject,
+    argument,
+    option,
     takes_fields_of,
 )
-from lib.suite.cli.pipelines.explore import explore_command
-from lib.suite.cli.pipelines.schedule import schedules
-from lib.suite.cli.report import as_json, show
-from lib.suite.course.hints import hint as open_hints
-from lib.suite.course.hints import next_hint
-from lib.suite.course.progress import known
-from lib.suite.course.progress_file import Standing
+from lib.suite.cli.schedule import expected, recorded, schedules, write_order
+from lib.suite.course.exercises import hint as open_hints
+from lib.suite.course.exercises import next_hint
+from lib.suite.course.progress import Standing, known
 from lib.suite.course.solutions import refusal
 from lib.suite.course.subject import Outcome, Run, attempt, feedings, outcome, subjects
 from lib.suite.course.subject import run as run_subject
@@ -66,17 +71,6 @@ app.command("explore")(explore_command)
 app.command("compare")(compare_command)
 app.command("gallery")(gallery_command)
 app.command("grade")(grade_command)
-
-
-def _known_puzzle(name: str) -> str:
-    if name not in PUZZLES:
-        raise typer.BadParameter(f"there is no puzzle {name!r}; there are {', '.join(PUZZLES)}")
-    return name
-
-
-WHAT = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
-Subject = Annotated[str, typer.Argument(metavar="WHAT", help=f"What to run: {WHAT}.", show_default=False)]
-PuzzleArgument = Annotated[str, typer.Argument(help="The puzzle's id.", callback=_known_puzzle, show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
@@ -93,9 +87,8 @@ def list_() -> None:
     table = Table("", puzzle, "sizes", "goals", "time", "memory", caption="sizes: ranks, layers, batches")
     standings = known()
     for chapter, records in by_chapter():
-        title, solved = chapter_row(chapter, records, standings)
         table.add_section()
-        table.add_row("", title, "", solved)
+        table.add_row("", *chapter_row(chapter, records, standings))
         for record in records:
             name = f"{record.id}\n{record.title}"
             if record.is_function:
@@ -109,18 +102,16 @@ def list_() -> None:
 
 @app.command()
 def run(
-    whats: Annotated[list[str], typer.Argument(metavar="WHAT...", help=f"What to run: {WHAT}.", show_default=False)],
-    puzzle: PuzzleOption = None,
+    whats: Annotated[list[str], argument("WHAT...", f"What to run: {WHAT}.")],
+    puzzle: Puzzle = None,
     ranks: Ranks = None,
     layers: Layers = None,
     batches: Batches = None,
     mesh: MeshOption = None,
-    save: Annotated[Path | None, typer.Option(help="Write the Trace here, as JSON.")] = None,
-    perfetto: Annotated[Path | None, typer.Option(help="Write the timeline here, for ui.perfetto.dev.")] = None,
-    chakra: Annotated[
-        Path | None, typer.Option(help="Write execution traces for MLCommons Chakra into a folder.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    save: Annotated[Path | None, option("Write the Trace here, as JSON.")] = None,
+    perfetto: Annotated[Path | None, option("Write the timeline here, for ui.perfetto.dev.")] = None,
+    chakra: Annotated[Path | None, option("Write execution traces for MLCommons Chakra into a folder.")] = None,
+    json: Annotated[bool, option("Print one JSON document and nothing else.", "--json")] = False,
     limit: Limit = None,
 ) -> None:
     """Run a function, or those of several files, and say how good it is. Of a file with several puzzles all are run.
@@ -136,7 +127,7 @@ def run(
     if len(asked) == 1 and not json:
         found = _outcome(whats[0], puzzle=puzzle, **options)
         _write(found.run, **files)
-        _verdict(found)
+        _tell(found)
         return
     attempts = [attempt(what, one, **options) for what, one in asked]
     names = [what for what, _ in asked]
@@ -150,11 +141,10 @@ def run(
 
 
 @app.command()
-def fix(what: Subject, puzzle: PuzzleOption = None) -> None:
+def fix(what: Subject, puzzle: Puzzle = None) -> None:
     """Run one function and show how to mend its mistake: the line itself, where the message names only the idea."""
     with fixes.shown():
-        found = _outcome(what, puzzle=puzzle)
-        _verdict(found)
+        _tell(_outcome(what, puzzle=puzzle))
 
 
 @app.command()
@@ -162,18 +152,14 @@ def goal(puzzle: PuzzleArgument, output: Output = None) -> None:
     """Say what a puzzle asks for; as a picture with a schedule that reaches it, where you name a file."""
     task = goal_of(puzzle)
     say(task.text())
-    if output is not None:
-        from drawing import picture_of
-
-        picture_of(task).save(output)
-        say(f"Drew {output}")
+    _draw(task, output)
 
 
 @app.command()
 def hint(
     puzzle: PuzzleArgument,
     number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Open all hints.")] = False,
+    every: Annotated[bool, option("Open all hints.", "--all")] = False,
 ) -> None:
     """Open the next hint for a puzzle: a question, then an idea, then nearly the code."""
     last = len(PUZZLES[puzzle].hints)
@@ -188,13 +174,18 @@ def reveal(
     puzzle: PuzzleArgument,
     way: Annotated[str | None, typer.Argument(help="Show the code of this alternative.", show_default=False)] = None,
     file: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A notebook or .py in which the puzzle passes.")
+        Path | None, option("A notebook or .py in which the puzzle passes.", exists=True, dir_okay=False)
     ] = None,
     limit: Limit = None,
 ) -> None:
     """Show the official answer and others, once the puzzle is passed."""
-    asked = None if file is None else _outcome(str(file), puzzle=puzzle, limit=limit)
-    standing = _standing(puzzle) if asked is None else Standing.of(asked.verdict)
+    if file is None:
+        standing, own = known().get(puzzle), mine(puzzle, yours(Path.cwd()))
+        # Where no pass is recorded, the student's own notebook is asked, too.
+        if (standing is None or not standing.passed) and own.is_file() and attempt(own, puzzle).state == "passed":
+            standing = Standing(runs=1, passed=True)
+    else:
+        standing = Standing.of(_outcome(str(file), puzzle=puzzle, limit=limit).verdict)
     missing = refusal(puzzle, standing)
     if missing is not None:
         say(missing)
@@ -205,9 +196,9 @@ def reveal(
 @app.command()
 def watch(
     path: Annotated[Path | None, typer.Argument(help="A notebook, a .py, or a folder.", show_default=False)] = None,
-    puzzle: PuzzleOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Run once; exit status 0 where it is solved, else 1.")] = False,
-    limit: Annotated[float, typer.Option(min=0.1, help="Seconds that a run may take.")] = LIMIT,
+    puzzle: Puzzle = None,
+    once: Annotated[bool, option("Run once; exit status 0 where it is solved, else 1.", "--once")] = False,
+    limit: Annotated[float, option("Seconds that a run may take.", min=0.1)] = LIMIT,
 ) -> None:
     """Run a puzzle again whenever its notebook is saved, and say what came of it. Without a path: all of them."""
     from lib.suite.cli.watch import Watcher
@@ -222,10 +213,10 @@ def watch(
 @app.command()
 def check(
     what: Annotated[str | None, typer.Argument(metavar="[WHAT]", help=f"Check only this: {WHAT}.")] = None,
-    puzzle: PuzzleOption = None,
+    puzzle: Puzzle = None,
     limit: Limit = None,
     stored: Annotated[
-        bool, typer.Option("--stored", help="Believe the outputs of the solved notebooks: `make unit` runs them.")
+        bool, option("Believe the outputs of the solved notebooks: `make unit` runs them.", "--stored")
     ] = False,
 ) -> None:
     """Check one run; or, without an argument, that every puzzle, notebook and reference is in order.
@@ -233,7 +224,7 @@ def check(
     Exit status: 0 where it reaches its first goal (or all is in order), else 1.
     """
     if what is not None:
-        return _verdict(_outcome(what, puzzle=puzzle, limit=limit))
+        return _tell(_outcome(what, puzzle=puzzle, limit=limit))
     from lib.suite.notebooks.verify import CHECKS, verify
 
     with console().status("Running every notebook, solved and unsolved"):
@@ -249,50 +240,37 @@ def check(
 
 
 @app.command()
-def draw(what: Subject, output: Output = None, puzzle: PuzzleOption = None, limit: Limit = None) -> None:
+def draw(what: Subject, output: Output = None, puzzle: Puzzle = None, limit: Limit = None) -> None:
     """Draw a run, even one that fails: up to where it did."""
-    from drawing import draw as paint
-
     path = output or Path(f"{Path(what).stem}.svg")
     try:
         trace = _run(what, puzzle=puzzle, limit=limit).trace
     except PuzzleError as error:
         if error.trace is not None:
-            paint(error.trace).save(path)
-            say(f"Drew what happened before the error: {path}")
+            _draw(error.trace, path, "Drew what happened before the error:")
         raise
-    paint(trace).save(path)
-    say(f"Drew {path}")
+    _draw(trace, path)
 
 
 @app.command()
-def review(what: Subject, output: Output = None, puzzle: PuzzleOption = None, limit: Limit = None) -> None:
+def review(what: Subject, output: Output = None, puzzle: Puzzle = None, limit: Limit = None) -> None:
     """Say how far a run is from the best, where its ranks wait, and what fills its memory."""
     from lib.suite.course.review import review as look
 
     found = _run(what, puzzle=puzzle, limit=limit)
-    if found.puzzle is None:
+    name = found.puzzle
+    if name is None:
         fail(f"{found.name} is no run of a puzzle at its own size; name the puzzle with --puzzle")
-    try:
-        result = look(found.trace, puzzle=found.puzzle)
-    except ValueError as error:  # a saved Trace of another size
-        fail(str(error))
-    if result is not None:
-        say(result.text())
-    if result is not None and output is not None:
-        from drawing import picture_of
-
-        picture_of(result).save(output)
-        say(f"Drew {output}")
+    _answer(lambda: look(found.trace, puzzle=name), output)
 
 
 @app.command()
 def why(
     what: Subject,
-    rank: Annotated[int | None, typer.Option(help="The rank that waits.")] = None,
-    at: Annotated[float | None, typer.Option(help="The moment, in time units.")] = None,
+    rank: Annotated[int | None, option("The rank that waits.")] = None,
+    at: Annotated[float | None, option("The moment, in time units.")] = None,
     output: Output = None,
-    puzzle: PuzzleOption = None,
+    puzzle: Puzzle = None,
     limit: Limit = None,
 ) -> None:
     """Say why a rank waits at a moment, followed back to what held it up; or, without them, why the run ends when it
@@ -309,16 +287,16 @@ def why(
 @app.command("what-if")
 def what_if(
     what: Subject,
-    rank: Annotated[list[int] | None, typer.Option(help="What this rank computes (or these).")] = None,
-    op: Annotated[str | None, typer.Option(help="An operation, or compute, messages, collectives.")] = None,
-    layer: Annotated[int | None, typer.Option(help="This layer.")] = None,
+    rank: Annotated[list[int] | None, option("What this rank computes (or these).")] = None,
+    op: Annotated[str | None, option("An operation, or compute, messages, collectives.")] = None,
+    layer: Annotated[int | None, option("This layer.")] = None,
     link: Annotated[
-        tuple[int, int] | None, typer.Option(metavar="RANK RANK", help="What these two ranks send each other.")
+        tuple[int, int] | None, option("What these two ranks send each other.", metavar="RANK RANK")
     ] = None,
-    group: Annotated[str | None, typer.Option(help="Collectives along this axis of the mesh.")] = None,
-    faster: Annotated[float | None, typer.Option(help="How many times as fast; else it takes no time.")] = None,
+    group: Annotated[str | None, option("Collectives along this axis of the mesh.")] = None,
+    faster: Annotated[float | None, option("How many times as fast; else it takes no time.")] = None,
     output: Output = None,
-    puzzle: PuzzleOption = None,
+    puzzle: Puzzle = None,
     limit: Limit = None,
 ) -> None:
     """Time a run anew with something faster, its order as it is. Say what; or nothing, to see what would help most."""
@@ -327,30 +305,14 @@ def what_if(
 
     trace = _run(what, puzzle=puzzle, limit=limit).trace
     chosen: dict[str, Any] = {"rank": rank or None, "op": op, "layer": layer, "link": link, "group": group}
-    if any(one is not None for one in chosen.values()):
-        _answer(lambda: suppose(trace, **chosen, faster=faster), output)
-    else:
-        _answer(lambda: what_helps(trace, faster), output)
-
-
-def _answer(ask: Callable[[], Any], output: Path | None) -> None:
-    """Says the answer to a question about a run, and draws it; or why the question makes no sense."""
-    try:
-        found = ask()
-    except ValueError as error:
-        fail(str(error))
-    say(found.text())
-    if output is not None:
-        from drawing import picture_of
-
-        picture_of(found).save(output)
-        say(f"Drew {output}")
+    some = any(one is not None for one in chosen.values())
+    _answer(lambda: suppose(trace, **chosen, faster=faster) if some else what_helps(trace, faster), output)
 
 
 @app.command()
 def build(
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where one is not current.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite notebooks that somebody has worked in.")] = False,
+    check: Annotated[bool, option("Write nothing; fail where one is not current.", "--check")] = False,
+    force: Annotated[bool, option("Overwrite notebooks that somebody has worked in.", "--force")] = False,
 ) -> None:
     """Make the notebooks in puzzles/ and solutions/ from solutions/NN_name.py, and renumber what needs it."""
     from lib.suite.notebooks import build as notebooks
@@ -380,63 +342,47 @@ def export(
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="Puzzles, `introduction`, or notebooks (.ipynb); else all."),
     ] = None,
-    colab: Annotated[bool, typer.Option("--colab", help="As notebooks that carry the package inside.")] = False,
-    nbgrader: Annotated[bool, typer.Option("--nbgrader", help="As an assignment of nbgrader.")] = False,
-    gradescope: Annotated[bool, typer.Option("--gradescope", help="An autograder for Gradescope, a zip.")] = False,
-    config: Annotated[Path | None, typer.Option(help="What Gradescope asks: as in `puzzles grade`.")] = None,
+    colab: Annotated[bool, option("As notebooks that carry the package inside.", "--colab")] = False,
+    nbgrader: Annotated[bool, option("As an assignment of nbgrader.", "--nbgrader")] = False,
+    gradescope: Annotated[bool, option("An autograder for Gradescope, a zip.", "--gradescope")] = False,
+    config: Annotated[Path | None, option("What Gradescope asks: as in `puzzles grade`.")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A folder; with --colab also one .ipynb for all.", show_default=False),
+        option("A folder; with --colab also one .ipynb for all.", "--output", "-o", show_default=False),
     ] = None,
-    assignment: Annotated[str, typer.Option(help="What nbgrader calls the assignment.")] = "puzzles",
-    need: Annotated[
-        str, typer.Option(help="The goal that nbgrader gives points for: as in `puzzles grade`.")
-    ] = "first",
-    hidden: Annotated[int | None, typer.Option(help="So many hidden sizes, for nbgrader.")] = None,
-    seed: Annotated[str | None, typer.Option(help="What they are drawn from.")] = None,
+    assignment: Annotated[str, option("What nbgrader calls the assignment.")] = "puzzles",
+    need: Annotated[str, option("The goal that nbgrader gives points for: as in `puzzles grade`.")] = "first",
+    hidden: Annotated[int | None, option("So many hidden sizes, for nbgrader.")] = None,
+    seed: Annotated[str | None, option("What they are drawn from.")] = None,
 ) -> None:
     """Write notebooks for elsewhere: to mail, or to open in Colab; or for nbgrader, with our answers and tests;
     or the autograder that Gradescope runs."""
+    from lib.suite.cli.grading.autograder import autograder
+    from lib.suite.grade.assignment import AssignmentError, Config
     from lib.suite.notebooks.exports import colab as editions
+    from lib.suite.notebooks.exports import nbgrader as assignments
 
     if colab + nbgrader + gradescope != 1:
         raise typer.BadParameter("say what to export to: --colab, --nbgrader or --gradescope")
-    if gradescope:
-        written = [_for_gradescope(names or [], config, output or Path("autograder.zip"))]
-    elif nbgrader:
-        written = _for_nbgrader(names or list(PUZZLES), output or Path("nbgrader"), assignment, need, hidden, seed)
-    else:
-        written = editions.export(editions.chosen(names or []), output or Path("colab"))
-    for path in written:
-        say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
-
-
-def _for_gradescope(names: list[str], config: Path | None, output: Path) -> Path:
-    """Writes an autograder, after a look at whether what is asked can be asked."""
-    from lib.suite.cli.grading.autograder import autograder
-    from lib.suite.grade.assignment import AssignmentError
-
     try:
-        return autograder(names, config, output)
-    except AssignmentError as error:
+        if gradescope:
+            written = [autograder(names or [], config, output or Path("autograder.zip"))]
+        elif nbgrader:
+            asked = [name for name in names or PUZZLES if name in PUZZLES]
+            Config().with_options(puzzles=asked, need=need, hidden=hidden, seed=seed).assignment()
+            chosen = editions.chosen(names or list(PUZZLES))
+            folder = output or Path("nbgrader")
+            written = assignments.export(chosen, folder, assignment, need=need, hidden=hidden, seed=seed)
+        else:
+            written = editions.export(editions.chosen(names or []), output or Path("colab"))
+    except AssignmentError as error:  # what is asked cannot be asked
         fail(str(error), status=2)
     except FileNotFoundError:
+        if not gradescope:
+            raise
         fail(f"there is no file {config}", status=2)
-
-
-def _for_nbgrader(
-    names: list[str], output: Path, assignment: str, need: str, hidden: int | None, seed: str | None
-) -> list[Path]:
-    """Writes an assignment of nbgrader, after a look at whether what is asked can be asked."""
-    from lib.suite.grade.assignment import AssignmentError, Config
-    from lib.suite.notebooks.exports import colab, nbgrader
-
-    asked = [name for name in names if name in PUZZLES]
-    try:
-        Config().with_options(puzzles=asked, need=need, hidden=hidden, seed=seed).assignment()
-    except AssignmentError as error:
-        fail(str(error), status=2)
-    return nbgrader.export(colab.chosen(names), output, assignment, need=need, hidden=hidden, seed=seed)
+    for path in written:
+        say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -455,10 +401,10 @@ def lab(context: typer.Context) -> None:
 def replay(
     what: Subject,
     output: Output = None,
-    calibrate: Annotated[str | None, typer.Option(help="Fit costs, and predict this other run.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the figures here.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Write the measured Trace here.")] = None,
-    perfetto: Annotated[Path | None, typer.Option(help="Write both timelines here, for ui.perfetto.dev.")] = None,
+    calibrate: Annotated[str | None, option("Fit costs, and predict this other run.")] = None,
+    json: Annotated[Path | None, option("Write the figures here.")] = None,
+    save: Annotated[Path | None, option("Write the measured Trace here.")] = None,
+    perfetto: Annotated[Path | None, option("Write both timelines here, for ui.perfetto.dev.")] = None,
     limit: Limit = None,
     **chosen: Any,
 ) -> None:
@@ -470,11 +416,10 @@ def replay(
         raise typer.Exit(feed_and_tell(fed) if fed else 1)
 
     def paint(result: Any) -> None:
-        from drawing import compare as draw_both
-
         if output is not None:
-            draw_both(simulated=result.simulated, measured=result.measured).save(output)
-            say(f"Drew {output}")
+            from drawing import compare as draw_both
+
+            _draw(draw_both(simulated=result.simulated, measured=result.measured), output)
 
     outputs = Outputs(calibrate, json, save, perfetto)
     raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: _run(name, limit=limit).trace, paint))
@@ -486,10 +431,10 @@ def profile(
         list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
     ],
     schedule: Annotated[
-        str | None, typer.Option(help=f"What it was to be: one of {', '.join(SCHEDULES)}; a file of an order; {WHAT}.")
+        str | None, option(f"What it was to be: one of {', '.join(SCHEDULES)}; a file of an order; {WHAT}.")
     ] = None,
-    order: Annotated[Path | None, typer.Option(help="Write the order that was run into this file.")] = None,
-    step: Annotated[int | None, typer.Option(min=0, help="Which of the recorded steps; else the last.")] = None,
+    order: Annotated[Path | None, option("Write the order that was run into this file.")] = None,
+    step: Annotated[int | None, option("Which of the recorded steps; else the last.", min=0)] = None,
     output: Output = None,
     limit: Limit = None,
 ) -> None:
@@ -500,7 +445,6 @@ def profile(
     """
     from drawing.comparing.recordings import draw_recordings
     from lib.analysis.recordings.words import figures, told
-    from lib.suite.cli.profile import expected, recorded, write_order
 
     found = recorded(files, step)
     try:
@@ -513,20 +457,17 @@ def profile(
     for line in (*map(figures, found), *told(found[0], found[1:])):
         say(line)
     if output is not None:
-        draw_recordings(*found).save(output)
-        say(f"Drew {output}")
+        _draw(draw_recordings(*found), output)
 
 
 @app.command()
 def demo(
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The folder to write to; else demo, or class.")
-    ] = None,
+    output: Annotated[Path | None, option("The folder to write to; else demo, or class.", "--output", "-o")] = None,
     made_up: Annotated[
-        bool, typer.Option("--class", help="Write what a made-up class hands in, to try `puzzles grade` on.")
+        bool, option("Write what a made-up class hands in, to try `puzzles grade` on.", "--class")
     ] = False,
     students: Annotated[
-        int, typer.Option(min=0, max=2000, help="With --class: so many students, and their roster.", show_default=False)
+        int, option("With --class: so many students, and their roster.", min=0, max=2000, show_default=False)
     ] = 0,
 ) -> None:
     """Run, check and draw the reference solution of every puzzle. Or write an exercise that a class hands in."""
@@ -536,8 +477,8 @@ def demo(
 
     output = output or Path("demo")
     output.mkdir(parents=True, exist_ok=True)
-    best, correct = Column("reached", no_wrap=True), True
-    table = Table("puzzle", "verdict", "time", "memory", best, "picture", caption=f"pictures in {output}")
+    table = Table("puzzle", "verdict", "time", "memory", "reached", "picture", caption=f"pictures in {output}")
+    correct = True
     for puzzle, record in PUZZLES.items():
         if record.is_function:
             continue  # which there is nothing to draw of
@@ -561,22 +502,6 @@ def _made_up_class(folder: Path, number: int) -> None:
     say(f"Grade them: puzzles grade {folder}{roster} --out report")
 
 
-def _write(found: Run | None, save: Path | None, perfetto: Path | None, chakra: Path | None) -> None:
-    """Writes the files of a run that were asked for."""
-    if found is None and any(path is not None for path in (save, perfetto, chakra)):
-        raise typer.BadParameter("a plain function has no run, so there is no Trace of it to write")
-    if found is not None and save is not None:
-        found.trace.save(save)
-    if found is not None and perfetto is not None:
-        from lib.schedules.formats.timelines.perfetto import write_perfetto
-
-        write_perfetto(perfetto, {found.name: found.trace})
-    if found is not None and chakra is not None:
-        from lib.schedules.formats.chakra import write_chakra
-
-        write_chakra(chakra, found.trace)
-
-
 def _run(what: str, **options: Any) -> Run:
     found = run_subject(what, **options)
     if found is None:
@@ -591,18 +516,48 @@ def _outcome(what: str, **options: Any) -> Outcome:
     return found
 
 
-def _verdict(found: Outcome) -> None:
+def _tell(found: Outcome) -> None:
     say(found.text(console().width))
     if not found.passed:
         raise typer.Exit(1)
 
 
-def _standing(puzzle: str) -> Standing | None:
-    """What is recorded of a puzzle; where that is no pass, the student's own notebook is asked, too."""
-    found, own = known().get(puzzle), mine(puzzle, yours(Path.cwd()))
-    if (found is None or not found.passed) and own.is_file() and attempt(own, puzzle).state == "passed":
-        return Standing(runs=1, passed=True)
-    return found
+def _answer(ask: Callable[[], Any], output: Path | None) -> None:
+    """Say the answer to a question about a run, and draw it; or why the question makes no sense."""
+    try:
+        found = ask()
+    except ValueError as error:
+        fail(str(error))
+    if found is not None:
+        say(found.text())
+        _draw(found, output)
+
+
+def _draw(thing: Any, output: Path | None, said: str = "Drew") -> None:
+    """Draw anything that shows itself as a picture, where a file was named."""
+    if output is not None:
+        from drawing import picture_of
+
+        picture_of(thing).save(output)
+        say(f"{said} {output}")
+
+
+def _write(found: Run | None, save: Path | None, perfetto: Path | None, chakra: Path | None) -> None:
+    """Write the files of a run that were asked for."""
+    if found is None:
+        if any(path is not None for path in (save, perfetto, chakra)):
+            raise typer.BadParameter("a plain function has no run, so there is no Trace of it to write")
+        return
+    if save is not None:
+        found.trace.save(save)
+    if perfetto is not None:
+        from lib.schedules.formats.timelines.perfetto import write_perfetto
+
+        write_perfetto(perfetto, {found.name: found.trace})
+    if chakra is not None:
+        from lib.schedules.formats.chakra import write_chakra
+
+        write_chakra(chakra, found.trace)
 
 
 def _workplace() -> Path:
@@ -614,7 +569,7 @@ def _workplace() -> Path:
 
 
 def _become(command: list[str], folder: Path, environment: dict[str, str]) -> int:
-    """Runs a program in a folder, in place of this one where it can be, so that Ctrl-C reaches it alone."""
+    """Run a program in a folder, and instead of this one where that is possible, so that Ctrl-C reaches it alone."""
     if os.name == "posix":
         os.chdir(folder)
         os.execve(command[0], command, environment)

@@ -5,49 +5,98 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
 from lib.extras import need_extra
-from lib.suite.cli.watched import Watched
-from lib.suite.course.hints import Hints, next_hint
+from lib.puzzles.records import PUZZLES, puzzle_of_file
+from lib.suite.cli.console import Terminal
+from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import known, next_puzzle, solved
 from lib.suite.course.solutions import refusal
 from lib.suite.course.subject import Attempt, attempt
 from lib.suite.isolation.asking import LIMIT
-from lib.suite.submissions.load import SourceError
+from lib.suite.submissions.load import SourceError, puzzles_of, source_in
 from lib.suite.submissions.locations import shown
 from lib.suite.submissions.workplace import notebook_of
 
-__all__ = ["Screen", "Watcher", "watch"]
+__all__ = ["Watched", "Watcher", "watch"]
+
+ENDINGS = (".ipynb", ".py")
+
+
+class Watched:
+    """A notebook, a .py, or those of a folder.
+
+    `puzzle` says which one a single file is about, where its name and its functions do not. SourceError for a path
+    where there is nothing to watch.
+    """
+
+    def __init__(self, path: Path, puzzle: str | None = None) -> None:
+        if not path.exists():
+            raise SourceError(f"there is no file or folder {path}")
+        if path.is_file() and path.suffix not in ENDINGS:
+            raise SourceError(f"{path.name} is neither a notebook (.ipynb), nor Python (.py), nor a folder")
+        self.path = path
+        self.alone = path.is_file()
+        self.folder = path.parent if self.alone else path
+        self._puzzle = puzzle if self.alone else None
+        self._known: set[str] = set()
+        """Names of files that had a puzzle."""
+        if not self.alone and not self.by_puzzle():
+            raise SourceError(f"{path} holds no notebook of a puzzle; `puzzles lab` opens a folder of them")
+
+    def by_puzzle(self) -> dict[str, list[Path]]:
+        """The files that there are now, by puzzle, in the order of the puzzles."""
+        found: dict[str, list[Path]] = {}
+        for path in [self.path] if self.alone else sorted(self.folder.glob("*")):
+            if self.concerns(path):
+                try:
+                    for puzzle in self.about(path):
+                        found.setdefault(puzzle, []).append(path)
+                except (SourceError, OSError):
+                    continue  # one of no puzzle, or that cannot be read just now
+        return {puzzle: found[puzzle] for puzzle in PUZZLES if puzzle in found}
+
+    def concerns(self, path: Path) -> bool:
+        """Whether a change of a file is to be looked at."""
+        if self.alone:
+            return path.name == self.path.name
+        return path.suffix in ENDINGS and not path.name.startswith(".")
+
+    def about(self, path: Path) -> tuple[str, ...]:
+        """The puzzles of a file. SourceError or OSError where it has none, or cannot be read."""
+        puzzles = (self._puzzle,) if self._puzzle else puzzles_of(path)
+        self._known.add(path.name)
+        return puzzles
+
+    def begun(self, path: Path) -> tuple[str, ...]:
+        """Those of them in which somebody has written something; the first, where nobody has."""
+        puzzles = self.about(path)
+        if len(puzzles) == 1:
+            return puzzles
+        source = source_in(path)
+        return tuple(puzzle for puzzle in puzzles if not source.untouched(puzzle)) or puzzles[:1]
+
+    def was_known(self, path: Path) -> bool:
+        """Whether a file, which may be gone by now, is one that had a puzzle, or is the one to watch."""
+        return self.alone or path.name in self._known
+
+    def ought_to_have_one(self, path: Path) -> bool:
+        """Whether it is a mistake that a file has no puzzle: it is the one to watch, or is called like one."""
+        return self.alone or puzzle_of_file(path.stem) is not None
+
 
 TICK = 100
 """Milliseconds after which a typed command is seen."""
 KEYS = "h: a hint   r: the official answer, when it passes   n: the next puzzle   q: quit"
 
 
-class Screen(Protocol):
-    """Where a watcher shows things."""
-
-    def say(self, text: str) -> None:
-        """Shows text as it is."""
-
-    def title(self, text: str) -> None:
-        """Begins something new."""
-
-    def hints(self, hints: Hints) -> None:
-        """Shows the hints that are open."""
-
-    def reveal(self, puzzle: str) -> None:
-        """Shows the official answer and its alternatives."""
-
-
 class Watcher:
     """Runs the puzzles of what is watched, says what came of it, and does what is typed. `once`: nobody types."""
 
     def __init__(
-        self, path: Path, screen: Screen, puzzle: str | None = None, limit: float = LIMIT, once: bool = False
+        self, path: Path, screen: Terminal, puzzle: str | None = None, limit: float = LIMIT, once: bool = False
     ) -> None:
         self.watched = Watched(path, puzzle)
         self.screen = screen
@@ -124,14 +173,11 @@ class Watcher:
 
     def _next(self) -> str:
         """What to do after a puzzle that is solved."""
-        record = next_puzzle(self._solved())
+        record = next_puzzle(self.passed | solved())
         if record is None:
             return "All puzzles are solved."
         here = self.watched.by_puzzle().get(record.id)
         return f"Next: {record.id}, {shown(here[0] if here else notebook_of(record.id))}"
-
-    def _solved(self) -> set[str]:
-        return self.passed | solved()
 
     # -- what is typed ------------------------------------------------------------------------------------------
 
@@ -163,22 +209,18 @@ class Watcher:
     def _reveal(self) -> None:
         if self.current is None:
             self.screen.say("There is no puzzle yet.")
-        elif self.current in self.passed:
-            self.screen.reveal(self.current)
-        else:
-            missing = refusal(self.current, known().get(self.current))
-            if missing is None:
-                self.screen.reveal(self.current)
-            else:
-                self.screen.say(missing)
+            return
+        passed = self.current in self.passed
+        missing = None if passed else refusal(self.current, known().get(self.current))
+        self.screen.reveal(self.current) if missing is None else self.screen.say(missing)
 
     def _go_on(self) -> None:
         """To the next puzzle here that does not pass, after the one that was run last."""
-        files, solved = self.watched.by_puzzle(), self._solved()
+        files, done = self.watched.by_puzzle(), self.passed | solved()
         order = list(files)
         after = order.index(self.current) + 1 if self.current in order else 0
         for puzzle in [*order[after:], *order[:after]]:
-            if puzzle not in solved:
+            if puzzle not in done:
                 self._run(files[puzzle][0], puzzle)
                 return
         self.screen.say(self._next() if self.watched.alone else "Every puzzle here passes.")
@@ -211,8 +253,9 @@ def watch(watcher: Watcher) -> None:
         for found in changes:
             if found:
                 watcher.changed(Path(path) for _, path in found)
-            if not all(watcher.command(line) for line in _taken(typed)):
-                return
+            while not typed.empty():
+                if not watcher.command(typed.get()):
+                    return
             if not watched.folder.is_dir():
                 raise SourceError(f"{watched.folder} is not there any more, so there is nothing to watch")
     except KeyboardInterrupt:
@@ -223,8 +266,3 @@ def _listen(typed: queue.SimpleQueue[str]) -> None:
     """Passes on what is typed. At the end of the input watching goes on without commands."""
     for line in sys.stdin:
         typed.put(line)
-
-
-def _taken(typed: queue.SimpleQueue[str]) -> Iterator[str]:
-    while not typed.empty():
-        yield typed.get()

@@ -1,20 +1,247 @@
-"""expect: says of the run of an exercise whether it came out as it should, without an error where it did not."""
+"""What a notebook asks for besides a check: hint opens hints, predict takes guesses, expect judges an exercise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from types import EllipsisType
+from typing import NamedTuple
 
 from lib.analysis import figures
 from lib.errors import graded
-from lib.errors.wording import amount, these
+from lib.errors.wording import amount, these, with_article
+from lib.puzzles.records import HINTS, PUZZLES
 from lib.simulator.model import Model
+from lib.suite.course.progress import Standing, has_size_of, known, record
 from lib.trace.event import STORES
-from lib.trace.trace import Trace, absent, trace_of
+from lib.trace.trace import ModelLike, Trace, absent, trace_of
+from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION
 from lib.values.values import Value, describe
 
-__all__ = ["expect"]
+__all__ = ["QUANTITIES", "Hints", "Prediction", "expect", "hint", "next_hint", "predict"]
+
+# -- hints ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """The first `opened` hints of a puzzle, as Markdown: a notebook renders it, elsewhere it prints as it is."""
+
+    puzzle: str
+    opened: int
+
+    @property
+    def body(self) -> str:
+        """The hints that are open, each under its number. Empty where none is."""
+        texts = PUZZLES[self.puzzle].hints[: self.opened]
+        return "\n\n".join(
+            f"**Hint {number}, {kind}**\n\n{text}"
+            for number, (kind, text) in enumerate(zip(HINTS, texts, strict=False), 1)
+        )
+
+    @property
+    def kind_of_next(self) -> str | None:
+        """What the next hint is; None where all are open."""
+        return HINTS[self.opened] if self.opened < len(HINTS) else None
+
+    @property
+    def markdown(self) -> str:
+        """The hints that are open, and how to open the next one."""
+        if not self.opened:
+            count, kinds = len(PUZZLES[self.puzzle].hints), ", ".join(HINTS)
+            return f"{count} hints for this puzzle: {kinds}. To open the first: `{_call(self.puzzle, 1)}`"
+        if self.kind_of_next is None:
+            return f"{self.body}\n\nThese were all the hints."
+        return f"{self.body}\n\nThe next hint is {self.kind_of_next}: `{_call(self.puzzle, self.opened + 1)}`"
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown
+
+    def __repr__(self) -> str:
+        return self.markdown if self.opened else self.markdown.replace("`", "")
+
+
+def hint(puzzle: str, opened: int = 0) -> Hints:
+    """Hints for a puzzle: the first `opened` of them, or with 0 only how to open them. Opening counts as progress.
+
+    ValueError for a puzzle or a number that there is not.
+    """
+    if not isinstance(puzzle, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        got = f"the function {puzzle.__name__}" if callable(puzzle) else with_article(type(puzzle).__name__)
+        raise ValueError(f"hint takes the name of a puzzle in quotes, such as {_call('ddp', 1)}; got {got}")
+    count = len(PUZZLES[puzzle].hints)
+    if type(opened) is not int or not 0 <= opened <= count:
+        raise ValueError(f"{puzzle} has hints 1 to {count}: {_call(puzzle, 1)} opens the first; got {opened!r}")
+    if opened:
+        record(puzzle, Standing(hints=opened))
+    return Hints(puzzle, opened)
+
+
+def next_hint(puzzle: str, seen: int = 0) -> Hints:
+    """The hints of a puzzle with one more open than before: than recorded, or than were `seen` already."""
+    found = known().get(puzzle)
+    opened = max(seen, 0 if found is None else found.hints)
+    return hint(puzzle, min(opened + 1, len(PUZZLES[puzzle].hints)))
+
+
+def _call(puzzle: str, opened: int) -> str:
+    return f'hint("{puzzle}", {opened})'
+
+
+# -- predictions ----------------------------------------------------------------------------------------------------
+
+CLOSE = 1e-9
+"""Relative difference between numbers that are the same but for rounding."""
+
+
+class Fact(NamedTuple):
+    """What the simulator says of a quantity: a number, or for a rank any of several."""
+
+    values: tuple[float, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Something to predict. A guess is right within `share` of the fact, or within `margin`, in its unit."""
+
+    name: str
+    unit: str
+    meaning: str
+    measure: Callable[[Trace], Fact]
+    share: float = CLOSE
+    margin: float = CLOSE
+
+    @property
+    def label(self) -> str:
+        """Its name, with the unit where it has one."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.unit + ': ' if self.unit else ''}{self.meaning})"
+
+    def verdict(self, guess: float, fact: Fact) -> str:
+        """ "right", or how far the guess is off."""
+        if any(abs(guess - value) <= max(self.margin, self.share * abs(value)) for value in fact.values):
+            return "right"
+        if self.name == "rank":
+            return "not this rank"
+        nearest = min(fact.values, key=lambda value: abs(guess - value))
+        gap = abs(guess - nearest)
+        gap = round(gap, 1) if self.unit == "%" else float(f"{gap:.4g}")
+        return f"{amount(gap)} too {'high' if guess > nearest else 'low'}"
+
+
+def _fact(value: float) -> Fact:
+    return Fact((value,), amount(value))
+
+
+def _memory(trace: Trace) -> Fact:
+    return _fact(max(_peaks(trace)))
+
+
+def _peaks(trace: Trace) -> list[float]:
+    """The peak memory of each rank."""
+    every = (figures.samples(trace, rank) for rank in range(trace.ranks))
+    return [max((float(sample.total) for sample in samples), default=0.0) for samples in every]
+
+
+def _rank(trace: Trace) -> Fact:
+    peaks = _peaks(trace)
+    highest = tuple(rank for rank, peak in enumerate(peaks) if peak == max(peaks))
+    alike = len(highest) == len(peaks) > 1
+    return Fact(highest, "all are equal" if alike else " or ".join(map(str, highest)))
+
+
+def _most(trace: Trace, ops: Collection[str]) -> Fact:
+    """The most that a rank calls some operations."""
+    return _fact(max(sum(event.op in ops for event in program.events) for program in trace.programs))
+
+
+def _idle(trace: Trace) -> Fact:
+    share = 100 * figures.bubbles(trace).makespan
+    return Fact((share,), f"{share:.1f}")
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    quantity.name: quantity
+    for quantity in (
+        Quantity("end", "time units", "when the last operation is over", lambda trace: _fact(figures.end(trace))),
+        Quantity("memory", "elements", "the highest peak of any rank", _memory, share=0.01),
+        Quantity("rank", "", "the rank with the highest peak; of equals any is right", _rank),
+        Quantity("collectives", "", "the most that a rank takes part in", lambda trace: _most(trace, COLLECTIVES)),
+        Quantity("messages", "", "the most that a rank passes to others", lambda trace: _most(trace, ["pass_to"])),
+        Quantity("idle", "%", "the share of all ranks' time without computing", _idle, margin=1.0),
+    )
+}
+"""What can be predicted. A guess is right when it is exact, for memory within 1 %, for idle within 1 percent point."""
+
+
+class Prediction:
+    """Guesses about a run that has not happened yet. `against` compares them with one."""
+
+    def __init__(self, puzzle: str | None, guesses: Mapping[str, float | None]) -> None:
+        self.puzzle = puzzle
+        self.guesses = dict(guesses)
+        self._counted = False
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name} {'...' if g is None else amount(g)}" for name, g in self.guesses.items())
+        return f"your prediction: {said}; run the next cells, then guess.against(out)"
+
+    def against(self, models: Sequence[ModelLike] | ModelLike | Trace) -> None:
+        """Prints each guess beside what the simulator says of a run (its Models, or its Trace).
+
+        Counts as progress, once, where the run has its puzzle's size.
+        """
+        if (why := absent(models)) is not None:
+            print(f"{why}. Your prediction waits.")
+            return
+        if not isinstance(models, Trace):
+            models = Trace.of([*models] if isinstance(models, Sequence) else [models])
+        rows: list[tuple[str, str, str, str]] = [("", "you said", "it is", "")]
+        for name, guess in self.guesses.items():
+            quantity, fact = QUANTITIES[name], QUANTITIES[name].measure(models)
+            said, verdict = ("no guess", "") if guess is None else (amount(guess), quantity.verdict(guess, fact))
+            rows.append((quantity.label, said, fact.text, verdict))
+        one, two, three = (max(len(row[column]) for row in rows) for column in range(3))
+        for label, said, fact, verdict in rows:
+            print(f"{label:<{one}}  {said:>{two}}  {fact:>{three}}   {verdict}".rstrip())
+        verdicts = [verdict for *_, verdict in rows if verdict]
+        if self.puzzle is not None and not self._counted and verdicts and has_size_of(models, self.puzzle):
+            self._counted = True
+            record(self.puzzle, Standing(predictions=len(verdicts), right=verdicts.count("right")))
+
+
+def predict(puzzle: str | None = None, /, **guesses: float | EllipsisType) -> Prediction:
+    """A prediction of a run, such as predict("ddp", end=..., memory=1_835_008). `...` means no guess yet.
+
+    The quantities are end (time units), memory (elements on the rank with the highest peak), rank (which that is),
+    collectives and messages (the most of any rank), idle (percent). ValueError for another, or for what is no number.
+    """
+    if puzzle is not None and puzzle not in [*PUZZLES]:
+        raise ValueError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
+    known = ", ".join(map(str, QUANTITIES.values()))
+    if not guesses:
+        raise ValueError(f'say what you predict, such as predict("{puzzle or "ddp"}", end=5). There are {known}')
+    for name in guesses:
+        if name not in QUANTITIES:
+            raise ValueError(f"{name!r} cannot be predicted. There are {known}")
+    return Prediction(puzzle, {name: _guess(QUANTITIES[name], guess) for name, guess in guesses.items()})
+
+
+def _guess(quantity: Quantity, guess: object) -> float | None:
+    if guess is ...:
+        return None
+    if not isinstance(guess, int | float) or isinstance(guess, bool) or not isfinite(guess) or guess < 0:
+        got = repr(guess) if isinstance(guess, int | float | str) else with_article(type(guess).__name__)
+        raise ValueError(f"{quantity} wants a number, or ... for no guess yet; got {got}")
+    return guess
+
+
+# -- exercises ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +293,22 @@ def expect(
     faults: list[str] = []
     if store is not None:
         wanted = _Wanted(store, layer, None if batches is None else frozenset(batches), whole)
-        faults += _of_all(list(_without(models, wanted)))
+        faults += _of_all(_without(models, wanted))
     if memory is not None:
-        faults += _of_all(list(_too_full(models, memory)))
+        faults += _of_all(_too_full(models, memory))
     if asked := [*calls]:
-        faults += _of_all(list(_otherwise(models, asked)))
+        faults += _of_all(_otherwise(models, asked))
     last = figures.end(Trace.of([*models]))
     if end is not None and last > end:
         faults.append(f"the run ends at {amount(last)}, and it can end at {amount(end)}")
     graded.say("\n".join(f"Not yet: {fault}" for fault in faults) or "Right!", passed=not faults)
 
 
-def _of_all(faults: Sequence[tuple[int, str]]) -> list[str]:
+def _of_all(faults: Iterable[tuple[int, str]]) -> list[str]:
     """What is wrong on the first of some ranks, and on which others something like it is."""
-    if not faults:
-        return []
-    others = [rank for rank, _ in faults[1:]]
-    return [f"{faults[0][1]}" + (f"\n         (and so it is on {these('rank', others)})" if others else "")]
+    ranks, texts = [*zip(*faults, strict=True)] or ((), ())
+    others = f"\n         (and so it is on {these('rank', ranks[1:])})" if len(ranks) > 1 else ""
+    return [f"{text}{others}" for text in texts[:1]]
 
 
 def _without(models: Iterable[Model], wanted: _Wanted) -> Iterator[tuple[int, str]]:
@@ -90,8 +316,7 @@ def _without(models: Iterable[Model], wanted: _Wanted) -> Iterator[tuple[int, st
     for model in models:
         held: list[Value] = [*getattr(model, wanted.store).values()]
         if not any(wanted.is_met_by(value) for value in held):
-            there = "\n                 ".join(map(describe, held)) or "nothing"
-            yield model.rank, f"rank {model.rank} should end with {wanted}\n         it has: {there}"
+            yield model.rank, f"rank {model.rank} should end with {wanted}{_it_has(held)}"
 
 
 def _too_full(models: Iterable[Model], memory: float) -> Iterator[tuple[int, str]]:
@@ -99,12 +324,12 @@ def _too_full(models: Iterable[Model], memory: float) -> Iterator[tuple[int, str
     for model in models:
         if model.memory() != memory:
             held = f"rank {model.rank} holds {amount(model.memory())} elements in the end"
-            there = "\n                 ".join(map(describe, _held(model))) or "nothing"
-            yield model.rank, f"{held}, and there should be {amount(memory)}\n         it has: {there}"
+            every = [value for store in model.storage() for value in store.values()]
+            yield model.rank, f"{held}, and there should be {amount(memory)}{_it_has(every)}"
 
 
-def _held(model: Model) -> list[Value]:
-    return [value for store in model.storage() for value in store.values()]
+def _it_has(held: Iterable[Value]) -> str:
+    return "\n         it has: " + ("\n                 ".join(map(describe, held)) or "nothing")
 
 
 def _otherwise(models: Iterable[Model], asked: Sequence[str]) -> Iterator[tuple[int, str]]:

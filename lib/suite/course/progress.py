@@ -1,43 +1,50 @@
-"""What a student has reached so far, kept on their own computer: where it is, what is added to it, what comes next.
+"""What a student has reached so far, kept on their own computer: the file, what is added to it, what comes next.
 
 The variable PUZZLES_PROGRESS names another file, or is "off". Several notebooks may add at the same time. No clock
 time is kept, and nothing is sent anywhere. What cannot be recorded breaks nothing: it is said in one line.
+
+    {"format": "llm-training-puzzles progress", "version": 1,
+     "puzzles": {"ddp": {"runs": 3, "passed": true, "goal": "passes", "time": 5.6, "memory": 1835008.0,
+                         "hints": 1, "predictions": 3, "right": 2}}}
+
+The file comes from outside, so it is read as data, field by field. A damaged one is moved aside, never overwritten.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
 from pathlib import Path
+from typing import IO, Any, NoReturn, cast
 
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors import graded
-from lib.puzzles.records import PUZZLES, Puzzle
-from lib.suite.course import progress_file
-from lib.suite.course.progress_file import ProgressError, Standing
+from lib.files import write_whole
+from lib.puzzles.records import HINTS, PUZZLES, Puzzle
 from lib.trace.trace import Trace
 
-__all__ = [
-    "ProgressError",
-    "Standing",
-    "checked",
-    "has_size_of",
-    "hinted",
-    "is_off",
-    "known",
-    "load",
-    "next_puzzle",
-    "passed_here",
-    "place",
-    "predicted",
-    "record",
-    "solved",
-]
+__all__ = ["MAX_BYTES", "ProgressError", "Standing", "add", "checked", "has_size_of", "is_off", "known", "load"]
+__all__ += ["next_puzzle", "passed_here", "place", "read", "record", "solved", "standings"]
 
 VARIABLE = "PUZZLES_PROGRESS"
-FOLDER = "llm-training-puzzles"
 BROWSER_FILES = Path("/drive")
+FORMAT = "llm-training-puzzles progress"
+VERSION = 1
+OLD_GOAL = "tier"
+"""What `goal` is called in older files."""
+MAX_BYTES = 2**20
+MAX_COUNT = 10**9
+MAX_PUZZLES = 1000
+PATIENCE = 5.0
+"""Seconds to wait for another process that is writing."""
+
 passed_here: dict[str, Trace | None] = {}
 """The puzzles that were passed in this process, recorded or not, each with the last run that passed; None for a plain
 function."""
@@ -45,52 +52,103 @@ _said: set[str] = set()
 """Notes that this process has printed already."""
 
 
+class ProgressError(ValueError):
+    """The progress file is damaged, or newer than this version. The message says which file, and what became of it."""
+
+
+class _Damaged(ValueError):
+    """What is wrong with the content of a progress file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far one puzzle is. `time` and `memory` (elements) are those of the best correct run.
+
+    `goal` is the best goal that a run reached, `hints` how many were opened, `predictions` the guesses compared with
+    a run and `right` those of them that were right.
+    """
+
+    runs: int = 0
+    passed: bool = False
+    goal: str | None = None
+    time: float | None = None
+    memory: float | None = None
+    hints: int = 0
+    predictions: int = 0
+    right: int = 0
+
+    @classmethod
+    def of(cls, verdict: Verdict | FunctionVerdict) -> Standing:
+        """Return what one check adds. A run that is not correct only counts; a plain function takes no time and no
+        memory."""
+        if not verdict.correct or isinstance(verdict, FunctionVerdict):
+            return cls(runs=1, passed=verdict.correct)
+        return cls(1, verdict.passed, verdict.best, verdict.time, verdict.memory)
+
+    def plus(self, more: Standing, puzzle: str) -> Standing:
+        """Add up counts, and keep the better run. The same in any order and grouping."""
+        best = max(self, more, key=lambda standing: standing._order(puzzle))
+        return Standing(
+            self.runs + more.runs,
+            self.passed or more.passed,
+            best.goal,
+            best.time,
+            best.memory,
+            max(self.hints, more.hints),
+            self.predictions + more.predictions,
+            self.right + more.right,
+        )
+
+    def _order(self, puzzle: str) -> tuple[int, float, float, str]:
+        """Better is greater: the harder goal, then less time, then less memory. No correct run is least of all."""
+        if self.time is None or self.memory is None:
+            return -2, 0.0, 0.0, ""
+        goals = [goal.name for goal in PUZZLES[puzzle].goals] if puzzle in PUZZLES else []
+        reached = goals.index(self.goal) if self.goal in goals else -1
+        return reached, -self.time, -self.memory, self.goal or ""
+
+
+# -- what is recorded, and what comes next --------------------------------------------------------------------------
+
+
 def is_off() -> bool:
-    """Whether recording is turned off. What is graded is not the progress of whoever grades."""
+    """Check whether recording is turned off. What is graded is not the progress of the person who grades."""
     return graded.is_on() or os.environ.get(VARIABLE, "").lower() == "off"
 
 
 def place() -> Path | None:
-    """Where the progress file is, whether it exists or not. None where recording is off.
+    """Return where the progress file is, whether it exists or not. None where recording is off.
 
     OSError where this system has no home folder.
     """
     if is_off():
         return None
-    told = os.environ.get(VARIABLE)
-    if told:
+    if told := os.environ.get(VARIABLE):
         return Path(told)
     try:
-        return _state_folder() / FOLDER / "progress.json"
-    except RuntimeError as error:  # what Path.home() raises
+        if sys.platform == "emscripten":
+            # What JupyterLite shows as its files. It is there after a page is loaded again, and a home folder is not.
+            folder = BROWSER_FILES if BROWSER_FILES.is_dir() else Path.home()
+        else:
+            from platformdirs import user_state_path  # here and not above: a browser does without
+
+            folder = user_state_path()
+    except (RuntimeError, ImportError) as error:
         raise OSError(f"there is no home folder: {error}") from None
-
-
-def _state_folder() -> Path:
-    """The folder that this system has for what programs remember of a user."""
-    if sys.platform == "win32":
-        told = os.environ.get("LOCALAPPDATA")
-        return Path(told) if told else Path.home() / "AppData" / "Local"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
-    if sys.platform == "emscripten":
-        # What JupyterLite shows as its files. It is there after a page is loaded again, and a home folder is not.
-        return BROWSER_FILES if BROWSER_FILES.is_dir() else Path.home()
-    told = os.environ.get("XDG_STATE_HOME", "")
-    return Path(told) if os.path.isabs(told) else Path.home() / ".local" / "state"
+    return folder / "llm-training-puzzles" / "progress.json"
 
 
 def load() -> dict[str, Standing]:
-    """What is recorded, by puzzle; empty where nothing is, or recording is off.
+    """Return what is recorded, by puzzle; empty where nothing is, or recording is off.
 
     Raises ProgressError for a damaged file, which is moved aside, and OSError for one that cannot be read.
     """
     file = place()
-    return {} if file is None else progress_file.read(file)
+    return {} if file is None else read(file)
 
 
 def known() -> dict[str, Standing]:
-    """What is recorded, as `load` gives it; for a file that is damaged or cannot be read a note and nothing."""
+    """Return what is recorded, as `load` gives it; for a file that is damaged or cannot be read a note and nothing."""
     try:
         return load()
     except ProgressError as error:
@@ -101,58 +159,207 @@ def known() -> dict[str, Standing]:
 
 
 def solved() -> set[str]:
-    """The ids of the puzzles that are passed, as far as is recorded."""
+    """Return the ids of the puzzles that are passed, as far as is recorded."""
     return {puzzle for puzzle, standing in known().items() if standing.passed}
 
 
-def record(puzzle: str, more: Standing) -> str:
-    """Adds to what is recorded of a puzzle. Gives one line about what went wrong; empty where nothing did."""
+def record(puzzle: str, more: Standing) -> None:
+    """Add to what is recorded of a puzzle. What goes wrong is printed, in one line."""
     try:
         file = place()
-        return "" if file is None else progress_file.add(file, puzzle, more)
+        note = "" if file is None else add(file, puzzle, more)
     except ProgressError as error:
-        return f"Note: your progress is not recorded: {error}."
+        note = f"Note: your progress is not recorded: {error}."
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        reason = f"{error.strerror or error}{where}"
-        return (
-            f"Note: your progress is not recorded: {reason}. Set {VARIABLE} to a file that can be written, or to off."
-        )
+        way_out = f"Set {VARIABLE} to a file that can be written, or to off."
+        note = f"Note: your progress is not recorded: {error.strerror or error}{where}. {way_out}"
+    _say(note)
+
+
+def _say(note: str) -> None:
+    """Print a note once: a folder that cannot be written would give one at every check."""
+    if note and note not in _said:
+        _said.add(note)
+        print(note)
 
 
 def checked(verdict: Verdict | FunctionVerdict, trace: Trace | None) -> None:
-    """Records a check of a run at the size of its puzzle; a sandbox and sizes of one's own are not recorded."""
+    """Record a check of a run at the size of its puzzle; a sandbox and sizes of one's own are not recorded."""
     if verdict.puzzle is None or (trace is not None and not has_size_of(trace, verdict.puzzle)):
         return
     if verdict.passed:
         passed_here[verdict.puzzle] = trace
-    _say(record(verdict.puzzle, Standing.of(verdict)))
-
-
-def hinted(puzzle: str, opened: int) -> None:
-    """Records that the first `opened` hints of a puzzle were read."""
-    _say(record(puzzle, Standing(hints=opened)))
-
-
-def predicted(puzzle: str, made: int, right: int) -> None:
-    """Records guesses that were compared with a run, and how many of them were right."""
-    _say(record(puzzle, Standing(predictions=made, right=right)))
+    record(verdict.puzzle, Standing.of(verdict))
 
 
 def has_size_of(trace: Trace, puzzle: str) -> bool:
-    """Whether a run is a puzzle at its own size, and no sandbox."""
+    """Check whether a run is a puzzle at its own size, and no sandbox."""
     return not trace.sandbox and PUZZLES[puzzle].fits(trace)
 
 
 def next_puzzle(solved: Iterable[str]) -> Puzzle | None:
-    """What to solve next: the first unsolved puzzle whose needs are solved. None where everything is solved."""
+    """Return what to solve next: the first unsolved puzzle whose needs are solved. None where everything is solved."""
     done = set(solved)
     left = [puzzle for puzzle in PUZZLES.values() if puzzle.id not in done]
     return next((puzzle for puzzle in left if done.issuperset(puzzle.needs)), None)
 
 
-def _say(note: str) -> None:
-    """Prints a note once: a folder that cannot be written would give one at every check."""
-    if note and note not in _said:
-        _said.add(note)
-        print(note)
+# -- the file -------------------------------------------------------------------------------------------------------
+
+
+def read(file: Path) -> dict[str, Standing]:
+    """Return what a progress file says, by puzzle; nothing where there is none.
+
+    Raises ProgressError for a damaged file, which is moved aside, and OSError for one that cannot be read.
+    """
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return {}
+    try:
+        return standings(data, file)
+    except _Damaged as error:
+        number, kept = 1, file.with_name(f"{file.name}.damaged")
+        while kept.exists():
+            number += 1
+            kept = file.with_name(f"{file.name}.damaged.{number}")
+        os.replace(file, kept)
+        raise ProgressError(f"{file} was damaged: {error}. It is kept as {kept.name}, and a new one begun") from None
+
+
+def add(file: Path, puzzle: str, more: Standing) -> str:
+    """Add to what a file says of a puzzle, and make the file where there is none.
+
+    Returns a line about a damaged file that was moved aside, else "". Raises ProgressError for a file of a newer
+    version, and OSError where the file cannot be written; it is left as it was then.
+    """
+    file = Path(os.path.realpath(file))  # a link stays a link
+    file.parent.mkdir(parents=True, exist_ok=True)
+    note = ""
+    with _alone(file):
+        try:
+            found = read(file)
+        except ProgressError as error:
+            if file.exists():
+                raise
+            found, note = {}, f"Note: {error}."
+        found[puzzle] = found.get(puzzle, Standing()).plus(more, puzzle)
+        entries = {name: asdict(standing) for name, standing in sorted(found.items())}
+        text = json.dumps({"format": FORMAT, "version": VERSION, "puzzles": entries}, indent=1)
+        write_whole(file, text + "\n", 0o600)
+    return note
+
+
+@contextmanager
+def _alone(file: Path) -> Generator[None]:
+    """Nobody else adds to a file meanwhile. OSError where another process does not let go of it.
+
+    The lock is on a file beside it, because the file itself is replaced. Where a system has no locks we go on: two
+    processes at the same moment may then lose a count, but never a whole file.
+    """
+    with file.with_name(f".{file.name}.lock").open("a+b") as lock:
+        deadline = time.monotonic() + PATIENCE
+        while not _locked(lock):
+            if time.monotonic() > deadline:
+                raise OSError(f"another process has kept {lock.name} locked for {PATIENCE:g} seconds")
+            time.sleep(0.01)
+        yield  # closing gives the lock back
+
+
+def _locked(lock: IO[bytes]) -> bool:
+    """Check whether the lock is ours now, or there are no locks here."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            lock.seek(0)
+            msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+    else:
+        try:
+            from fcntl import LOCK_EX, LOCK_NB, flock  # of which a browser has nothing, or an empty module
+
+            flock(lock, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            return False
+        except (ImportError, OSError):
+            return True
+    return True
+
+
+def standings(data: bytes, file: Path) -> dict[str, Standing]:
+    """Return what the bytes of a progress file say; `file` is for the message. ValueError where they are none,
+    ProgressError where they are of a newer version."""
+    try:
+        if len(data) > MAX_BYTES:
+            _refuse(f"it is larger than {MAX_BYTES // 2**20} MiB")
+        return _decode(json.loads(data.decode("utf-8"), parse_constant=_no_constant), file)
+    except ProgressError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise _Damaged("it is nested too deeply" if isinstance(error, RecursionError) else str(error)) from None
+
+
+def _decode(data: Any, file: Path) -> dict[str, Standing]:
+    if not isinstance(data, dict):
+        _refuse("it is not an object")
+    content = cast("dict[str, Any]", data)
+    version, puzzles = content.get("version"), content.get("puzzles")
+    if content.get("format") != FORMAT or type(version) is not int or version < 1:
+        _refuse(f"it does not say that it is {FORMAT!r}, version {VERSION}")
+    if version > VERSION:
+        raise ProgressError(f"{file} is of a newer version ({version}) than this package knows ({VERSION})")
+    if set(content) != {"format", "version", "puzzles"} or not isinstance(puzzles, dict):
+        _refuse("it must have 'format', 'version' and 'puzzles', and nothing else")
+    found = cast("dict[str, Any]", puzzles)
+    if len(found) > MAX_PUZZLES:
+        _refuse(f"it has more than {MAX_PUZZLES} puzzles")
+    return {puzzle: _standing(puzzle, entry) for puzzle, entry in found.items()}
+
+
+def _standing(puzzle: str, entry: Any) -> Standing:
+    """One entry. Puzzles that this version does not know are kept: they may be another version's."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", puzzle):
+        _refuse(f"{puzzle[:70]!r} is no name of a puzzle")
+    names = {field.name for field in fields(Standing)}
+    found = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    if OLD_GOAL in found and "goal" not in found:
+        found = {("goal" if name == OLD_GOAL else name): value for name, value in found.items()}
+    if set(found) != names:
+        _refuse(f"the entry of {puzzle} must have {', '.join(sorted(names))}, and nothing else")
+    for name in ("runs", "hints", "predictions", "right"):
+        if type(found[name]) is not int or not 0 <= found[name] <= MAX_COUNT:
+            _refuse(f"{name} of {puzzle} is no count: {str(found[name])[:40]}")
+    for name in ("time", "memory"):
+        number = found[name]
+        if number is not None and (type(number) not in (int, float) or not isfinite(number) or number < 0):
+            _refuse(f"{name} of {puzzle} is no figure: {str(number)[:40]}")
+    if type(found["passed"]) is not bool:
+        _refuse(f"passed of {puzzle} is neither true nor false: {str(found['passed'])[:40]}")
+    goal = found["goal"]
+    if goal is not None and (type(goal) is not str or not goal.isprintable() or len(goal) > 100):
+        _refuse(f"goal of {puzzle} is no name of a goal")
+    standing = Standing(**found)
+    # From here on: what no series of runs can have given.
+    if (standing.time is None) != (standing.memory is None):
+        _refuse(f"{puzzle} has only one of time and memory")
+    # What is passed without figures is a plain function, of this version or of another.
+    a_schedule = puzzle in PUZZLES and not PUZZLES[puzzle].is_function
+    if ((standing.passed and a_schedule) or standing.goal is not None) and standing.time is None:
+        _refuse(f"{puzzle} is passed without a time and a memory")
+    if standing.hints > len(HINTS):
+        _refuse(f"hints of {puzzle} are more than {len(HINTS)}")
+    if standing.right > standing.predictions:
+        _refuse(f"{puzzle} has more right predictions than predictions")
+    return standing
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _Damaged(f"{name} is no number that it has")
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise _Damaged(reason)

@@ -43,6 +43,8 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
     """
     from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
     from lib.checker.checker import check
+    from lib.suite.course.solutions import known_ways, run_of_file, schedule_of
+    from lib.suite.submissions.locations import reference as reference_file
 
     if (why := absent(models)) is not None:
         print(f"{why}.")
@@ -51,13 +53,21 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
     trace = trace_of(models, "review takes the Models that simulate returned, or a Trace")
     _same_size(trace, record)
     verdict = check(trace, puzzle)
-    mine = _timed(trace, record)
+    try:
+        mine = trace.normalised(record.costs)
+    except (PuzzleError, TraceError):
+        mine = trace  # the verdict says what is wrong with it
+    reference, others = None, ()
+    if verdict.correct:
+        # With its lines of code for those who have passed the puzzle.
+        reference = run_of_file(reference_file(puzzle), puzzle) if verdict.passed else schedule_of(puzzle)
+        others = known_ways(puzzle)
     bound = lower_bound(puzzle) if verdict.correct and has_bound(puzzle) else None
     peak = figures.peak(mine)
     return Review(
         verdict=verdict,
         mine=mine,
-        reference=_reference(record, verdict.passed) if verdict.correct else None,
+        reference=reference,
         bound=bound,
         excuse=None if bound is None else bound.excuse(mine),
         idle=gaps(mine),
@@ -65,7 +75,7 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
         peak=peak,
         alive=holdings(mine, peak, whole=verdict.correct),
         lean=lean(mine),
-        others=_others(puzzle) if verdict.correct else (),
+        others=others,
     )
 
 
@@ -76,31 +86,6 @@ def _same_size(trace: Trace, record: Puzzle) -> None:
             f"the puzzle {record.id} has {wanted[0]} ranks, {wanted[1]} layers and {wanted[2]} batches; this run has "
             f'{mine[0]}, {mine[1]} and {mine[2]}. Review the run of simulate({record.id}, puzzle="{record.id}")'
         )
-
-
-def _timed(trace: Trace, record: Puzzle) -> Trace:
-    """The Trace that the verdict speaks of: values made anew and timed with the puzzle's costs, where that can be."""
-    try:
-        return trace.normalised(record.costs)
-    except (PuzzleError, TraceError):
-        return trace  # the verdict says what is wrong with it
-
-
-def _others(puzzle: str) -> tuple[Known, ...]:
-    from lib.suite.course.solutions import known_ways
-
-    return known_ways(puzzle)
-
-
-def _reference(record: Puzzle, passed: bool) -> Trace | None:
-    """The run of the official answer; with its lines of code for those who have passed the puzzle."""
-    from lib.suite.course.solutions import schedule_of
-    from lib.suite.course.subject import run
-
-    if not passed:
-        return schedule_of(record.id)
-    found = run(record.id)
-    return None if found is None else found.trace
 
 
 @dataclass(frozen=True, slots=True)

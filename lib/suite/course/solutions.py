@@ -52,7 +52,7 @@ class Way:
 
 
 def answer(puzzle: str) -> str:
-    """The lines of the official answer, as they stand between the markers of its source. BuildError without any."""
+    """Return the lines of the official answer, as they stand between the markers of its source. BuildError without."""
     path = reference(puzzle)
     text = path.read_text("utf-8")
     for found in find(text, path.name, puzzle if puzzle_of_file(path.stem) else None):
@@ -62,13 +62,13 @@ def answer(puzzle: str) -> str:
 
 
 def alternatives(puzzle: str, root: Path | None = None) -> list[Path]:
-    """The files of solutions/alternatives/ that hold another way to do a puzzle, in order. `root` holds solutions/."""
+    """Return the files of solutions/alternatives/ with another way to do a puzzle, in order. `root` has solutions/."""
     folder = (root or home()) / "solutions" / FOLDER
     return [path for path in sorted(folder.glob("*.py")) if owner(path) == puzzle]
 
 
 def owner(path: Path) -> str | None:
-    """The puzzle of an alternative by its name, <puzzle>_<name>.py; None where there is no such puzzle.
+    """Return the puzzle of an alternative by its name, <puzzle>_<name>.py; None where there is no such puzzle.
 
     Of two that would do (pipeline, pipeline_fsdp) it is the longer.
     """
@@ -76,25 +76,24 @@ def owner(path: Path) -> str | None:
 
 
 def files_of(puzzle: str) -> dict[str, Path]:
-    """The files of all our ways to do a puzzle by their names, the official one first."""
+    """Return the files of all our ways to do a puzzle by their names, the official one first."""
     return {OFFICIAL: reference(puzzle), **{_name(path, puzzle): path for path in alternatives(puzzle)}}
 
 
 def ways(puzzle: str) -> list[Way]:
-    """The official answer, and then the alternatives. Each is run and checked now."""
+    """Return the official answer, and then the alternatives. Each is run and checked now."""
     first = Way(OFFICIAL, reference(puzzle), "", "", answer(puzzle), verdict_of(reference(puzzle), puzzle))
     return [first, *(_alternative(path, puzzle) for path in alternatives(puzzle))]
 
 
 @cache
-def schedule_of(puzzle: str) -> Trace | None:
-    """The run of the official answer without its lines of code: what it does when is no secret, how it says so is."""
-    models = simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle)
-    return None if isinstance(models, Unsolved) else without_lines(Trace.of(models))
+def schedule_of(puzzle: str) -> Trace:
+    """Run the official answer, without its lines of code: what it does when is no secret, how it says so is."""
+    return without_lines(run_of_file(reference(puzzle), puzzle))
 
 
 def run_of_file(path: Path, puzzle: str) -> Trace:
-    """The run of the function in a file of ours at the puzzle's size. Raises what running it raises."""
+    """Run the function in a file at the puzzle's size. Raises what running it raises, and SourceError for a stub."""
     models = simulate(load_function(path, puzzle), puzzle=puzzle)
     if isinstance(models, Unsolved):
         raise SourceError(f"{path.name} is not solved")
@@ -102,25 +101,25 @@ def run_of_file(path: Path, puzzle: str) -> Trace:
 
 
 def without_lines(trace: Trace) -> Trace:
-    """The same run, of which nobody can see by which lines of code."""
+    """Return the same run without its lines of code."""
     return with_places(trace, [[None] * len(program.events) for program in trace.programs])
 
 
 def run_of(puzzle: str) -> tuple[Trace, bool]:
-    """The student's own run of a puzzle that they have passed, and True: the one that passed in this process, or that
-    of their notebook. Else that of the official answer, and False. For the puzzles that build on it."""
+    """Return the student's own run of a puzzle that they have passed, and True: the one that passed in this process, or
+    that of their notebook. Else that of the official answer, and False. For the puzzles that build on it."""
     if (here := passed_here.get(puzzle)) is not None:
         return here, True
     record = known().get(puzzle)
     if record is not None and record.passed:
         try:
             with redirect_stdout(StringIO()):  # a notebook that was emptied since says so where it is opened
-                models = simulate(load_function(mine(puzzle, yours(Path.cwd())), puzzle), puzzle=puzzle)
+                run = run_of_file(mine(puzzle, yours(Path.cwd())), puzzle)
+            if check(run, puzzle).correct:
+                return run, True
         except (SourceError, PuzzleError, OSError):
-            models = Unsolved(puzzle)
-        if not isinstance(models, Unsolved) and check(run := Trace.of(models), puzzle).correct:
-            return run, True
-    return without_lines(run_of_file(reference(puzzle), puzzle)), False
+            pass
+    return schedule_of(puzzle), False
 
 
 class Known(NamedTuple):
@@ -134,13 +133,10 @@ class Known(NamedTuple):
 
 @cache
 def known_ways(puzzle: str) -> tuple[Known, ...]:
-    """The alternatives of a puzzle in figures, run once in a process."""
+    """Return the alternatives of a puzzle in figures, run once in a process."""
     found: list[Known] = []
     for path in alternatives(puzzle):
-        models = simulate(load_function(path, puzzle), puzzle=puzzle)
-        if isinstance(models, Unsolved):
-            continue
-        trace = Trace.of(models)
+        trace = run_of_file(path, puzzle)
         inside = not has_bound(puzzle) or lower_bound(puzzle).excuse(trace) is None
         found.append(Known(_name(path, puzzle), figures.end(trace), float(figures.peak(trace).elements), inside))
     return tuple(found)
@@ -165,20 +161,20 @@ def _source(text: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def description(text: str) -> tuple[str, str]:
-    """What an alternative's docstring says: its first line, and the rest as one paragraph. Empty where it has none."""
+    """Read an alternative's docstring: its first line, and the rest as one paragraph. Empty where it has none."""
     first, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n")
     return first, " ".join(rest.split())
 
 
 def verdict_of(path: Path, puzzle: str) -> Verdict | FunctionVerdict:
-    """The verdict on the function in a file of ours at the puzzle's size. Raises what running it raises."""
+    """Judge the function in a file of ours at the puzzle's size. Raises what running it raises."""
     if PUZZLES[puzzle].is_function:
         return judge_answers(puzzle, ask_here(load_function(path, puzzle)))
     return check(run_of_file(path, puzzle), puzzle)
 
 
 def refusal(puzzle: str, standing: Standing | None) -> str | None:
-    """What is missing before the command shows the answer, in words; None where the puzzle is passed."""
+    """Say what is missing before the command shows the answer; None where the puzzle is passed."""
     if standing is not None and standing.passed:
         return None
     where = shown(reference(puzzle))
@@ -222,8 +218,8 @@ class Revealed:
 
 
 def reveal(puzzle: str, way: str = OFFICIAL) -> Revealed | None:
-    """The official answer to a puzzle and what else can be done, or the code of one of the other ways, once you have
-    passed. Before, it prints what is missing and gives None.
+    """Show the official answer to a puzzle and what else can be done, or the code of one of the other ways, once you
+    have passed. Before, it prints what is missing and gives None.
 
     ValueError for a puzzle or a way that there is not.
     """

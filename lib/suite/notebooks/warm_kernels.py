@@ -52,7 +52,6 @@ READY = (
     "lib.checker.notes",
     "lib.diagnosis.likely_cause",
     "lib.suite.course.exercises",
-    "lib.suite.course.predictions",
     "lib.suite.course.progress",
     "lib.suite.course.solutions",
 )

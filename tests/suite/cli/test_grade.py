@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lib.suite.cli.app import app
-from lib.suite.cli.grading.drop_folder import Changes
+from lib.suite.cli.grading.command import Changes
 from lib.suite.grade.gradebook import Gradebook
 from tests.suite.grade.classes import HARD_CODED, STUB, alternative, hand_in, solution
 
@@ -91,7 +91,7 @@ def test_a_package_that_is_missing_is_said_first(passing: Path, monkeypatch: pyt
 
 def test_a_drop_folder_is_looked_at_after_each_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that is only touched is none; what still grows is waited for."""
-    monkeypatch.setattr("lib.suite.cli.grading.drop_folder.QUIET", 0.02)
+    monkeypatch.setattr("lib.suite.cli.grading.command.QUIET", 0.02)
     file = tmp_path / "ddp.py"
     file.write_text("a", "utf-8")
 
@@ -109,7 +109,7 @@ def test_watching_grades_what_comes_and_ends_with_ctrl_c(
     passing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("watchfiles")
-    monkeypatch.setattr("lib.suite.cli.grading.drop_folder.QUIET", 0.02)
+    monkeypatch.setattr("lib.suite.cli.grading.command.QUIET", 0.02)
     scores = tmp_path / "report" / "scores.csv"
     graded: list[bool] = []
 

@@ -6,7 +6,7 @@ import pytest
 
 from lib import PUZZLES, hint
 from lib.puzzles.records import HINTS
-from lib.suite.course.hints import next_hint
+from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import Standing, load, record
 from tests.support.said import Said
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Mesh, Model, Trace, check, predict, simulate
-from lib.suite.course.predictions import QUANTITIES, Prediction
+from lib.suite.course.exercises import QUANTITIES, Prediction
 from lib.suite.course.progress import Standing, load
 from tests.support.functions import good, official, run, unsolved
 from tests.support.said import Said

@@ -11,7 +11,6 @@ from lib import PUZZLES, CheckError, Model, Trace, check
 from lib.suite.course import progress
 from lib.suite.course.progress import Standing, known, load, next_puzzle, place
 from tests.support.functions import fat, good, official, run, unsolved, wrong
-from tests.support.said import Said
 
 # -- recorded ---------------------------------------------------------------------------------------------------
 
@@ -135,19 +134,15 @@ def test_a_newer_file_is_said_and_left_alone(file: Path, capsys: pytest.CaptureF
 # -- where ------------------------------------------------------------------------------------------------------
 
 
-def place_on(platform: str, **environment: str) -> str:
-    """Where the file lies on a system."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("PUZZLES_PROGRESS", "XDG_STATE_HOME", "LOCALAPPDATA"):
-            patch.delenv(name, raising=False)
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        patch.setattr(Path, "home", lambda: Path("/home"))
-        patch.setattr(sys, "platform", platform)
-        return str(place())
-
-
-test_the_place_on_each_system = Said(Path(__file__).with_name("said") / "places.txt").test(lambda: globals())
+@pytest.mark.skipif(sys.platform != "linux", reason="platformdirs knows where it is elsewhere")
+@pytest.mark.parametrize(("told", "folder"), [(None, ".local/state"), ("s", "s"), ("../relative", ".local/state")])
+def test_the_place_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str | None, folder: str) -> None:
+    monkeypatch.delenv("PUZZLES_PROGRESS")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if told is not None:
+        monkeypatch.setenv("XDG_STATE_HOME", told if told.startswith(".") else str(tmp_path / told))
+    assert place() == tmp_path / folder / "llm-training-puzzles" / "progress.json"
 
 
 def test_in_a_browser_it_lies_among_the_files_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,9 +160,7 @@ def test_no_home_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.delenv("PUZZLES_PROGRESS")
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", homeless)
-    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr("platformdirs.user_state_path", homeless)
     monkeypatch.setattr(progress, "_said", set[str]())
     Model.check(run(good), puzzle="basic")
     note = "Note: your progress is not recorded: there is no home folder: Could not determine home directory."

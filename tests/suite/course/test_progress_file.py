@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import PUZZLES
-from lib.suite.course import progress_file
-from lib.suite.course.progress_file import ProgressError, Standing
+from lib.suite.course import progress
+from lib.suite.course.progress import ProgressError, Standing
 from tests.support.said import Said
 
 GOALS = [goal.name for goal in PUZZLES["ddp"].goals]
@@ -46,7 +46,7 @@ def entry(**changes: Any) -> dict[str, Any]:
 
 def data(**entries: Any) -> str:
     """The text of a file."""
-    return json.dumps({"format": progress_file.FORMAT, "version": 1, "puzzles": entries})
+    return json.dumps({"format": progress.FORMAT, "version": 1, "puzzles": entries})
 
 
 def put(file: Path, **entries: Any) -> None:
@@ -78,8 +78,8 @@ def test_nothing_gets_worse(a: Standing, b: Standing) -> None:
 def test_a_file_of_before_goals_were_called_so(file: Path) -> None:
     old = {("tier" if name == "goal" else name): value for name, value in entry().items()}
     put(file, ddp=old)
-    assert progress_file.read(file)["ddp"].goal == GOALS[0]
-    progress_file.add(file, "ddp", Standing(runs=1))
+    assert progress.read(file)["ddp"].goal == GOALS[0]
+    progress.add(file, "ddp", Standing(runs=1))
     assert json.loads(file.read_text("utf-8"))["puzzles"]["ddp"].keys() == entry().keys()
 
 
@@ -94,37 +94,37 @@ def test_the_harder_goal_wins_then_time_then_memory() -> None:
 def test_what_is_added_is_read_again(tmp_path_factory: pytest.TempPathFactory, added: Any) -> None:
     file = tmp_path_factory.mktemp("state") / "progress.json"
     for puzzle, standing in added:
-        assert progress_file.add(file, puzzle, standing) == ""
+        assert progress.add(file, puzzle, standing) == ""
     expected = {
         puzzle: reduce(lambda a, b: a.plus(b, puzzle), [s for p, s in added if p == puzzle])
         for puzzle in {puzzle for puzzle, _ in added}
     }
-    assert progress_file.read(file) == expected
+    assert progress.read(file) == expected
 
 
 def test_processes_at_the_same_time_lose_nothing(file: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; import lib.suite.course.progress_file as progress\n"
+        "import sys; from pathlib import Path; import lib.suite.course.progress as progress\n"
         "progress.PATIENCE = 100.0  # on a busy machine a process may wait for its turn longer than a person would\n"
         "one = progress.Standing(runs=1, time=float(sys.argv[2]), memory=1.0)\n"
         "for n in range(20): progress.add(Path(sys.argv[1]), 'ddp', one)"
     )
     running = [subprocess.Popen([sys.executable, "-c", code, str(file), str(n)]) for n in range(5, 9)]
     assert [process.wait(100) for process in running] == [0] * 4
-    assert progress_file.read(file)["ddp"] == Standing(runs=80, time=5.0, memory=1.0)
+    assert progress.read(file)["ddp"] == Standing(runs=80, time=5.0, memory=1.0)
     assert sorted(path.name for path in file.parent.iterdir()) == [".progress.json.lock", "progress.json"]
 
 
 def test_a_lock_that_nobody_gives_back_is_said(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress_file, "PATIENCE", 0.05)
-    progress_file.add(file, "ddp", Standing(runs=1))
-    with progress_file._alone(file), pytest.raises(OSError, match=r"another process has kept .* locked"):  # pyright: ignore[reportPrivateUsage]
-        progress_file.add(file, "ddp", Standing(runs=1))
-    assert progress_file.read(file)["ddp"].runs == 1
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    progress.add(file, "ddp", Standing(runs=1))
+    with progress._alone(file), pytest.raises(OSError, match=r"another process has kept .* locked"):  # pyright: ignore[reportPrivateUsage]
+        progress.add(file, "ddp", Standing(runs=1))
+    assert progress.read(file)["ddp"].runs == 1
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    progress_file.add(file, "ddp", Standing(runs=1))
+    progress.add(file, "ddp", Standing(runs=1))
     before = file.read_bytes()
 
     def full(*_: object) -> None:
@@ -132,7 +132,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(file: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        progress_file.add(file, "ddp", Standing(runs=1))
+        progress.add(file, "ddp", Standing(runs=1))
     assert file.read_bytes() == before
     assert sorted(path.name for path in file.parent.iterdir()) == [".progress.json.lock", "progress.json"]
 
@@ -143,16 +143,16 @@ def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
     real.parent.mkdir()
     file.parent.mkdir()
     file.symlink_to(real)
-    progress_file.add(file, "ddp", Standing(runs=1))
+    progress.add(file, "ddp", Standing(runs=1))
     assert file.is_symlink()
-    assert progress_file.read(real)["ddp"].runs == 1
+    assert progress.read(real)["ddp"].runs == 1
 
 
 def test_it_holds_no_time_of_the_day(file: Path) -> None:
-    progress_file.add(file, "ddp", Standing(runs=1))
+    progress.add(file, "ddp", Standing(runs=1))
     first = file.read_bytes()
     file.unlink()
-    progress_file.add(file, "ddp", Standing(runs=1))
+    progress.add(file, "ddp", Standing(runs=1))
     assert file.read_bytes() == first
 
 
@@ -160,14 +160,14 @@ def test_it_holds_no_time_of_the_day(file: Path) -> None:
 
 
 def test_no_file_is_no_progress(file: Path) -> None:
-    assert progress_file.read(file) == {}
+    assert progress.read(file) == {}
     assert not file.parent.exists()
 
 
 def test_puzzles_of_another_version_are_kept(file: Path) -> None:
     put(file, not_known_here=entry(goal="whatever"))
-    progress_file.add(file, "ddp", Standing(runs=1))
-    assert sorted(progress_file.read(file)) == ["ddp", "not_known_here"]
+    progress.add(file, "ddp", Standing(runs=1))
+    assert sorted(progress.read(file)) == ["ddp", "not_known_here"]
 
 
 SAID = Said(Path(__file__).with_name("said") / "progress_files.txt")
@@ -180,9 +180,9 @@ def test_a_damaged_file_is_kept_and_a_new_one_begun(file: Path, expression: str)
     def told(text: str) -> str:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text, "utf-8")
-        note = progress_file.add(file, "ddp", Standing(runs=1))
+        note = progress.add(file, "ddp", Standing(runs=1))
         assert file.with_name("progress.json.damaged").read_text("utf-8") == text
-        assert progress_file.read(file) == {"ddp": Standing(runs=1)}
+        assert progress.read(file) == {"ddp": Standing(runs=1)}
         return note.replace(str(file), "FILE")
 
     SAID.check(expression, {"text": told, "entry": lambda **changes: told(data(ddp=entry(**changes)))})
@@ -193,7 +193,7 @@ def test_what_was_kept_is_never_overwritten(file: Path) -> None:
     for number in range(3):
         file.write_bytes(b"\xff%d" % number)
         with pytest.raises(ProgressError, match="was damaged"):
-            progress_file.read(file)
+            progress.read(file)
     kept = sorted(path for path in file.parent.iterdir() if "damaged" in path.name)
     assert [path.name for path in kept] == [f"progress.json.damaged{end}" for end in ("", ".2", ".3")]
     assert [path.read_bytes() for path in kept] == [b"\xff0", b"\xff1", b"\xff2"]
@@ -201,9 +201,9 @@ def test_what_was_kept_is_never_overwritten(file: Path) -> None:
 
 def test_a_file_of_a_newer_version_is_left_alone(file: Path) -> None:
     file.parent.mkdir()
-    text = json.dumps({"format": progress_file.FORMAT, "version": 2, "anything": []})
+    text = json.dumps({"format": progress.FORMAT, "version": 2, "anything": []})
     file.write_text(text)
-    for act in (lambda: progress_file.read(file), lambda: progress_file.add(file, "ddp", Standing(runs=1))):
+    for act in (lambda: progress.read(file), lambda: progress.add(file, "ddp", Standing(runs=1))):
         with pytest.raises(ProgressError, match=r"of a newer version \(2\) than this package knows \(1\)"):
             act()
     assert file.read_text() == text
@@ -224,16 +224,16 @@ def test_anything_else_in_a_file_is_an_error_and_nothing_worse(
     tmp_path_factory: pytest.TempPathFactory, junk: Any, where: str
 ) -> None:
     file = tmp_path_factory.mktemp("state") / "progress.json"
-    data: dict[str, Any] = {"format": progress_file.FORMAT, "version": 1, "puzzles": {"ddp": entry()}}
+    data: dict[str, Any] = {"format": progress.FORMAT, "version": 1, "puzzles": {"ddp": entry()}}
     owner = {"puzzles": data, "ddp": data["puzzles"]}.get(where, data["puzzles"]["ddp"])
     owner[where] = junk
     file.write_text(json.dumps(data), "utf-8")
     try:
-        found = progress_file.read(file)
+        found = progress.read(file)
     except ProgressError:
         return
-    progress_file.add(file, "ddp", Standing())
-    assert progress_file.read(file) == found | {"ddp": found.get("ddp", Standing())}
+    progress.add(file, "ddp", Standing())
+    assert progress.read(file) == found | {"ddp": found.get("ddp", Standing())}
 
 
 @pytest.mark.parametrize("module", [None, types.ModuleType("fcntl")], ids=["absent", "empty"])
@@ -244,5 +244,5 @@ def test_where_there_are_no_locks_it_is_added_without(
     monkeypatch.setitem(sys.modules, "fcntl", module)  # a browser's kernel has an empty one
     file = tmp_path / "progress.json"
     for _ in range(2):
-        assert progress_file.add(file, "ddp", Standing(runs=1)) == ""
-    assert progress_file.read(file) == {"ddp": Standing(runs=2)}
+        assert progress.add(file, "ddp", Standing(runs=1)) == ""
+    assert progress.read(file) == {"ddp": Standing(runs=2)}

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from lib.files import child_environment
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.app import app
-from lib.suite.cli.comparing.entries import chosen, entries_of
+from lib.suite.cli.entries import chosen, entries_of
 from lib.suite.cli.watch import Watcher
 from lib.suite.course.subject import attempt, subjects
 from lib.suite.grade.assignment import Config

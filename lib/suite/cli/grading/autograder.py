@@ -20,10 +20,9 @@ from typing import Any, Final, cast
 from lib.errors.wording import visible
 from lib.files import ROOT, ready, write_whole
 from lib.puzzles.records import PUZZLES
-from lib.suite.cli.grading.report.pictures import Pictures
-from lib.suite.cli.grading.report.puzzles import puzzles_of
-from lib.suite.cli.grading.report.report import write_report
-from lib.suite.cli.grading.report.students import feedback_parts, head_text, part_text, unread_files
+from lib.suite.cli.grading.report import write_report
+from lib.suite.cli.grading.schedules import Pictures, puzzles_of
+from lib.suite.cli.grading.students import feedback_parts, head_text, part_text, unread_files
 from lib.suite.grade.assignment import Config, read_config
 from lib.suite.grade.gradebook import Gradebook, Mark, Score, Traces
 from lib.suite.grade.grading import TRACES, grade
@@ -149,7 +148,7 @@ def _results(book: Gradebook, pictures: Pictures, tell_sizes: bool, by_hand: dic
     """What Gradescope reads: points of each puzzle, less those that a person gives there, and the leaderboard."""
     (student,) = book.students
     unread = unread_files(book.refused_of(student))
-    parts = list(feedback_parts(student, puzzles_of(book), pictures, tell_sizes, unread))
+    parts = list(feedback_parts(student, puzzles_of(book), pictures, tell_sizes))
     tests: list[dict[str, Any]] = []
     board: list[dict[str, Any]] = []
     for asked, score, mark, part in zip(book.asked, student.scores, student.marks, parts, strict=True):

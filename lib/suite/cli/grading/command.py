@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Annotated, Final
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.table import Table
 
 from lib.errors.wording import counted, visible
 from lib.extras import need_extra
-from lib.suite.cli.console import console, fail, say, show_table
-from lib.suite.cli.grading.class_files import ClassFiles
-from lib.suite.cli.grading.drop_folder import Changes
-from lib.suite.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
+from lib.suite.cli.console import fail, numbers, progress, say, show_table
+from lib.suite.cli.options import Backend, Scheduler, cluster, option, some_jobs
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.gradebook import Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.roster import TableError
-from lib.suite.grade.intake.submission import Collected
-from lib.suite.grade.results import FORMS, RETURNS, write_results
+from lib.suite.grade.intake.roster import Roster, TableError, enrolled, read_roster, read_table
+from lib.suite.grade.intake.submission import Collected, Submission
+from lib.suite.grade.points import Rules, by_hand, to_fill_in
+from lib.suite.grade.results import FORMS, RETURNS, Class, returning, write_results, write_returns
 from lib.suite.submissions.states import STATES
 
-__all__ = ["grade_command"]
+__all__ = ["Changes", "ClassFiles", "grade_command"]
 
 SHOWN: Final = 40
 """Students, and refused files, that the table in the terminal has."""
@@ -46,33 +47,31 @@ def grade_command(
     submissions: Annotated[
         list[Path], typer.Argument(metavar="WHAT...", help="Folders, archives (.zip, .tar.gz), notebooks, .py.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the gradebook and the report.")] = Path(
-        "report"
-    ),
-    config: Annotated[Path | None, typer.Option(help="What is asked, as TOML; options go before it.")] = None,
+    out: Annotated[Path, option("The folder for the gradebook and the report.", "--out", "-o")] = Path("report"),
+    config: Annotated[Path | None, option("What is asked, as TOML; options go before it.")] = None,
     puzzle: Annotated[
-        list[str] | None, typer.Option("--puzzle", "-p", help="A puzzle that is asked, or several; else what is there.")
+        list[str] | None, option("A puzzle that is asked, or several; else what is there.", "--puzzle", "-p")
     ] = None,
-    need: Annotated[str | None, typer.Option(help=GOAL)] = None,
-    hidden: Annotated[int | None, typer.Option(help="So many hidden sizes are drawn for each puzzle.")] = None,
-    seed: Annotated[str | None, typer.Option(help="What they are drawn from: keep it to yourself.")] = None,
+    need: Annotated[str | None, option(GOAL)] = None,
+    hidden: Annotated[int | None, option("So many hidden sizes are drawn for each puzzle.")] = None,
+    seed: Annotated[str | None, option("What they are drawn from: keep it to yourself.")] = None,
     roster: Annotated[
-        Path | None, typer.Option(help="Everybody in the class: a CSV with id and name, or a platform's export.")
+        Path | None, option("Everybody in the class: a CSV with id and name, or a platform's export.")
     ] = None,
     points: Annotated[
-        str | None, typer.Option(help='Points of each puzzle, such as "correct=4 hidden=2"; else one that passed.')
+        str | None, option('Points of each puzzle, such as "correct=4 hidden=2"; else one that passed.')
     ] = None,
     marks: Annotated[
-        list[Path] | None, typer.Option(help="A CSV of points and comments by hand, or several; written if missing.")
+        list[Path] | None, option("A CSV of points and comments by hand, or several; written if missing.")
     ] = None,
-    platform: Annotated[list[str] | None, typer.Option(help=FORM)] = None,
-    limit: Annotated[float | None, typer.Option(min=0.1, help="Seconds that one run may take.")] = None,
+    platform: Annotated[list[str] | None, option(FORM)] = None,
+    limit: Annotated[float | None, option("Seconds that one run may take.", min=0.1)] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", callback=some_jobs, help="Processes; else one for each core.")
+        int | None, option("Processes; else one for each core.", "--jobs", "-j", callback=some_jobs)
     ] = None,
-    backend: Annotated[str | None, typer.Option(help=BACKEND)] = None,
-    scheduler: Annotated[str | None, typer.Option(help=SCHEDULER)] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on, and grade what comes or changes.")] = False,
+    backend: Backend = None,
+    scheduler: Scheduler = None,
+    watch: Annotated[bool, option("Go on, and grade what comes or changes.", "--watch")] = False,
 ) -> None:
     """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
 
@@ -157,13 +156,13 @@ def _graded(
         fail(str(error), status=2)
     assignment = _assignment(asked, collected)
     processes = -1 if backend is not None else jobs or _cores()
-    with cluster(backend, scheduler), _progress("Grading") as done:
+    with cluster(backend, scheduler), progress("Grading") as done:
         book = grade(collected, assignment, out, jobs=processes, done=done)
     book = files.marked(book, assignment.rules)
     write_results(book, out)
-    with _progress("Drawing") as done:
+    with progress("Drawing") as done:
         # Here and not above: it draws, and what draws takes half of the time in which any command starts.
-        from lib.suite.cli.grading.report.report import LEADERBOARD, write_report
+        from lib.suite.cli.grading.report import LEADERBOARD, write_report
 
         index = write_report(
             book, Traces(out / TRACES), out, jobs=jobs or _cores(), tell_sizes=assignment.tell_sizes, done=done
@@ -185,41 +184,126 @@ def _assignment(asked: Config, collected: Collected) -> Assignment:
     return found
 
 
-@contextmanager
-def _progress(what: str) -> Generator[Callable[[int, int], None]]:
-    """A bar, where there is a terminal."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None)
-
-        def done(so_far: int, everything: int) -> None:
-            progress.update(task, completed=so_far, total=everything)
-
-        yield done
-
-
 def _show(book: Gradebook, out: Path) -> None:
     """The class in a table, what is refused, and where the rest is."""
     there = {score.state for student in book.students for score in student.scores}
     states = [state for state in STATES if state in there or STATES[state].judged]
-    counts = [Column(state, justify="right") for state in states]
-    table = Table(
-        "puzzle",
-        *counts,
-        Column("hidden sizes", justify="right"),
-        title=visible(f"{book.title and book.title + ': '}{counted(len(book.students), 'student')}"),
-    )
+    title = visible(f"{book.title and book.title + ': '}{counted(len(book.students), 'student')}")
+    table = Table("puzzle", *numbers(*states, "hidden sizes"), title=title)
     for position, asked in enumerate(book.asked):
         found = Counter(student.scores[position].state for student in book.students)
         table.add_row(asked.puzzle, *(str(found[state] or "") for state in states), str(len(asked.hidden) or "none"))
     show_table(table)
-    for one in book.refused[:SHOWN]:
-        say(visible(f"Refused: {one.file}: {one.why}"))
-    if len(book.refused) > SHOWN:
-        say(f"Refused: {len(book.refused) - SHOWN} more; the report has them all")
-    for problem in book.problems[:SHOWN]:
-        say(visible(f"To look at: {problem}"))
-    if len(book.problems) > SHOWN:
-        say(f"To look at: {len(book.problems) - SHOWN} more; the report has them all")
+    refused = [f"{one.file}: {one.why}" for one in book.refused]
+    for label, lines in (("Refused", refused), ("To look at", book.problems)):
+        for line in lines[:SHOWN]:
+            say(visible(f"{label}: {line}"))
+        if len(lines) > SHOWN:
+            say(f"{label}: {len(lines) - SHOWN} more; the report has them all")
     say(f"What kept each run apart: {', '.join(book.isolation) or 'nothing ran'}")
     say(f"For programs: {', '.join(str(out / form.file) for form in FORMS)}")
+
+
+@dataclass(slots=True)
+class ClassFiles:
+    """The paths that somebody named, and what was read from them: anew at each grading of a folder that is watched."""
+
+    roster: Path | None = None
+    marks: Sequence[Path] = ()
+    platforms: Sequence[str] = ()
+    _roster: Roster = field(default_factory=Roster)
+    _submissions: tuple[Submission, ...] = ()
+    _problems: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Reads all of them, before anything runs. TableError or OSError for what is no such file."""
+        if self.roster is not None:
+            read_roster(self.roster)
+        for path in self.marks:
+            if path.exists():
+                read_table(path)
+        known = [one.platform.casefold() for one in RETURNS]
+        for name in self.platforms:
+            if name.casefold() not in known:
+                raise TableError(f"--platform {name}: there is no such form\n  expected: one of {', '.join(known)}")
+
+    def enroll(self, collected: Collected, rules: Rules) -> Collected:
+        """What was handed in, with everybody in the roster."""
+        problems: tuple[str, ...] = ()
+        if self.roster is not None:
+            self._roster = read_roster(self.roster)
+            collected, problems = enrolled(collected, self._roster)
+        self._submissions = collected.submissions
+        known = {name for one in collected.submissions for name in (one.roster_id, one.id, one.student) if name}
+        unknown = (
+            f"[extension] {one!r}: no student has that id or name" for one in rules.extensions if one not in known
+        )
+        self._problems = (*self._roster.problems, *problems, *unknown)
+        return collected
+
+    def marked(self, book: Gradebook, rules: Rules) -> Gradebook:
+        """The gradebook with what people add to it, and what is to be looked at in their files."""
+        book = replace(book, problems=self._problems)
+        try:
+            return by_hand(book, [path for path in self.marks if path.exists()], rules)
+        except (TableError, OSError) as error:  # it was whole when all began
+            return replace(book, problems=(*book.problems, f"no marks by hand are used: {error}"))
+
+    def give_back(self, book: Gradebook, out: Path) -> list[str]:
+        """Writes what platforms take back, and files of marks that are not there yet. What was written, in words."""
+        submissions = {one.student: one for one in self._submissions}
+        group = Class(book, self._roster, submissions)
+        platforms = returning(Collected(self._submissions), self._roster, self.platforms)
+        said = [f"To upload: {path}" for path in write_returns(group, platforms, out)]
+        for path in self.marks:
+            if not path.exists():
+                to_fill_in(book, path)
+                said.append(f"To fill in: {path}, which the next run reads and never changes")
+        return said
+
+
+TICK: Final = 1000
+"""Milliseconds after which the folder is looked at even where nobody tells, as on some file systems of a network."""
+QUIET: Final = 0.5
+"""Seconds for which nothing grows any more."""
+PATIENCE: Final = 60.0
+"""Seconds after which something that still grows is looked at as it is."""
+
+
+class Changes:
+    """Changes below some paths, from the moment on when this is made. ImportError without watchfiles."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        need_extra("cli", "watching needs")
+        from watchfiles import watch
+
+        self._paths = paths
+        self._before = _state(paths)
+        folders = {path if path.is_dir() else path.parent for path in paths}
+        self._changes = watch(*folders, rust_timeout=TICK, yield_on_timeout=True, raise_interrupt=True)
+
+    def __iter__(self) -> Iterator[None]:
+        """Comes again after each change. KeyboardInterrupt at Ctrl-C."""
+        for _ in self._changes:
+            now, deadline = _state(self._paths), time.monotonic() + PATIENCE
+            if now == self._before:
+                continue
+            while True:
+                time.sleep(QUIET)
+                before, now = now, _state(self._paths)
+                if before == now or time.monotonic() > deadline:
+                    break
+            self._before = now
+            yield
+
+
+def _state(paths: Sequence[Path]) -> dict[str, tuple[int, int]]:
+    """The size and the date of every file."""
+    found: dict[str, tuple[int, int]] = {}
+    for path in paths:
+        for file in path.rglob("*") if path.is_dir() else [path]:
+            with suppress(OSError):  # gone since
+                status = file.lstat()
+                if not S_ISDIR(status.st_mode):
+                    found[str(file)] = status.st_size, status.st_mtime_ns
+    return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from lib.suite.course.progress_file import MAX_BYTES, standings
+from lib.suite.course.progress import MAX_BYTES, standings
 from lib.suite.grade.gradebook import Refused
 from lib.suite.grade.intake.archives import Entry, Unreadable, walk
 from lib.suite.grade.intake.owners import (

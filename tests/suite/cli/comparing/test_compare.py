@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from lib import Trace, simulate
 from lib.suite.cli.app import app
-from lib.suite.cli.comparing.entries import chosen
+from lib.suite.cli.entries import chosen
 from lib.suite.grade.intake.archives import FORMATS
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
@@ -108,23 +108,6 @@ def test_a_page_is_whole_and_escaped(folder: Path) -> None:
     before = html.encode()
     puzzles(f"{NASTY}=basic", "wrong.py", "--puzzle", "basic", "-o", "all.html")
     assert (folder / "all.html").read_bytes() == before
-
-
-def test_slides_have_a_page_for_each_run_and_the_same_bytes(folder: Path) -> None:
-    pypdf = pytest.importorskip("pypdf")
-    pytest.importorskip("vl_convert")
-    for name in ("one.pdf", "two.pdf"):
-        assert puzzles("a=basic", "b=basic", "c=basic", "--layers", "2", "-o", name).exit_code == 0
-    assert (folder / "one.pdf").read_bytes() == (folder / "two.pdf").read_bytes()
-    pages = pypdf.PdfReader(folder / "one.pdf").pages
-    assert len(pages) == 1 + 3 + 1 + 1
-    sizes = {(float(page.mediabox.width), float(page.mediabox.height)) for page in pages}
-    assert sizes == {(1280.0, 720.0)}
-    said = [page.extract_text() for page in pages]
-    assert "One device\n1 rank, 2 layers, 4 batches\na, b and c\n" in said[0]
-    assert "Figures" in said[1]
-    assert "b, c" in said[5]
-    assert [("optimizer state" in words) for words in said] == [True, True, False, False, False, False]  # in a bar, too
 
 
 def test_runs_of_different_puzzles_are_named_in_words_and_differ_from_the_start(folder: Path) -> None:

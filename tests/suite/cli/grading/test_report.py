@@ -301,7 +301,7 @@ def test_the_same_bytes_every_time_and_after_a_break(tmp_path: Path) -> None:
 def test_several_processes_draw_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     book, traces = small()
     whole = written(book, traces, tmp_path / "one")
-    monkeypatch.setattr("lib.suite.cli.grading.report.pictures.FEW", 5)
+    monkeypatch.setattr("lib.suite.cli.grading.schedules.FEW", 5)
     write_report(book, traces, tmp_path / "two", jobs=2)
     assert written(book, traces, tmp_path / "two") == whole
 

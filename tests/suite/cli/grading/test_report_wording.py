@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawing.canvas.picture import asset
 from lib import check, simulate
-from lib.suite.cli.grading.report.pages import STATE_COLOURS
-from lib.suite.cli.grading.report.wording import remarks, without_sizes
+from lib.suite.cli.grading.report import STATE_COLOURS
+from lib.suite.cli.grading.students import remarks, without_sizes
+from lib.suite.cli.pages import file_of
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.states import STATES
@@ -19,7 +19,7 @@ def test_every_state_has_a_word_a_sign_a_meaning_and_a_colour() -> None:
     assert (
         len({state.sign for state in STATES.values()}) == len({state.about for state in STATES.values()}) == len(STATES)
     )
-    style = asset("lib.suite.cli.grading.report", "page.css")
+    style = file_of("report.css")
     assert set(STATE_COLOURS) == set(STATES)
     assert all(f".s-{word}" in style and f".b-{word}" in style for word in STATES)
 

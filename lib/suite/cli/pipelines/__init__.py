@@ -1,1 +1,0 @@
-"""The commands about pipelines: `puzzles schedule` and `puzzles explore`."""
