@@ -20,18 +20,7 @@ from pathlib import Path
 from typing import IO, Final, Protocol, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-__all__ = [
-    "FORMATS",
-    "Archive",
-    "Entry",
-    "Member",
-    "Place",
-    "Unreadable",
-    "archive_format",
-    "open_archive",
-    "walk",
-    "without_ending",
-]
+__all__ = ["FORMATS", "Entry", "Place", "Unreadable", "archive_format", "open_archive", "walk", "without_ending"]
 
 MOST_MEMBERS: Final = 50_000
 MOST_DIRECTORY: Final = 8 * 2**20
