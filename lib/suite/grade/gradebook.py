@@ -22,7 +22,6 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -48,14 +47,11 @@ __all__ = [
     "Score",
     "Student",
     "Traces",
-    "result_from",
     "schedule_of",
-    "score_from",
     "version",
 ]
 
 # -- gradebook -----------------------------------------------------------------------------------------------------
-
 
 FORMAT: Final = "llm-training-puzzles gradebook"
 VERSION: Final = 1
@@ -252,8 +248,8 @@ class Gradebook:
             if (data["format"], data["version"]) != (FORMAT, VERSION):
                 raise ValueError(f"{data['format']}, version {data['version']}")
             return cls(
-                tuple(_asked(one) for one in data["asked"]),
-                tuple(_student(one) for one in data["students"]),
+                tuple(map(_asked, data["asked"])),
+                tuple(map(_student, data["students"])),
                 tuple(Refused(**one) for one in data["refused"]),
                 tuple(data.get("isolation", ())),
                 data.get("made_by", ""),
@@ -264,21 +260,21 @@ class Gradebook:
             raise ValueError(f"this is no {FORMAT}, version {VERSION}: {error}") from None
 
 
-def result_from(data: Mapping[str, Any]) -> Result:
-    """A Result from its JSON. TypeError or KeyError for what is none."""
-    return Result(**_with(data, goals=tuple(data["goals"])))
+# Each is made of its JSON: TypeError or KeyError for what is none.
 
 
-def score_from(data: Mapping[str, Any]) -> Score:
-    """A Score from its JSON. TypeError or KeyError for what is none."""
-    hidden = tuple(result_from(one) for one in data["hidden"])
-    return Score(**_with(data, own=result_from(data["own"]), hidden=hidden))
+def _result(data: dict[str, Any]) -> Result:
+    return Result(**dict(data, goals=tuple(data["goals"])))
 
 
-def _student(data: Mapping[str, Any]) -> Student:
+def _score(data: dict[str, Any]) -> Score:
+    return Score(**dict(data, own=_result(data["own"]), hidden=tuple(map(_result, data["hidden"]))))
+
+
+def _student(data: dict[str, Any]) -> Student:
     return Student(
         data["name"],
-        tuple(score_from(one) for one in data["scores"]),
+        tuple(map(_score, data["scores"])),
         tuple(data["notes"]),
         data.get("id", ""),
         tuple(Mark(**one) for one in data.get("marks", ())),
@@ -286,18 +282,13 @@ def _student(data: Mapping[str, Any]) -> Student:
     )
 
 
-def _asked(data: Mapping[str, Any]) -> Asked:
-    reference = None if data["reference"] is None else result_from(data["reference"])
+def _asked(data: dict[str, Any]) -> Asked:
+    reference = None if data["reference"] is None else _result(data["reference"])
     goals = tuple((name, time, memory) for name, time, memory in data["goals"])
-    return Asked(**_with(data, goals=goals, hidden=tuple(data["hidden"]), reference=reference))
-
-
-def _with(data: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
-    return {**data, **fields}
+    return Asked(**dict(data, goals=goals, hidden=tuple(data["hidden"]), reference=reference))
 
 
 # -- traces --------------------------------------------------------------------------------------------------------
-
 
 DIGEST: Final = re.compile("[0-9a-f]{16}")
 STOPPED: Final = "this run stopped before its end"
@@ -378,7 +369,11 @@ class Journal:
         self._file: IO[bytes] = open(self._path, "a+b")  # noqa: SIM115  # `close` closes it
         try:
             _lock(self._file)
-            self._end_the_line()
+            if self._file.seek(0, os.SEEK_END):
+                self._file.seek(-1, os.SEEK_END)
+                if self._file.read(1) != b"\n":  # a line that was cut off is to spoil none but itself
+                    self._file.write(b"\n")
+                    self._file.flush()
         except BaseException:
             self._file.close()
             raise
@@ -395,7 +390,7 @@ class Journal:
                 try:
                     data = json.loads(line)
                     if data["key"].startswith(prefix):
-                        found[data["key"]] = Entry(score_from(data["score"]), tuple(data["isolation"]))
+                        found[data["key"]] = Entry(_score(data["score"]), tuple(data["isolation"]))
                 except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                     continue
         return found
@@ -405,14 +400,6 @@ class Journal:
         data = {"key": key, "score": asdict(entry.score), "isolation": entry.isolation}
         self._file.write(json.dumps(data, separators=(",", ":")).encode() + b"\n")
         self._file.flush()
-
-    def _end_the_line(self) -> None:
-        """Ends a line that was cut off, so that it spoils none but itself."""
-        if self._file.seek(0, os.SEEK_END):
-            self._file.seek(-1, os.SEEK_END)
-            if self._file.read(1) != b"\n":
-                self._file.write(b"\n")
-                self._file.flush()
 
 
 def _lock(file: IO[bytes]) -> None:

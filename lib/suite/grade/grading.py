@@ -51,10 +51,9 @@ from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.states import STATES
 
-__all__ = ["JOURNAL", "TRACES", "grade", "missing", "worked_on"]
+__all__ = ["TRACES", "grade", "worked_on"]
 
 # -- grading -------------------------------------------------------------------------------------------------------
-
 
 JOURNAL: Final = Path("work", "journal.jsonl")
 TRACES: Final = Path("work", "traces")

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from lib.checker.checker import check
 from lib.checker.table import Answer, Given, Judge, first_failure
@@ -30,7 +30,7 @@ from lib.suite.submissions.source import Source
 from lib.suite.submissions.wrong_answer import wrong_answer
 from lib.trace.trace import Trace
 
-__all__ = ["Judged", "judge_source", "reference_result"]
+__all__ = ["judge_source", "reference_result"]
 
 MOST_TEXT: Final = 6000
 """Characters of a message that a gradebook keeps."""
@@ -54,7 +54,9 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
     """What came of the function of one puzzle in a source. Nothing is raised for anything that the source does."""
     record = required.record
     stub = Result(_own_words(record), "unsolved", message=f"{record.id} is not solved: it still holds its stub.")
-    score = Score(record.id, "unsolved", stub, source=source.normalised(record.id), hints=_hints(source, record))
+    opened = re.compile(rf"""\bhint\(\s*["']{re.escape(record.id)}["']\s*,\s*(\d{{1,3}})\s*\)""")
+    hints = [min(int(number), len(record.hints)) for _, text in source.cells for number in opened.findall(text)]
+    score = Score(record.id, "unsolved", stub, source=source.normalised(record.id), hints=max(hints, default=None))
     if source.untouched(record.id):
         return Judged(score)
     with isolation.one_after_another():
@@ -77,7 +79,8 @@ def _judged(score: Score, required: Required, trial: _Trial) -> Judged:
             name, size = f"{required.key} {number}", AtSize(*at.size, at.mesh, at.costs)
             asked = _Asked(at, required.sizes[number], need, required.events[number + 1], name, size)
             hidden.append(trial.run(asked)[0])
-    schedule = None if sent is None or sent.trace is None else _schedules.of(sent.schedule, sent.trace)
+    trace, name = (None, "") if sent is None else (sent.trace, sent.schedule)
+    schedule = None if trace is None else _known(_schedules, name, lambda: _schedule(name, trace))
     own = own if schedule is None else replace(own, schedule=schedule.digest)
     return Judged(_with(score, own, hidden), schedule)
 
@@ -98,13 +101,6 @@ def _own_words(record: Puzzle) -> str:
     if record.is_function:
         return f"{counted(len(record.table), 'given input')} and {counted(record.draws, 'random one', ',')}"
     return Task(record).size()
-
-
-def _hints(source: Source, record: Puzzle) -> int | None:
-    """How many hints the cell of a notebook opens, the most where several do; None where there is none."""
-    call = rf"""\bhint\(\s*["']{re.escape(record.id)}["']\s*,\s*(\d{{1,3}})\s*\)"""
-    opened = [int(number) for _, text in source.cells for number in re.findall(call, text)]
-    return min(max(opened), len(record.hints)) if opened else None
 
 
 def _with(score: Score, own: Result, hidden: Sequence[Result]) -> Score:
@@ -133,49 +129,30 @@ class _Asked(NamedTuple):
         return Result(self.words, state, message=_text(text))
 
 
+_verdicts = OrderedDict[tuple[str, str], Result]()
+"""What `check` said of a Trace, by its bytes and by what was asked: many students find the same schedule, and for the
+same bytes it would say the same again. Only what names no line of the source is known for others."""
+_schedules = OrderedDict[str, Schedule]()
+"""The schedules of Traces, by their bytes."""
+K = TypeVar("K")
 T = TypeVar("T")
 
 
-def _keep(known: OrderedDict[Any, T], key: Any, value: T) -> None:
-    """Keeps something in mind, and forgets what was kept first where that is too much."""
-    known[key] = value
-    if len(known) > KNOWN:
-        known.popitem(last=False)
+def _known(known: OrderedDict[K, T], key: K, made: Callable[[], tuple[T, bool]]) -> T:
+    """What is kept in mind under a key, or else what is made, and whether that may be kept."""
+    if key not in known:
+        value, keep = made()
+        if not keep:
+            return value
+        known[key] = value
+        if len(known) > KNOWN:
+            known.popitem(last=False)
+    return known[key]
 
 
-class _Verdicts:
-    """What `check` said of a Trace, by its bytes and by what was asked: many students find the same schedule, and for
-    the same bytes it would say the same again. Only what names no line of the source is known for others."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str], Result] = OrderedDict()
-
-    def of(self, schedule: str, trace: Trace, asked: _Asked) -> Result:
-        key = schedule, asked.name
-        found = self._known.get(key)
-        if found is None:
-            found, is_clear = _contained(lambda: _checked(trace, asked), asked)
-            if schedule and is_clear:
-                _keep(self._known, key, found)
-        return found
-
-
-class _Schedules:
-    """The schedules of Traces, by their bytes."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[str, Schedule] = OrderedDict()
-
-    def of(self, name: str, trace: Trace) -> Schedule:
-        found = self._known.get(name)
-        if found is None:
-            found = schedule_of(trace)
-            if name and len(found.packed) <= PACKED:
-                _keep(self._known, name, found)
-        return found
-
-
-_verdicts, _schedules = _Verdicts(), _Schedules()
+def _schedule(name: str, trace: Trace) -> tuple[Schedule, bool]:
+    schedule = schedule_of(trace)
+    return schedule, bool(name) and len(schedule.packed) <= PACKED
 
 
 class _Trial:
@@ -194,7 +171,12 @@ class _Trial:
             return asked.result("failed", why), None
         if sent.outcome != "trace" or trace is None:
             return _without(sent, asked), sent
-        return _verdicts.of(sent.schedule, trace, asked), sent
+
+        def checked() -> tuple[Result, bool]:
+            result, is_clear = _contained(lambda: _checked(trace, asked), asked)
+            return result, is_clear and bool(sent.schedule)
+
+        return _known(_verdicts, (sent.schedule, asked.name), checked), sent
 
     def answers(self, record: Puzzle, words: str, seed: str | None = None) -> Result:
         """What came of asking a plain function the inputs of its record, or random ones of a seed."""

@@ -36,26 +36,12 @@ from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.action import PASSES, WEIGHTS
 from lib.suite.course.solutions import files_of, run_of_file
-from lib.suite.grade.gradebook import Gradebook, Result, Score, schedule_of
+from lib.suite.grade.gradebook import Gradebook, Score, schedule_of
 from lib.suite.submissions.load import source_in
 
-__all__ = [
-    "INNOCENT",
-    "Alike",
-    "Case",
-    "Mistake",
-    "Ours",
-    "Shared",
-    "Similarity",
-    "Solutions",
-    "kind_of",
-    "mistakes",
-    "similar",
-    "solutions_of",
-]
+__all__ = ["INNOCENT", "Alike", "Shared", "Similarity", "Solutions", "kind_of", "mistakes", "similar", "solutions_of"]
 
 # -- mistakes ------------------------------------------------------------------------------------------------------
-
 
 MOST_TEXT: Final = 4000
 """Characters of a message that are looked at."""
@@ -136,12 +122,12 @@ def mistakes(book: Gradebook, puzzle: str | None = None) -> tuple[Mistake, ...]:
         if puzzle is not None and asked.puzzle != puzzle:
             continue
         for name, score in sorted(book.of(asked.puzzle).items()):
-            result = _failed(score)
+            result = next((result for result in (score.own, *score.hidden) if result.state == "failed"), None)
             if result is not None:
                 case = Case(name, asked.puzzle, result.size)
                 message = result.message.removeprefix(f"At {result.size}: ")
                 found[kind_of(message, asked.puzzle)].append((case, message))
-    made = [_mistake(cases) for cases in found.values()]
+    made = [Mistake(*_parts(cases[0][1]), cases[0][1], tuple(case for case, _ in cases)) for cases in found.values()]
     order = {asked.puzzle: place for place, asked in enumerate(book.asked)}
     return tuple(sorted(made, key=lambda one: (-len(one.students), order[one.cases[0].puzzle], one.words, one.fix)))
 
@@ -168,23 +154,14 @@ def _without_file(happened: str) -> str:
     return said if kind.endswith(("Error", "Exception")) or not rest else kind
 
 
-def _failed(score: Score) -> Result | None:
-    """The result that tells what went wrong; None where nothing did."""
-    return next((result for result in (score.own, *score.hidden) if result.state == "failed"), None)
-
-
-def _mistake(cases: list[tuple[Case, str]]) -> Mistake:
-    """A kind of mistake, by its first case."""
-    example = cases[0][1]
-    happened, fix = _parts(example)
-    return Mistake(happened, fix, example, tuple(case for case, _ in cases))
-
-
 def _parts(message: str) -> tuple[str, str]:
     """What happened, in a line, and the fix, in as many as it has."""
     lines = [line[:LONGEST] for line in message[:MOST_TEXT].split("\n")]
     if lines[0] in VERDICTS and len(lines) > 1:
-        lines = _first_fault(lines[1:])
+        # The first fault of a verdict: its lines stand two to the right.
+        lines = [line.removeprefix("  ") for line in lines[1:]]
+        last = next((n for n, line in enumerate(lines) if n and not line.startswith(" ")), len(lines))
+        lines = lines[:last]
     happened = RANK.sub("", lines[0].strip(), count=1) if RANK.match(lines[0].strip()) else lines[0].strip()
     fix: list[str] = []
     for line in lines[1:]:
@@ -195,13 +172,6 @@ def _parts(message: str) -> tuple[str, str]:
         elif fix:
             break
     return happened, "\n".join(fix)
-
-
-def _first_fault(lines: list[str]) -> list[str]:
-    """The lines of the first fault of a verdict, which stand two to the right."""
-    moved = [line.removeprefix("  ") for line in lines]
-    last = next((n for n, line in enumerate(moved) if n and not line.startswith(" ")), len(moved))
-    return moved[:last]
 
 
 def _abstract(text: str, puzzle: str, names: list[str]) -> str:
@@ -219,7 +189,6 @@ def _abstract(text: str, puzzle: str, names: list[str]) -> str:
 
 
 # -- similarity ----------------------------------------------------------------------------------------------------
-
 
 LEAST: Final = 1.0
 """Bits below which nothing is listed: less than that of a coin."""
@@ -355,12 +324,10 @@ def _alike(kinds: dict[str, dict[str, Shared]]) -> list[Alike]:
         groups[_common(kinds, (one, other))].update((one, other))
     for students in {tuple(sorted(students)) for students in of.values() if len(students) > FEW}:
         groups[_common(kinds, students)].update(students)
-    found = (Alike(tuple(sorted(who)), shared, _sum(shared)) for shared, who in groups.items())
+    found = (
+        Alike(tuple(sorted(who)), shared, round(sum(one.bits for one in shared), 6)) for shared, who in groups.items()
+    )
     return sorted((one for one in found if one.bits >= LEAST), key=lambda one: (-one.bits, one.students))
-
-
-def _sum(shared: Iterable[Shared]) -> float:
-    return round(sum(one.bits for one in shared), 6)
 
 
 def _common(kinds: dict[str, dict[str, Shared]], students: Iterable[str]) -> tuple[Shared, ...]:

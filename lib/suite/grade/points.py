@@ -43,22 +43,9 @@ from lib.files import ready, write_whole
 from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Score, Student
 from lib.suite.grade.intake.roster import Row, TableError, moment, neutral, read_table
 
-__all__ = [
-    "ATTEMPTS",
-    "BY_HAND",
-    "COLUMNS",
-    "PASSED",
-    "TERMS",
-    "Late",
-    "Rules",
-    "Term",
-    "by_hand",
-    "of_puzzle",
-    "to_fill_in",
-]
+__all__ = ["ATTEMPTS", "BY_HAND", "TERMS", "Late", "Rules", "by_hand", "of_puzzle", "to_fill_in"]
 
 # -- points --------------------------------------------------------------------------------------------------------
-
 
 ATTEMPTS: Final = ("latest", "best")
 BY_HAND: Final = "by_hand"
@@ -180,7 +167,6 @@ def _days(late: timedelta, grace: float) -> int:
 
 # -- marks ---------------------------------------------------------------------------------------------------------
 
-
 COLUMNS: Final = ("id", "student", "puzzle", "points", "comment")
 LARGEST: Final = 10_000
 LONGEST: Final = 10_000
@@ -217,8 +203,16 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
             problem = _read(book, rules, path.name, row, cells, said)
             if problem:
                 problems.append(f"{path.name}, line {row.line}: {problem}")
-    students = tuple(_with(student, said) for student in book.students)
-    return replace(book, students=students, problems=tuple(problems))
+    students: list[Student] = []
+    for student in book.students:
+        marks = [mark for mark in student.marks if mark.puzzle]
+        if (student.name, "") in said:
+            marks.append(Mark(""))
+        for place, mark in enumerate(marks):
+            if (here := said.get((student.name, mark.puzzle))) is not None:
+                marks[place] = replace(mark, by_hand=here.points, comment="\n".join(here.comments))
+        students.append(replace(student, marks=tuple(marks)))
+    return replace(book, students=tuple(students), problems=tuple(problems))
 
 
 def _read(
@@ -239,9 +233,12 @@ def _read(
         here.comments.append(comment[:LONGEST])
     if not points_text:
         return ""
-    points = _number(points_text)
+    try:
+        points = float(points_text.replace(",", "."))  # as spreadsheets of many countries write it
+    except ValueError:
+        points = math.nan
     most = rules.weights(puzzle).get(BY_HAND) if puzzle else None
-    if points is None:
+    if not abs(points) <= LARGEST:
         return f"{points_text!r} is no number; the points are not used\n  expected: such as 2 or 1.5"
     if most is not None and points > most:
         return f"{points:g} points, of which there are {most:g} by hand; the points are not used"
@@ -259,26 +256,6 @@ def _student(book: Gradebook, its_id: str, name: str) -> Student | str:
     if its_id and name and neutral(name) != neutral(found[0].name):
         return f"the id {its_id} is that of {found[0].name}, and the row says {name}"
     return found[0]
-
-
-def _number(text: str) -> float | None:
-    """A number as spreadsheets write it, with a comma too."""
-    try:
-        number = float(text.replace(",", "."))
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and abs(number) <= LARGEST else None
-
-
-def _with(student: Student, said: Mapping[tuple[str, str], _Said]) -> Student:
-    marks = [mark for mark in student.marks if mark.puzzle]
-    if (student.name, "") in said:
-        marks.append(Mark(""))
-    return replace(student, marks=tuple(_marked(mark, said.get((student.name, mark.puzzle))) for mark in marks))
-
-
-def _marked(mark: Mark, said: _Said | None) -> Mark:
-    return mark if said is None else replace(mark, by_hand=said.points, comment="\n".join(said.comments))
 
 
 def to_fill_in(book: Gradebook, path: Path) -> None:

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from lib.files import ready, write_whole
-from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Refused, Score, Student
+from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Score, Student
 from lib.suite.grade.intake.roster import CONTROLS, Roster, neutral
 from lib.suite.grade.intake.submission import Collected, Submission
 from lib.suite.submissions.states import STATES
@@ -40,8 +40,6 @@ __all__ = [
     "FORMS",
     "RETURNS",
     "Class",
-    "Form",
-    "Return",
     "csv_of",
     "file_names",
     "is_ours",
@@ -52,7 +50,6 @@ __all__ = [
 ]
 
 # -- names ---------------------------------------------------------------------------------------------------------
-
 
 LONGEST = 40
 """Letters of a name that a person can recognise; the digest behind it tells names apart."""
@@ -74,7 +71,9 @@ def file_names(students: Sequence[str]) -> list[str]:
         seen[digest] += 1
         again = f"-{seen[digest]}" if seen[digest] > 1 else ""
         kept = digest[:DIGITS] if short[digest[:DIGITS]] == 1 else digest
-        found.append(f"{_plain(name)}-{kept}{again}")
+        letters = unicodedata.normalize("NFKD", name[: 10 * LONGEST].casefold()).encode("ascii", "ignore").decode()
+        plain = re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST].strip("-") or "student"
+        found.append(f"{plain}-{kept}{again}")
     return found
 
 
@@ -83,16 +82,8 @@ def is_ours(stem: str) -> bool:
     return re.fullmatch(rf"[a-z0-9-]+-([0-9a-f]{{{DIGITS}}}|[0-9a-f]{{64}})(-\d+)?", stem) is not None
 
 
-def _plain(name: str) -> str:
-    """What is left of a name in a-z and 0-9."""
-    letters = unicodedata.normalize("NFKD", name[: 10 * LONGEST].casefold()).encode("ascii", "ignore").decode()
-    return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST].strip("-") or "student"
-
-
 # -- scores --------------------------------------------------------------------------------------------------------
 
-
-MARK: Final = "\ufeff"
 Cell = str | int | float | None
 
 
@@ -126,25 +117,28 @@ COLUMNS: Final[tuple[Column, ...]] = (
 def csv_of(book: Gradebook) -> str:
     """The text of scores.csv."""
     text = io.StringIO()
-    text.write(MARK)
+    text.write("\ufeff")
     writer = csv.writer(text, lineterminator="\n")
     columns = [f"{one.puzzle} {column.name}".strip() for one in book.asked for column in COLUMNS]
     more = list(dict.fromkeys(heading for student in book.students for heading, _ in student.more))
     first = ["id", "student", "passed", "of", "points", "points of", *columns, "feedback", "comments", "notes"]
     writer.writerow([*first, *(neutral(f"roster: {one}" if one in first else one) for one in more)])
     for student, file in zip(book.students, file_names([student.name for student in book.students]), strict=True):
-        cells = dict(student.more)
-        writer.writerow([_safe(cell) for cell in (*_row(book, student, file), *(cells.get(one) for one in more))])
+        cells = [*_row(book, student, file), *map(dict(student.more).get, more)]
+        # Each of one line, which no spreadsheet takes for a formula, and whole numbers written as such.
+        writer.writerow(
+            neutral(cell)
+            if isinstance(cell, str)
+            else int(cell)
+            if isinstance(cell, float) and cell.is_integer()
+            else cell
+            for cell in cells
+        )
     return text.getvalue()
 
 
 def _row(book: Gradebook, student: Student, file: str) -> Iterator[Cell]:
-    yield student.id
-    yield student.name
-    yield student.passed
-    yield len(book.asked)
-    yield student.points
-    yield student.of
+    yield from (student.id, student.name, student.passed, len(book.asked), student.points, student.of)
     for score, one in zip(student.scores, book.asked, strict=True):
         for column in COLUMNS:
             yield None if score.state == "absent" and column.name else column.of(score, one, student.mark(one.puzzle))
@@ -155,15 +149,7 @@ def _row(book: Gradebook, student: Student, file: str) -> Iterator[Cell]:
     yield "; ".join((*refused, *student.notes))
 
 
-def _safe(cell: Cell) -> Cell:
-    """A cell of one line that no spreadsheet takes for a formula, with whole numbers written as such."""
-    if isinstance(cell, str):
-        return neutral(cell)
-    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
-
-
 # -- junit ---------------------------------------------------------------------------------------------------------
-
 
 ILLEGAL: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no XML may have, not even escaped."""
@@ -176,46 +162,32 @@ def junit_of(book: Gradebook) -> str:
     counts = f'tests="{tests}" failures="{failures}" errors="{len(book.refused)}"'
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites name="puzzles grade" {counts}>']
     for student in book.students:
-        lines += _suite(student, book.asked)
+        name = _attribute(student.name)
+        failures = len(book.asked) - student.passed
+        lines.append(f'  <testsuite name={name} tests="{len(book.asked)}" failures="{failures}" errors="0">')
+        for score in student.scores:
+            case = f"    <testcase classname={name} name={_attribute(score.puzzle)}"
+            if score.state == "passed":
+                lines.append(f"{case}/>")
+                continue
+            first = _attribute(score.message.partition("\n")[0])
+            text = escape(ILLEGAL.sub("\ufffd", score.message))
+            failure = f"      <failure type={_attribute(score.state)} message={first}>{text}</failure>"
+            lines += f"{case}>", failure, "    </testcase>"
+        lines.append("  </testsuite>")
     if book.refused:
-        lines += _refused(book.refused)
+        count = len(book.refused)
+        lines.append(f'  <testsuite name="refused" tests="{count}" failures="0" errors="{count}">')
+        for one in book.refused:
+            case = f"    <testcase classname={_attribute(one.student or 'refused')} name={_attribute(one.file)}>"
+            lines += case, f'      <error type="refused" message={_attribute(one.why)}/>', "    </testcase>"
+        lines.append("  </testsuite>")
     return "\n".join((*lines, "</testsuites>", ""))
-
-
-def _suite(student: Student, asked: tuple[Asked, ...]) -> Iterator[str]:
-    name, failures = _attribute(student.name), len(asked) - student.passed
-    yield f'  <testsuite name={name} tests="{len(asked)}" failures="{failures}" errors="0">'
-    for score in student.scores:
-        case = f"    <testcase classname={name} name={_attribute(score.puzzle)}"
-        yield case + "/>" if score.state == "passed" else case + ">"
-        if score.state != "passed":
-            yield from _failure(score)
-            yield "    </testcase>"
-    yield "  </testsuite>"
-
-
-def _failure(score: Score) -> Iterator[str]:
-    first = score.message.partition("\n")[0]
-    yield f"      <failure type={_attribute(score.state)} message={_attribute(first)}>{_text(score.message)}</failure>"
-
-
-def _refused(refused: tuple[Refused, ...]) -> Iterator[str]:
-    count = len(refused)
-    yield f'  <testsuite name="refused" tests="{count}" failures="0" errors="{count}">'
-    for one in refused:
-        yield f"    <testcase classname={_attribute(one.student or 'refused')} name={_attribute(one.file)}>"
-        yield f'      <error type="refused" message={_attribute(one.why)}/>'
-        yield "    </testcase>"
-    yield "  </testsuite>"
 
 
 def _attribute(text: str) -> str:
     """Between quotes, on one line."""
     return quoteattr(ILLEGAL.sub("\ufffd", text), {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
-
-
-def _text(text: str) -> str:
-    return escape(ILLEGAL.sub("\ufffd", text))
 
 
 # -- forms ---------------------------------------------------------------------------------------------------------
@@ -248,7 +220,6 @@ def write_results(book: Gradebook, out: str | Path) -> list[Path]:
 
 
 # -- platforms -----------------------------------------------------------------------------------------------------
-
 
 TITLE: Final = "LLM Training Puzzles"
 FEEDBACK: Final = "feedback.html"

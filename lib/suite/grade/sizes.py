@@ -48,7 +48,6 @@ __all__ = ["LEEWAY", "MOST", "Unfit", "draw_sizes", "figures_at", "own_ways", "r
 
 # -- goals ---------------------------------------------------------------------------------------------------------
 
-
 LEEWAY: Final = Fraction(5, 4)
 """How much more the first goal allows at another size than what our own solutions take there."""
 HUNDREDTHS: Final = 100
@@ -178,7 +177,6 @@ def _bound(record: Puzzle) -> Figures:
 
 
 # -- draws ---------------------------------------------------------------------------------------------------------
-
 
 MOST: Final = 20
 """Sizes of one puzzle, at most: each is a run of every student's."""

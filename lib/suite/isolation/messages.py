@@ -38,7 +38,6 @@ __all__ = [
 
 # -- messages ------------------------------------------------------------------------------------------------------
 
-
 OUTCOMES: Final = ("trace", "answers", "unsolved", "source", "failed")
 """It ran; it answered; it is still the stub; the file will not do; anything else."""
 MAX_TEXT = 20_000
@@ -251,7 +250,6 @@ def _answer(row: Any) -> Answer:
 
 
 # -- asked ---------------------------------------------------------------------------------------------------------
-
 
 QUESTIONS: Final = 16
 """Requests that one child answers at most; together they have so many times the processor time of one."""

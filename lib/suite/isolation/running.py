@@ -48,7 +48,6 @@ __all__ = ["DEAF", "DEAF_SIGNAL", "GRACE", "LATE", "answer", "endless", "limit",
 
 # -- running -------------------------------------------------------------------------------------------------------
 
-
 GRACE = 10.0
 """Seconds more, to start Python and to end by itself, before a process is ended from outside."""
 DEAF = 1.0
@@ -217,7 +216,6 @@ def _theirs(thread: int) -> Place | None:
 
 
 # -- ours ----------------------------------------------------------------------------------------------------------
-
 
 SCHEDULES: Final = "lib.schedules."
 LOADED: Final = (

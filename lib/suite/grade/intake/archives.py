@@ -11,6 +11,7 @@ import io
 import os
 import stat
 import struct
+import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,33 +20,15 @@ from pathlib import Path
 from typing import IO, Final, Protocol, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-__all__ = [
-    "FORMATS",
-    "MOST_NESTED",
-    "Archive",
-    "Entry",
-    "Member",
-    "Place",
-    "Unreadable",
-    "archive_format",
-    "open_archive",
-    "opened",
-    "walk",
-    "without_ending",
-]
-
-# -- archives ------------------------------------------------------------------------------------------------------
-
+__all__ = ["FORMATS", "Entry", "Place", "Unreadable", "archive_format", "open_archive", "walk", "without_ending"]
 
 MOST_MEMBERS: Final = 50_000
 MOST_DIRECTORY: Final = 8 * 2**20
 """Bytes of a zip's table of contents, which is read at once."""
 MOST_UNPACKED: Final = 64 * 2**20
 """Bytes of a tar, which is held in memory while it is read."""
-BLOCK: Final = 512
-LOCKED: Final = 0x1
-"""The bit of a zip's member that says that it needs a password."""
-IN_UTF_8: Final = 0x800
+LOCKED, IN_UTF_8 = 0x1, 0x800
+"""The bits of a zip's member that say that it needs a password, and that its name is in UTF-8."""
 
 
 class Unreadable(ValueError):
@@ -55,6 +38,9 @@ class Unreadable(ValueError):
     def __init__(self, message: str, state: str = "unreadable") -> None:
         super().__init__(message)
         self.state = state
+
+
+# -- one archive --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +60,12 @@ class Archive(Protocol):
     def members(self) -> tuple[Member, ...]: ...
 
     def read(self, number: int, most: int) -> bytes:
-        """What is in a member, at most `most` bytes and one more. Unreadable where it is damaged."""
+        """Return what is in a member, at most `most` bytes and one more. Unreadable where it is damaged."""
         ...
 
 
-def archive_format(name: str) -> str | None:
-    """Which of FORMATS a file is by its name, if it is one."""
-    return next((end for end in FORMATS if name.lower().endswith(end)), None)
-
-
-def without_ending(name: str) -> str:
-    """The name of an archive without its ending; any other name as it is."""
-    return name[: -len(archive_format(name) or "")] or name if archive_format(name) else name
-
-
 def open_archive(name: str, file: IO[bytes]) -> Archive:
-    """Reads the table of contents of an archive. Unreadable where there is none, or it is beyond all limits."""
+    """Read the table of contents of an archive. Unreadable where there is none, or it is beyond all limits."""
     kind = archive_format(name)
     if kind is None:
         raise Unreadable(f"is no archive that can be read, which end in {', '.join(FORMATS)}")
@@ -101,20 +77,14 @@ def open_archive(name: str, file: IO[bytes]) -> Archive:
         raise _damaged(kind, error) from None
 
 
-# -- zip --------------------------------------------------------------------------------------------------------
-
-
 class _Zip:
-    """A zip, whose table of contents says what is where."""
-
     def __init__(self, file: IO[bytes]) -> None:
         if (size := _directory_size(file)) > MOST_DIRECTORY:
             raise Unreadable(f"has a table of contents of {size:,} bytes; at most {MOST_DIRECTORY:,} are read")
         self._zip = ZipFile(file)
-        found = [info for info in self._zip.infolist() if not info.is_dir()]
-        _few_enough(len(found))
-        self._infos = found
-        self.members = tuple(Member(_name_in_zip(info), info.file_size, _odd(info)) for info in found)
+        self._infos = [info for info in self._zip.infolist() if not info.is_dir()]
+        _few_enough(len(self._infos))
+        self.members = tuple(Member(_name_in_zip(info), info.file_size, _odd(info)) for info in self._infos)
 
     def read(self, number: int, most: int) -> bytes:
         try:
@@ -129,12 +99,11 @@ def _directory_size(file: IO[bytes]) -> int:
     end = file.seek(0, 2)
     file.seek(max(0, end - 2**16 - 98))
     tail = file.read()
-    found = [0]
-    if (at := tail.rfind(b"PK\5\6")) >= 0 and at + 16 <= len(tail):
-        found.append(struct.unpack_from("<I", tail, at + 12)[0])
     if (at := tail.rfind(b"PK\6\6")) >= 0 and at + 48 <= len(tail):  # zip64, which then counts
-        found = [struct.unpack_from("<Q", tail, at + 40)[0]]
-    return max(found)
+        return struct.unpack_from("<Q", tail, at + 40)[0]
+    if (at := tail.rfind(b"PK\5\6")) >= 0 and at + 16 <= len(tail):
+        return struct.unpack_from("<I", tail, at + 12)[0]
+    return 0
 
 
 def _name_in_zip(info: ZipInfo) -> str:
@@ -160,107 +129,53 @@ def _odd(info: ZipInfo) -> str:
     return ""
 
 
-# -- tar --------------------------------------------------------------------------------------------------------
-
-
 class _Tar:
     """A tar, which has no table of contents: it is walked through once, in memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         file.seek(0)
-        data = file.read(MOST_UNPACKED + 1)
+        self._data = data = file.read(MOST_UNPACKED + 1)
         if len(data) > MOST_UNPACKED:
             size = MOST_UNPACKED // 2**20
             raise Unreadable(f"is larger than {size} MB when unpacked; unpack it, and hand in the folder, or use a zip")
-        self._data = data
-        found: list[tuple[Member, int]] = []
-        for member in _tar_members(data):
-            found.append(member)
-            _few_enough(len(found))
-        self._starts = [start for _, start in found]
-        self.members = tuple(member for member, _ in found)
+        self._infos: list[tarfile.TarInfo] = []
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:", encoding="utf-8") as tar:
+            for number, info in enumerate(tar, 1):  # one whose size is negative would come again and again
+                _few_enough(number)
+                if not info.isdir():
+                    self._infos.append(info)
+            if any(data[tar.offset : tar.offset + tarfile.BLOCKSIZE]):  # tarfile takes that for the end
+                raise tarfile.ReadError(f"no header at byte {tar.offset:,}")
+        odd = "is a link, or another thing that is no file"
+        plain = [info.isreg() and not info.issparse() for info in self._infos]
+        self.members = tuple(
+            Member(info.name, info.size, "" if is_plain else odd)
+            for info, is_plain in zip(self._infos, plain, strict=True)
+        )
 
     def read(self, number: int, most: int) -> bytes:
-        start = self._starts[number]
-        return self._data[start : start + min(self.members[number].size, most + 1)]
+        info = self._infos[number]
+        return self._data[info.offset_data : info.offset_data + min(info.size, most + 1)]
 
 
 def _packed_tar(file: IO[bytes]) -> Archive:
-    """A tar that gzip has packed."""
     file.seek(0)
     with GzipFile(fileobj=file) as unpacked:
         return _Tar(cast("IO[bytes]", unpacked))
 
 
-def _tar_members(data: bytes) -> Iterator[tuple[Member, int]]:
-    """The members of a tar, each with where it starts. A header is a block of 512 bytes, and so on to a block of zeros;
-    a name that is too long for it stands in a member of its own before (GNU: L, POSIX: x)."""
-    at = 0
-    name: str | None = None
-    size: int | None = None
-    while at + BLOCK <= len(data) and any(data[at : at + BLOCK]):
-        header = data[at : at + BLOCK]
-        _check_sum(header, at)
-        length = size if size is not None else _octal(header[124:136])
-        start, kind = at + BLOCK, header[156:157]
-        if start + length > len(data):
-            raise Unreadable(
-                f"is cut off: its byte {at:,} begins a file of {length:,} bytes, and {len(data):,} are there"
-            )
-        if kind == b"L":
-            name = _text(data[start : start + length])
-        elif kind == b"x":
-            told: dict[str, str] = dict(_records(data[start : start + length]))
-            if "path" in told:
-                name = told["path"]
-            if told.get("size", "").isdecimal():
-                size = int(told["size"])
-        elif kind not in (b"g", b"K"):
-            if kind != b"5":
-                odd = "" if kind in (b"0", b"\0", b"7") else "is a link, or another thing that is no file"
-                yield Member(name or _tar_name(header), length, odd), start
-            name = size = None
-        at = start + -(-length // BLOCK) * BLOCK
-
-
-def _check_sum(header: bytes, at: int) -> None:
-    if sum(header[:148]) + 8 * 32 + sum(header[156:]) != _octal(header[148:156]):
-        raise Unreadable(f"is no tar, or a damaged one: the checksum at byte {at:,} is wrong")
-
-
-def _octal(field: bytes) -> int:
-    digits = field.strip(b" \0")
-    if field[:1] == b"\x80":  # a large number, in binary
-        return int.from_bytes(field[1:], "big")
-    if not all(48 <= digit <= 55 for digit in digits):
-        raise Unreadable("is no tar, or a damaged one: a number in it is none")
-    return int(digits or b"0", 8)
-
-
-def _records(data: bytes) -> Iterator[tuple[str, str]]:
-    """The records of a POSIX header: "<length> key=value" and a line's end, the length that of all of it."""
-    at = 0
-    while (space := data.find(b" ", at, at + 12)) > at and data[at:space].isdigit():
-        after = at + int(data[at:space])
-        key, _, value = data[space + 1 : after - 1].partition(b"=")
-        yield _text(key), _text(value)
-        at = max(after, space)
-
-
-def _tar_name(header: bytes) -> str:
-    name = _text(header[:100])
-    prefix = _text(header[345:500]) if header[257:263] == b"ustar\0" else ""
-    return f"{prefix}/{name}" if prefix else name
-
-
-def _text(data: bytes) -> str:
-    return data.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-
-
-# -- both -------------------------------------------------------------------------------------------------------
-
 FORMATS: Final = {".zip": _Zip, ".tar.gz": _packed_tar, ".tgz": _packed_tar, ".tar": _Tar}
 """How each kind of archive is opened, by the ending of its name."""
+
+
+def archive_format(name: str) -> str | None:
+    """Return which of FORMATS a file is by its name, if it is one."""
+    return next((end for end in FORMATS if name.lower().endswith(end)), None)
+
+
+def without_ending(name: str) -> str:
+    """Return the name of an archive without its ending, and any other name as it is."""
+    return name[: -len(archive_format(name) or "")] or name if archive_format(name) else name
 
 
 def _few_enough(number: int) -> None:
@@ -273,8 +188,7 @@ def _damaged(kind: str, error: Exception) -> Unreadable:
     return Unreadable(f"is a damaged {kind[1:]} ({said or type(error).__name__}); pack it again, and hand it in again")
 
 
-# -- places --------------------------------------------------------------------------------------------------------
-
+# -- where bytes lie ----------------------------------------------------------------------------------------------
 
 MOST_NESTED: Final = 64 * 2**20
 """Bytes of an archive that lies in another one: it is held in memory while it is read."""
@@ -297,14 +211,14 @@ class Place:
     members: tuple[tuple[int, str], ...] = ()
 
     def read(self, most: int) -> bytes:
-        """What is there, whole. Unreadable where it is larger than `most` bytes, or cannot be read."""
-        data = _member(self, most) if self.members else _OnDisk(self.path).first(most + 1)
+        """Return what is there, whole. Unreadable where it is larger than `most` bytes, or cannot be read."""
+        data = _member(self, most) if self.members else _OnDisk(self.path).read(most + 1)
         if len(data) > most:
             raise Unreadable(f"is larger than {most / 1e6:,.0f} MB, and is not read")
         return data
 
 
-def opened(place: Place) -> Archive:
+def _archive_at(place: Place) -> Archive:
     """The archive at a place. The last few stay known, so that the next member is found at once; no file stays open."""
     try:
         now = os.lstat(place.path)
@@ -326,7 +240,7 @@ def _opened(place: Place, _state: tuple[int, int, int]) -> Archive:
 
 def _member(place: Place, most: int) -> bytes:
     """What is in the member of an archive. Another one may have that number once the archive is another."""
-    archive = opened(Place(place.path, place.members[:-1]))
+    archive = _archive_at(Place(place.path, place.members[:-1]))
     number, name = place.members[-1]
     if number >= len(archive.members) or archive.members[number].name != name:
         raise Unreadable("is no longer in its archive, which was changed meanwhile; grade again")
@@ -341,12 +255,7 @@ class _OnDisk(io.RawIOBase):
 
     def __init__(self, path: str) -> None:
         super().__init__()
-        self._path = path
-        self._at = 0
-
-    def first(self, most: int) -> bytes:
-        """The first `most` bytes."""
-        return self._bytes(0, most)
+        self._path, self._at = path, 0
 
     def readable(self) -> bool:
         return True
@@ -355,20 +264,26 @@ class _OnDisk(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: 0}[whence]
-        if whence == os.SEEK_END:
-            start = os.lstat(self._path).st_size
-        if start + offset < 0:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)
+        at = offset + (os.lstat(self._path).st_size if start is None else start)
+        if at < 0:
             raise OSError(errno.EINVAL, "a place before the beginning of the file")
-        self._at = start + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
+        self._at = at
+        return at
 
     def read(self, size: int = -1) -> bytes:
-        most = size if size >= 0 else max(0, os.lstat(self._path).st_size - self._at)
-        data = self._bytes(self._at, most)
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        try:
+            mode = os.lstat(self._path).st_mode
+            if not stat.S_ISREG(mode):  # asked first: to open a device may already do something
+                raise Unreadable(KINDS.get(stat.S_IFMT(mode), "is no file"))
+            with os.fdopen(os.open(self._path, flags | getattr(os, "O_CLOEXEC", 0)), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise Unreadable("is no file")
+                file.seek(self._at)
+                data = file.read(size)
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror or error}") from None
         self._at += len(data)
         return data
 
@@ -377,33 +292,8 @@ class _OnDisk(io.RawIOBase):
         buffer[: len(data)] = data
         return len(data)
 
-    def _bytes(self, start: int, most: int) -> bytes:
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        try:
-            mode = os.lstat(self._path).st_mode
-            if not stat.S_ISREG(mode):  # asked first: to open a device may already do something
-                raise Unreadable(KINDS.get(stat.S_IFMT(mode), "is no file"))
-            descriptor = os.open(self._path, flags | getattr(os, "O_CLOEXEC", 0))
-            with os.fdopen(descriptor, "rb", buffering=0) as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise Unreadable("is no file")
-                file.seek(start)
-                return _all(file, most)
-        except OSError as error:
-            raise Unreadable(f"cannot be read: {error.strerror or error}") from None
 
-
-def _all(file: io.FileIO, most: int) -> bytes:
-    """`most` bytes, or all that are left: one read may give fewer."""
-    parts: list[bytes] = []
-    while most > 0 and (part := file.read(min(most, 2**22))):
-        parts.append(part)
-        most -= len(part)
-    return b"".join(parts)
-
-
-# -- walking -------------------------------------------------------------------------------------------------------
-
+# -- everything that lies there -----------------------------------------------------------------------------------
 
 MADE_BY_COMPUTERS: Final = frozenset(
     {"__MACOSX", "__pycache__", "node_modules", "site-packages", "Thumbs.db", "desktop.ini", "Icon\r"}
@@ -434,13 +324,8 @@ class Entry:
     junk: bool = False
 
 
-def is_junk(name: str) -> bool:
-    """Whether a file or folder of that name was made by a computer for itself."""
-    return name in MADE_BY_COMPUTERS or name.startswith((".", "~$"))
-
-
 def walk(root: Path) -> Iterator[Entry]:
-    """All that lies at a path, in order. A link that is given itself is followed: somebody named it.
+    """Yield all that lies at a path, in order. A link that is given itself is followed: somebody named it.
 
     A single file is called by its folder too, in which there may be others that are given.
     """
@@ -458,7 +343,7 @@ def _at(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
         yield Entry(parts, why=f"cannot be read: {error.strerror}")
         return
     if stat.S_ISREG(state.st_mode):
-        yield from _file(Entry(parts, Place(path), state.st_size))
+        yield from _file(parts, Place(path), state.st_size)
     elif stat.S_ISDIR(state.st_mode):
         yield from _folder(path, parts)
     else:
@@ -475,64 +360,56 @@ def _folder(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
         yield Entry(parts, why=f"is a folder that cannot be read: {error.strerror}")
         return
     for name in names:
-        inner = (*parts, name)
-        if is_junk(name):
-            yield Entry(inner, junk=True)
+        if _is_junk(name):
+            yield Entry((*parts, name), junk=True)
         else:
-            yield from _at(os.path.join(path, name), inner)
+            yield from _at(os.path.join(path, name), (*parts, name))
 
 
-def _file(entry: Entry) -> Iterator[Entry]:
+def _file(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
     """A file; where it is an archive, what is in it."""
-    place = entry.place
-    if place is None or archive_format(entry.parts[-1]) is None:
-        yield entry
+    if archive_format(parts[-1]) is None:
+        yield Entry(parts, place, size)
     elif len(place.members) >= MOST_ARCHIVES:
-        yield Entry(entry.parts, why=f"is an archive in {MOST_ARCHIVES} others; unpack it, and hand in what is in it")
+        yield Entry(parts, why=f"is an archive in {MOST_ARCHIVES} others; unpack it, and hand in what is in it")
     else:
-        yield from _archive(place, entry.parts, entry.size)
+        yield from _archive(parts, place, size)
 
 
-def _archive(place: Place, parts: tuple[str, ...], size: int) -> Iterator[Entry]:
+def _archive(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
     try:
-        members = opened(place).members
+        members = _archive_at(place).members
     except Unreadable as error:
         yield Entry(parts, why=str(error))
         return
     last = {member.name: number for number, member in enumerate(members)}
     junk: set[tuple[str, ...]] = set()
     nested, most = 0, min(MOST_NESTED_TOGETHER, MOST_NESTED + NESTED_RATIO * size)
-    for number in sorted(range(len(members)), key=lambda number: (_parts(members[number].name), number)):
-        member = members[number]
+    for number, member in sorted(enumerate(members), key=lambda each: (_parts(each[1].name), each[0])):
         inner = (*parts, *_parts(member.name))
-        if (made := _junk(inner, len(parts))) is not None:
-            if made not in junk:
-                junk.add(made)
-                yield Entry(made, junk=True)
+        made = next((n for n in range(len(parts), len(inner)) if _is_junk(inner[n]) and inner[n] != ".."), None)
+        if made is not None:
+            if inner[: made + 1] not in junk:
+                junk.add(inner[: made + 1])
+                yield Entry(inner[: made + 1], junk=True)
         elif why := _odd_name(member.name) or member.odd:
             yield Entry(inner, why=why)
         elif last[member.name] != number:
             yield Entry(inner, why="is in its archive twice; the later one counts")
+        elif archive_format(member.name) and (nested := nested + member.size) > most:
+            yield Entry(inner, why=f"is one of archives of {nested / 1e6:,.0f} MB in one; hand in what is in them")
         else:
-            nested += member.size if archive_format(member.name) else 0
-            found = Entry(inner, Place(place.path, (*place.members, (number, member.name))), member.size)
-            if nested > most and archive_format(member.name):
-                yield Entry(inner, why=f"is one of archives of {nested / 1e6:,.0f} MB in one; hand in what is in them")
-            else:
-                yield from _file(found)
+            yield from _file(inner, Place(place.path, (*place.members, (number, member.name))), member.size)
+
+
+def _is_junk(name: str) -> bool:
+    """Whether a computer made a file or folder of that name for itself."""
+    return name in MADE_BY_COMPUTERS or name.startswith((".", "~$"))
 
 
 def _parts(name: str) -> tuple[str, ...]:
     """The folders and the file of a member's name, however they are parted."""
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
-
-
-def _junk(parts: tuple[str, ...], given: int) -> tuple[str, ...] | None:
-    """The file or folder made by a computer that a member is, or lies in; `given` parts are those of the archive."""
-    for number in range(given, len(parts)):
-        if is_junk(parts[number]) and parts[number] != "..":
-            return parts[: number + 1]
-    return None
 
 
 def _odd_name(name: str) -> str:

@@ -40,7 +40,6 @@ __all__ = [
 
 # -- names ---------------------------------------------------------------------------------------------------------
 
-
 NOTEBOOK: Final = ".ipynb"
 PYTHON: Final = ".py"
 LONGEST: Final = 120
@@ -130,7 +129,6 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 # -- platforms -----------------------------------------------------------------------------------------------------
-
 
 LONGEST_PATH: Final = 1_000
 ROSTER: Final = "submission_metadata.yml"

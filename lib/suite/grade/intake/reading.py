@@ -16,7 +16,7 @@ from lib.suite.grade.intake.archives import Unreadable
 from lib.suite.grade.intake.owners import NOTEBOOK, ending
 from lib.suite.submissions.reading.cells import without_package
 
-__all__ = ["MOST_BYTES", "decoded", "kind_of_bytes", "text_of"]
+__all__ = ["MOST_BYTES", "decoded", "text_of"]
 
 MOST_BYTES: Final = 20_000_000
 """Bytes of a file that is read."""

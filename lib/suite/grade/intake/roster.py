@@ -25,12 +25,9 @@ from lib.suite.grade.intake.submission import Collected, Submission
 __all__ = [
     "ALIAS",
     "DEADLINE",
-    "HEADINGS",
     "SUBMITTED",
-    "Person",
     "Roster",
     "Row",
-    "Table",
     "TableError",
     "enrolled",
     "moment",
@@ -41,7 +38,6 @@ __all__ = [
 ]
 
 # -- tables --------------------------------------------------------------------------------------------------------
-
 
 MOST_BYTES: Final = 20_000_000
 MOST_LINES: Final = 200
@@ -181,7 +177,6 @@ def _distinct(names: Iterator[str]) -> Iterator[str]:
 
 
 # -- roster --------------------------------------------------------------------------------------------------------
-
 
 HEADINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("id", "identifier", "orgdefinedid", "student id", "student number", "sid", "username"),

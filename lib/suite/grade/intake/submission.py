@@ -20,10 +20,9 @@ from lib.suite.grade.intake.owners import PYTHON, Stem, ending, listed_names, re
 from lib.suite.grade.intake.reading import MOST_BYTES, text_of
 from lib.suite.submissions.source import Source, SourceError
 
-__all__ = ["Attempt", "Chosen", "Collected", "File", "Submission", "chosen", "renamed_in"]
+__all__ = ["Chosen", "Collected", "File", "Submission", "chosen", "renamed_in"]
 
 # -- submission ----------------------------------------------------------------------------------------------------
-
 
 Attempt = tuple[str, int, int]
 """When a file was handed in, later ones being greater: the time that the platform says, which of the paths that were
@@ -117,7 +116,6 @@ class Collected:
 
 
 # -- choosing ------------------------------------------------------------------------------------------------------
-
 
 IMPORTS: Final = re.compile(r"^[ \t]*(?:from|import)[ \t].*", re.MULTILINE)
 MOST_MODULES: Final = 50
