@@ -25,7 +25,7 @@ __all__ = ["explore_command"]
 
 NONE = ("none", "-")
 MOST = 10_000
-"""How many numbers an option takes: more of them are a slip of the keyboard."""
+"""The most numbers that an option takes: more of them are a slip of the keyboard."""
 
 
 def _numbers(text: str, name: str) -> list[float]:

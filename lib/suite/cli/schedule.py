@@ -220,7 +220,7 @@ def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None
 
 
 def _figures(order: Order) -> str:
-    """How good it is, in words."""
+    """Describe how good an order is."""
     timed, passes = at_equal_costs(order), compute_only(order)
     sizes = (
         counted(len(order), "rank"),
@@ -278,7 +278,7 @@ def _of_its_size(row: Named, found: Recording) -> Order:
 
 
 def write_order(path: Path, found: Recording) -> str:
-    """Writes the order that was recorded, as `puzzles schedule export` does. Says whether it is legal."""
+    """Write the order that was recorded, as `puzzles schedule export` does, and say whether it is legal."""
     form = next((row for row in FORMATS.values() if row.suffix == path.suffix.lower()), None)
     if form is None:
         raise ValueError(f"an order is written as {suffixes()}")
