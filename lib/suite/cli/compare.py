@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from drawing.comparing.comparison import Compared
 
 Memory = Literal["peak", "each", "none"]
-"""Whose memory is drawn."""
+"""The ranks whose memory is drawn."""
 COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
 TRIES: Final = 12
 """Sizes that are tried at most before one is proposed."""
@@ -151,7 +151,7 @@ def _runs(entries: Sequence[Entry]) -> list[tuple[str, Trace]]:
 
 
 def _tell(entries: Sequence[Entry], sized: str) -> None:
-    """What went wrong, and how the runs differ, in words. `sized`: the size that was asked for, as it was said."""
+    """Say what went wrong, and how the runs differ. `sized`: the size that was asked for, as it was said."""
     for entry in entries:
         if entry.message:
             with_size = f" does not run with {sized}" if sized and entry.state == "failed" else ""
@@ -168,7 +168,7 @@ def _tell(entries: Sequence[Entry], sized: str) -> None:
 
 
 def _one_size(subjects: Sequence[Subject], entries: Sequence[Entry], limit: float | None) -> str:
-    """Which options give all runs one size: one of their own, at which each of them was tried and is correct."""
+    """Find the options that give all runs one size: one of their own, at which each was tried and is correct."""
     able = [(subject, entry.trace) for subject, entry in zip(subjects, entries, strict=True) if entry.trace]
     sizes = {name: sorted({getattr(trace, name) for _, trace in able}) for name in Size._fields}
     wanted = {name: numbers for name, numbers in sizes.items() if len(numbers) > 1}

@@ -1,4 +1,4 @@
-"""How the commands show things in a terminal: tables, hints, solutions, what came of runs, and errors in a panel."""
+"""The terminal side of the commands: tables, hints, solutions, results of runs, and errors in a panel."""
 
 from __future__ import annotations
 

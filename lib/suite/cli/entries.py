@@ -1,4 +1,4 @@
-"""What is compared: from the words of a command to runs, and the figures by which they are judged and sorted.
+"""Runs to compare: from the words of a command to runs, and the figures by which they are judged and sorted.
 
 What fails, or is not solved, is an entry that says so.
 """
@@ -101,7 +101,7 @@ REFUSED = 5
 STATES = ("correct", "not correct", "failed", "not solved")
 """One correct training step; a whole run that is none; one that came to no end, or none at all; still the stub."""
 ALL = "all"
-"""What stands for all of our solutions to a puzzle: gpipe:all."""
+"""The name of all our solutions to a puzzle: gpipe:all."""
 ENDINGS = (".py", ".ipynb", ".json")
 DIFFERENT = (
     "name a notebook (.ipynb), Python (.py), a saved Trace (.json), a folder or archive of what was handed in, or a "
@@ -110,7 +110,7 @@ DIFFERENT = (
 
 
 class Called(NamedTuple):
-    """What a run of ours is called in words, briefly and in full: "FSDP", "Fully sharded data parallel (FSDP)"."""
+    """The name of a run of ours in words, brief and full: "FSDP", "Fully sharded data parallel (FSDP)"."""
 
     short: str
     full: str
@@ -128,7 +128,7 @@ class Subject(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What is to run, and what is to be said of what is not."""
+    """The subjects that are to run, and what is to be said of the rest."""
 
     subjects: list[Subject]
     notes: list[str]
@@ -136,7 +136,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """What came of it. A run that failed has a Trace up to there, if it came so far, and `message` says what happened.
+    """The result of running a subject. A run that failed has a Trace up to there, if it came so far, and a `message`.
 
     `verdict` is that on a whole run. `puzzle` is None where it has another size than its puzzle, or is of none; `task`
     is the puzzle whatever the size is, where it is known.
@@ -154,12 +154,12 @@ class Entry:
 
     @property
     def short(self) -> str:
-        """What it is called in words, briefly."""
+        """Its name in words, brief."""
         return self.name if self.called is None else self.called.short
 
     @property
     def title(self) -> str:
-        """What it is called in words."""
+        """Its name in words."""
         return self.name if self.called is None else self.called.full
 
     @property
@@ -171,12 +171,12 @@ class Entry:
 
     @property
     def correct(self) -> bool:
-        """Whether it is one correct training step."""
+        """True for one correct training step."""
         return self.verdict is not None and self.verdict.correct
 
     @property
     def message(self) -> str:
-        """What went wrong, or why what it reaches does not count; "" where there is nothing to say."""
+        """The fault, or the reason why a goal does not count; "" where there is nothing to say."""
         if self.verdict is None:
             return visible(self.error)
         if not self.verdict.correct:
@@ -197,7 +197,7 @@ class Entry:
 
 
 def chosen(whats: Sequence[str], puzzle: str | None = None) -> Chosen:
-    """What is meant by NAME=WHAT and WHAT, in their order, before anything runs.
+    """Resolve each NAME=WHAT and WHAT, in their order, before anything runs.
 
     SourceError for what there is not, and for what makes no sense: a plain function, or another puzzle than `puzzle`.
     """
@@ -251,7 +251,7 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Subject]:
 
 
 def _in_words(puzzle: str, way: str = "") -> Called:
-    """What our solution to a puzzle is called, or another one."""
+    """Name our solution to a puzzle, or another one."""
     words = PUZZLES[puzzle].title.partition(":")[0]
     initials = "".join(word[0] for word in words.replace("-", " ").split()).upper()
     known = initials if initials == puzzle.upper() else words
@@ -266,8 +266,8 @@ def _in_words(puzzle: str, way: str = "") -> Called:
 
 
 def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Subject]:
-    """What each student handed in for a puzzle, in a folder or an archive, and the Traces that lie in a folder. Nothing
-    of it runs."""
+    """Collect what each student handed in for a puzzle, in a folder or an archive, and the Traces that lie in a folder.
+    Nothing of it runs."""
     if puzzle is None:
         raise SourceError(f"in {path} there may be many puzzles: say which one with --puzzle")
     collected = collect([path])
@@ -307,7 +307,7 @@ def _need_schedule(puzzle: str) -> None:
 
 
 def _short(found: list[Subject]) -> list[Subject]:
-    """Where all are of one puzzle, ours need not say of which: gpipe:interleaved is interleaved."""
+    """Shorten our names where all are of one puzzle: gpipe:interleaved is interleaved."""
     short = [
         one._replace(name=one.name.rpartition(":")[2], called=one.called and Called(*map(_way, one.called)))
         if one.ours
@@ -332,7 +332,7 @@ def _told_apart(found: list[Subject]) -> list[Subject]:
 
 
 def entries_of(subjects: Sequence[Subject], limit: float | None = None, **size: Any) -> list[Entry]:
-    """What comes of each, with a bar while they run. Nothing is raised for anything that a function does, or for a file
+    """Run each subject, with a bar meanwhile. Nothing is raised for anything that a function does, or for a file
     that will not do. `size` are ranks, layers, batches and a mesh in place of the puzzle's."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[name]}")
     given = {name: number for name, number in size.items() if number is not None}
@@ -350,7 +350,7 @@ def entries_of(subjects: Sequence[Subject], limit: float | None = None, **size: 
 
 
 def _entry(subject: Subject, what: Path | str, limit: float | None, given: Mapping[str, Any]) -> Entry:
-    """Of our solutions, and of the user's own files: see `lib.suite.course.subject`."""
+    """Run our solutions, and the user's own files: see `lib.suite.course.subject`."""
     start = _start(subject)
     try:
         if subject.ours and isinstance(what, Path) and not given:
@@ -386,7 +386,7 @@ def _named(what: Path | str) -> str | None:
 def _kept_apart(
     isolation: Isolation, subject: Subject, source: Source, limit: float | None, given: Mapping[str, Any]
 ) -> Entry:
-    """Of what somebody else handed in. What comes back is timed anew: a Trace may state any times."""
+    """Run what somebody else handed in, kept apart. Its Trace is timed anew: it may state any times."""
     assert subject.puzzle is not None, "what is handed in is of a puzzle"
     record, start = PUZZLES[subject.puzzle], _start(subject)
     if source.untouched(record.id):

@@ -25,7 +25,7 @@ __all__ = ["explore_command"]
 
 NONE = ("none", "-")
 MOST = 10_000
-"""How many numbers an option takes: more of them are a slip of the keyboard."""
+"""The most numbers that an option takes: more of them are a slip of the keyboard."""
 
 
 def _numbers(text: str, name: str) -> list[float]:
@@ -48,18 +48,10 @@ def _numbers(text: str, name: str) -> list[float]:
 
 
 def _whole(text: str, name: str) -> list[int]:
-    numbers = _numbers(text, name)
-    if wrong := [number for number in numbers if number != int(number)]:
+    found = _numbers(text, name)
+    if wrong := [number for number in found if number != int(number)]:
         raise typer.BadParameter(f"--{name} takes whole numbers; got {wrong[0]:g}")
-    return [int(number) for number in numbers]
-
-
-def _limits(text: str) -> list[float | None]:
-    return [
-        limit
-        for part in text.split(",")
-        for limit in ([None] if part.strip().lower() in NONE else _numbers(part, "limits"))
-    ]
+    return [int(number) for number in found]
 
 
 def explore_command(
@@ -94,7 +86,11 @@ def explore_command(
         ranks=_whole(ranks, "ranks"),
         batches=_whole(batches, "batches"),
         chunks=_whole(chunks, "chunks"),
-        limit=_limits(limits),
+        limit=[
+            limit
+            for part in limits.split(",")
+            for limit in ([None] if part.strip().lower() in NONE else _numbers(part, "limits"))
+        ],
         messages=cast("Any", [one.strip() for one in messages.split(",")]),
         examples=[examples],
         forward=[passes[0]],
@@ -116,20 +112,16 @@ def explore_command(
     write_whole(ready(out / "points.csv"), _csv(found.points))
     fronts = {words: front(points) for words, points in found.worlds().items()}
     for words, best in fronts.items():
-        _show(words, best)
+        columns = numbers("time", "bubble", "memory", "sent")
+        table = Table("", Column("schedule", overflow="fold"), *columns, title=words)
+        for number, point in enumerate(best, 1):
+            figures = exact(point.time), f"{point.makespan_bubble:.1%}", exact(point.memory), exact(point.sent)
+            table.add_row(str(number), called(point), *figures)
+        show_table(table)
     _draw(found, fronts, out)
     refused = sum(bool(point.why) for point in found.points)
     say(f"{len(found.points)} settings; {refused} of them are impossible, and points.csv says why.")
     say(f"Look at {out / 'index.html'}")
-
-
-def _show(words: str, best: Sequence[Point]) -> None:
-    figures = numbers("time", "bubble", "memory", "sent")
-    table = Table("", Column("schedule", overflow="fold"), *figures, title=words)
-    for number, point in enumerate(best, 1):
-        bubble = f"{point.makespan_bubble:.1%}"
-        table.add_row(str(number), called(point), exact(point.time), bubble, exact(point.memory), exact(point.sent))
-    show_table(table)
 
 
 def _csv(points: Sequence[Point]) -> str:
@@ -142,57 +134,33 @@ def _csv(points: Sequence[Point]) -> str:
     return text.getvalue()
 
 
-def _draw(found: Explored, fronts: dict[str, tuple[Point, ...]], out: Path) -> None:
-    """The pictures, the page and the notebook of all fronts."""
+def _draw(found: Explored, fronts: Mapping[str, Sequence[Point]], out: Path) -> None:
+    """Draw the fronts and their points, and write the page and the notebook of all of them."""
     from drawing import draw  # here and not above: a sweep that fails needs no picture
     from drawing.comparing.plot import Dot, draw_front
+    from lib.suite.cli.pages import page
 
-    pictures: dict[str, str] = {}
-    for number, (words, points) in enumerate(found.worlds().items(), 1):
-        best = fronts[words]
-        if not best:
+    worlds: list[dict[str, Any]] = []
+    for world, (words, points) in enumerate(found.worlds().items(), 1):
+        if not fronts[words]:
             continue
-        dots = [Dot(called(point), point.time, point.memory, point.sent) for point in points if not point.why]
-        chosen = [Dot(called(point), point.time, point.memory, point.sent) for point in best]
-        picture = draw_front(dots, chosen, words)
-        pictures[words] = f"front_{number}.svg"
-        picture.save(out / pictures[words])
-    shown = {words: best for words, best in fronts.items() if best}
-    timelines: dict[str, str] = {}
-    for world, best in enumerate(shown.values(), 1):
-        for number, point in enumerate(best, 1):
-            name = timelines[point.setting.key] = f"point_{world}_{number}.svg"
+        every, best = (
+            [Dot(called(point), point.time, point.memory, point.sent) for point in some if not point.why]
+            for some in (points, fronts[words])
+        )
+        draw_front(every, best, words).save(out / f"front_{world}.svg")
+        shown: list[dict[str, Any]] = []
+        for number, point in enumerate(fronts[words], 1):
+            name = f"point_{world}_{number}.svg"
             draw(run_of(point)).save(out / name)
-    write_whole(out / "index.html", page_of_fronts(shown, pictures, timelines, len(found.points)))
-    write_whole(out / "fronts.ipynb", notebook_of_fronts(shown))
+            shown.append({"name": called(point), "cell": cell(point), "point": point, "picture": name})
+        worlds.append({"words": words, "picture": f"front_{world}.svg", "points": shown})
+    html = page("explore.html", "explore", "'self' data:", script=False, worlds=worlds, everything=len(found.points))
+    write_whole(out / "index.html", html)
+    write_whole(out / "fronts.ipynb", _notebook(fronts))
 
 
-Fronts = Mapping[str, Sequence[Point]]
-"""The points that nothing beats, by the world of costs in which that is so."""
-
-
-def page_of_fronts(fronts: Fronts, pictures: Mapping[str, str], timelines: Mapping[str, str], everything: int) -> str:
-    """A page with a picture of each front, and each of its points with its timeline and the cell that runs it.
-
-    `pictures` are the files of the fronts by their world, `timelines` those of the points by their settings' keys.
-    """
-    worlds = [
-        {
-            "words": words,
-            "picture": pictures[words],
-            "points": [
-                {"name": called(point), "cell": cell(point), "point": point, "picture": timelines[point.setting.key]}
-                for point in best
-            ],
-        }
-        for words, best in fronts.items()
-    ]
-    from lib.suite.cli.pages import page  # here and not above: it draws
-
-    return page("explore.html", "explore", "'self' data:", script=False, worlds=worlds, everything=everything)
-
-
-def notebook_of_fronts(fronts: Fronts) -> str:
+def _notebook(fronts: Mapping[str, Sequence[Point]]) -> str:
     """A notebook with a cell for each point, as text. Its cells have the same names every time."""
     import nbformat  # here and not above: only a notebook needs it
     from nbformat import v4
@@ -200,7 +168,7 @@ def notebook_of_fronts(fronts: Fronts) -> str:
     make = cast("Any", v4)
     cells: list[Any] = [make.new_markdown_cell("# Schedules that nothing beats")]
     for words, best in fronts.items():
-        cells.append(make.new_markdown_cell(f"## {words}"))
+        cells += [make.new_markdown_cell(f"## {words}")] if best else []
         for number, point in enumerate(best, 1):
             figures = f"time {point.time:g}, memory {point.memory:g} and sent {point.sent:g} examples"
             cells.append(make.new_markdown_cell(f"**{number}. {called(point)}**: {figures}"))

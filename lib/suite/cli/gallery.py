@@ -26,7 +26,7 @@ from lib.suite.submissions.source import SourceError
 __all__ = ["SORTS", "Gallery", "Group", "gallery_command", "grouped", "in_order"]
 
 SORTS: Final = {name: figure.title for name, figure in FIGURES.items()} | {"name": "name", "count": "how many have it"}
-"""What solutions are sorted by, and what it is called: a figure, their names, or how many have them."""
+"""The keys that solutions are sorted by, with their words: a figure, their names, or how many have them."""
 LONG: Final = 60
 """Letters of a goal or a mistake in a title."""
 NAMED: Final = 3
@@ -47,29 +47,29 @@ class Group:
 
     @property
     def ours(self) -> tuple[str, ...]:
-        """What those of ours are called."""
+        """The names of those that are ours."""
         return tuple(entry.name for entry in self.entries if entry.ours)
 
     @property
     def students(self) -> tuple[str, ...]:
-        """Who handed it in."""
+        """The students who handed it in."""
         return tuple(entry.name for entry in self.entries if not entry.ours)
 
     @property
     def correct(self) -> bool:
-        """Whether it is one correct training step."""
+        """True for one correct training step."""
         return self.first.correct
 
     @property
     def message(self) -> str:
-        """What went wrong, in a line: the rest of it has the lines of somebody's code."""
+        """The fault, in a line: the rest of it has the lines of somebody's code."""
         words = self.first.message.splitlines()
         if self.first.verdict is not None and not self.correct:
             words = words[1:]  # which fault, as the state says already that it is one
         return words[0] if words and not self.correct else ""
 
     def title(self, names: bool) -> str:
-        """What it is called: by its name where it is ours, with its students, or with how many they are; what nobody
+        """Its title: its name where it is ours, with its students, or with how many they are; what nobody
         has a name for is called by the goal that it reaches, or by what is wrong with it."""
         count = len(self.students)
         who = counted(count, "student") if count else ""
@@ -89,7 +89,7 @@ class Group:
         return self.message or self.first.state
 
     def key(self, sort: str, names: bool) -> tuple[float, str]:
-        """What it is sorted by, smallest first; by its name among equals."""
+        """The key to sort it by, smallest first; its name among equals."""
         title = self.title(names).casefold() if names or self.ours else ""
         if sort == "count":
             return -len(self.students), title
@@ -115,7 +115,7 @@ def in_order(groups: Sequence[Group], sort: str, names: bool, reverse: bool = Fa
 
 
 class Gallery(NamedTuple):
-    """What is shown: the groups in order, and how many solutions they are. `names`: those of students, too."""
+    """The groups that are shown, in order, and how many solutions they are. `names`: those of students, too."""
 
     puzzle: str
     groups: tuple[Group, ...]
@@ -132,7 +132,7 @@ class Gallery(NamedTuple):
 
     @property
     def about(self) -> str:
-        """Its size, and how many there are."""
+        """The size of the puzzle, and how many solutions there are."""
         counts = f"{counted(self.solutions, 'solution')}, {counted(len(self.groups), 'schedule')}"
         return f"{PUZZLES[self.puzzle].size.words()} · {counts}"
 
@@ -195,27 +195,21 @@ def gallery_command(
     subjects = official + others.subjects
     if not subjects:
         raise typer.BadParameter(f"there is nothing to show: no solution of {puzzle} was handed in")
-    entries = [_bare(entry) for entry in entries_of(subjects, limit)]
-    shown = _gallery(puzzle, entries, sort, names, reverse, most, pictures)
+    # Without lines of code: a gallery is shown to a class, and a line is somebody's, or is the answer.
+    entries = [
+        entry if entry.trace is None else replace(entry, trace=without_lines(entry.trace))
+        for entry in entries_of(subjects, limit)
+    ]
+    groups = in_order(grouped(entries), sort, names, reverse)[:most]
+    lowest = best([group.first.figures if group.correct else None for group in groups])
+    count = sum(len(group.entries) for group in groups)
+    shown = Gallery(puzzle, tuple(groups), count, sort, names, pictures, lowest)
     _say(shown, entries)
     if path.suffix == ".html":
         _write_page(shown, path)
     else:
         _draw(shown, shape, path)
     say(f"Wrote {path}")
-
-
-def _bare(entry: Entry) -> Entry:
-    """Without lines of code: a gallery is shown to a class, and a line is somebody's, or is the answer."""
-    return entry if entry.trace is None else replace(entry, trace=without_lines(entry.trace))
-
-
-def _gallery(
-    puzzle: str, entries: Sequence[Entry], sort: str, names: bool, reverse: bool, most: int | None, pictures: bool
-) -> Gallery:
-    groups = in_order(grouped(entries), sort, names, reverse)[:most]
-    lowest = best([group.first.figures if group.correct else None for group in groups])
-    return Gallery(puzzle, tuple(groups), sum(len(one.entries) for one in groups), sort, names, pictures, lowest)
 
 
 def _say(shown: Gallery, entries: Sequence[Entry]) -> None:
@@ -308,7 +302,7 @@ def _write_page(shown: Gallery, path: Path) -> None:
 
 
 def _differs(official: Group, group: Group) -> list[str]:
-    """How a schedule departs from the official one."""
+    """Describe how a schedule departs from the official one."""
     from drawing.comparing.comparison import Compared, Comparison
 
     name = group.first.short if group.ours else "this one"

@@ -53,7 +53,6 @@ SHOWN, DRAWN = 10_000, 20_000
 """Actions of the largest order that is printed, and of the largest that is drawn."""
 PEAKS = 64
 """Ranks whose peaks are listed; of more, the lowest and the highest."""
-PAGES = (".html", ".htm")
 WHAT = f"a schedule of the list, a file with an order ({suffixes(', ')}), or whatever `puzzles run` takes"
 What = Annotated[str, argument("WHAT", f"What to take: {WHAT}.")]
 SIZE = {"min": 1, "show_default": False}
@@ -71,7 +70,7 @@ _messages = one_of([*MESSAGES_ARE], f"messages are {' or '.join(MESSAGES_ARE)}; 
 
 
 def _page(path: Path) -> Path:
-    if path.suffix.lower() not in PAGES:
+    if path.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(f"a page is .html; got {path.name!r}")
     return path
 
@@ -221,7 +220,7 @@ def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None
 
 
 def _figures(order: Order) -> str:
-    """How good it is, in words."""
+    """Describe how good an order is."""
     timed, passes = at_equal_costs(order), compute_only(order)
     sizes = (
         counted(len(order), "rank"),
@@ -243,14 +242,10 @@ def recorded(files: Sequence[Path], step: int | None = None) -> list[Recording]:
     """The recordings in some files: one of torch.profiler's, a file a rank; or all that are in files for Perfetto that
     we wrote."""
     ours = [path for path in files if is_ours(path)]
-    if not ours:
-        return [read_profile(files, _named(files), step)]
+    if not ours:  # replay_rank0.json is called replay
+        name = re.sub(r"[_.-]*(rank)?[_.-]*\d*$", "", files[0].name.partition(".")[0]) or "profile"
+        return [read_profile(files, name, step)]
     return [one for path in ours for one in read_perfetto(path).values()]
-
-
-def _named(files: Sequence[Path]) -> str:
-    """What the first file is called, without its rank: replay_rank0.json -> replay."""
-    return re.sub(r"[_.-]*(rank)?[_.-]*\d*$", "", files[0].name.partition(".")[0]) or "profile"
 
 
 def expected(schedule: str, found: Recording, run: Callable[[str], Trace]) -> Recording:
@@ -283,7 +278,7 @@ def _of_its_size(row: Named, found: Recording) -> Order:
 
 
 def write_order(path: Path, found: Recording) -> str:
-    """Writes the order that was recorded, as `puzzles schedule export` does. Says whether it is legal."""
+    """Write the order that was recorded, as `puzzles schedule export` does, and say whether it is legal."""
     form = next((row for row in FORMATS.values() if row.suffix == path.suffix.lower()), None)
     if form is None:
         raise ValueError(f"an order is written as {suffixes()}")

@@ -59,7 +59,7 @@ class Watched:
         return {puzzle: found[puzzle] for puzzle in PUZZLES if puzzle in found}
 
     def concerns(self, path: Path) -> bool:
-        """Whether a change of a file is to be looked at."""
+        """Check whether a change of a file is to be looked at."""
         if self.alone:
             return path.name == self.path.name
         return path.suffix in ENDINGS and not path.name.startswith(".")
@@ -79,11 +79,11 @@ class Watched:
         return tuple(puzzle for puzzle in puzzles if not source.untouched(puzzle)) or puzzles[:1]
 
     def was_known(self, path: Path) -> bool:
-        """Whether a file, which may be gone by now, is one that had a puzzle, or is the one to watch."""
+        """Check whether a file, which may be gone by now, had a puzzle, or is the one to watch."""
         return self.alone or path.name in self._known
 
     def ought_to_have_one(self, path: Path) -> bool:
-        """Whether it is a mistake that a file has no puzzle: it is the one to watch, or is called like one."""
+        """Check whether a file without a puzzle is a mistake: it is the one to watch, or is called like one."""
         return self.alone or puzzle_of_file(path.stem) is not None
 
 
@@ -107,12 +107,12 @@ class Watcher:
         self.passed = set[str]()
         """Those whose last run passed."""
         self._opened: dict[str, int] = {}
-        """How many hints were shown."""
+        """The number of hints that were shown, by puzzle."""
 
     # -- running them -------------------------------------------------------------------------------------------
 
     def begin(self) -> bool:
-        """Runs the puzzles in order, up to the first that does not pass. Whether all of them pass."""
+        """Run the puzzles in order, up to the first that does not pass. True where all of them pass."""
         if self.watched.alone and len(self.watched.by_puzzle()) <= 1:
             return self.changed([self.watched.path])
         for puzzle, paths in self.watched.by_puzzle().items():
@@ -130,7 +130,7 @@ class Watcher:
         return True
 
     def changed(self, paths: Iterable[Path]) -> bool:
-        """Runs the puzzles of files that were saved, of several in one those begun. Whether the last file passes."""
+        """Run the puzzles of files that were saved, of several in one those begun. True where the last file passes."""
         passes = False
         for path in sorted(set(paths)):
             if not path.is_file():
@@ -172,7 +172,7 @@ class Watcher:
             screen.say(f"{puzzle} is correct, but not within its first goal yet. For a hint: {hint}")
 
     def _next(self) -> str:
-        """What to do after a puzzle that is solved."""
+        """Say what to do after a puzzle that is solved."""
         record = next_puzzle(self.passed | solved())
         if record is None:
             return "All puzzles are solved."
@@ -182,7 +182,7 @@ class Watcher:
     # -- what is typed ------------------------------------------------------------------------------------------
 
     def command(self, line: str) -> bool:
-        """Does what was typed. Whether to go on."""
+        """Do what was typed. False where that was to end."""
         match line.strip().lower():
             case "":
                 pass
@@ -227,7 +227,7 @@ class Watcher:
 
 
 def watch(watcher: Watcher) -> None:
-    """Runs what is saved until `q` is typed or Ctrl-C is pressed. Commands come from the standard input, if it has any.
+    """Run what is saved until `q` is typed or Ctrl-C is pressed. Commands come from the standard input, if it has any.
 
     ImportError without watchfiles.
     """
@@ -263,6 +263,6 @@ def watch(watcher: Watcher) -> None:
 
 
 def _listen(typed: queue.SimpleQueue[str]) -> None:
-    """Passes on what is typed. At the end of the input watching goes on without commands."""
+    """Pass on what is typed. At the end of the input watching goes on without commands."""
     for line in sys.stdin:
         typed.put(line)

@@ -1,1 +1,1 @@
-"""What goes with the puzzles."""
+"""Everything beside the puzzles: hints, exercises, predictions, progress, solutions, reviews."""

@@ -1,4 +1,4 @@
-"""What a notebook asks for besides a check: hint opens hints, predict takes guesses, expect judges an exercise."""
+"""Functions for a notebook, besides the check: hint opens hints, predict takes guesses, expect judges exercises."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Hints:
 
     @property
     def kind_of_next(self) -> str | None:
-        """What the next hint is; None where all are open."""
+        """The kind of the next hint; None where all are open."""
         return HINTS[self.opened] if self.opened < len(HINTS) else None
 
     @property
@@ -97,7 +97,7 @@ CLOSE = 1e-9
 
 
 class Fact(NamedTuple):
-    """What the simulator says of a quantity: a number, or for a rank any of several."""
+    """The value of a quantity in the simulator: a number, or for a rank any of several."""
 
     values: tuple[float, ...]
     text: str
@@ -116,7 +116,7 @@ class Quantity:
 
     @property
     def label(self) -> str:
-        """Its name, with the unit where it has one."""
+        """The name, with the unit where there is one."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     def __str__(self) -> str:
@@ -176,7 +176,7 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity("idle", "%", "the share of all ranks' time without computing", _idle, margin=1.0),
     )
 }
-"""What can be predicted. A guess is right when it is exact, for memory within 1 %, for idle within 1 percent point."""
+"""Quantities to predict. A guess is right when it is exact, for memory within 1 %, for idle within 1 percent point."""
 
 
 class Prediction:
@@ -192,7 +192,7 @@ class Prediction:
         return f"your prediction: {said}; run the next cells, then guess.against(out)"
 
     def against(self, models: Sequence[ModelLike] | ModelLike | Trace) -> None:
-        """Prints each guess beside what the simulator says of a run (its Models, or its Trace).
+        """Print each guess beside what the simulator says of a run (its Models, or its Trace).
 
         Counts as progress, once, where the run has its puzzle's size.
         """
@@ -278,7 +278,7 @@ def expect(
     end: float | None = None,
     calls: Iterable[str] = (),
 ) -> None:
-    """Prints whether every rank ends with what was asked for.
+    """Print whether every rank ends with what was asked for.
 
     That is a value in `store`, of that layer, with exactly these batches, and `whole`, which is no shard; so many
     elements of `memory` in its stores when it is done; an `end` of the whole run no later than that; and every rank
@@ -305,7 +305,7 @@ def expect(
 
 
 def _of_all(faults: Iterable[tuple[int, str]]) -> list[str]:
-    """What is wrong on the first of some ranks, and on which others something like it is."""
+    """Say what is wrong on the first of some ranks, and on which others something like it is."""
     ranks, texts = [*zip(*faults, strict=True)] or ((), ())
     others = f"\n         (and so it is on {these('rank', ranks[1:])})" if len(ranks) > 1 else ""
     return [f"{text}{others}" for text in texts[:1]]

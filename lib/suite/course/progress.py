@@ -1,4 +1,4 @@
-"""What a student has reached so far, kept on their own computer: the file, what is added to it, what comes next.
+"""The progress of a student, kept on their own computer: the file, what is added to it, what comes next.
 
 The variable PUZZLES_PROGRESS names another file, or is "off". Several notebooks may add at the same time. No clock
 time is kept, and nothing is sent anywhere. What cannot be recorded breaks nothing: it is said in one line.
@@ -38,7 +38,7 @@ BROWSER_FILES = Path("/drive")
 FORMAT = "llm-training-puzzles progress"
 VERSION = 1
 OLD_GOAL = "tier"
-"""What `goal` is called in older files."""
+"""The name of `goal` in older files."""
 MAX_BYTES = 2**20
 MAX_COUNT = 10**9
 MAX_PUZZLES = 1000
@@ -57,12 +57,12 @@ class ProgressError(ValueError):
 
 
 class _Damaged(ValueError):
-    """What is wrong with the content of a progress file."""
+    """The content of a progress file is wrong: the message says what."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far one puzzle is. `time` and `memory` (elements) are those of the best correct run.
+    """The progress in one puzzle. `time` and `memory` (elements) are those of the best correct run.
 
     `goal` is the best goal that a run reached, `hints` how many were opened, `predictions` the guesses compared with
     a run and `right` those of them that were right.
@@ -254,7 +254,7 @@ def add(file: Path, puzzle: str, more: Standing) -> str:
 
 @contextmanager
 def _alone(file: Path) -> Generator[None]:
-    """Nobody else adds to a file meanwhile. OSError where another process does not let go of it.
+    """Keep others from adding to a file meanwhile. OSError where another process does not let go of it.
 
     The lock is on a file beside it, because the file itself is replaced. Where a system has no locks we go on: two
     processes at the same moment may then lose a count, but never a whole file.

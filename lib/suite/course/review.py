@@ -134,7 +134,7 @@ class Review:
             yield f"  {both}"
 
     def premise(self) -> str | None:
-        """Of which schedules the lower bounds speak, or why not of this one. None where there is nothing to say."""
+        """Name the schedules of which the lower bounds speak, or say why not of this one. None where there are none."""
         if self.bound is None or not self.verdict.correct:
             return None
         if self.excuse is not None:
@@ -158,7 +158,7 @@ class Review:
         return self.bound if self.verdict.correct and self.excuse is None else None
 
     def both(self) -> str | None:
-        """Whether a schedule can have the least time and the least memory at once; None where no bounds speak."""
+        """Say whether one schedule can have the least time and the least memory; None where no bounds speak."""
         bound = self._speaking()
         if bound is None:
             return None
@@ -183,14 +183,14 @@ class Review:
             yield "the reference", figures.end(self.reference), float(figures.peak(self.reference).elements)
 
     def proofs(self) -> Iterator[str]:
-        """How the lower bounds are proved. The picture leaves this out."""
+        """Prove the lower bounds. The picture leaves this out."""
         if (bound := self._speaking()) is not None:
             for name, limit in (("time", bound.time), ("memory", bound.memory), ("sent", bound.sent)):
                 if limit.value:
                     yield f"  Proof ({name}): {limit.proof}"
 
     def beside(self) -> str:
-        """How the run compares with the reference."""
+        """Compare the run with the reference."""
         if self.reference is None:
             return "The timeline of the reference is shown beside a correct run only."
         time, memory = figures.end(self.reference), float(figures.peak(self.reference).elements)
@@ -200,7 +200,7 @@ class Review:
         return f"The reference: time {time:.10g}, memory {amount(memory)} elements. Yours: {when}, {size}."
 
     def waits(self) -> Iterator[str]:
-        """What determines the end, where the gaps are and why, and how to ask further."""
+        """Say what determines the end, where the gaps are and why, and how to ask further."""
         yield from self.heads()
         told, rest = self.reasons()
         yield from (f"  {group.text()}" for group in told)
@@ -231,7 +231,7 @@ class Review:
         return told, f"and {in_units(sum(group.ticks for group in rest))} for {others}" if rest else ""
 
     def further(self) -> str | None:
-        """How to follow the longest gap back to its cause. None where there is none, or the run failed."""
+        """Say how to follow the longest gap back to its cause. None where there is none, or the run failed."""
         if not self.idle or self.mine.error is not None:
             return None
         longest = max(self.idle, key=lambda gap: gap.length)
@@ -240,7 +240,7 @@ class Review:
         return f"{ask} follows the longest gap back to its cause, and what_helps(out) says what would shorten the run."
 
     def memory(self) -> Iterator[str]:
-        """What is alive at the peak, and what of it could have been deleted."""
+        """List what is alive at the peak, and what of it could have been deleted."""
         if not self.alive:
             return
         yield f"{self.at_the_peak()}:"
@@ -255,13 +255,13 @@ class Review:
             yield self.leaner()
 
     def at_the_peak(self) -> str:
-        """Which rank holds the most, how much, and when."""
+        """Name the rank that holds the most, how much, and when."""
         event = self.mine.programs[self.peak.rank].events[self.peak.index]
         held = f"At the peak rank {self.peak.rank} holds {amount(self.peak.elements)} elements"
         return f"{held}, at time {units(self.peak.time):.10g}, when {operation(event)} begins"
 
     def leaner(self) -> str:
-        """What the peak could be."""
+        """Say what the peak could be."""
         less, now = f"{amount(self.lean)} elements", amount(self.peak.elements)
         return f"If every value were deleted after its last use, the peak would be {less} instead of {now}."
 

@@ -36,7 +36,7 @@ __all__ += ["known_ways", "owner", "refusal", "reveal", "run_of", "run_of_file",
 FOLDER = "alternatives"
 """The folder of the alternatives, in solutions/. Their files are called <puzzle>_<name>.py."""
 OFFICIAL = "official"
-"""What the solution is called that the alternatives are alternatives to."""
+"""The name of the solution to which others are alternatives."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the command can be pointed at, be it a puzzle's id, a notebook, a .py or a saved Trace: each gives a run.
+"""Subjects of a command, be it a puzzle's id, a notebook, a .py or a saved Trace: each gives a run.
 
 A puzzle's id stands for our own solution, which runs here. A function in a file runs in a limited process, whoever has
 written it (see `lib.suite.isolation`), and what comes back is judged and recorded here.
@@ -53,7 +53,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of running something: the verdict, what was printed, and the run, which a plain function has not."""
+    """The result of running something: the verdict, what was printed, and the run, which a plain function has not."""
 
     verdict: Verdict | FunctionVerdict
     printed: str = ""
@@ -61,12 +61,12 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether it reaches the first goal. At a size that somebody asked for there is none, and correct is enough."""
+        """True where it reaches the first goal. At a size that was asked for there is none, and correct is enough."""
         return self.verdict.passed and not self.aimless
 
     @property
     def aimless(self) -> bool:
-        """Whether it is of no puzzle, although nobody has asked for another size: then there is no goal to reach."""
+        """True for a run of no puzzle, although nobody has asked for another size: then there is no goal to reach."""
         return self.run is not None and self.run.puzzle is None and not self.run.sized
 
     def text(self, width: int = 100) -> str:
@@ -80,7 +80,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of running something: `state` is one of `lib.suite.submissions.states`. `text` says why there is
+    """The state of running something: `state` is one of `lib.suite.submissions.states`. `text` says why there is
     no verdict, or is the verdict's; `printed` is what the function printed. `puzzle` is None where it could not be
     told."""
 
@@ -105,7 +105,7 @@ class Stub(Exception):
 
 
 def run(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Run | None:
-    """Simulates the function of a notebook or .py, or a puzzle's reference solution, or loads a Trace.
+    """Simulate the function of a notebook or .py, or a puzzle's reference solution, or loads a Trace.
 
     The function is that of `puzzle`, else of the puzzle that the file is about, and `size` are ranks, layers,
     batches and a mesh in place of the puzzle's. None where it is not solved yet, which is said. Raises SourceError,
@@ -120,14 +120,14 @@ def run(what: str, *, puzzle: str | None = None, limit: float | None = None, **s
 
 
 def ran(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Run:
-    """The same, and nothing is printed: raises Stub where it is not solved yet. The `trace` of a PuzzleError is the run
+    """Do the same, and print nothing: raises Stub where it is not solved yet. The `trace` of a PuzzleError is the run
     up to there, if there was any."""
     path, name = _found(what, puzzle)
     return _ran(what, path, name, limit, size)
 
 
 def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Outcome | None:
-    """The verdict on it: see `run`, which says what it may be. What is solved is recorded as progress."""
+    """Run it as `run` does, and judge it. What is solved is recorded as progress."""
     path, name = _found(what, puzzle)
     with _said(name, path):
         found = _judged(what, path, name, limit, size)
@@ -137,7 +137,7 @@ def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None,
 
 
 def feedings(what: str, *, puzzle: str | None = None, limit: float | None = None) -> list[Any] | None:
-    """What processes read by a plain function's answers to the table of its puzzle, to be replayed: what
+    """Return what processes read by a plain function's answers to the table of its puzzle, to be replayed: what
     `<puzzle>_feeding(answer, *arguments)` of its source makes of each. None for anything but a plain function.
 
     Raises SourceError for one that feeds nothing, and PuzzleError for one that answers wrong. Empty where it is not
@@ -161,7 +161,7 @@ def feedings(what: str, *, puzzle: str | None = None, limit: float | None = None
 
 
 def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: Any) -> Attempt:
-    """What comes of it: see `run`, which says what it may be. Recorded as progress, as `outcome` does.
+    """Try it: see `run`, which says what it may be. Recorded as progress, as `outcome` does.
 
     Prints nothing, and raises nothing for anything that the function does, or for a file that will not do. A file that
     is not there is not looked for elsewhere.
@@ -183,7 +183,7 @@ def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = L
 
 
 def subjects(what: str) -> tuple[str | None, ...]:
-    """The puzzles that something is about, where it is one of several puzzles; else (None,): `attempt` finds which.
+    """Return the puzzles that something is about, where it is one of several; else (None,): `attempt` finds which.
 
     A file of several is about one whose function it defines, and about one that it only has the text of, too: its
     function has another name there.
@@ -216,7 +216,7 @@ def _state_of(what: str, puzzle: str | None, error: SourceError) -> str:
 
 @contextmanager
 def _said(puzzle: str | None, path: Path) -> Generator[None]:
-    """Says that a function is not solved yet, as simulate does, and what it printed before it failed."""
+    """Say that a function is not solved yet, as simulate does, and what it printed before it failed."""
     try:
         yield
     except Stub:
@@ -314,7 +314,7 @@ def _answered(what: str, path: Path, puzzle: str, limit: float) -> Outcome:
 
 
 def _asked(path: Path, puzzle: str, limit: float, printed: list[str]) -> Ask:
-    """Asks the plain function of a file in a process of its own, and keeps what it printed."""
+    """Ask the plain function of a file in a process of its own, and keeps what it printed."""
 
     def ask(inputs: Sequence[Given]) -> Sequence[Answer]:
         sent = _whole(answers_of(path, puzzle, inputs, limit))
@@ -325,7 +325,7 @@ def _asked(path: Path, puzzle: str, limit: float, printed: list[str]) -> Ask:
 
 
 def _whole(sent: Sent) -> Sent:
-    """What a process sent, if the function came to its end."""
+    """Return what a process sent, if the function came to its end."""
     if sent.outcome == "unsolved":
         raise Stub
     if sent.outcome == "source":

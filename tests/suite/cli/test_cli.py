@@ -12,7 +12,7 @@ from lib.puzzles.records import by_chapter
 from lib.suite.cli import app as cli
 from lib.suite.cli import console as terminal
 from lib.suite.submissions import locations
-from tests.suite.cli.test_exit_status import puzzles
+from tests.suite.cli.commands import puzzles
 from tests.suite.cli.test_sessions import FILES
 
 pytestmark = pytest.mark.usefixtures("warm")

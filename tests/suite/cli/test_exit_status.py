@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from lib.puzzles.records import PUZZLES
-from lib.suite.cli.app import app
 from lib.suite.course.progress import Standing, load
 from lib.suite.submissions.locations import reference
+from tests.suite.cli.commands import STUB, puzzles, words
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -26,16 +25,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to be in, with nobody else in it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def puzzles(*arguments: str | Path) -> Result:
-    """Runs the command."""
-    return CliRunner().invoke(app, list(map(str, arguments)))
-
-
-def words(result: Result) -> str:
-    """All that was said, without the frames that are drawn around it."""
-    return " ".join(result.output.replace("│", " ").split())
 
 
 # -- every outcome ------------------------------------------------------------------------------------------------
@@ -63,8 +52,7 @@ def test_json_is_all_that_is_said(folder: Path) -> None:
         "print('loaded')\n" + passing().replace("def basic(model", "def basic(model"), "utf-8"
     )
     (folder / "loud.py").write_text("def basic(model):\n    print('hello')\n    1 / 0\n", "utf-8")
-    unsolved = 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n'
-    (folder / "open.py").write_text(unsolved, "utf-8")
+    (folder / "open.py").write_text(STUB, "utf-8")
     result = puzzles("run", "--json", "good.py", "loud.py", "open.py", "absent.py", "basic")
     said = json.loads(result.stdout)
     assert result.stderr == ""

@@ -5,15 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from lib.suite.cli.app import app
+from tests.suite.cli.commands import puzzles
 
 pytest.importorskip("jinja2")
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["explore", *arguments])
+    result = puzzles("explore", *arguments)
     return result.exit_code, result.output
 
 

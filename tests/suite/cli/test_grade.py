@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from lib.suite.cli.app import app
 from lib.suite.cli.grading.command import Changes
 from lib.suite.grade.gradebook import Gradebook
+from tests.suite.cli.commands import puzzles, words
 from tests.suite.grade.classes import HARD_CODED, STUB, alternative, hand_in, solution
 
 pytest.importorskip("jinja2")
@@ -18,8 +17,8 @@ pytest.importorskip("joblib")
 
 
 def run(*arguments: str | Path) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["grade", *map(str, arguments)])
-    return result.exit_code, " ".join(result.output.split())
+    result = puzzles("grade", *arguments)
+    return result.exit_code, words(result)
 
 
 @pytest.fixture

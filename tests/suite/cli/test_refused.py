@@ -1,15 +1,13 @@
 """Commands that make no sense: each says why, ends with a failure, and writes nothing."""
 
-import re
 import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from lib import Trace, simulate
-from lib.suite.cli.app import app
 from lib.suite.submissions.locations import reference
+from tests.suite.cli.commands import STUB, puzzles, words
 from tests.support.functions import good
 
 pytest.importorskip("jinja2")
@@ -17,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("warm")
 LINES = Path(__file__).with_name("refused.txt").read_text("utf-8").splitlines()[1:]
 FILES = {
     "mine.py": reference("basic").read_text("utf-8"),
-    "unsolved.py": 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n',
+    "unsolved.py": STUB,
     "stuck.py": "async def basic(model):\n    await model.receive((model.rank + 1) % model.RANKS)\n",
     "nothing.py": "x = 3\n",
     "bad.json": '{"format": ',
@@ -29,26 +27,26 @@ FILES = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with FILES, a run of a size that no puzzle has, and two folders."""
-    monkeypatch.setenv("PUZZLES_PROGRESS", str(tmp_path / "progress.json"))
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """FILES, a run of a size that no puzzle has, and two folders. As nothing is written, all commands share it."""
+    folder = tmp_path_factory.mktemp("refused")
     for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, "utf-8")
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
     for name in ("folder.py", "empty"):
-        (tmp_path / name).mkdir()
-    Trace.of(simulate(good, layers=1, batches=1)).save("small.json")
-    return tmp_path
+        (folder / name).mkdir()
+    Trace.of(simulate(good, layers=1, batches=1)).save(folder / "small.json")
+    return folder
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_it_says_why_and_writes_nothing(folder: Path, line: str) -> None:
-    status, command, words = line.split(" | ")
+def test_it_says_why_and_writes_nothing(folder: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUZZLES_PROGRESS", str(folder / "progress.json"))
+    monkeypatch.chdir(folder)
+    status, command, said = line.split(" | ")
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    result = CliRunner().invoke(app, shlex.split(command))
-    said = " ".join(re.sub("[│╭╮╰╯─]", " ", result.output).split())
-    assert (result.exit_code, words in said) == (int(status), True), result.output
-    assert "Traceback" not in said
+    result = puzzles(*shlex.split(command))
+    assert (result.exit_code, said in words(result)) == (int(status), True), result.output
+    assert "Traceback" not in result.output
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before

@@ -12,12 +12,13 @@ from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b
 from lib.schedules.pipelines.lowering import with_messages
 from lib.suite.cli import app as cli
 from lib.suite.submissions.locations import home
+from tests.suite.cli.commands import puzzles
 
 INTERLEAVED = interleaved(4, 8)
 
 
 def schedule(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli.app, ["schedule", *map(str, arguments)])
+    return puzzles("schedule", *arguments)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,13 @@
 """Sessions of commands in one folder: what is said, with which status each ends, and which files are left."""
 
-import re
 import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from lib.suite.cli.app import app
 from lib.suite.course import progress
 from lib.suite.submissions.locations import reference
+from tests.suite.cli.commands import STUB, puzzles, words
 
 pytestmark = pytest.mark.usefixtures("warm")
 STUCK = "async def fsdp(model):\n    await model.receive((model.rank + 1) % model.RANKS)\n"
@@ -23,7 +21,7 @@ FILES = {
     "nothing.py": "x = 3\n",
     "empty.py": "",
     "gpipe.py": reference("gpipe").read_text("utf-8"),
-    "unsolved.py": 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n',
+    "unsolved.py": STUB,
     "ring.py": STUCK,
     "ada/basic.py": STUCK.replace("fsdp", "basic"),
     "bob/basic.py": STUCK.replace("fsdp", "basic"),
@@ -54,11 +52,11 @@ def test_a_session(session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         if status == "made":
             assert names(tmp_path) - FILES.keys() == set(command.split())
             continue
-        result = CliRunner().invoke(app, shlex.split(command))
-        before, said = said, " ".join(re.sub("[│╭╮╰╯─┃]", " ", result.output).split())
+        result = puzzles(*shlex.split(command))
+        before, said = said, words(result)
         assert result.exit_code == int(status), (command, said)
-        for words in asked:
-            if words == "=":
+        for text in asked:
+            if text == "=":
                 assert said == before, command
             else:
-                assert (words.removeprefix("! ") in said) != words.startswith("! "), (command, words, said)
+                assert (text.removeprefix("! ") in said) != text.startswith("! "), (command, text, said)

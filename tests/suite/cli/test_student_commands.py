@@ -4,23 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
 
 from lib import PUZZLES, hint
 from lib.suite.cli import console as terminal
 from lib.suite.course import progress
 from lib.suite.course.progress import Standing, load, record
 from lib.suite.submissions.locations import reference
-from tests.suite.cli.test_exit_status import puzzles
-from tests.suite.cli.test_sessions import FILES
+from tests.suite.cli.commands import STUB, puzzles, words
 from tests.support.profiles import sample
 
 pytestmark = pytest.mark.usefixtures("warm")
-
-
-def flat(result: Result) -> str:
-    """What it printed, however the lines were broken."""
-    return " ".join(result.output.split())
 
 
 @pytest.fixture
@@ -30,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(progress, "_said", set[str]())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(reference("basic").read_text("utf-8"), "utf-8")
-    (tmp_path / "unsolved.py").write_text(FILES["unsolved.py"], "utf-8")
+    (tmp_path / "unsolved.py").write_text(STUB, "utf-8")
     return tmp_path
 
 
@@ -42,7 +35,7 @@ def test_alone_it_says_how_far_you_are(folder: Path) -> None:
     assert result.exit_code == 0
     for puzzle in PUZZLES:
         assert f" {puzzle} " in result.output
-    assert f"0 of {len(PUZZLES)} solved. Next: basic (One device), " in flat(result)
+    assert f"0 of {len(PUZZLES)} solved. Next: basic (One device), " in words(result)
     assert "01_basic.ipynb" in result.output
     assert not (folder / "state").exists()
 
@@ -59,7 +52,7 @@ def test_what_was_reached_is_in_the_table(folder: Path) -> None:
     assert rows["basic"] == ["solved", "as good as the classic", "17", "2,621,440", ""]
     assert rows["grad_accum"] == ["tried", "", "20", "3,000,000", "2 of 3"]
     assert rows["ddp"] == ["", "", "", "", ""]
-    assert f"1 of {len(PUZZLES)} solved. Next: {list(PUZZLES)[1]}" in flat(result)
+    assert f"1 of {len(PUZZLES)} solved. Next: {list(PUZZLES)[1]}" in words(result)
     table = [line for line in result.output.splitlines() if line[:1] in "┏┃┡│├└"]
     assert max(map(len, table)) <= terminal.WIDTH
 
@@ -71,7 +64,7 @@ def test_fix_shows_the_line_that_the_message_of_a_run_does_not_have(folder: Path
     (folder / "ddp.py").write_text(text.replace(f"        {line}\n", ""), "utf-8")
     told, mended = puzzles("run", "ddp.py", "--puzzle", "ddp"), puzzles("fix", "ddp.py", "--puzzle", "ddp")
     assert told.exit_code == mended.exit_code == 1
-    assert "puzzles fix FILE" in flat(told)
+    assert "puzzles fix FILE" in words(told)
     assert "model.allreduce" not in told.output
     assert "model.allreduce" in mended.output
 
@@ -114,9 +107,9 @@ def test_before_it_passes_the_answer_is_not_shown(folder: Path) -> None:
         record("basic", standing)
         result = puzzles("reveal", "basic")
         assert result.exit_code == 1
-        assert missing in flat(result)
-        assert "puzzles hint basic" in flat(result)
-        assert "in the repository under solutions/" in flat(result)
+        assert missing in words(result)
+        assert "puzzles hint basic" in words(result)
+        assert "in the repository under solutions/" in words(result)
         assert "model.backward(" not in result.output
 
 
@@ -124,7 +117,7 @@ def test_a_notebook_of_their_own_that_passes_is_asked(folder: Path, monkeypatch:
     monkeypatch.setenv("PUZZLES_PROGRESS", "off")
     monkeypatch.setenv("PUZZLES_FOLDER", str(folder))
     mine = folder / f"{PUZZLES['basic'].stem}.ipynb"
-    for source, status in ((FILES["unsolved.py"], 1), (reference("basic").read_text("utf-8"), 0)):
+    for source, status in ((STUB, 1), (reference("basic").read_text("utf-8"), 0)):
         mine.write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}]}), "utf-8")
         assert puzzles("reveal", "basic").exit_code == status
 

@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from lib import PUZZLES
-from lib.suite.cli import app as cli
 from lib.suite.cli import watch as watching
 from lib.suite.cli.console import Terminal
 from lib.suite.cli.watch import Watcher, watch
@@ -26,6 +24,7 @@ from lib.suite.course.solutions import answer
 from lib.suite.course.subject import Attempt
 from lib.suite.submissions.load import SourceError
 from lib.suite.submissions.locations import home, reference
+from tests.suite.cli.commands import puzzles
 
 PATIENCE = 90
 """Seconds to wait for what must come. Nothing here takes longer than one of them, unless the machine is busy."""
@@ -130,18 +129,17 @@ def test_without_a_terminal_it_just_watches(folder: Path) -> None:
 @pytest.mark.usefixtures("warm")
 def test_once_says_by_its_status_whether_it_is_solved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    run = CliRunner()
-    result = run.invoke(cli.app, ["watch", "--once", "01_basic.ipynb"])
+    result = puzzles("watch", "--once", "01_basic.ipynb")
     assert result.exit_code == 1
     assert "For a hint: puzzles hint basic" in result.output
     solve(folder / "01_basic.ipynb", "basic")
-    assert run.invoke(cli.app, ["watch", "--once", "01_basic.ipynb"]).exit_code == 0
-    result = run.invoke(cli.app, ["watch", "--once", "."])
+    assert puzzles("watch", "--once", "01_basic.ipynb").exit_code == 0
+    result = puzzles("watch", "--once", ".")
     assert result.exit_code == 1
     assert result.output.startswith("basic: passes\n")
     assert "grad_accum is not solved yet" in result.output
     solve(folder / f"{PUZZLES['grad_accum'].stem}.ipynb", "grad_accum")
-    result = run.invoke(cli.app, ["watch", "--once", "."])
+    result = puzzles("watch", "--once", ".")
     assert result.exit_code == 0
     assert result.output.endswith("Every puzzle here passes.\n")
 

@@ -1,6 +1,7 @@
 """review: what it takes, what it refuses, what it says, and that it believes nothing that it can work out."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from lib.cluster.costs import ticks
 from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.steps import load
 from lib.suite.course.review import GROUPS, Review
-from lib.suite.course.solutions import alternatives
-from lib.suite.course.subject import run
+from lib.suite.course.solutions import alternatives, run_of_file
 from lib.suite.submissions.load import load_function
+from lib.suite.submissions.locations import reference
 from tests.analysis.waiting.test_gaps import compute
 from tests.support.profiles import sample
 from tests.support.said import Said
@@ -26,19 +27,18 @@ OTHERS = {name: load_function(alternatives(name)[which], name) for name, which i
 """In place of classic solutions, which know no microbatches."""
 
 
+@cache
 def reviewed(name: str, **more: Any) -> Review:
     """The review of a solution that keeps more than it has to: that of the original."""
     case = next(case for case in CLASSIC if case.name == name)
-    function = OTHERS.get(name, case.function)
-    found = review(simulate(function, puzzle=name, **more), puzzle=name)
+    found = review(simulate(OTHERS.get(name, case.function), puzzle=name, **more), puzzle=name)
     assert found is not None
     return found
 
 
+@cache
 def of_reference(name: str) -> Review:
-    solved = run(name)
-    assert solved is not None
-    found = review(solved.trace, puzzle=name)
+    found = review(run_of_file(reference(name), name), puzzle=name)
     assert found is not None
     return found
 
@@ -59,13 +59,8 @@ def test_a_correct_run_beside_its_reference(name: str) -> None:
     assert text.count("\nNote: ") == len(found.verdict.notes)
     assert sum(line.startswith("Critical path: ") for line in text.splitlines()) == 1
     assert ("could have been deleted" in text) == (found.lean < found.peak.elements)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_reference_beside_itself(name: str) -> None:
-    text = of_reference(name).text()
-    assert "Yours: as early, the same memory." in text
-    assert "could have been deleted" not in text
+    assert "Yours: as early, the same memory." in same.text()
+    assert "could have been deleted" not in same.text()
 
 
 async def late(model: Model) -> None:
@@ -119,8 +114,7 @@ def test_the_bound_of_the_puzzle_is_asked() -> None:
 
 
 def test_an_earlier_run_with_the_same_memory() -> None:
-    models = simulate(ddp_overlap, puzzle="ddp")
-    found = review(models, puzzle="ddp")
+    found = review(simulate(ddp_overlap, puzzle="ddp"), puzzle="ddp")
     assert found is not None
     faster = replace(found, reference=reviewed("ddp").mine)
     assert faster.beside() == (
@@ -152,11 +146,9 @@ def test_the_run_has_the_sizes_of_the_puzzle() -> None:
 
 
 def test_a_trace_will_do() -> None:
-    models = simulate(ddp, puzzle="ddp")
-    one, other = review(models, puzzle="ddp"), review(Trace.of(models), puzzle="ddp")
-    assert one is not None
-    assert other is not None
-    assert one.text() == other.text()
+    found = review(Trace.of(simulate(ddp, puzzle="ddp")), puzzle="ddp")
+    assert found is not None
+    assert found.text() == reviewed("ddp").text()
 
 
 def test_times_are_worked_out_with_the_costs_of_the_puzzle() -> None:

@@ -38,7 +38,7 @@ LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
 ENDINGS: Final = (".py", ".toml", ".json", ".css", ".js", ".html")
 LEFT_OUT: Final = ("lib/_notebooks", "lib/replay", "__pycache__")
 LIBRARIES: Final = "chalk-diagrams>=0.2.2,<0.3 jinja2>=3.1,<4 joblib>=1.4,<2 nbformat>=5.10,<6 pyseccomp typer rich"
-"""What pip installs when the image is built; Gradescope allows a network there."""
+"""Packages that pip installs when the image is built; Gradescope allows a network there."""
 SETUP: Final = f"""\
 #!/usr/bin/env bash
 # Runs once, when Gradescope builds the image. The package needs Python 3.11, and Ubuntu 22.04 has 3.10.
@@ -68,7 +68,7 @@ METADATA: Final = "submission_metadata.json"
 
 
 def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
-    """Writes the zip for an exercise: the puzzles that are named, else those of the file. AssignmentError for what
+    """Write the zip for an exercise: the puzzles that are named, else those of the file. AssignmentError for what
     cannot be asked. The same bytes every time."""
     asked = Config() if config is None else read_config(config)
     asked.with_options(puzzles=puzzles).assignment(())
@@ -108,7 +108,7 @@ def _package() -> Iterator[tuple[str, bytes]]:
 
 
 def run(root: Path) -> Path:
-    """Grades what is in `root`/submission, and writes `root`/results/results.json."""
+    """Grade what is in `root`/submission, and writes `root`/results/results.json."""
     source, work = root / "source", root / "work"
     config = read_config(source / "grade.toml")
     puzzles = cast("list[str]", json.loads((source / "puzzles.json").read_text("utf-8")))
@@ -135,7 +135,7 @@ def _one(collected: Collected, more: tuple[tuple[str, str], ...]) -> Collected:
 
 
 def _metadata(root: Path) -> tuple[tuple[str, str], ...]:
-    """When it was handed in and is due, from the file that Gradescope writes; nothing where there is none."""
+    """The times at which it was handed in and is due, from the file that Gradescope writes, if there is one."""
     try:
         data: Any = json.loads((root / METADATA).read_text("utf-8"))
         said = {SUBMITTED[0]: data["created_at"], DEADLINE: data["assignment"]["due_date"]}
@@ -145,7 +145,7 @@ def _metadata(root: Path) -> tuple[tuple[str, str], ...]:
 
 
 def _results(book: Gradebook, pictures: Pictures, tell_sizes: bool, by_hand: dict[str, float]) -> dict[str, Any]:
-    """What Gradescope reads: points of each puzzle, less those that a person gives there, and the leaderboard."""
+    """The data for Gradescope: points of each puzzle, less those that a person gives there, and the leaderboard."""
     (student,) = book.students
     unread = unread_files(book.refused_of(student))
     parts = list(feedback_parts(student, puzzles_of(book), pictures, tell_sizes))

@@ -216,7 +216,7 @@ class ClassFiles:
     _problems: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Reads all of them, before anything runs. TableError or OSError for what is no such file."""
+        """Read all of them, before anything runs. TableError or OSError for what is no such file."""
         if self.roster is not None:
             read_roster(self.roster)
         for path in self.marks:
@@ -228,7 +228,7 @@ class ClassFiles:
                 raise TableError(f"--platform {name}: there is no such form\n  expected: one of {', '.join(known)}")
 
     def enroll(self, collected: Collected, rules: Rules) -> Collected:
-        """What was handed in, with everybody in the roster."""
+        """Add everybody in the roster to what was handed in."""
         problems: tuple[str, ...] = ()
         if self.roster is not None:
             self._roster = read_roster(self.roster)
@@ -250,7 +250,7 @@ class ClassFiles:
             return replace(book, problems=(*book.problems, f"no marks by hand are used: {error}"))
 
     def give_back(self, book: Gradebook, out: Path) -> list[str]:
-        """Writes what platforms take back, and files of marks that are not there yet. What was written, in words."""
+        """Write what platforms take back, and files of marks that are not there yet; say what was written."""
         submissions = {one.student: one for one in self._submissions}
         group = Class(book, self._roster, submissions)
         platforms = returning(Collected(self._submissions), self._roster, self.platforms)
@@ -283,7 +283,7 @@ class Changes:
         self._changes = watch(*folders, rust_timeout=TICK, yield_on_timeout=True, raise_interrupt=True)
 
     def __iter__(self) -> Iterator[None]:
-        """Comes again after each change. KeyboardInterrupt at Ctrl-C."""
+        """Come again after each change. KeyboardInterrupt at Ctrl-C."""
         for _ in self._changes:
             now, deadline = _state(self._paths), time.monotonic() + PATIENCE
             if now == self._before:

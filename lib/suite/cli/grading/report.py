@@ -93,7 +93,7 @@ def write_report(
     tell_sizes: bool = False,
     done: Done | None = None,
 ) -> Path:
-    """Writes the pages into the folder `out`, and gives the first of them. Pictures that are there are not drawn again;
+    """Write the pages into the folder `out`, and return the first of them. Pictures that are there are not drawn again;
     pages of students who are not in the book any more go.
 
     `tell_sizes`: whether students are told at which hidden sizes they failed, and all of the message there. `jobs` are
@@ -269,7 +269,7 @@ def _run(traces: Traces, digest: str) -> Trace | None:
 
 
 def _who(students: Sequence[Student]) -> str:
-    """How many have a schedule, by the names that they chose where they did."""
+    """Count those who have a schedule, and name those who chose a name."""
     aliases: list[str] = []
     for student in students:
         said = next((text for heading, text in student.more if heading.casefold() == ALIAS), "")
@@ -294,7 +294,7 @@ STATE_COLOURS: Mapping[str, Colour] = {
     "unrelated": PAGE["soft"],
     "absent": PAGE["edge"],
 }
-"""Of the stripe that stands for a state; the cells are the same, much paler."""
+"""The colours of the stripes that stand for states; cells have the same, much paler."""
 
 
 LOOK: Final[Mapping[str, Colour]] = {
@@ -302,7 +302,7 @@ LOOK: Final[Mapping[str, Colour]] = {
     **{f"pale-{name}": mix(colour, PAPER, 0.84) for name, colour in STATE_COLOURS.items()},
 }
 WORDS: Final = {"states": STATES, "amount": amount, "counted": counted, "exact": exact, "message_there": message_there}
-"""What every template may use."""
+"""Words and numbers that every template may use."""
 
 
 def render(template: str, **values: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a class made of each puzzle: the distinct schedules with their students, and the pictures of them."""
+"""The schedules of a class: of each puzzle the distinct ones with their students, and the pictures of them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ClassPuzzle:
 
     @property
     def states(self) -> list[tuple[State, int]]:
-        """How many students are in each state, those that nobody is in left out."""
+        """The number of students in each state, those that nobody is in left out."""
         return [(state, self.counts[name]) for name, state in STATES.items() if self.counts.get(name)]
 
     @property
@@ -72,7 +72,7 @@ class ClassPuzzle:
 
     @property
     def reference(self) -> Result | None:
-        """What our own solution gives."""
+        """The result of our own solution."""
         return self.asked.reference
 
 
@@ -107,7 +107,7 @@ def _kinds(asked: Asked, scores: Mapping[int, Score]) -> tuple[Kind, ...]:
 
 
 def goals_reached(asked: Asked, result: Result) -> int:
-    """How many of the goals were reached, counted from the easiest."""
+    """Count the goals that were reached, from the easiest on."""
     return sum(name in result.goals for name, _, _ in asked.goals)
 
 
@@ -154,7 +154,7 @@ EDITION: Final = "2"
 
 
 class Traces(Protocol):
-    """Where schedules are kept, by their digests: without source lines, which are a student's own."""
+    """A store of schedules by their digests: without source lines, which are a student's own."""
 
     def load(self, digest: str) -> Trace:
         """One of them. OSError or TraceError where it cannot be read."""
@@ -191,7 +191,7 @@ class Pictures:
     traces: Traces
 
     def path(self, order: Order) -> Path:
-        """Where a picture is, or will be."""
+        """The place of a picture, drawn or not."""
         return self.folder / f"{order.key}.svg"
 
     def drawn(self, order: Order) -> Drawn:
@@ -208,7 +208,7 @@ class Pictures:
         return self.path(order).read_text("utf-8").strip()
 
     def keep(self, orders: Iterable[Order]) -> None:
-        """Takes away pictures of ours that none of these is."""
+        """Delete pictures of ours that none of these is."""
         keys = {order.key for order in orders}
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             if path.suffix == ".svg" and re.fullmatch("[0-9a-f]{16}", path.stem) and path.stem not in keys:
@@ -239,7 +239,7 @@ class Pictures:
 
 
 def draw_all(pictures: Pictures, orders: Iterable[Order], jobs: int, done: Callable[[int], None]) -> None:
-    """Draws what is missing, in so many processes of this machine. `done` is told how many there are to come."""
+    """Draw what is missing, in so many processes of this machine. `done` is told how many there are to come."""
     missing = [order for order in dict.fromkeys(orders) if not pictures.path(order).is_file()]
     done(len(missing))
     alone = jobs == 1 or len(missing) < FEW

@@ -1,4 +1,4 @@
-"""What the pages of one student show: to who teaches, beside the reference and the best; to the student, their own."""
+"""The pages of one student: for the teacher, beside the reference and the best; for the student, their own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 class Elsewhere(NamedTuple):
-    """What came of other sizes, in words that a student may read."""
+    """A result at another size, in words that a student may read."""
 
     words: str
     message: str = ""
@@ -103,7 +103,7 @@ def own(score: Score) -> Order | None:
 
 
 def parts(student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures) -> Iterator[Part]:
-    """The puzzles on the page for who teaches."""
+    """The puzzles on the page for the teacher."""
     for puzzle, score in scores_of(student, puzzles):
         order = beside(puzzle, score)
         part = _part(student, puzzle, score, "this student", others=True)
@@ -122,7 +122,7 @@ def feedback_parts(
 
 
 def _part(student: Student, puzzle: ClassPuzzle, score: Score, name: str, others: bool) -> Part:
-    """What both pages have of a puzzle."""
+    """Fill in what both pages have of a puzzle."""
     state, message = STATES[score.state], score.own.message
     if not state.judged:
         message = message or state.about  # there is no function
@@ -134,7 +134,7 @@ def _part(student: Student, puzzle: ClassPuzzle, score: Score, name: str, others
 
 
 def unread_files(refused: Sequence[Refused]) -> list[str]:
-    """What a student is told of files that cannot be graded: their names, without the folders of who teaches."""
+    """Tell a student of files that cannot be graded: their names, without the folders of the teacher."""
     return [f"{one.file.rpartition('/')[2]}: {one.why}" for one in refused]
 
 
@@ -147,7 +147,7 @@ def feedback_text(student: Student, found: Sequence[Part], unread: Sequence[str]
 
 
 def head_text(student: Student, unread: Sequence[str] = ()) -> Iterator[str]:
-    """What stands above the puzzles."""
+    """Write the head above the puzzles."""
     points = f", {whole(student)}" if student.of else ""
     yield f"{student.name}: {student.passed} of {len(student.scores)} puzzles passed{points}."
     yield from _comment(student.mark())
@@ -159,7 +159,7 @@ def _comment(mark: Mark) -> list[str]:
 
 
 def part_text(part: Part) -> Iterator[str]:
-    """What is said of one puzzle."""
+    """Write what is said of one puzzle."""
     yield f"{part.asked.number}. {part.asked.title}: {part.state.word}" + (part.points and f", {part.points}")
     yield from (f"  {line}" for line in _comment(part.mark))
     for row in part.rows:
@@ -200,7 +200,7 @@ def _over(have: float | None, limit: float) -> str:
 
 
 def _elsewhere(score: Score, tell_sizes: bool) -> Iterator[Elsewhere]:
-    """What came of the other sizes. Which they are is said only where the teacher wants it."""
+    """Tell of the other sizes. Which they are is said only where the teacher wants it."""
     if not score.hidden or not score.correct:
         return
     yield Elsewhere(f"At other sizes: passed at {score.hidden_passed} of {len(score.hidden)}.")

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from lib.suite.cli.app import app
+from tests.suite.cli.commands import puzzles
 from tests.suite.grade.classes import RAISES, solution
 
 pytest.importorskip("jinja2")
@@ -37,7 +36,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written: list[bytes] = []
     for name in ("autograder.zip", "again.zip"):
         arguments = ["--gradescope", "ddp", "fsdp", "--config", str(base / "grade.toml"), "-o", str(base / name)]
-        result = CliRunner().invoke(app, ["export", *arguments])
+        result = puzzles("export", *arguments)
         assert result.exit_code == 0, result.output
         written.append((base / name).read_bytes())
     assert written[0] == written[1]

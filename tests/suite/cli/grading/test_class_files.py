@@ -6,9 +6,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from lib.suite.cli.app import app
+from tests.suite.cli.commands import puzzles, words
 from tests.suite.grade.classes import HARD_CODED, alternative, hand_in, solution
 
 pytest.importorskip("jinja2")
@@ -33,8 +32,8 @@ hidden = [{ ranks = 4, layers = 3, batches = 4 }]
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
     options = ["--roster", "worksheet.csv", "--config", "grade.toml", "--marks", "marks.csv", "-j", "1", *arguments]
     paths = [str(folder / one) if one.endswith((".csv", ".toml")) else one for one in options]
-    result = CliRunner().invoke(app, ["grade", str(folder / "hw1"), "-o", str(folder / "report"), *paths])
-    return result.exit_code, " ".join(result.output.split())
+    result = puzzles("grade", folder / "hw1", "-o", folder / "report", *paths)
+    return result.exit_code, words(result)
 
 
 @pytest.fixture(scope="module")

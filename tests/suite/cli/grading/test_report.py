@@ -4,11 +4,9 @@ another's."""
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from hypothesis import strategies as st
 
 from lib.suite.cli.grading.report import write_report
 from lib.suite.grade.gradebook import Gradebook, Refused, Result, Score, Student
+from tests.suite.cli.commands import Page
 from tests.support import classes
 from tests.support.classes import InMemory, class_of
 
@@ -35,33 +34,10 @@ def written(book: Gradebook, traces: InMemory, out: Path) -> dict[str, str]:
     return {path.relative_to(out).as_posix(): path.read_text("utf-8") for path in sorted(out.rglob("*.*"))}
 
 
-class Page(HTMLParser):
-    """What a browser makes of a page: its elements with their attributes, and its text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.scripts: list[str] = []
-        self._inside = ""
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self._inside = tag
-
-    def handle_data(self, data: str) -> None:
-        if self._inside == "script":
-            self.scripts.append(data)
-        elif self._inside != "style":
-            self.text += data
-
-    def handle_endtag(self, tag: str) -> None:
-        self._inside = ""
-
-    def values(self, attribute: str) -> Iterator[str]:
-        return (value for _, found in self.elements if (value := found.get(attribute)) is not None)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The report of the small class."""
+    return written(*small(), tmp_path_factory.mktemp("report"))
 
 
 def hostile(book: Gradebook, texts: tuple[str, ...]) -> Gradebook:
@@ -94,14 +70,13 @@ def assert_harmless(path: str, html: str) -> None:
     tags = {tag for tag, _ in page.elements}
     assert not tags & {"iframe", "object", "embed", "base", "form", "foreignobject", "use", "animate"}, path
     assert not [name for _, found in page.elements for name in found if name.startswith("on")], path
-    for address in (*page.values("href"), *page.values("src")):
+    for address in page.values("href", "src"):
         assert re.fullmatch(r"data:,|(\.\./)?((students|feedback|pictures)/)?[\w.-]*(#[\w-]+)?", address), address
     assert not re.search("[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b-\x1f\x7f-\x9f]", html), path
 
 
-def test_the_pages_hold_what_they_are_for(tmp_path: Path) -> None:
-    book, traces = small()
-    files = written(book, traces, tmp_path)
+def test_the_pages_hold_what_they_are_for(files: dict[str, str]) -> None:
+    book, _ = small()
     index = Page(files["index.html"])
     assert len([path for path in files if path.startswith("students/")]) == 12
     assert len([path for path in files if re.fullmatch(r"feedback/.*\.(html|txt)", path)]) == 24
@@ -121,21 +96,15 @@ def test_the_pages_hold_what_they_are_for(tmp_path: Path) -> None:
             assert all(address.removeprefix("../") in files for address in shown), path
 
 
-def test_every_section_is_named_once_at_the_top(tmp_path: Path) -> None:
-    book, traces = small()
-    html = written(book, traces, tmp_path)["index.html"]
+def test_every_section_is_named_once_at_the_top_and_every_state_has_a_sign_and_words(files: dict[str, str]) -> None:
+    html = files["index.html"]
     ids = re.findall(r'<(?:section|h2)[^>]* id="(\w+)"', html)
     (nav,) = re.findall(r'<nav aria-label="Sections">(.*?)</nav>', html, re.DOTALL)
     assert re.findall(r'href="#(\w+)"', nav) == ids
-
-
-def test_every_state_has_a_sign_and_words(tmp_path: Path) -> None:
-    book, traces = small()
-    index = Page(written(book, traces, tmp_path)["index.html"])
-    states = {score.state for student in book.students for score in student.scores}
+    states = {score.state for student in small()[0].students for score in student.scores}
     assert states >= {"passed", "failed", "unsolved", "absent"}
-    for words in ("✓ passed", "✗ failed", "○ unsolved", "– absent"):
-        assert words in " ".join(index.text.split())
+    said = " ".join(Page(html).text.split())
+    assert [words for words in ("✓ passed", "✗ failed", "○ unsolved", "– absent") if words not in said] == []
 
 
 def test_nothing_of_a_students_becomes_markup(tmp_path: Path) -> None:
@@ -161,19 +130,18 @@ def test_nothing_of_a_students_becomes_markup(tmp_path: Path) -> None:
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(texts=st.lists(st.text(st.characters(codec=None)) | st.sampled_from(HOSTILE), min_size=1, max_size=9))
-def test_whatever_they_write(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+def test_whatever_they_write(tmp_path: Path, texts: list[str]) -> None:
     book, traces = small()
     few = replace(book, students=book.students[:3])
-    files = written(hostile(few, tuple(texts)), traces, tmp_path_factory.mktemp("report"))
+    files = written(hostile(few, tuple(texts)), traces, tmp_path)
     for path, html in files.items():
         if path.endswith(".html"):
             assert_harmless(path, html)
 
 
-def test_a_comment_for_everybody_who_made_a_mistake(tmp_path: Path) -> None:
-    book, traces = small()
-    html = written(book, traces, tmp_path)["index.html"]
-    section = html.partition('id="mistakes"')[2].partition("</section>")[0]
+def test_a_comment_for_everybody_who_made_a_mistake(files: dict[str, str]) -> None:
+    book, _ = small()
+    section = files["index.html"].partition('id="mistakes"')[2].partition("</section>")[0]
     page = Page(section)
     failed = {
         (student.name, score.puzzle) for student in book.students for score in student.scores if score.state == "failed"
@@ -207,9 +175,8 @@ def test_what_is_alike_is_never_judged(tmp_path: Path) -> None:
         assert path == "index.html" or "Pairs to look at" not in text
 
 
-def test_nobody_sees_what_is_anothers(tmp_path: Path) -> None:
-    book, traces = small()
-    files = written(book, traces, tmp_path)
+def test_nobody_sees_what_is_anothers(files: dict[str, str]) -> None:
+    book, _ = small()
     sent = {path: text for path, text in files.items() if path.startswith("feedback/")}
     for path, text in sent.items():
         assert sum(student.name in text for student in book.students) == 1, path
@@ -277,9 +244,8 @@ def test_what_is_the_same_at_two_hidden_sizes_is_said_once(tmp_path: Path) -> No
     assert "At another size" not in text
 
 
-def test_the_same_bytes_every_time_and_after_a_break(tmp_path: Path) -> None:
+def test_the_same_bytes_every_time_and_after_a_break(files: dict[str, str], tmp_path: Path) -> None:
     book, traces = small()
-    whole = written(book, traces, tmp_path / "whole")
     seen: list[tuple[int, int]] = []
 
     def stop(so_far: int, everything: int) -> None:
@@ -292,18 +258,19 @@ def test_the_same_bytes_every_time_and_after_a_break(tmp_path: Path) -> None:
     assert not (tmp_path / "broken" / "index.html").exists()
     drawn = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "broken" / "pictures").iterdir()}
     assert len(drawn) == 9
-    assert written(book, traces, tmp_path / "broken") == whole
+    assert written(book, traces, tmp_path / "broken") == files
     again = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "broken" / "pictures").iterdir()}
     assert again.items() >= drawn.items()
 
 
 @pytest.mark.thorough
-def test_several_processes_draw_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_draw_the_same(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     book, traces = small()
-    whole = written(book, traces, tmp_path / "one")
     monkeypatch.setattr("lib.suite.cli.grading.schedules.FEW", 5)
     write_report(book, traces, tmp_path / "two", jobs=2)
-    assert written(book, traces, tmp_path / "two") == whole
+    assert written(book, traces, tmp_path / "two") == files
 
 
 def test_who_is_not_in_the_class_any_more_goes_and_other_files_stay(tmp_path: Path) -> None:

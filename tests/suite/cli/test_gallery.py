@@ -5,16 +5,15 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from lib.suite.cli.app import app
 from lib.suite.cli.entries import ALL, FIGURES, Entry, chosen, entries_of
 from lib.suite.cli.gallery import SORTS, grouped, in_order
 from lib.suite.course.solutions import files_of, run_of_file
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Sent
 from lib.suite.submissions.locations import reference
-from tests.suite.cli.comparing.test_compare import Read
+from tests.suite.cli.commands import Page, puzzles
 
 pytest.importorskip("jinja2")
 pytestmark = pytest.mark.usefixtures("warm")
@@ -34,8 +33,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def puzzles(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["gallery", *arguments])
+def gallery(*arguments: str) -> Result:
+    return puzzles("gallery", *arguments)
 
 
 def titles(html: str) -> list[str]:
@@ -43,7 +42,7 @@ def titles(html: str) -> list[str]:
 
 
 def test_equal_schedules_are_shown_once_without_names(folder: Path) -> None:
-    result = puzzles("gpipe", "class", "-o", "all.html")
+    result = gallery("gpipe", "class", "-o", "all.html")
     assert result.exit_code == 0, result.output
     assert "1 solution not shown: still the stub." in result.output
     html = (folder / "all.html").read_text("utf-8")
@@ -61,12 +60,12 @@ def test_equal_schedules_are_shown_once_without_names(folder: Path) -> None:
 
 
 def test_names_are_said_where_they_are_asked_for(folder: Path) -> None:
-    assert puzzles("gpipe", "class", "--names", "--no-pictures", "-o", "all.html").exit_code == 0
+    assert gallery("gpipe", "class", "--names", "--no-pictures", "-o", "all.html").exit_code == 0
     html = (folder / "all.html").read_text("utf-8")
     assert "GPipe (ours) · ada, bob" in titles(html)
     assert "eve<b>" not in html
     assert "eve&lt;b&gt;" in html
-    page = Read(html)
+    page = Page(html)
     assert page.tags.count("article") == 4
     assert page.tags.count("img") == 0
     assert not (folder / "all_pictures").exists()
@@ -86,9 +85,9 @@ def test_sorted_by_any_figure_with_what_is_wrong_at_the_end() -> None:
 def test_all_formats_have_the_same_bytes_every_time(folder: Path) -> None:
     for name in ("all.svg", "all.html"):
         given = ("gpipe", "--most", "2", "--sort", "memory", "-o", name)
-        assert puzzles(*given).exit_code == 0
+        assert gallery(*given).exit_code == 0
         before = (folder / name).read_bytes()
-        assert puzzles(*given).exit_code == 0
+        assert gallery(*given).exit_code == 0
         assert (folder / name).read_bytes() == before
 
 
