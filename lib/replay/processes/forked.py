@@ -171,8 +171,7 @@ def _fork(launch: Launch, process: int) -> Child:
 
 @dataclass(frozen=True)
 class Launch:
-    """What the processes that are forked have in common. `folder` is for their logs, and for them to meet in, and
-    `examples` are what they read.
+    """All that forked processes share. `folder` is for their logs, and for them to meet in; they read `examples`.
 
     The write end of `lifeline` is the parent's alone: its read end says when the parent is gone.
     """

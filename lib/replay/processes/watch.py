@@ -75,7 +75,7 @@ class SharedState:
 
 
 def _reserve(handle: int, size: int, path: Path) -> None:
-    """Takes the room on the disk now: a full disk would otherwise kill a rank in the middle."""
+    """Take the room on the disk now: a full disk would otherwise kill a rank in the middle."""
     try:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(handle, 0, size)
@@ -189,7 +189,7 @@ def watch(job: Job, state: SharedState, children: Sequence[Child], ready: Callab
 
 
 def _blame(job: Job, state: SharedState, children: Sequence[Child]) -> ReplayError:
-    """Who failed first: one that is gone, one whose own operation failed, and only then one who waited for them."""
+    """Name the first to fail: one that is gone, one whose own operation failed, only then one that waited for them."""
     silent = [child for child in children if child.pipe >= 0 and child.outcome is None and child.reap(0.1)]
     if silent:
         return _died(job, state, silent[0])
