@@ -32,25 +32,9 @@ if TYPE_CHECKING:
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
 
-__all__ = [
-    "Calibration",
-    "FeedResult",
-    "Feeding",
-    "InUse",
-    "NotEnoughMemory",
-    "RankDied",
-    "RankRaised",
-    "RankStalled",
-    "ReplayError",
-    "ReplayOptions",
-    "ReplayResult",
-    "UnfitTrace",
-    "WrongWorld",
-    "calibrate",
-    "feed",
-    "perfetto",
-    "replay",
-]
+__all__ = ["Calibration", "FeedResult", "Feeding", "InUse", "NotEnoughMemory", "RankDied"]
+__all__ += ["RankRaised", "RankStalled", "ReplayError", "ReplayOptions", "ReplayResult", "UnfitTrace"]
+__all__ += ["WrongWorld", "calibrate", "feed", "perfetto", "replay"]
 
 _HOMES = {
     "lib.replay.errors": "InUse NotEnoughMemory RankDied RankRaised RankStalled ReplayError UnfitTrace WrongWorld",
@@ -68,7 +52,7 @@ _ABSENT = (
 
 
 def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = None, **choices: Any) -> ReplayResult:
-    """Runs a schedule (a Trace, or the Models of a run) with real tensors, and compares it with ordinary training.
+    """Run a schedule (a Trace, or the Models of a run) with real tensors, and compare it with ordinary training.
 
     What can be chosen is in `ReplayOptions`: `replay(models, transport="gloo", dtype="float64", steps=5)`. Started by
     torchrun, this process plays its own ranks, and every process gets the result. Raises ReplayError where the replay
@@ -87,7 +71,7 @@ def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = No
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from the module where it lives."""
+    """Return a public name, from the module where it lives."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = _from_home(name)

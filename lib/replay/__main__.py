@@ -21,7 +21,7 @@ __all__ = ["Outputs", "main", "replay_and_tell"]
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What becomes of a result beside being printed: files to write, and another Trace to predict."""
+    """The uses of a result beside being printed: files to write, and another Trace to predict."""
 
     calibrate: str | None = None
     json: Path | None = None
@@ -66,7 +66,7 @@ def replay_and_tell(
     load: Callable[[str], Trace] = Trace.load,
     show: Callable[[ReplayResult], None] | None = None,
 ) -> int:
-    """Replays what `load` makes of a path with the options `chosen`, prints the result and writes the outputs.
+    """Replay what `load` makes of a path with the options `chosen`, print the result and write the outputs.
 
     `show` is called with the result, once. The exit status is that of `main`.
     """

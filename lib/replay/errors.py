@@ -81,6 +81,6 @@ def need_torch() -> ModuleType:
 
 
 def _pip() -> str:
-    """What installs it for this Python, whatever others there are. Numpy as torch warns where there is none."""
+    """Name the command that installs it for this Python. With numpy, as torch warns where there is none."""
     command = [sys.executable, "-m", "pip", "install", "torch", "numpy"]
     return subprocess.list2cmdline(command) if os.name == "nt" else shlex.join(command)

@@ -47,7 +47,7 @@ AXES = ("replica", "data")
 
 @dataclass(frozen=True)
 class Feeding:
-    """What each process of a mesh reads of a batch, in which order; and what each device gets of it.
+    """The examples of a batch that each process of a mesh reads, in which order; and those that each device gets.
 
     Without `held` a process cuts its list into as many equal pieces as it has rows of data, the first piece for the
     devices in its first row. The batch is split along the axes `along` (default: replica and data, where the mesh has
@@ -110,7 +110,7 @@ class Feeding:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Feeding:
-        """What `to_json` gave. ValueError where it is something else."""
+        """Make a feeding of what `to_json` gave. ValueError where it is something else."""
         needed = {"mesh", "batch", "reads"}
         if not needed <= set(data) <= needed | {"held", "along"}:
             raise ValueError(f"a feeding has mesh, batch and reads, and may have held and along; got {', '.join(data)}")
@@ -123,14 +123,14 @@ class Feeding:
             raise ValueError(f"a feeding is numbers, and lists of them, as Feeding.save writes them: {error}") from None
 
     def save(self, path: Path) -> None:
-        """Writes it as JSON."""
+        """Write it as JSON."""
         write_whole(path, json.dumps(self.to_json()) + "\n")
 
 
 @dataclass(frozen=True)
 class FeedResult:
-    """What came of it. `held` are the examples that each device really has, `read` what each process counted, and
-    `needed` how many examples it could not do without."""
+    """The result of a feeding. `held` are the examples that each device really has, `read` what each process counted,
+    and `needed` how many examples it could not do without."""
 
     feeding: Feeding
     held: Mapping[int, tuple[int, ...]]
@@ -141,11 +141,11 @@ class FeedResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every row has examples of its own, and every example a row."""
+        """Tell whether every row has examples of its own, and every example a row."""
         return not self.faults
 
     def text(self) -> str:
-        """What each process read, and what is wrong."""
+        """Say what each process read, and what is wrong."""
         mesh = self.feeding.mesh
         lines: list[str] = []
         for process, (read, needed) in enumerate(zip(self.read, self.needed, strict=True)):
@@ -164,7 +164,7 @@ class FeedResult:
 
 
 def feed(feeding: Feeding) -> FeedResult:
-    """Reads and hands out for real, from a data set that is made for it and gone afterwards. ReplayError where that
+    """Read and hand out for real, from a data set that is made for it and gone afterwards. ReplayError where that
     cannot be done; what is wrong with the examples is told by the result."""
     need_torch()
     from lib.replay.processes.torchrun import process_here
@@ -294,7 +294,7 @@ def _result(feeding: Feeding, said: Sequence[Any], process: int = 0) -> FeedResu
 
 
 def _faults(feeding: Feeding, held: Mapping[int, Sequence[tuple[int, str]]]) -> Iterator[str]:
-    """What is wrong with the examples that devices hold, by their hashes."""
+    """Say what is wrong with the examples that devices hold, by their hashes."""
     digests = {device: [digest for _, digest in examples] for device, examples in held.items()}
     for number, row in enumerate(feeding.rows):
         for device in row:
@@ -311,7 +311,7 @@ def _faults(feeding: Feeding, held: Mapping[int, Sequence[tuple[int, str]]]) -> 
 
 
 def feed_and_tell(feedings: Sequence[Feeding]) -> int:
-    """Feeds one after the other, and prints what came of it. The exit status is that of `main`."""
+    """Feed one after the other, and print what came of it. The exit status is that of `main`."""
     try:
         results = [feed(feeding) for feeding in feedings]
     except (ReplayError, ImportError, OSError) as error:
@@ -323,7 +323,7 @@ def feed_and_tell(feedings: Sequence[Feeding]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Feeds what a file says. Exit status 1 where it is wrong or cannot be done."""
+    """Feed what a file says. Exit status 1 where it is wrong or cannot be done."""
     try:
         (path,) = arguments
         feeding = Feeding.from_json(json.loads(Path(path).read_text("utf-8")))

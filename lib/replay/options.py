@@ -67,7 +67,7 @@ def _option(
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How a Trace is to be run. The step is run once to be compared with ordinary training, then `warmup` times
+    """The options of a replay. The step is run once to be compared with ordinary training, then `warmup` times
     unmeasured, then `steps` times measured; every time from the same initial weights.
 
     What each option means stands beside it: the commands `python -m lib.replay` and `puzzles replay` have the same.
@@ -132,7 +132,7 @@ class ReplayOptions:
 
     @staticmethod
     def _check(name: str, value: Any, allowed: Mapping[str, Any]) -> None:
-        """Whether an option is one of its choices, or a number within its bounds."""
+        """Check that an option is one of its choices, or a number within its bounds."""
         for one in value if allowed["several"] else (value,):
             if allowed["choices"] and one not in allowed["choices"]:
                 raise ValueError(f"{name} is one of {', '.join(allowed['choices'])}; got {one!r}")
@@ -152,7 +152,7 @@ class ReplayOptions:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether tensors live on a GPU."""
+        """Tell whether tensors live on a GPU."""
         return self.device == "cuda" or (self.device is None and self.transport == "nccl")
 
     def to_json(self) -> dict[str, Any]:

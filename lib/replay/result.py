@@ -38,7 +38,7 @@ __all__ += ["RankFigures", "ReplayResult", "Spread", "calibrate"]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How long operations of one kind took, simulated and measured: how many, and the median of one, in seconds."""
+    """The times of operations of one kind, simulated and measured: how many, and the median of one, in seconds."""
 
     op: str
     count: int
@@ -68,7 +68,7 @@ class RankFigures:
 
 @dataclass(frozen=True, slots=True)
 class ProcessFigures:
-    """Of one process: its ranks, and what the system's counters of its sockets say that it sent in a step, where there
+    """The ranks of one process, and what the system's counters of its sockets say that it sent in a step, where there
     are any (Linux, over TCP). Ranks that share a process send each other what they send over sockets, too.
 
     `examples` and `bytes` are what its reader read in a step, counted when files were opened.
@@ -127,14 +127,14 @@ class ReplayResult:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What is wrong with the numbers, in words; nothing where all is well."""
+        """Say what is wrong with the numbers; nothing where all is well."""
         found = [_fault("", error) for error in self.errors if not error.ok]
         found += [_fault(f"{one.name}: ", error) for one in self.libraries for error in one.errors if not error.ok]
         return tuple(found)
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was compared is within its tolerance."""
+        """Tell whether everything that was compared is within its tolerance."""
         return not self.faults
 
     @property
@@ -143,7 +143,7 @@ class ReplayResult:
         return median(self.seconds)
 
     def ratio(self, library: str) -> float:
-        """How many times as long as a library's step the replay's takes: the median over steps run in turns."""
+        """Return how many times as long as a library's step the replay's takes: the median over steps run in turns."""
         one = next(one for one in self.libraries if one.name == library)
         return median(mine / theirs for mine, theirs in zip(self.seconds, one.seconds, strict=True))
 
@@ -289,7 +289,7 @@ class PredictedStep:
 
     @property
     def error(self) -> float:
-        """How far off the prediction is: 0.1 is ten per cent too long."""
+        """Return the relative error of the prediction: 0.1 is ten per cent too long."""
         return self.predicted / self.measured - 1
 
 
@@ -320,7 +320,7 @@ class Calibration:
 
 
 def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) -> Calibration:
-    """Fits costs to some replays, and predicts these and others. All must have the same sizes, dtype and transport."""
+    """Fit costs to some replays, and predict these and others. All must have the same sizes, dtype and transport."""
     unit = median(result.unit for result in fit)
     compute: dict[str, list[float]] = {}
     rows: list[tuple[float, float, float]] = []
@@ -349,7 +349,7 @@ def _predict(result: ReplayResult, costs: Links, unit: float, fitted: bool) -> P
 
 
 def _batches(shape: Shape, program: Program, event: Event) -> float:
-    """How often the price of an operation counts: by batches, and by the size of its layer and of its part of that."""
+    """Return how often the price of an operation counts: by batches, and by the size of its part of its layer."""
     row, values = OPERATIONS[event.op], program.values_of(event.inputs)
     found = values[0] if values else None
     batches = len(found.batches) if isinstance(found, Activation | ActivationGrad) else 1

@@ -69,7 +69,7 @@ def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> Repla
 
 
 def _has_room_for(profiles: str) -> None:
-    """Makes the folder of profiles. ReplayError before the run, and not after it, where none can be written there."""
+    """Make the folder of profiles. ReplayError before the run, and not after it, where none can be written there."""
     try:
         Path(profiles).mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -81,7 +81,7 @@ def _has_room_for(profiles: str) -> None:
 
 
 def _clear(profiles: Path, names: Sequence[str], ranks: int) -> None:
-    """Takes away what an earlier run of more ranks left of these profiles: the rest of them is written over."""
+    """Remove what an earlier run of more ranks left of these profiles: the rest of them is written over."""
     for name in names:
         for path in profiles.glob(f"{name}_rank*.json"):
             rank = path.stem.removeprefix(f"{name}_rank")
@@ -206,7 +206,7 @@ def _process_figures(ranks: tuple[int, ...], reports: Sequence[Report]) -> Proce
 
 
 def _simulated_sent(plan: Plan, rank: int) -> float:
-    """What the simulator says that a rank sends, in bytes of this replay: what rows say, and whole messages."""
+    """Return the bytes that a rank sends according to the simulator: what rows say, and whole messages."""
     rank_plan, sizes = plan.rank_plans[rank], plan.sizes
     sent = [collective.sent(rank, sizes.simulated) for collective in rank_plan.collectives.values()]
     sends = [event for event in rank_plan.program.events if event.op == "pass_to"]

@@ -4,14 +4,15 @@ Torch's context_parallel deals out the text as zigzag does, unless it is told no
 run, for the attention of a CPU has no rule there; the ring behind it runs.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from lib import Trace, simulate
+from lib import PUZZLES, Layer, Trace, simulate
 from lib.replay import replay
 from tests.replay.hooks import hooked
-from tests.support.puzzles import way, with_rows
+from tests.support.puzzles import way
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
@@ -20,11 +21,17 @@ SEEN = {("forward", 0): (0, -1), ("forward", 2): (0,), ("backward", 2): (-1,), (
 """Queries, keys with values, result, its gradient, and that of the keys: which input, or the last output by -1."""
 
 
+def small(puzzle: str) -> list[Layer]:
+    """The layers of a puzzle, with short texts and few features."""
+    last = PUZZLES[puzzle].last
+    return [replace(layer, inputs=layer.inputs // 8, outputs=layer.outputs // 8, rows=ROWS) for layer in last]
+
+
 @pytest.mark.parametrize("puzzle", ["ring_attention", "zigzag", "ulysses"])
 @pytest.mark.parametrize("transport", ["local", pytest.param("gloo", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("ranks", [*(pytest.param(few, marks=pytest.mark.thorough) for few in (2, 4)), 8])
 def test_attention_over_ranks_is_attention_on_one(puzzle: str, transport: str, ranks: int) -> None:
-    models = simulate(way(puzzle), layers=with_rows(puzzle, ROWS), ranks=ranks, batches=2)
+    models = simulate(way(puzzle), layers=small(puzzle), ranks=ranks, batches=2)
     result = replay(models, transport=transport, timeout=120)
     assert result.ok, result.text()
     assert all(error.relative <= 1e-12 for error in result.errors)
@@ -33,7 +40,7 @@ def test_attention_over_ranks_is_attention_on_one(puzzle: str, transport: str, r
 
 def seen(puzzle: str, name: str) -> list[list[Any]]:
     """What a replay has of attention, by rank, each with all heads: batch, head, row, number."""
-    trace = Trace.of(simulate(way(puzzle, name), layers=with_rows(puzzle, ROWS), ranks=RANKS, batches=1))
+    trace = Trace.of(simulate(way(puzzle, name), layers=small(puzzle), ranks=RANKS, batches=1))
     found: list[list[Any]] = [[] for _ in range(RANKS)]
 
     def look(rank: int, index: int, event: Any, tensors: dict[int, Any]) -> None:

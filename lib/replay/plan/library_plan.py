@@ -28,7 +28,7 @@ HYBRID = ("replica", "shard")
 
 @dataclass(frozen=True, slots=True)
 class LibraryResults:
-    """What a rank keeps of a library's step: gradient, weight and state of whole layers, from `offset` on."""
+    """Numbers that a rank keeps of a library's step: gradient, weight and state of whole layers, from `offset` on."""
 
     offset: int
     layers: tuple[int, ...]
@@ -88,12 +88,12 @@ def _class_of_torch(order: Order, stages: int, batches: int) -> str | None:
 
 
 def _words(order: Order) -> list[list[str]]:
-    """What ranks compute; the parts of a pair each on its own, as a Trace has them."""
+    """Name what ranks compute; the parts of a pair each on its own, as a Trace has them."""
     return [[str(action) for action in parts_of(actions)] for actions in order]
 
 
 def library_results(plan: Plan, against: tuple[str, ...], rank: int) -> tuple[dict[str, LibraryResults], int]:
-    """What a rank keeps of each library, and how many numbers it keeps in all."""
+    """Return what a rank keeps of each library, and how many numbers it keeps in all."""
     at = plan.rank_plans[rank].kept
     found: dict[str, LibraryResults] = {}
     for name in against:

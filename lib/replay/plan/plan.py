@@ -44,7 +44,7 @@ class PlannedCollective(NamedTuple):
     events: tuple[int, ...]
 
     def sent(self, rank: int, size: Callable[[Sequence[Value]], Elements]) -> Elements:
-        """What a member sends, where values have this size together: what the row says."""
+        """Return what a member sends by its row, where values have this size together."""
         return self.row.sent(self.row.brought(self.brought), self.root, size)[self.members.index(rank)]
 
 
@@ -59,7 +59,7 @@ class PlannedMessage(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """What of an event is compared with ordinary training: a weight of this layer and these ranges. Where the event has
+    """A weight of this layer and these ranges, which is compared with ordinary training. Where the event has
     updated it, its gradient and the new state are compared, too.
 
     `values` are their ids: the weight, or the gradient, the weight and the state. `offset` counts numbers in the rank's
@@ -74,7 +74,7 @@ class Compared(NamedTuple):
 
 @dataclass
 class RankPlan:
-    """What one rank has to know. Keys are numbers of its events.
+    """All that one rank has to know. Keys are numbers of its events.
 
     `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
     event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that
@@ -96,7 +96,7 @@ class RankPlan:
     kept: int = 0
 
     def value(self, number: int) -> Value:
-        """What the Trace says of a value that is used."""
+        """Return what the Trace says of a value that is used."""
         value = self.program.values[number]
         assert value is not None, "rebuild made every value that is used"
         return value
@@ -108,7 +108,7 @@ class RankPlan:
 
 @dataclass
 class Plan:
-    """What all ranks have to know. `groups` and `pairs` are in the order in which everybody makes them."""
+    """All that the ranks have to know. `groups` and `pairs` are in the order in which everybody makes them."""
 
     trace: Trace
     sizes: Sizes
@@ -187,7 +187,7 @@ def _must_be_whole_numbers(trace: Trace, sizes: Sizes) -> None:
 
 
 def _by_dims(program: Program, event: Event) -> bool:
-    """Whether an event takes tensors by their dims: as layers do, and as who cuts a later dim of a weight does."""
+    """Tell whether an event takes tensors by their dims: as layers do, and what cuts a later dim of a weight."""
     if event.op in IN_FORM:
         return True
     values = [value for value in program.values_of((*event.inputs, *event.outputs)) if value.place.sharded]
@@ -198,7 +198,7 @@ def _by_dims(program: Program, event: Event) -> bool:
 
 
 def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]]:
-    """Tells each rank the collectives that it takes part in; the groups of more than one rank."""
+    """Tell each rank the collectives that it takes part in; give the groups of more than one rank."""
     groups: set[tuple[int, ...]] = set()
     for meeting in meetings(run):
         members = tuple(rank for rank, _ in meeting)
@@ -215,7 +215,7 @@ def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]
 
 
 def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, int]], dict[int, dict[int, int]]]:
-    """Tells each rank the messages that it sends and receives. Gives the pairs of ranks that send values, and by rank
+    """Tell each rank the messages that it sends and receives. Give the pairs of ranks that send values, and by rank
     and send the last event at which the message may still be the sender's."""
     pairs: set[tuple[int, int]] = set()
     gone_by: dict[int, dict[int, int]] = defaultdict(dict)
@@ -235,7 +235,7 @@ def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, i
 
 
 def _lifetimes(plan: RankPlan, lives: Lifetimes) -> list[int]:
-    """What is there before the step, and before which event each value is freed."""
+    """Note what is there before the step; return before which event each value is freed."""
     program = plan.program
     count = len(program.values)  # what nobody waits for has no id, and the interpreter drops it
     born, last = lives.born[:count], lives.last[:count]
@@ -279,7 +279,7 @@ def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
 
 
 def _may_overwrite(event: Event) -> bool:
-    """Whether an event might work in the memory of its input: all but messages, and collectives that never do."""
+    """Tell whether an event might work in the memory of its input: all but messages and collectives that never do."""
     if event.op in COLLECTIVES:
         return COLLECTIVES[event.op].in_place
     return bool(event.outputs)
@@ -289,7 +289,7 @@ def _may_overwrite(event: Event) -> bool:
 
 
 def softmax_of(shape: Shape, event: Event, values: Sequence[Value]) -> Activation | None:
-    """What a backward needs to know the softmax of, where it is given a part alone: of these rows the whole output."""
+    """Name the output whose softmax a backward needs, where it is given a part alone: that of these rows, whole."""
     kind = shape.kinds[event.layer or 0]
     if not kind.softmax:
         return None
@@ -325,7 +325,7 @@ def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> dict[in
 
 
 def _finishes(value: Value, of: Sequence[Value]) -> bool:
-    """Whether a value is a softmax that is done, made of something that was not."""
+    """Tell whether a value is a softmax that is done, made of something that was not."""
     if not value.place.schema.running or value.place.open:
         return False
     if any(one.layer != value.layer for one in of):  # by forward
@@ -338,7 +338,7 @@ def _finishes(value: Value, of: Sequence[Value]) -> bool:
 
 
 def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None:
-    """What of a rank's events is compared with ordinary training: the honest steps of weights, and what it hands in."""
+    """Note what of a rank is compared with ordinary training: honest steps of weights, and what it hands in."""
     finals = {id(event): weight for (at, _), (event, weight, _) in rebuilt.finals.items() if at == rank}
     for index, event in enumerate(rebuilt.run.programs[rank].events):
         honest = not any((rank, number) in rebuilt.flaws for number in event.outputs)

@@ -108,7 +108,7 @@ class Sizes:
         return {role: _ends(part, dim.size) for (role, part), dim in named}
 
     def ranges(self, value: Value) -> tuple[Range, ...]:
-        """Where a value lies on its line, in ascending order; neighbours are one range."""
+        """Return the ranges of a value on its line, in ascending order; neighbours are one range."""
         found = self._known.get(value.place)
         if found is None:
             found, line = ((0, 1),), 1

@@ -70,7 +70,7 @@ def _driver_is_in_use() -> bool:
 
 @contextlib.contextmanager
 def forked(job: Job) -> Iterator[tuple[list[Report], Sequence[Tensor]]]:
-    """Runs all ranks as processes: their reports, and what they kept to be compared."""
+    """Run all ranks as processes: gives their reports, and what they kept to be compared."""
     if not hasattr(os, "fork"):
         raise ReplayError(f"{sys.platform} cannot fork the ranks: use transport='local', or torchrun")
     device_of(job.options, job.plan.ranks - 1)  # WrongWorld while it is still one process that says so
@@ -87,11 +87,11 @@ def forked(job: Job) -> Iterator[tuple[list[Report], Sequence[Tensor]]]:
 
 
 def fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
-    """Forks all ranks and waits for their reports."""
+    """Fork all ranks, and wait for their reports."""
     children: list[Child] = []
     lifeline = os.pipe()
     try:
-        launch = Launch(job, state, folder, rendezvous_of(job.options, folder), lifeline)
+        launch = Launch(job, state, folder, rendezvous_of(job.options, folder), Examples(folder / "examples"), lifeline)
         job.initial.make_all(job.plan)
         launch.examples.write(job.examples())
         if job.options.against:
@@ -123,7 +123,7 @@ def fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
 
 
 def _in_fresh_python(job: Job, folder: Path) -> list[Report]:
-    """Lets a fresh Python fork the ranks: see `main`. It ends when this process does."""
+    """Let a fresh Python fork the ranks: see `main`. It ends when this process does."""
     if job.hook is not None:
         raise ValueError("a hook cannot follow into another Python: start='fork'")
     job.plan.trace.save(folder / "trace.json")
@@ -171,8 +171,7 @@ def _fork(launch: Launch, process: int) -> Child:
 
 @dataclass(frozen=True)
 class Launch:
-    """What the processes that are forked have in common. `folder` is for their logs, for them to meet in, and for the
-    data set that they read.
+    """All that forked processes share. `folder` is for their logs, and for them to meet in; they read `examples`.
 
     The write end of `lifeline` is the parent's alone: its read end says when the parent is gone.
     """
@@ -181,16 +180,12 @@ class Launch:
     state: SharedState
     folder: Path
     rendezvous: Rendezvous
+    examples: Examples
     lifeline: tuple[int, int]
-
-    @property
-    def examples(self) -> Examples:
-        """The data set."""
-        return Examples(self.folder / "examples")
 
 
 def be_process(launch: Launch, process: int, away: int) -> int:
-    """The whole life of a forked process. Returns its exit code; the reports or the error go home over `away`."""
+    """Be a rank, or some, in a forked process. Returns its exit code; the reports or the error go home over `away`."""
     job, state = launch.job, launch.state
     ranks = job.processes[process]
     try:
@@ -233,7 +228,7 @@ def _cut_ties(log: Path, lifeline: int) -> None:
 
 
 def main(folder: Path) -> int:
-    """Runs what the folder holds; exit status 1 for an error that the outcome tells of."""
+    """Run what the folder holds; exit status 1 for an error that the outcome tells of."""
     options = ReplayOptions.from_json(json.loads((folder / "options.json").read_text("utf-8")))
     try:
         job = Job.of(plan_that_fits(Trace.load(folder / "trace.json"), options), options)

@@ -43,8 +43,8 @@ LEFT = 3.0
 
 
 class Rendezvous(NamedTuple):
-    """Where processes meet, as torch's init_method; the network interface for it; how many seconds torch waits there
-    and for every communication; whether all are on one machine; and how many replays have met there before."""
+    """The place where processes meet, as torch's init_method; the network interface for it; how many seconds torch
+    waits there and for every communication; whether all are on one machine; how many replays have met there before."""
 
     address: str
     timeout: float
@@ -54,7 +54,7 @@ class Rendezvous(NamedTuple):
 
 
 def rendezvous_of(options: ReplayOptions, folder: Path) -> Rendezvous:
-    """Where the ranks of this machine meet: a fresh file, or what was asked for. InUse where that is taken."""
+    """Name the place where ranks of this machine meet: a fresh file, or what was asked for. InUse if it is taken."""
     where, timeout = options.rendezvous, options.timeout * LEFT
     if where is None:
         return Rendezvous(f"file://{folder / 'store'}", timeout, loopback())
@@ -94,7 +94,7 @@ Progress = Callable[[int, int, int], None]
 
 
 class RankError(Exception):
-    """What went wrong with a rank of this process."""
+    """An error of a rank of this process; `echo`: it may be that of another one."""
 
     def __init__(self, rank: int, error: BaseException) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
@@ -114,7 +114,7 @@ class Here:
 
 
 def meet(job: Job, process: int, local_process: int, rendezvous: Rendezvous) -> Here:
-    """Meets the other processes. From then on this one is nothing but its ranks: it is the `local_process`th of its
+    """Meet the other processes. From then on this one is nothing but its ranks: it is the `local_process`th of its
     machine."""
     torch.set_num_threads(job.options.threads)
     _keep_freed_memory()
@@ -128,7 +128,7 @@ def meet(job: Job, process: int, local_process: int, rendezvous: Rendezvous) -> 
 
 
 def join(rendezvous: Rendezvous, process: int, processes: int, gpu: torch.device | None = None) -> Any:
-    """Makes this process one of torch.distributed's, on gloo, or on nccl with a GPU of its own. Gives the store where
+    """Make this process one of torch.distributed's, on gloo, or on nccl with a GPU of its own. Gives the store where
     all have met."""
     timeout = timedelta(seconds=rendezvous.timeout)
     if rendezvous.interface is not None:
@@ -142,13 +142,13 @@ def join(rendezvous: Rendezvous, process: int, processes: int, gpu: torch.device
 
 @cache
 def _place(address: str, process: int, processes: int, timeout: timedelta) -> Any:
-    """Where processes meet: a store that all can write to. Replays one after the other meet in the same."""
+    """Open the store where processes meet, and to which all can write. Replays one after the other meet in the same."""
     store, _, _ = next(rendezvous_at(address, process, processes, timeout=timeout))
     return store
 
 
 def play(job: Job, here: Here, examples: Examples, results: Sequence[Tensor], progress: Progress) -> list[Report]:
-    """Does all that the ranks of this process have to do. What they read is in `examples`; what is compared with
+    """Do all that the ranks of this process have to do. What they read is in `examples`; what is compared with
     ordinary training is written to `results`, for each rank. RankError for the first that fails, without a word to the
     others."""
     reader = Reader(examples)
@@ -202,7 +202,7 @@ def _use(device: torch.device) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Lets the C library keep what tensors free, as torch does on a GPU: giving it back and forth costs 3 to 4 % of
+    """Let the C library keep what tensors free, as torch does on a GPU: giving it back and forth costs 3 to 4 % of
     the processor's time of a step of large layers (measured with and without).
 
     For a process that is nothing but its ranks. (glibc; elsewhere nothing happens.)
@@ -215,7 +215,7 @@ def _keep_freed_memory() -> None:
 
 
 def is_echo(error: BaseException) -> bool:
-    """Whether an error comes from torch.distributed: then it is often the echo of what happened on another rank."""
+    """Tell whether an error comes from torch.distributed: then it is often the echo of another rank's."""
     at = error.__traceback__
     while at is not None:
         if at.tb_frame.f_globals.get("__name__") == distributed.__name__:

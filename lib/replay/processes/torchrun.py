@@ -59,12 +59,12 @@ def ranks_of_this_machine(processes: Sequence[Sequence[int]]) -> list[int]:
 
 
 def processes_started() -> int:
-    """How many processes torchrun has started, on all machines."""
+    """Count the processes that torchrun has started, on all machines."""
     return int(os.environ["WORLD_SIZE"])
 
 
 def rendezvous_here(timeout: float) -> Rendezvous:
-    """Where the processes meet that torchrun has started."""
+    """Name the place where the processes meet that torchrun has started."""
     one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
     return Rendezvous("env://", timeout, one_machine=one_machine, before=next(REPLAYS))
 
@@ -88,7 +88,7 @@ def examples_here(store: Any, contents: Mapping[int, bytes]) -> Iterator[Example
 
 
 class Life:
-    """How far the ranks of this process are, told to the others by way of the store."""
+    """The signs of life of this process: how far its ranks are, told to the others by way of the store."""
 
     def __init__(self, store: Any, ranks: Sequence[int]) -> None:
         self.store = store
@@ -99,7 +99,7 @@ class Life:
         self.thread.start()
 
     def say(self, rank: int, state: int, event: int) -> None:
-        """What a rank does."""
+        """Note what a rank does."""
         self.now[rank] = state, event
 
     def _beat(self) -> None:
@@ -163,7 +163,7 @@ def _must_be_as_many(job: Job, world: int) -> None:
 
 @contextlib.contextmanager
 def _alive(job: Job, store: Any, ranks: Sequence[int]) -> Iterator[Life]:
-    """Tells the others how far these ranks are. What goes wrong is told with its operation, or with who is to blame."""
+    """Tell the others how far these ranks are; what goes wrong, with its operation or with the rank to blame."""
     life = Life(store, ranks)
     try:
         yield life
@@ -203,7 +203,7 @@ def _exchange(job: Job, mine: list[Report], here: Here) -> list[Report]:
 
 
 def _device(job: Job, here: Here) -> torch.device:
-    """Where processes exchange what they have to say."""
+    """Name the device on which processes exchange what they have to say."""
     return here.devices[0] if job.options.transport == "nccl" else torch.device("cpu")
 
 

@@ -11,7 +11,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class SharedState:
 
 
 def _reserve(handle: int, size: int, path: Path) -> None:
-    """Takes the room on the disk now: a full disk would otherwise kill a rank in the middle."""
+    """Take the room on the disk now: a full disk would otherwise kill a rank in the middle."""
     try:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(handle, 0, size)
@@ -106,30 +106,14 @@ class Child:
 
     @property
     def outcome(self) -> dict[str, Any] | None:
-        """What it reported; None if it died before it could."""
+        """Return what it reported, None if it died before it could."""
         try:
             return json.loads(self.said)
         except ValueError:
             return None
 
-    @property
-    def failed(self) -> bool:
-        """Whether it died, or reported an error."""
-        outcome = self.outcome
-        return outcome is None or "error" in outcome
-
-    def reports(self) -> Iterator[tuple[int, Report]]:
-        """What each of its ranks reported."""
-        yield from zip(self.ranks, (self.outcome or {})["reports"], strict=True)
-
-    def read(self) -> bool:
-        """Reads what it has said since; False if it will say no more."""
-        part = os.read(self.pipe, 1 << 20)
-        self.said += part
-        return bool(part)
-
     def reap(self, seconds: float = 0) -> bool:
-        """Whether it has ended, within so many seconds."""
+        """Tell whether it has ended, within so many seconds."""
         over = time.monotonic() + seconds
         while self.status is None:
             try:
@@ -146,7 +130,7 @@ class Child:
 
     @property
     def stopped(self) -> bool:
-        """Whether the system holds it where it is, as SIGSTOP does: it has not ended, and does not get on."""
+        """Tell whether the system holds it where it is, as SIGSTOP does: it has not ended, and does not get on."""
         with contextlib.suppress(ChildProcessError):
             number, status = os.waitpid(self.number, os.WNOHANG | os.WUNTRACED)
             if number and os.WIFSTOPPED(status):
@@ -156,7 +140,7 @@ class Child:
         return False
 
     def end(self) -> None:
-        """Makes sure that it is gone, whatever it was doing."""
+        """Make sure that it is gone, whatever it was doing."""
         if self.pipe >= 0:
             os.close(self.pipe)
             self.pipe = -1
@@ -167,7 +151,7 @@ class Child:
 
 
 def watch(job: Job, state: SharedState, children: Sequence[Child], ready: Callable[[], None]) -> list[Report]:
-    """The reports of all ranks. `ready` is called once all have begun. ReplayError names who failed, and in what."""
+    """Return the reports of all ranks; `ready` is called once all have begun. ReplayError: who failed, and in what."""
     timeout = job.options.timeout
     left = len(children)
     moves, moved = state.moves(), time.monotonic()
@@ -182,10 +166,11 @@ def watch(job: Job, state: SharedState, children: Sequence[Child], ready: Callab
                 pause = max(0.0, min(pause, deadline - time.monotonic()))
             for key, _ in selector.select(pause):
                 child: Child = key.data
-                if not child.read():
+                child.said += (said := os.read(child.pipe, 1 << 20))
+                if not said:
                     selector.unregister(child.pipe)
                     left -= 1
-                    if child.failed and deadline is None:
+                    if "reports" not in (child.outcome or {}) and deadline is None:
                         deadline = time.monotonic() + GRACE
             if not told and all(state.state(rank) != STARTING for rank in range(job.plan.ranks)):
                 told = True
@@ -196,14 +181,15 @@ def watch(job: Job, state: SharedState, children: Sequence[Child], ready: Callab
                 raise _stalled(job, state, children)
     if deadline is not None:
         raise _blame(job, state, children)
+    reports: dict[int, Report] = {}
     for child in children:
         child.reap(GOODBYE)
-    reports = {rank: report for child in children for rank, report in child.reports()}
+        reports |= zip(child.ranks, (child.outcome or {})["reports"], strict=True)
     return [reports[rank] for rank in range(job.plan.ranks)]
 
 
 def _blame(job: Job, state: SharedState, children: Sequence[Child]) -> ReplayError:
-    """Who failed first: one that is gone, one whose own operation failed, and only then one who waited for them."""
+    """Name the first to fail: one that is gone, one whose own operation failed, only then one that waited for them."""
     silent = [child for child in children if child.pipe >= 0 and child.outcome is None and child.reap(0.1)]
     if silent:
         return _died(job, state, silent[0])

@@ -31,7 +31,7 @@ __all__ = ["Call", "Examples", "Job", "KernelTable", "RankContext", "Reader", "R
 
 @dataclass(frozen=True)
 class Job:
-    """What all ranks of a replay are to do, however they were started. `processes` are the ranks of each process."""
+    """The work of all ranks of a replay, however they were started. `processes` are the ranks of each process."""
 
     plan: Plan
     options: ReplayOptions
@@ -47,7 +47,7 @@ class Job:
 
     @property
     def reads(self) -> bool:
-        """Whether ranks ask the reader of their process for data, which needs a data set on disk."""
+        """Tell whether ranks ask the reader of their process for data, which needs a data set on disk."""
         return any(event.op in READS for _, event in self.plan.trace.events())
 
     def examples(self) -> dict[int, bytes]:
@@ -56,7 +56,7 @@ class Job:
 
     @property
     def kept(self) -> list[int]:
-        """How many numbers each rank keeps to be compared. ReplayError where a library cannot train this model."""
+        """Count the numbers that each rank keeps to be compared. ReplayError if a library cannot train this model."""
         return [library_results(self.plan, self.options.against, rank)[1] for rank in range(self.plan.ranks)]
 
 
@@ -65,7 +65,7 @@ def _bytes(tensor: Tensor) -> bytes:
 
 
 class RankContext:
-    """What all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches together.
+    """The state that all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches.
 
     `softmaxes` are those that this step has finished, by activation, before their numbers were divided.
     `reader` is that of the process. `step` counts the steps, `now` is the number of the event, and `moved` is told it.
@@ -102,7 +102,7 @@ class RankContext:
 
     @property
     def library_results(self) -> dict[str, LibraryResults]:
-        """What this rank keeps of each library."""
+        """Return what this rank keeps of each library."""
         return library_results(self.plan, self.options.against, self.rank)[0]
 
     def empty(self, numel: int) -> Tensor:
@@ -124,15 +124,15 @@ class Call:
     tensors: dict[int, Tensor]
 
     def input(self, place: int) -> Value:
-        """What the Trace says of an input."""
+        """Return what the Trace says of an input."""
         return self.plan.value(self.event.inputs[place])
 
     def output(self, place: int) -> Value:
-        """What the Trace says of an output."""
+        """Return what the Trace says of an output."""
         return self.plan.value(self.event.outputs[place])
 
     def ranges(self, value: Value) -> tuple[Range, ...]:
-        """Where the tensor of a value lies on the line of its layer, or of the batches."""
+        """Return the ranges of a value on the line of its layer, or of the batches."""
         return self.context.sizes.ranges(value)
 
     def numel(self, value: Value) -> int:
@@ -179,7 +179,7 @@ class Call:
         return self.made(place, total)
 
     def may_overwrite(self, place: int) -> bool:
-        """Whether nobody needs an input afterwards."""
+        """Tell whether nobody needs an input afterwards."""
         return (self.index, self.event.inputs[place]) in self.plan.overwritable
 
     def own(self, place: int) -> Tensor:
@@ -188,7 +188,7 @@ class Call:
         return tensor if self.may_overwrite(place) else tensor.clone()
 
     def is_used(self, place: int) -> bool:
-        """Whether anybody uses an output."""
+        """Tell whether anybody uses an output."""
         return self.event.outputs[place] in self.plan.used
 
 
@@ -218,7 +218,7 @@ def device_of(options: ReplayOptions, local_rank: int) -> torch.device:
 
 
 class Reads(NamedTuple):
-    """What a process has read: how many examples, and how many bytes."""
+    """The examples and bytes that a process has read."""
 
     examples: int
     bytes: int
@@ -231,7 +231,7 @@ class Examples:
         self.folder = folder
 
     def write(self, contents: Mapping[int, bytes]) -> None:
-        """Puts examples there, by number."""
+        """Put examples there, by number."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for number, content in contents.items():
             self._path(number).write_bytes(content)
@@ -267,5 +267,5 @@ class Reader:
             return [self.kept[number] for number in wanted]
 
     def read_in(self, step: int) -> Reads:
-        """What was read in a step so far."""
+        """Return what was read in a step so far."""
         return self.counts.get(step, Reads(0, 0))

@@ -41,7 +41,7 @@ _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sc
 
 
 def exchange(said: Any, device: torch.device) -> list[Any]:
-    """What every process says, as plain data: it goes round as JSON in tensors, never pickled."""
+    """Give every process what all say, as plain data: it goes round as JSON in tensors, never pickled."""
     mine = torch.frombuffer(bytearray(json.dumps(said).encode()), dtype=torch.uint8).to(device)
     world = dist.get_world_size()
     sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world)]
@@ -248,7 +248,7 @@ _BYTES_SENT = 200
 
 
 class SocketCounters:
-    """Counts over the connections that were opened after it was made: those of the ranks, not of a notebook."""
+    """The bytes sent over connections that were opened after it was made: those of the ranks, not of a notebook."""
 
     def __init__(self) -> None:
         self.others = {*_sockets()}

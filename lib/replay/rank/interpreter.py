@@ -104,7 +104,7 @@ class Interpreter:
         self._note()
 
     def _come_to(self, index: int, now: int) -> Iterator[Handle]:
-        """Comes to an event, at its simulated time: by then the messages that the Trace has freed have to be gone."""
+        """Come to an event, at its simulated time: by then the messages that the Trace has freed have to be gone."""
         for sent in self.plan.gone_before.get(index, ()):
             if (work := self.under_way.get(sent)) is not None:
                 yield work.handle
@@ -117,7 +117,7 @@ class Interpreter:
     # -- communication in the background ------------------------------------------------------------------------
 
     def _settle(self, index: int) -> Iterator[Handle]:
-        """Waits for communication `index`, and takes what it brought. A sender does not wait for its receiver."""
+        """Wait for communication `index`, and take what it brought. A sender does not wait for its receiver."""
         work = self.under_way.get(index)
         if work is None:  # a message that arrived long ago
             return
@@ -132,7 +132,7 @@ class Interpreter:
         self._over(index, work)
 
     def _notice(self) -> None:
-        """Notes which communications in the background are over by now."""
+        """Note which communications in the background are over by now."""
         for index, work in self.under_way.items():
             if not work.noticed and work.handle.done():
                 self.clock.end(index)
@@ -159,7 +159,7 @@ class Interpreter:
         return Sample(index, sum(values.values()), flying)
 
     def _note(self) -> None:
-        """Notes the memory of the instant that is over, without the messages that are gone by now.
+        """Note the memory of the instant that is over, without the messages that are gone by now.
 
         A message leaves its sender at the instant of its receive, and what ranks do at the same simulated time they do
         one after the other.
@@ -178,7 +178,7 @@ class Interpreter:
         return Call(self.context, self.plan, index, event, self.tensors)
 
     def _prepare(self, index: int, event: Event) -> None:
-        """Makes what an operation will load, before the step begins. What is at rest is among the rank's values from
+        """Make what an operation will load, before the step begins. What is at rest is among the rank's values from
         then on, the rest when it is asked for."""
         for number, made in zip(event.outputs, PREPARED[event.op](self._call(index, event), ()), strict=True):
             if number in self.plan.at_rest:
@@ -204,7 +204,7 @@ class Interpreter:
         self.tensors.update(zip(event.outputs, tensors, strict=False))
 
     def _keep(self, compared: Compared) -> None:
-        """Keeps what is compared with ordinary training: of a larger gradient the part that was used."""
+        """Keep what is compared with ordinary training: of a larger gradient the part that was used."""
         offset, sizes = compared.offset, self.context.sizes
         for number in compared.values:
             value = self.plan.value(number)

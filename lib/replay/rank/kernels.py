@@ -54,7 +54,7 @@ def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """What has one gradient alone has that of its weight, and without a weight that of its input."""
+    """A backward with one output has the gradient of its weight, and without a weight that of its input."""
     both = len(call.event.outputs) > 1
     wanted = (both or isinstance(call.output(0), WeightGrad), call.is_used(1) if both else not call.layer.kind.takes)
     by_other, by_input = _gradients(call, call.held(2 if len(inputs) > 2 else 0), wanted)
@@ -69,7 +69,7 @@ def _backward_input(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _backward_weight(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Of the weight only the form is known."""
+    """The weight is not there, only its form."""
     weight = call.form(call.output(0), inputs[0].new_zeros(()))
     return [call.made(0, cast(Tensor, _gradients(call, weight, (True, False))[0]))]
 
@@ -291,7 +291,7 @@ def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Starte
 
 
 def _sums_softmaxes(call: CollectiveCall) -> bool:
-    """Whether it is of softmaxes that are not done."""
+    """Tell whether a collective is of softmaxes that are not done."""
     value = call.brought[call.me][0]
     return bool(value.place.schema.running) and call.context.sizes.shape.kinds[value.layer - 1].softmax
 

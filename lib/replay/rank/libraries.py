@@ -40,7 +40,7 @@ AFTERWARDS = ("wait_tensor", "_wrap_tensor_autograd")
 
 
 def preload(names: tuple[str, ...]) -> None:
-    """Imports what the libraries need, once, before ranks are forked."""
+    """Import what the libraries need, once, before ranks are forked."""
     import torch._dynamo  # torch.optim imports it when it is first used
 
     if set(names) & {"fsdp", "hsdp", "zero2"}:
@@ -56,7 +56,7 @@ def preload(names: tuple[str, ...]) -> None:
 
 
 class _Count(TorchDispatchMode):
-    """Counts the communications that torch dispatches."""
+    """A count of the communications that torch dispatches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,11 +98,11 @@ class LibraryStep:
         return optimizers.reference(self.context.options.optimizer, self.parameters(), states, self.like)
 
     def state(self, parameter: nn.Parameter) -> Tensor:
-        """What the optimizer keeps for a weight, whole."""
+        """Return what the optimizer keeps for a weight, whole."""
         return optimizers.state_of(self.context.options.optimizer, self.optimizer, parameter, self.whole)
 
     def build(self) -> None:
-        """Wraps the modules."""
+        """Wrap the modules."""
         raise NotImplementedError
 
     def compute(self) -> None:
@@ -148,7 +148,7 @@ class LibraryStep:
         return {"counts": dict(count.found), "by": self.by}
 
     def keep(self) -> None:
-        """Writes gradients, weights and states to this rank's part of the results."""
+        """Write gradients, weights and states to this rank's part of the results."""
         kept = self.context.library_results[self.name]
         at = kept.offset
         for layer, parameter in zip(self.layers, self.parameters(), strict=True):
@@ -233,7 +233,7 @@ class TensorParallel(LibraryStep):
     pair to the next is cut into rows. As torch takes no other layers, these are its own Linear ones."""
 
     def build(self) -> None:
-        """Cuts each layer, and the data where that is part of it."""
+        """Cut each layer, and the data where that is part of it."""
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
         ranks, between = dist.get_world_size(), Shard(0) if self.name == "sequence_parallel" else Replicate()
@@ -334,7 +334,7 @@ class Pipelined(LibraryStep):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What all schedules of torch's are told."""
+        """The settings that all schedules of torch's have."""
         return {"n_microbatches": len(self.pipeline.microbatches), "loss_fn": self.loss, "scale_grads": False}
 
     def loss(self, y: Tensor, target: Tensor) -> Tensor:
