@@ -30,7 +30,7 @@ from lib.diagnosis.collectives import (
 )
 from lib.diagnosis.facts.laws import CUT_ALIKE
 from lib.diagnosis.facts.operations import LOAD_ALIKE
-from lib.diagnosis.provenance import alike, had_by_all, home, in_turn, is_held, line_of, maker, sent_in
+from lib.diagnosis.provenance import alike, came_of, had_by_all, home, in_turn, is_held, line_of, maker, sent_in
 from lib.diagnosis.running import Advice, Line, Running, line
 from lib.errors.exceptions import Fact, PuzzleError
 from lib.errors.forgotten_await import put_await
@@ -729,12 +729,21 @@ def _(fact: facts.OtherBatches, program: Running | None) -> str | None:
             found = _shared(program, store, value.layer, mark[1])
             if found is not None:
                 return found
+    if (scattered := came_of(fact.grad, "scatterreduce")) is not None:
+        made, part = scattered
+        return (
+            f"the reduce-scatter{line_of(made)} left this rank the sum of {these('batch', part.batches)} alone:\n"
+            "an all-reduce gives all of it to every rank"
+        )
     return None
 
 
 @likely_cause.register
 def _(fact: facts.OtherParts, program: Running | None) -> str | None:
-    """Values of different rows: does this rank have the one that goes with the other?"""
+    """Values of different rows: did a layer get no halo, or does this rank have the one that goes with the other?"""
+    for value in (fact.one, fact.other):
+        if fact.role in SPACE and (found := _lacked_halo(value, str(fact.role))) is not None:
+            return found
     if program is None or fact.role != "rows":
         return None
     for value, other in ((fact.one, fact.other), (fact.other, fact.one)):
@@ -745,6 +754,25 @@ def _(fact: facts.OtherParts, program: Running | None) -> str | None:
                 return (
                     f"this rank has {describe(held)}, too, which {_made(held)}:\nthat goes with the {describe(other)}"
                 )
+    return None
+
+
+def _lacked_halo(value: Value, role: str) -> str | None:
+    """A convolution on the way to a value that took what the layer before gave as it was, and so gave less."""
+    program, made = home(value), maker(value)
+    while program is not None and made is not None and made.op == "forward":
+        given, gave = program.values[made.inputs[0]], program.values[made.outputs[0]]
+        before, stencil = maker(given), _stencil(program, made, role)
+        if stencil and given and gave and before and before.op == "forward" and stencil.outputs == stencil.rows:
+            here, out = given.place.named[role].pieces, gave.place.named[role].pieces
+            if len(out) < len(here):
+                kind = DIMS[role]
+                return (
+                    f"forward{line_of(made)} was given {numbered(kind.noun, here)}, and that is enough for "
+                    f"{numbered(kind.noun, out)} alone:\nput the {kind.plural} of the neighbours, the halo, together "
+                    "with its own first"
+                )
+        made = before
     return None
 
 

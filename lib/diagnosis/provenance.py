@@ -17,6 +17,7 @@ __all__ = [
     "Written",
     "alike",
     "calls",
+    "came_of",
     "had_by_all",
     "home",
     "in_turn",
@@ -41,19 +42,26 @@ def maker(value: object) -> Event | None:
     return next((event for event in reversed(program.events) if value.mark[1] in event.outputs), None)
 
 
-def had_by_all(gradient: Value) -> str | None:
-    """Why each rank of a group has all of a gradient: an all-reduce gave all of them the activation that it comes
-    from."""
+def came_of(gradient: Value, op: str) -> tuple[Event, Activation] | None:
+    """The last collective of a kind on the way to a gradient, and the activation that it gave."""
     program, made = home(gradient), maker(gradient)
     while program is not None and made is not None and made.inputs and made.op in {*COMPUTE, "add"}:
         value = program.values[made.inputs[0]]
         made = maker(value)
-        if made is not None and made.op == "allreduce" and isinstance(value, Activation):
-            return (
-                f"the all-reduce{line_of(made)} gave all ranks the same activation {value.layer}, so each of them has "
-                "worked out\nall of this gradient: leave this sum out"
-            )
+        if made is not None and made.op == op and isinstance(value, Activation):
+            return made, value
     return None
+
+
+def had_by_all(gradient: Value) -> str | None:
+    """Why each rank of a group has all of a gradient: an all-reduce gave all of them the activation that it comes
+    from."""
+    if (found := came_of(gradient, "allreduce")) is None:
+        return None
+    return (
+        f"the all-reduce{line_of(found[0])} gave all ranks the same activation {found[1].layer}, so each of them has "
+        "worked out\nall of this gradient: leave this sum out"
+    )
 
 
 def line_of(event: Event | None) -> str:

@@ -30,13 +30,12 @@ def failed(rank: int | None, error: BaseException) -> RankFailed:
     if isinstance(error, SystemExit) and error.code is None:
         text = ""
     found = innermost(error)
-    frame = None if found is None else found[0]
-    failure = RankFailed(
-        f"{type(error).__name__}: {text}" if text else type(error).__name__,
-        fix=_fix(error, text, frame),
-        rank=rank,
-    )
-    if found is not None and (where := resolve(found[0].f_code, found[1])) is not None:
+    frame, where = (None, None) if found is None else (found[0], resolve(found[0].f_code, found[1]))
+    fix = _fix(error, text, frame)
+    if fix == PLAIN and where is not None and where.text.lstrip().startswith("raise "):
+        fix = REFUSED
+    failure = RankFailed(f"{type(error).__name__}: {text}" if text else type(error).__name__, fix=fix, rank=rank)
+    if where is not None:
         failure.where.append((None, where))
     return failure
 
@@ -70,6 +69,7 @@ def _fix(error: BaseException, text: str, frame: FrameType | None) -> str:
     return next((fix for kind, fix in SIMPLE.items() if isinstance(error, kind)), PLAIN)
 
 
+REFUSED = "this line refuses on purpose: its sentence above says what it does not take"
 PLAIN = "the line is ordinary Python: look at what each name in it is on this rank, with print"
 SIMPLE: dict[type[BaseException], str] = {
     SystemExit: "exit() and sys.exit() end the whole of Python; to end this rank's work here, write `return`",
