@@ -10,17 +10,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import accumulate, pairwise
+from math import prod
 from typing import Any, NamedTuple
 
 from lib.errors.wording import numbered
 from lib.schedules.steps import step
 from lib.simulator.model import Model
 from lib.values.dims import AVERAGED, DIMS, SPACE, RunSet
+from lib.values.kinds.grid.averages import Mean, Moments
 from lib.values.kinds.grid.convolution import Swept
 from lib.values.kinds.grid.neighborhood import NeighborhoodAttention
 from lib.values.kinds.grid.stencils import Stencil
-from lib.values.kinds.kind import LayerKind
-from lib.values.values import Activation, ActivationGrad, WeightGrad
+from lib.values.kinds.kind import LayerKind, Sum
+from lib.values.values import Activation, ActivationGrad
 
 __all__ = ["EXCHANGES", "domain_parallel"]
 
@@ -29,11 +31,13 @@ Ends = tuple[int, int]
 
 
 class Edges(NamedTuple):
-    """What each place along a dim has of a grid, and what it takes for a layer: its own and its halo. Places without
-    rows take none, and are beside nobody."""
+    """What each place along a dim has of a grid, what it takes for a layer, its own and its halo, and what it works on:
+    all of that, or nothing where no output is its own. Places without rows take none, and are beside nobody."""
 
+    outputs: int
     own: list[Ends]
     takes: list[Ends]
+    works_on: list[Ends]
 
     def beside(self, place: int) -> list[int]:
         """The places before and after one that has rows, of those that have some."""
@@ -42,9 +46,16 @@ class Edges(NamedTuple):
         return members[max(at - 1, 0) : at] + members[at + 1 : at + 2] if place in members else []
 
     def must_do(self, layer: int, role: str) -> None:
-        """ValueError where what a place takes is not its own and a part of what those beside it have."""
+        """Raise ValueError where a place has rows and none of the outputs, or where what it takes is not its own and a
+        part of what those beside it have."""
         for place, (low, high) in enumerate(self.takes):
             here = RunSet.span(*self.own[place])
+            if here and self.works_on[place] == (low, low):
+                raise ValueError(
+                    f"layer {layer}: none of its {self.outputs} outputs along {role} belongs to place {place}, which "
+                    f"has {numbered(DIMS[role].noun, here)}: no kernel has its middle there. Cut the grid into fewer "
+                    "parts, or more evenly"
+                )
             lent = [RunSet.span(*self.lent(one, place)) for one in self.beside(place)]
             missing = [row for row in range(low, high) if row not in RunSet.union([here, *lent])]
             if here and missing:
@@ -70,8 +81,8 @@ def domain_parallel(
     """A step in which every exchange is awaited, and the sums of the weights' gradients travel behind it. `parts` are
     the sizes of the parts of a dim, by the rule of torch.chunk where it does not say. The mesh may have an axis `data`,
     along which ranks share the batches. `exchange` says how edges travel: "halo", between neighbours; "alltoall", from
-    any rank; or "allgather", where each rank fetches all rows and sums up all gradients. ValueError where a part needs
-    rows of others than its neighbours, and these alone are asked.
+    any rank; or "allgather", where each rank fetches all rows and sums up all gradients. ValueError where only
+    neighbours are asked, and a part needs rows of others, or has none of the outputs of a layer.
     """
     if exchange not in EXCHANGES:
         raise ValueError(f"edges travel by {', '.join(EXCHANGES)}; got exchange={exchange!r}")
@@ -95,9 +106,9 @@ def domain_parallel(
                 at = grid.widened(kind)
                 taken[layer][at] = await grid.borrow(taken[layer][at], layer)
                 near = [*taken[layer]]
-                near[at] = grid.cut(near[at], {role: edges.takes for role, edges in grid.edges[layer].items()})
+                near[at] = grid.cut(near[at], {role: edges.works_on for role, edges in grid.edges[layer].items()})
             out = grid.cut(model.forward(layer, *near), grid.own[layer + 1])
-            activations[layer + 1] = await model.allreduce(out, layer, grid.domain) if out.place.open else out
+            activations[layer + 1] = await grid.summed(out, kind.opens, layer)
         grads[model.LAYERS] = model.loss(activations[model.LAYERS])
         activations.clear()
         for layer in reversed(range(model.LAYERS)):
@@ -105,13 +116,13 @@ def domain_parallel(
             given: list[Any] = [found] if isinstance(found, ActivationGrad) else [found[1], found[0]]
             if kinds[layer].weight is not None:
                 sums[layer] = given.pop()
-                if owed := grid.owed(sums[layer], data):
+                if owed := grid.owed(layer, data):
                     under_way[layer] = model.allreduce(sums.pop(layer), layer, owed)
             for at, (number, grad) in enumerate(zip(of(layer), given, strict=True)):
                 if number and layer in grid.edges and at == grid.widened(kinds[layer]):
                     grad = await grid.give_back(grad, layer)
-                elif any(not part.whole for role in AVERAGED.values() if (part := grad.place.part(role))):
-                    grad = await model.allreduce(grad, layer, grid.domain)
+                else:
+                    grad = await grid.summed(grad, kinds[layer].owes[at], layer)
                 if number:  # nobody needs the gradient of the data
                     grads[number] = grads[number] + grad if number in grads else grad
         for layer, kind in enumerate(kinds):
@@ -129,7 +140,7 @@ class _Grid:
     def __init__(self, model: Model, parts: Mapping[str, Sequence[int]], exchange: str) -> None:
         shape, axes = model.shape, model.mesh.axes
         self.model, self.exchange, self.axes = model, exchange, [role for role in SPACE if role in axes]
-        self.domain, self.coord = self.axes or [model.rank], model.coord
+        self.coord = model.coord
         first = {role: dim.size for role, dim in shape.kinds[0].dims}
         if missing := [role for role in {*self.axes, *parts} if role not in first or role not in axes]:
             raise ValueError(
@@ -142,14 +153,19 @@ class _Grid:
             before = self.own[shape.of(layer)[-1 if self.widened(kind) else 0]]
             stencils = self._stencils(kind)
             if stencils:
-                found = {role: _edges(layer, role, stencils[role], before[role]) for role in self.axes}
-                self.edges[layer] = {role: edges for role, edges in found.items() if edges.takes != edges.own}
+                found = {role: _edges(stencils[role], before[role]) for role in self.axes}
+                self.edges[layer] = {role: edges for role, edges in found.items() if edges.works_on != edges.own}
                 for role, edges in self.edges[layer].items() if exchange == "halo" else ():
                     edges.must_do(layer, role)
-            sizes = {role: dim.size for role, dim in kind.gives}
             after = {role: _outputs(stencils[role], ends) if stencils else ends for role, ends in before.items()}
-            # Of one number for the whole grid everybody has all.
-            self.own.append({role: ends if sizes[role] > 1 else [(0, 1)] * len(ends) for role, ends in after.items()})
+            if isinstance(kind, Mean | Moments):  # of what is of the whole grid everybody has all
+                if self.axes and prod(sum(low < high for low, high in ends) for ends in before.values()) == 1:
+                    raise ValueError(
+                        f"layer {layer}: one rank has all of its input, and the others wait for a part of the sum. Cut "
+                        "the grid more evenly"
+                    )
+                after = {role: [(0, 1)] * len(ends) for role, ends in before.items()}
+            self.own.append(after)
 
     def widened(self, kind: LayerKind) -> int:
         """Which of the activations that a layer takes needs a halo."""
@@ -168,12 +184,16 @@ class _Grid:
                 value = value.cut(role, low, high)
         return value
 
-    def owed(self, grad: WeightGrad, data: str) -> list[str]:
-        """The axes along which others have a part of a gradient: of what all have of a whole grid, nobody."""
-        open_along = {role for role in (*self.axes, "batch") if (part := grad.place.part(role)) and not part.whole}
+    def owed(self, layer: int, data: str) -> list[str]:
+        """The axes along which others have a part of the gradient of a weight: of what is of the whole grid, none."""
         return [
-            axis for axis in self.coord if (axis if axis in SPACE else "batch") in open_along and axis in (*SPACE, data)
+            axis for axis in self.coord if axis == data or (axis in self.axes and len({*self.own[layer + 1][axis]}) > 1)
         ]
+
+    async def summed(self, value: Any, sums: Sequence[Sum], layer: int) -> Any:
+        """A value that is of the whole grid, with what all ranks of the domain have of it."""
+        of_the_grid = self.axes and any(one.role in AVERAGED.values() for one in sums)
+        return await self.model.allreduce(value, layer, self.axes) if of_the_grid else value
 
     async def borrow(self, value: Activation, layer: int) -> Activation:
         """A value with its halo, or with all rows."""
@@ -189,8 +209,10 @@ class _Grid:
         """The gradient of its own part, with what others have for that, of a gradient that has the halo's besides."""
         for role, edges in reversed(self.edges[layer].items()):
             if self.exchange == "allgather":
-                total = await self.model.allreduce(grad, layer, self.model.group(role))
-                grad = self.cut(total, {role: edges.own})
+                stencils, here = self._stencils(self.model.shape.kinds[layer]), grad.place.named
+                if all(not here[one].pieces or stencil.users(here[one].pieces) for one, stencil in stencils.items()):
+                    grad = await self.model.allreduce(grad, layer, self.model.group(role))
+                grad = self.cut(grad, {role: edges.own})
                 continue
             due = await self._exchange(grad, layer, role, edges.borrowed)
             grad = _added(grad, role, edges.own[self.coord[role]], due)
@@ -227,23 +249,18 @@ def _outputs(stencil: Stencil, own: Sequence[Ends]) -> list[Ends]:
     return [*zip(low, high, strict=True)]
 
 
-def _edges(layer: int, role: str, stencil: Stencil, own: list[Ends]) -> Edges:
-    """Return what each place has, and what it takes: of what its own outputs need, all. ValueError where a place has
-    rows and none of the outputs."""
-    takes: list[Ends] = []
-    for place, ((low, high), (first, after)) in enumerate(zip(own, _outputs(stencil, own), strict=True)):
-        if first == after and low < high:
-            raise ValueError(
-                f"layer {layer}: none of its {stencil.outputs} outputs along {role} belongs to place {place}, which "
-                f"has {numbered(DIMS[role].noun, range(low, high))}: no kernel has its middle there. Cut the grid into "
-                "fewer parts, or more evenly"
-            )
+def _edges(stencil: Stencil, own: list[Ends]) -> Edges:
+    """What each place has, and what it takes: of what its own outputs need, all."""
+    takes, works_on = list[Ends](), list[Ends]()
+    for (low, high), (first, after) in zip(own, _outputs(stencil, own), strict=True):
         if first < after:
             needs = stencil.needs(first), stencil.needs(after - 1)
             takes.append((min(low, max(needs[0][0], 0)), max(high, min(needs[1][-1] + 1, stencil.rows))))
+            works_on.append(takes[-1])
         else:
             takes.append((low, high))
-    return Edges(own, takes)
+            works_on.append((low, low))
+    return Edges(stencil.outputs, own, takes, works_on)
 
 
 def _added(grad: Any, role: str, own: Ends, due: Sequence[Any]) -> Any:
@@ -254,7 +271,7 @@ def _added(grad: Any, role: str, own: Ends, due: Sequence[Any]) -> Any:
     for first, after in pairwise(ends) if len(ends) > 1 else [own]:
         part = grad.cut(role, first, after)
         for low, high, more in rows:
-            if low <= first and after <= high:
+            if low <= first and after <= high and part.place.open:  # else no output needs any of it
                 part = part + more.cut(role, first, after)
         total = part if total is None else total.combine(part)
     return total

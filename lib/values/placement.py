@@ -390,13 +390,15 @@ class Schema:
 
     def _canonical(self, parts: tuple[Part, ...]) -> Place:
         """The place with these parts, or the one that says the same: a sum in which nothing is missing is done."""
-        found = list(parts)
+        found, unneeded = list(parts), False
         for at, dim, relation in self.related:
             needed = relation(parts[dim].pieces)
             inside = parts[at].pieces & needed
             found[at] = self.spaces[at].whole if inside == needed else self.spaces[at].piece(_grid(parts[at]), inside)
-        if any(not part.pieces for part in found[self.ndim :]):  # there is one zero
-            found[self.ndim :] = [dim.piece(_grid(dim.whole), NO_PIECES) for dim in self.spaces[self.ndim :]]
+            unneeded = unneeded or bool(parts[dim].pieces and not needed)
+        if any(not part.pieces for part in found[self.ndim :]):  # there is one zero, which is done where all is zero
+            none = [dim.whole if unneeded else dim.piece(_grid(dim.whole), NO_PIECES) for dim in self.spaces]
+            found[self.ndim :] = none[self.ndim :]
         return Place(self, parts) if tuple(found) == parts else self.place(*found)
 
     def there(self, parts: Sequence[Part]) -> Elements:

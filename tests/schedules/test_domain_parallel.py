@@ -1,13 +1,17 @@
 """Domain parallel by itself: any network of a grid, on any mesh, with parts of any sizes."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
 
-from lib import Layer, Mesh, Trace, check, simulate
+from lib import Layer, Mesh, PuzzleError, Trace, check, simulate
 from lib.replay import replay
 from lib.schedules.domain_parallel import EXCHANGES, domain_parallel
+from lib.values.layers import Shape
+from tests.support.profiles import THOROUGH
 from tests.values.numbers import play
 
 
@@ -135,3 +139,60 @@ def test_what_neighbours_do_not_have_may_come_from_further_away(exchange: str) -
 def test_an_exchange_that_there_is_not_is_named() -> None:
     with pytest.raises(ValueError, match="edges travel by halo, alltoall, allgather; got exchange='p2p'"):
         domain_parallel(exchange="p2p")
+
+
+# -- networks and parts of chance ---------------------------------------------------------------------------------
+
+
+def net_of_chance(draw: Random, space: dict[str, Any]) -> list[Layer]:
+    """A few layers of a grid, one after the other, those that make sense of a size."""
+    layers = [Layer("norm", 2, 2, **space)]
+    for _ in range(draw.randint(1, 4)):
+        kind = draw.choice(
+            [*["convolution", "transposed_convolution", "pooling"] * 3, "neighborhood_attention", "moments"]
+        )
+        how: dict[str, Any] = {"kernel": draw.randint(1, 5), "stride": draw.randint(1, 3)}
+        if kind == "convolution":
+            how |= {"dilation": draw.randint(1, 3), "padding": draw.randint(0, 3)}
+        elif kind == "transposed_convolution":
+            how["padding"] = draw.randint(0, 2)
+        elif kind == "neighborhood_attention":
+            how = {"kernel": draw.choice([1, 3, 5]), "heads": 1}
+        new = [Layer(kind, 2, 2, **space, **how)]
+        if kind == "moments":
+            new = [Layer(kind, 2, 2, **space), Layer("group_norm", 2, 2, **space, of=(len(layers), len(layers) + 1))]
+        try:
+            gives = dict(Shape(len(layers) + len(new), 1, [*layers, *new]).kinds[-1].gives)
+        except ValueError:
+            continue
+        if max(sizes := [gives[role].size for role in space]) <= 20:
+            layers, space = layers + new, dict(zip(space, sizes, strict=True))
+    return layers
+
+
+def parts_of_chance(draw: Random, size: int, places: int) -> list[int]:
+    """Parts of any size, some of them of none."""
+    return [high - low for low, high in pairwise([0, *sorted(draw.choices(range(size + 1), k=places - 1)), size])]
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_a_step_is_right_or_refused_before_any_rank_waits(exchange: str) -> None:
+    right, refused = 0, list[str]()
+    for seed in (seeds := range(300 if THOROUGH else 16)):
+        draw = Random(f"{exchange} {seed}")
+        roles = draw.choice([["rows"], ["rows", "columns"]])
+        space = {role: draw.randint(2, 14 // len(roles)) for role in roles}
+        cut = roles if draw.random() < 0.8 else roles[-1:]
+        parts = {role: parts_of_chance(draw, space[role], draw.randint(2, 6 - 2 * len(roles) + 1)) for role in cut}
+        mesh, layers = Mesh({role: len(sizes) for role, sizes in parts.items()}), net_of_chance(draw, space)
+        try:
+            models = simulate(domain_parallel(parts, exchange=exchange), layers=layers, mesh=mesh, batches=2)
+        except PuzzleError as error:
+            refused.append(str(error))
+            continue
+        assert check(models).correct, seed
+        assert play(models[0].trace), seed
+        right += 1
+    words = ("which those beside it do not have", "outputs along", "one rank has all of its input")
+    assert [one for one in refused if not any(said in one for said in words)] == []
+    assert right > len(seeds) // 4

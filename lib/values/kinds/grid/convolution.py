@@ -65,13 +65,14 @@ class Swept(LayerKind):
         self.owes = ((*self.owes[0], *uses), *self.owes[1:])
         self.work = prod(one.outputs for one in self.stencils.values()) * layer.weight
 
-    def given(self, op: str, inp: Value) -> dict[str, Part]:
-        """Of each dim of the grid what follows of what is here."""
+    def given(self, op: str, inp: Value, grad: Value | None = None) -> dict[str, Part]:
+        """Of each dim of the grid what follows of what is here. Of rows whose outputs are others' alone there is a
+        gradient, but nothing is worked out."""
         found: dict[str, Part] = {}
         for role, stencil in self.stencils.items():
             here = part(inp, role).pieces
             given = stencil.given(here)
-            if here and not given:
+            if here and not given and (grad is None or part(grad, role).pieces):
                 raise RuleError(facts.NoRows(op, inp, stencil, role))
             dim = dict(self.gives)[role]
             found[role] = dim.piece(dim.size, given)
@@ -79,7 +80,7 @@ class Swept(LayerKind):
 
     def fits_outputs(self, op: str, inp: Value, grad: Value) -> dict[str, Part]:
         """The parts of a gradient over which that of the input is a sum, if they follow of the input."""
-        for role, given in self.given(op, inp).items():
+        for role, given in self.given(op, inp, grad).items():
             if not given.covers(given.dim.like(part(grad, role))):
                 raise RuleError(facts.OtherRows(op, inp, grad, self.stencils[role], role))
         return {OUTPUTS[role]: part(grad, role) for role in self.stencils}
