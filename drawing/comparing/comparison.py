@@ -161,14 +161,12 @@ class Comparison:
     def large_figures(self, height: float) -> Picture:
         """The figures so that they fill a page of a height: each measure of few runs by itself, those of more in a
         table. What the colours mean stands elsewhere."""
-        scene, runs = self._scene(), [run for run in self.runs if run.trace is not None and run.trace.error is None]
-        shown = [(run.name, run.trace) for run in runs if run.trace is not None]
-        judged, counts = unequal(shown) is None, [run.counts for run in runs]
+        scene, (shown, valid) = self._scene(), self._whole
         if len(shown) <= 4:  # each measure has bars of its own
-            scene.height = measures(scene, shown, 0, self.width, 12, judged, counts)
+            scene.height = measures(scene, shown, 0, self.width, 12, valid)
         else:
             line = max(LINE, min(2 * LINE, (height - 40) / len(shown)))
-            scene.height = table(scene, shown, 0, self.width, 12, judged, counts, line)
+            scene.height = table(scene, shown, 0, self.width, 12, valid, line)
         return Picture(scene, self._figures_in_words())
 
     def _figures_in_words(self) -> str:
@@ -246,12 +244,16 @@ class Comparison:
 
     def _table(self, scene: Scene, y: float) -> float:
         """The figures of the runs that came to their end."""
-        whole = [run for run in self.runs if run.trace is not None and run.trace.error is None]
-        runs = [(run.name, run.trace) for run in whole if run.trace is not None]
-        if not runs:
-            return y
-        counts = [run.counts for run in whole]
-        return table(scene, runs, EDGE_ROOM, self.width - EDGE_ROOM, y, unequal(runs) is None, counts)
+        runs, valid = self._whole
+        return table(scene, runs, EDGE_ROOM, self.width - EDGE_ROOM, y, valid) if runs else y
+
+    @cached_property
+    def _whole(self) -> tuple[list[tuple[str, Trace]], list[bool]]:
+        """The runs that came to their end, and which may be the better one: none of runs of different sizes, nor one
+        that does not count. (A run that leaves something out is soon over.)"""
+        whole = [(run, run.trace) for run in self.runs if run.trace is not None and run.trace.error is None]
+        shown = [(run.name, trace) for run, trace in whole]
+        return shown, [unequal(shown) is None and run.counts for run, _ in whole]
 
     @cached_property
     def _laid(self) -> tuple[list[_Placed | None], list[Entry]]:
