@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.layout import compact
 from drawing.canvas.palette import BOUND, EDGE, GOOD, INK, KINDS, LOOKS, MINE, NONE, PAPER, SOFT, Colour, ink_on, mix
-from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, fitting, text_width
 from lib.analysis.difference import apart
 from lib.analysis.figures import bubbles
 from lib.analysis.shares import TIMES, Share, counts, memory_shares, sent_shares, time_shares
@@ -19,8 +19,8 @@ from lib.errors.wording import amount, counted, exact
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 
-__all__ = ["HIGH", "LINE", "PITCH", "TIME_LOOKS", "Bar", "Bound", "Column", "Part", "columns", "diamond", "measures"]
-__all__ += ["memory_parts", "row_name", "sent_parts", "stack", "table", "time_parts"]
+__all__ = ["HIGH", "PITCH", "TIME_LOOKS", "Bar", "Bound", "Column", "Part", "columns", "diamond", "memory_parts"]
+__all__ += ["row_name", "sent_parts", "stack", "table", "time_parts"]
 
 HIGH: Final = 15
 """Pixels that a bar is high, and from one to the next."""
@@ -87,37 +87,31 @@ class Column(NamedTuple):
         return min((room / amount for amount, room in shown), default=0.0)
 
 
-def columns(
-    scene: Scene, shown: Sequence[tuple[Column, float, float]], y: float, pitch: float = PITCH, high: float = HIGH
-) -> float:
+def columns(scene: Scene, shown: Sequence[tuple[Column, float, float]], y: float, pitch: float = PITCH) -> float:
     """Paints columns, each from its left on in its width, their bars from y + 16 on; returns where they end."""
-    ends = [_column(scene, column, left, width, y, pitch, high) for column, left, width in shown]
-    return max(ends, default=y)
+    return max((_column(scene, column, left, width, y, pitch) for column, left, width in shown), default=y)
 
 
-def _column(scene: Scene, column: Column, left: float, width: float, y: float, pitch: float, high: float) -> float:
+def _column(scene: Scene, column: Column, left: float, width: float, y: float, pitch: float) -> float:
     scale = column.scale(width)
-    top, bottom = y + 16, y + 16 + pitch * len(column.bars) - (pitch - high) + 3
+    top, bottom = y + 16, y + 16 + pitch * len(column.bars) - (pitch - HIGH) + 3
     scene.add(Text(left, y + 5, fit(column.name, width, TEXT), TEXT, SOFT))
     if column.line is not None:
         end = left + scale * column.line
         scene.add(Poly(((end, top - 3), (end, bottom)), stroke=MINE, dash="2 2"))
     for row, bar in enumerate(column.bars):
-        if bar is not None:
-            _bar(scene, bar, left, top + pitch * row, scale, high)
+        if bar is None:
+            continue
+        low = top + pitch * row
+        end, wide = stack(scene, bar.parts, left, low, scale, HIGH), bar.beside - BESIDE
+        scene.add(Rect(end + 3, low, wide, HIGH, PAPER))  # lines that go through all bars must not run through words
+        scene.add(Text(end + BESIDE, low + HIGH / 2, bar.words, TEXT, bar.ink, bold=bar.bold))
+        if bar.good:
+            tick(scene, end + BESIDE + wide - 15, low + HIGH / 2)
     scene.add(Rect(left - 0.8, top - 3, 0.8, bottom - top + 3, EDGE))
     if column.bound is not None:
         return _bound(scene, column.bound, left, width, scale, top - 3, bottom)
     return bottom
-
-
-def _bar(scene: Scene, bar: Bar, left: float, top: float, scale: float, high: float) -> None:
-    end = stack(scene, bar.parts, left, top, scale, high)
-    middle, wide = top + high / 2, bar.beside - BESIDE
-    scene.add(Rect(end + 3, top, wide, high, PAPER))  # lines that go through all bars must not run through words
-    scene.add(Text(end + BESIDE, middle, bar.words, TEXT, bar.ink, bold=bar.bold))
-    if bar.good:
-        tick(scene, end + BESIDE + wide - 15, middle)
 
 
 def stack(scene: Scene, parts: Sequence[Part], left: float, top: float, scale: float, high: float) -> float:
@@ -132,7 +126,7 @@ def stack(scene: Scene, parts: Sequence[Part], left: float, top: float, scale: f
         border = part.border if inset else NONE
         box = (x + inset, top + inset, max(0.6, width - gap - 2 * inset), high - 2 * inset)
         scene.add(Rect(*box, part.fill, border, title=part.title))
-        label = next((label for label in part.labels if text_width(label, SMALL) <= width - 4), "")
+        label = fitting(width - 4, *part.labels, "", size=SMALL)
         if label and high >= 12:
             scene.add(Text(x + (width - gap) / 2, top + high / 2, label, SMALL, ink_on(part.fill), "middle"))
         x += width
@@ -237,26 +231,25 @@ def table(
     right: float,
     y: float,
     valid: Sequence[bool],
-    line: float = LINE,
 ) -> float:
-    """Paints the table from `y` on, a run on each `line` of so many pixels; returns where it ends. The better ones of
-    those that are `valid` are marked, and of two such runs the last row says how far they are apart."""
+    """Paints the table from `y` on; returns where it ends. The better ones of those that are `valid` are marked, and of
+    two such runs the last row says how far they are apart."""
     traces, two = [trace for _, trace in runs], len(runs) == 2 and all(valid)
-    names = max(_room_of_names(runs), text_width("difference", TEXT) + 18 if two else 0)
-    room, high = right - left - names, HIGH * line / LINE
-    first, x = y + 16 + high / 2, left + names
+    names = min(170.0, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
+    names = max(names, text_width("difference", TEXT) + 18) if two else names
+    room, first, x = right - left - names, y + 16 + HIGH / 2, left + names
     for row, (name, _) in enumerate(runs):
-        row_name(scene, name, left, first + line * row, names - 8)
+        row_name(scene, name, left, first + LINE * row, names - 8)
     if two:
-        scene.add(Text(left, first + line * 2, "difference", TEXT, SOFT))
+        scene.add(Text(left, first + LINE * 2, "difference", TEXT, SOFT))
     placed: list[tuple[Column, float, float]] = []
     for (column, words), part in zip(_measured(traces, valid), WIDTHS, strict=False):
         placed.append((column, x, room * part - 14))
         if two:
             same = words == "the same"
-            scene.add(Text(x, first + line * 2, words, TEXT, SOFT if same else INK, bold=not same))
+            scene.add(Text(x, first + LINE * 2, words, TEXT, SOFT if same else INK, bold=not same))
         x += room * part
-    bottom = columns(scene, placed, y, line, high)
+    bottom = columns(scene, placed, y, LINE)
     idle, common = [round(bubbles(trace).makespan, 6) for trace in traces], _common(traces)
     cells = (
         ("idle", [f"{share:.1%}" for share in idle], _best(idle, valid)),
@@ -265,26 +258,9 @@ def table(
     for (name, words, good), part in zip(cells, WIDTHS[3:], strict=True):
         scene.add(Text(x, y + 5, name, TEXT, SOFT))
         for row, (said, marked) in enumerate(zip(words, good, strict=True)):
-            scene.add(Text(x, first + line * row, fit(said, room * part, TEXT), TEXT, INK, bold=marked))
+            scene.add(Text(x, first + LINE * row, fit(said, room * part, TEXT), TEXT, INK, bold=marked))
         x += room * part
-    return bottom + (line if two else 0) + 4
-
-
-def measures(
-    scene: Scene, runs: Sequence[tuple[str, Trace]], left: float, right: float, y: float, valid: Sequence[bool]
-) -> float:
-    """Paints the bars of each measure below those of the one before, as wide as there is room; returns where it ends.
-    Which are `valid` is said as for a table."""
-    x = left + _room_of_names(runs, 230.0)
-    for column, _ in _measured([trace for _, trace in runs], valid):
-        for row, (name, _) in enumerate(runs):
-            row_name(scene, name, left, y + 16 + HIGH / 2 + PITCH * row, x - left - 8)
-        y = columns(scene, [(column, x, right - x)], y) + 14
-    return y
-
-
-def _room_of_names(runs: Sequence[tuple[str, Trace]], most: float = 170.0) -> float:
-    return min(most, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
+    return bottom + (LINE if two else 0) + 4
 
 
 def _common(runs: Sequence[Trace]) -> list[str]:
