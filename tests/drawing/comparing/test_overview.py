@@ -1,4 +1,6 @@
-"""Small timelines: on one axis, inside their place, and few marks however many events there are."""
+"""Many runs: small timelines, on one axis and inside their place."""
+
+from __future__ import annotations
 
 import pytest
 
