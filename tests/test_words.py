@@ -36,7 +36,7 @@ ALLOWED = {
     ("lib/simulator/messages.py", "target"): "a field: the rank to which a message goes",
     ("CHANGELOG.md", "tier"): "what became of it",
     ("CHANGELOG.md", "target"): "what became of it",
-    ("drawing/stepper", "target"): "a field, and what was clicked",
+    ("drawing/pages", "target"): "a field, and what was clicked",
     ("lib/suite/course/progress.py", "tier"): "what stands in old files",
 }
 """Where one of these words means what it does everywhere else: by the beginning of the path, and the word."""
@@ -82,7 +82,7 @@ def _texts() -> Iterator[tuple[str, str]]:
         "solutions/*.py",
         "solutions/*/*.py",
         "tests/diagnosis/cases/*.txt",
-        "drawing/stepper/*.[jh]*",
+        "drawing/pages/*.[jh]*",
         "*.md",
         "docs/*.md",
     )

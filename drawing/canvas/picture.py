@@ -29,7 +29,7 @@ from drawing.canvas.scene import DARK_PAGES, Link, Scene, escape, moved, num
 from lib.extras import need_extra
 from lib.files import ready
 
-__all__ = ["Canvas", "Page", "Picture", "asset", "bundle", "convert", "document", "framed", "json_in_html", "on_paper"]
+__all__ = ["Canvas", "Page", "Picture", "asset", "bundle", "document", "framed", "json_in_html", "on_paper"]
 __all__ += ["save_page", "variables"]
 
 UNIT: Final = 40

@@ -175,25 +175,11 @@ class Scene:
         return f"{head}{self.fragment(line, night)}</svg>\n"
 
 
-def moved(mark: Mark, dx: float, dy: float, factor: float = 1.0) -> Mark:
-    """A mark so many times as large, its lines and letters too, and then somewhere else."""
-    if factor == 1 and not isinstance(mark, Poly):
-        return mark._replace(x=mark.x + dx, y=mark.y + dy)
-    if isinstance(mark, Text):
-        return mark._replace(x=mark.x * factor + dx, y=mark.y * factor + dy, size=mark.size * factor)
-    dash = mark.dash if factor == 1 else " ".join(f"{float(part) * factor:.3g}" for part in mark.dash.split())
+def moved(mark: Mark, dx: float, dy: float) -> Mark:
+    """A mark somewhere else."""
     if isinstance(mark, Poly):
-        points = [(x * factor + dx, y * factor + dy) for x, y in mark.points]
-        return mark._replace(points=points, line=mark.line * factor, dash=dash)
-    return mark._replace(
-        x=mark.x * factor + dx,
-        y=mark.y * factor + dy,
-        width=mark.width * factor,
-        height=mark.height * factor,
-        radius=mark.radius * factor,
-        line=mark.line * factor,
-        dash=dash,
-    )
+        return mark._replace(points=[(x + dx, y + dy) for x, y in mark.points])
+    return mark._replace(x=mark.x + dx, y=mark.y + dy)
 
 
 def num(value: float) -> str:

@@ -6,12 +6,12 @@ worth stands beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.layout import compact
 from drawing.canvas.palette import BOUND, EDGE, GOOD, INK, KINDS, LOOKS, MINE, NONE, PAPER, SOFT, Colour, ink_on, mix
-from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, fitting, text_width
 from lib.analysis.difference import apart
 from lib.analysis.figures import bubbles
 from lib.analysis.shares import TIMES, Share, counts, memory_shares, sent_shares, time_shares
@@ -19,8 +19,8 @@ from lib.errors.wording import amount, counted, exact
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 
-__all__ = ["HIGH", "LINE", "PITCH", "TIME_LOOKS", "Bar", "Bound", "Column", "Part", "columns", "diamond", "measures"]
-__all__ += ["memory_parts", "row_name", "sent_parts", "stack", "table", "time_parts"]
+__all__ = ["HIGH", "PITCH", "TIME_LOOKS", "Bar", "Bound", "Column", "Part", "columns", "diamond", "memory_parts"]
+__all__ += ["row_name", "sent_parts", "stack", "table", "time_parts"]
 
 HIGH: Final = 15
 """Pixels that a bar is high, and from one to the next."""
@@ -87,37 +87,31 @@ class Column(NamedTuple):
         return min((room / amount for amount, room in shown), default=0.0)
 
 
-def columns(
-    scene: Scene, shown: Sequence[tuple[Column, float, float]], y: float, pitch: float = PITCH, high: float = HIGH
-) -> float:
+def columns(scene: Scene, shown: Sequence[tuple[Column, float, float]], y: float, pitch: float = PITCH) -> float:
     """Paints columns, each from its left on in its width, their bars from y + 16 on; returns where they end."""
-    ends = [_column(scene, column, left, width, y, pitch, high) for column, left, width in shown]
-    return max(ends, default=y)
+    return max((_column(scene, column, left, width, y, pitch) for column, left, width in shown), default=y)
 
 
-def _column(scene: Scene, column: Column, left: float, width: float, y: float, pitch: float, high: float) -> float:
+def _column(scene: Scene, column: Column, left: float, width: float, y: float, pitch: float) -> float:
     scale = column.scale(width)
-    top, bottom = y + 16, y + 16 + pitch * len(column.bars) - (pitch - high) + 3
+    top, bottom = y + 16, y + 16 + pitch * len(column.bars) - (pitch - HIGH) + 3
     scene.add(Text(left, y + 5, fit(column.name, width, TEXT), TEXT, SOFT))
     if column.line is not None:
         end = left + scale * column.line
         scene.add(Poly(((end, top - 3), (end, bottom)), stroke=MINE, dash="2 2"))
     for row, bar in enumerate(column.bars):
-        if bar is not None:
-            _bar(scene, bar, left, top + pitch * row, scale, high)
+        if bar is None:
+            continue
+        low = top + pitch * row
+        end, wide = stack(scene, bar.parts, left, low, scale, HIGH), bar.beside - BESIDE
+        scene.add(Rect(end + 3, low, wide, HIGH, PAPER))  # lines that go through all bars must not run through words
+        scene.add(Text(end + BESIDE, low + HIGH / 2, bar.words, TEXT, bar.ink, bold=bar.bold))
+        if bar.good:
+            tick(scene, end + BESIDE + wide - 15, low + HIGH / 2)
     scene.add(Rect(left - 0.8, top - 3, 0.8, bottom - top + 3, EDGE))
     if column.bound is not None:
         return _bound(scene, column.bound, left, width, scale, top - 3, bottom)
     return bottom
-
-
-def _bar(scene: Scene, bar: Bar, left: float, top: float, scale: float, high: float) -> None:
-    end = stack(scene, bar.parts, left, top, scale, high)
-    middle, wide = top + high / 2, bar.beside - BESIDE
-    scene.add(Rect(end + 3, top, wide, high, PAPER))  # lines that go through all bars must not run through words
-    scene.add(Text(end + BESIDE, middle, bar.words, TEXT, bar.ink, bold=bar.bold))
-    if bar.good:
-        tick(scene, end + BESIDE + wide - 15, middle)
 
 
 def stack(scene: Scene, parts: Sequence[Part], left: float, top: float, scale: float, high: float) -> float:
@@ -132,7 +126,7 @@ def stack(scene: Scene, parts: Sequence[Part], left: float, top: float, scale: f
         border = part.border if inset else NONE
         box = (x + inset, top + inset, max(0.6, width - gap - 2 * inset), high - 2 * inset)
         scene.add(Rect(*box, part.fill, border, title=part.title))
-        label = next((label for label in part.labels if text_width(label, SMALL) <= width - 4), "")
+        label = fitting(width - 4, *part.labels, "", size=SMALL)
         if label and high >= 12:
             scene.add(Text(x + (width - gap) / 2, top + high / 2, label, SMALL, ink_on(part.fill), "middle"))
         x += width
@@ -230,100 +224,66 @@ WIDTHS: Final = (0.22, 0.27, 0.27, 0.07, 0.17)
 """How the columns share the room: time, peak, sent, idle, and what is counted."""
 
 
-class Measure(NamedTuple):
-    """A column of bars: its name, what the bar of a run is made of, and how its sum is written."""
-
-    name: str
-    shares: Callable[[Trace], Sequence[Share]]
-    parts: Callable[[Sequence[Share]], list[Part]]
-    words: Callable[[float], str]
-
-
 def table(
     scene: Scene,
     runs: Sequence[tuple[str, Trace]],
     left: float,
     right: float,
     y: float,
-    judged: bool = True,
-    counts: Sequence[bool] | None = None,
-    line: float = LINE,
+    valid: Sequence[bool],
 ) -> float:
-    """Paints the table from `y` on, a run on each `line` of so many pixels; returns where it ends. Where it is `judged`
-    the better ones are marked, and of two runs the last row says how far they are apart. What does not count (`counts`)
-    is never a better one: a run that leaves something out is soon over."""
-    names = _room_of_names(runs)
-    valid = _valid(runs, judged, counts)
-    two = len(runs) == 2 and all(valid)
-    if two:
-        names = max(names, text_width("difference", TEXT) + 18)
-    room, high = right - left - names, HIGH * line / LINE
-    first = y + 16 + high / 2
+    """Paints the table from `y` on; returns where it ends. The better ones of those that are `valid` are marked, and of
+    two such runs the last row says how far they are apart."""
+    traces, two = [trace for _, trace in runs], len(runs) == 2 and all(valid)
+    names = min(170.0, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
+    names = max(names, text_width("difference", TEXT) + 18) if two else names
+    room, first, x = right - left - names, y + 16 + HIGH / 2, left + names
     for row, (name, _) in enumerate(runs):
-        row_name(scene, name, left, first + line * row, names - 8)
+        row_name(scene, name, left, first + LINE * row, names - 8)
     if two:
-        scene.add(Text(left, first + line * 2, "difference", TEXT, SOFT))
-    x, placed = left + names, list[tuple[Column, float, float]]()
-    for measure, part in zip(_measures(runs), WIDTHS, strict=False):
-        column, apart = _bars_of(measure, [trace for _, trace in runs], valid)
+        scene.add(Text(left, first + LINE * 2, "difference", TEXT, SOFT))
+    placed: list[tuple[Column, float, float]] = []
+    for (column, words), part in zip(_measured(traces, valid), WIDTHS, strict=False):
         placed.append((column, x, room * part - 14))
         if two:
-            same = apart == "the same"
-            scene.add(Text(x, first + line * 2, apart, TEXT, SOFT if same else INK, bold=not same))
+            same = words == "the same"
+            scene.add(Text(x, first + LINE * 2, words, TEXT, SOFT if same else INK, bold=not same))
         x += room * part
-    bottom = columns(scene, placed, y, line, high)
-    _texts(scene, [trace for _, trace in runs], x, room, y, valid, line)
-    return bottom + (line if two else 0) + 4
-
-
-def measures(
-    scene: Scene,
-    runs: Sequence[tuple[str, Trace]],
-    left: float,
-    right: float,
-    y: float,
-    judged: bool = True,
-    counts: Sequence[bool] | None = None,
-) -> float:
-    """Paints the bars of each measure below those of the one before, as wide as there is room; returns where it ends.
-    `judged` and `counts` are those of a table."""
-    valid = _valid(runs, judged, counts)
-    x = left + _room_of_names(runs, 230.0)
-    for measure in _measures(runs):
-        column, _ = _bars_of(measure, [trace for _, trace in runs], valid)
-        for row, (name, _) in enumerate(runs):
-            row_name(scene, name, left, y + 16 + HIGH / 2 + PITCH * row, x - left - 8)
-        y = columns(scene, [(column, x, right - x)], y) + 14
-    return y
-
-
-def _valid(runs: Sequence[object], judged: bool, counts: Sequence[bool] | None) -> list[bool]:
-    """Which runs may be the better one."""
-    return [judged] * len(runs) if counts is None else [judged and one for one in counts]
-
-
-def _room_of_names(runs: Sequence[tuple[str, Trace]], most: float = 170.0) -> float:
-    return min(most, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
+    bottom = columns(scene, placed, y, LINE)
+    idle, common = [round(bubbles(trace).makespan, 6) for trace in traces], _common(traces)
+    cells = (
+        ("idle", [f"{share:.1%}" for share in idle], _best(idle, valid)),
+        ("calls per rank", [_counted(trace, common) for trace in traces], [False] * len(runs)),
+    )
+    for (name, words, good), part in zip(cells, WIDTHS[3:], strict=True):
+        scene.add(Text(x, y + 5, name, TEXT, SOFT))
+        for row, (said, marked) in enumerate(zip(words, good, strict=True)):
+            scene.add(Text(x, first + LINE * row, fit(said, room * part, TEXT), TEXT, INK, bold=marked))
+        x += room * part
+    return bottom + (LINE if two else 0) + 4
 
 
 def _common(runs: Sequence[Trace]) -> list[str]:
     """What all runs send comes first, so that the rest can be compared."""
     sent = [{share.what for share in sent_shares(trace)} for trace in runs]
-    return [op for op in (*COLLECTIVES, "pass_to") if all(op in found for found in sent)]
+    return [op for op in (*COLLECTIVES, "pass_to") if all(op in ops for ops in sent)]
 
 
-def _measures(runs: Sequence[tuple[str, Trace]]) -> Sequence[Measure]:
-    """Time, peak and what is sent."""
-    common = _common([trace for _, trace in runs])
-
-    def sent(shares: Sequence[Share]) -> list[Part]:
-        return sent_parts(shares, common)
-
-    return (
-        Measure("time", time_shares, time_parts, exact),
-        Measure("peak, in elements", memory_shares, memory_parts, amount),
-        Measure("sent per rank, in elements", sent_shares, sent, amount),
-    )
+def _measured(runs: Sequence[Trace], valid: Sequence[bool]) -> list[tuple[Column, str]]:
+    """Time, peak and what is sent: bars, the shortest marked where not all are equal; and how far two are apart."""
+    time, peak, sent = ([shares(run) for run in runs] for shares in (time_shares, memory_shares, sent_shares))
+    common = _common(runs)
+    measured: list[tuple[Column, str]] = []
+    for name, shares, parts, words in (
+        ("time", time, [time_parts(mine) for mine in time], exact),
+        ("peak, in elements", peak, [memory_parts(mine) for mine in peak], amount),
+        ("sent per rank, in elements", sent, [sent_parts(mine, common) for mine in sent], amount),
+    ):
+        sums = [round(sum(share.amount for share in mine), 9) for mine in shares]
+        marked = zip(parts, sums, _best(sums, valid), strict=True)
+        bars = [Bar(mine, words(total), bold=good, good=good) for mine, total, good in marked]
+        measured.append((Column(name, bars), apart(*sums) if len(sums) == 2 else ""))
+    return measured
 
 
 def _best(figures: Sequence[float], valid: Sequence[bool]) -> list[bool]:
@@ -333,37 +293,11 @@ def _best(figures: Sequence[float], valid: Sequence[bool]) -> list[bool]:
     return [counts and figure == best for figure, counts in zip(figures, valid, strict=True)]
 
 
-def _bars_of(measure: Measure, runs: Sequence[Trace], valid: Sequence[bool]) -> tuple[Column, str]:
-    """The bars of a measure, the shortest ones marked where not all are equal; and how far two are apart, in words."""
-    every = [measure.shares(trace) for trace in runs]
-    sums = [round(sum(share.amount for share in shares), 9) for shares in every]
-    bars: list[Bar] = []
-    for shares, total, good in zip(every, sums, _best(sums, valid), strict=True):
-        bars.append(Bar(measure.parts(shares), measure.words(total), bold=good, good=good))
-    return Column(measure.name, bars), apart(*sums) if len(sums) == 2 else ""
-
-
-def _texts(
-    scene: Scene, runs: Sequence[Trace], x: float, room: float, y: float, valid: Sequence[bool], line: float
-) -> None:
-    """How long the ranks are idle, and how often a rank communicates."""
-    first = y + 16 + HIGH * line / LINE / 2
-    idle = [round(bubbles(trace).makespan, 6) for trace in runs]
-    cells = [("idle", [f"{share:.1%}" for share in idle], _best(idle, valid))]
-    common = _common(runs)
-    cells.append(("calls per rank", [_counted(trace, common) for trace in runs], [False] * len(runs)))
-    for (name, words, good), part in zip(cells, WIDTHS[3:], strict=True):
-        scene.add(Text(x, y + 5, name, TEXT, SOFT))
-        for row, (said, marked) in enumerate(zip(words, good, strict=True)):
-            scene.add(Text(x, first + line * row, fit(said, room * part, TEXT), TEXT, INK, bold=marked))
-        x += room * part
-
-
 def _counted(trace: Trace, first: Sequence[str]) -> str:
     """Collectives by their short names, and messages: "12 AG, 6 RS"."""
-    found = counts(trace)
-    ops = sorted(found.collectives, key=lambda op: op not in first)
-    said = [f"{found.collectives[op]} {COLLECTIVES[op].word}" for op in ops]
-    if found.messages:
-        said.append(counted(found.messages, "message"))
-    return ", ".join(said) or "none"
+    calls = counts(trace)
+    said = [
+        f"{calls.collectives[op]} {COLLECTIVES[op].word}"
+        for op in sorted(calls.collectives, key=lambda op: op not in first)
+    ]
+    return ", ".join([*said, *([counted(calls.messages, "message")] if calls.messages else [])]) or "none"

@@ -13,7 +13,7 @@ from drawing.canvas.layout import Entry, legend
 from drawing.canvas.palette import ALARM, INK, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width, wrapped
-from drawing.comparing.bars import LINE, measures, table
+from drawing.comparing.bars import table
 from drawing.timeline.boxes import size
 from drawing.timeline.memory import kinds_of, memory, memory_at_peak
 from drawing.timeline.paint import SHOWN, Rows
@@ -23,7 +23,7 @@ from lib.analysis.difference import Difference, difference, figures_of, lesson, 
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
 
-__all__ = ["Compared", "Comparison", "Memory", "compare", "draw_figures", "together"]
+__all__ = ["Compared", "Comparison", "compare", "draw_figures", "together"]
 
 TITLE: Final = 17
 EDGE_ROOM: Final = 24.0
@@ -107,8 +107,7 @@ class Comparison:
     """Runs that are drawn beside each other: in one picture, or in parts as wide as you like, all on one time axis.
 
     `memory` is drawn of the rank with the highest "peak", of "each" rank, or of "none". `fold`: ranks that are alike
-    share a row. The `title` is what stands above all in one picture, else the names of the runs. `beside`: how many
-    times as much room as usual there is beside the time axis.
+    share a row. The `title` is what stands above all in one picture, else the names of the runs.
     """
 
     def __init__(
@@ -119,14 +118,12 @@ class Comparison:
         memory: Memory = "peak",
         fold: bool = True,
         title: str = "",
-        beside: float = 1.0,
     ) -> None:
         self.runs = tuple(runs)
         self.width = width
         self.memory: Memory = memory
         self.fold = fold
         self.title = title
-        self.beside = beside
         shown = [run for run in runs if run.trace is not None]
         self.drawn = [(run.name, run.trace) for run in runs if run.trace is not None]
         self.traces = [trace for _, trace in self.drawn]
@@ -151,48 +148,12 @@ class Comparison:
         scene.height = y + 6
         return Picture(scene, "\n".join(self._words()))
 
-    def figures(self, *, headline: bool = True) -> Picture:
-        """Only the figures, as bars; below the names of the runs, if there is to be a headline."""
+    def figures(self) -> Picture:
+        """Only the figures, as bars."""
         scene = self._scene()
-        y = self._table(scene, self._headline(scene) if headline else 20.0)
+        y = self._table(scene, self._headline(scene))
         scene.height = legend(scene, EDGE_ROOM, y + 12, self.width - 12, kinds_of(self.traces)) + 6
-        return Picture(scene, self._figures_in_words())
-
-    def large_figures(self, height: float) -> Picture:
-        """The figures so that they fill a page of a height: each measure of few runs by itself, those of more in a
-        table. What the colours mean stands elsewhere."""
-        scene, runs = self._scene(), [run for run in self.runs if run.trace is not None and run.trace.error is None]
-        shown = [(run.name, run.trace) for run in runs if run.trace is not None]
-        judged, counts = unequal(shown) is None, [run.counts for run in runs]
-        if len(shown) <= 4:  # each measure has bars of its own
-            scene.height = measures(scene, shown, 0, self.width, 12, judged, counts)
-        else:
-            line = max(LINE, min(2 * LINE, (height - 40) / len(shown)))
-            scene.height = table(scene, shown, 0, self.width, 12, judged, counts, line)
-        return Picture(scene, self._figures_in_words())
-
-    def _figures_in_words(self) -> str:
-        return "\n".join(f"{name}: {figures_of(trace)}" for name, trace in self.drawn)
-
-    def key(self) -> Picture:
-        """What the colours mean, by itself."""
-        scene = self._scene()
-        entries = [*self._laid[1], *(kinds_of(self.traces) if self.memory != "none" else ())]
-        scene.height = legend(scene, 0, 2, self.width, entries)
-        return Picture(scene, "what the colours mean")
-
-    def part(self, *places: int) -> Picture:
-        """Some of the runs under each other, without what the colours mean. One alone is without its name; of two the
-        first is marked where the second departs from it."""
-        scene, y = self._scene(), 10.0
-        last = self._laid[0][places[-1]]
-        gap = last.gap if last is not None and len(places) > 1 else None
-        for side, place in enumerate(places):
-            placed, run = self._laid[0][place], self.runs[place]
-            placed = placed and placed._replace(number=side, gap=gap)
-            y = self._run(scene, placed, run._replace(name=run.name if len(places) > 1 else "", said=""), y) + 8
-        scene.height = y
-        return Picture(scene, "\n".join(_words_of(self.runs[place]) for place in places))
+        return Picture(scene, "\n".join(f"{name}: {figures_of(trace)}" for name, trace in self.drawn))
 
     def parts(self) -> tuple[Picture, list[Picture]]:
         """What the colours mean, and a picture for each run under its name, to stand under each other."""
@@ -246,19 +207,23 @@ class Comparison:
 
     def _table(self, scene: Scene, y: float) -> float:
         """The figures of the runs that came to their end."""
-        whole = [run for run in self.runs if run.trace is not None and run.trace.error is None]
-        runs = [(run.name, run.trace) for run in whole if run.trace is not None]
-        if not runs:
-            return y
-        counts = [run.counts for run in whole]
-        return table(scene, runs, EDGE_ROOM, self.width - EDGE_ROOM, y, unequal(runs) is None, counts)
+        runs, valid = self._whole
+        return table(scene, runs, EDGE_ROOM, self.width - EDGE_ROOM, y, valid) if runs else y
+
+    @cached_property
+    def _whole(self) -> tuple[list[tuple[str, Trace]], list[bool]]:
+        """The runs that came to their end, and which may be the better one: none of runs of different sizes, nor one
+        that does not count. (A run that leaves something out is soon over.)"""
+        whole = [(run, run.trace) for run in self.runs if run.trace is not None and run.trace.error is None]
+        shown = [(run.name, trace) for run, trace in whole]
+        return shown, [unequal(shown) is None and run.counts for run, _ in whole]
 
     @cached_property
     def _laid(self) -> tuple[list[_Placed | None], list[Entry]]:
         """The panels of the runs, laid out once (None for one that has no Trace), and what their colours mean."""
         if not self.traces:
             return [None] * len(self.runs), []
-        shown, entries = panels_of(self.width, self.traces, fold=self.fold, beside=self.beside)
+        shown, entries = panels_of(self.width, self.traces, fold=self.fold)
         drawn = enumerate(zip(shown, self.marks, strict=True))
         placed = iter(_Placed(panel, number, gap) for number, (panel, gap) in drawn)
         return [None if run.trace is None else next(placed) for run in self.runs], entries

@@ -1,4 +1,4 @@
-"""Many runs: each as small as a stamp, and all of a puzzle on one page."""
+"""Many runs: each as small as a stamp, and all solutions of a puzzle on one page, on one time axis."""
 
 from __future__ import annotations
 

@@ -84,17 +84,8 @@ class Exchange(NamedTuple):
 @kept
 def exchanges(run: Trace) -> list[Exchange]:
     """All collectives and messages of a run, first those that happened, in the order of their starts."""
-    return sorted(_exchanges(run), key=_moment)
-
-
-def _moment(one: Exchange) -> tuple[bool, int, tuple[int, ...]]:
-    return one.start is None, one.issued if one.start is None else one.start, one.ranks
-
-
-def _exchanges(run: Trace) -> Iterator[Exchange]:
-    for joined in collectives(run):
-        yield _collective(run, joined)
-    yield from _messages(run)
+    every = [*(_collective(run, joined) for joined in collectives(run)), *_messages(run)]
+    return sorted(every, key=lambda one: (one.start is None, one.issued if one.start is None else one.start, one.ranks))
 
 
 def _collective(run: Trace, joined: Joined) -> Exchange:
@@ -167,7 +158,9 @@ def chosen(run: Trace, which: object, layer: object, who: str) -> Exchange | Non
     else:
         here = [one for one in found if one.op == name]
     if not here:
-        raise ValueError(f"{who}: no {which} in this run. {_meant(which, found)}It has {_there_is(found)}")
+        close = get_close_matches(str(which), sorted({one.op for one in found}), 1, 0.6)
+        meant = f"Did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"{who}: no {which} in this run. {meant}It has {_there_is(found)}")
     at = here if layer is None else [one for one in here if one.layer == layer]
     if not at:
         raise ValueError(f"{who}: no {here[0].title} of layer {layer} in this run. It has {_there_is(here)}")
@@ -181,12 +174,6 @@ def _name(which: object) -> str:
         if text in (name.lower(), row.word.lower(), row.title.lower(), row.title.lower().replace("-", "_")):
             return name
     return MESSAGE if text in MESSAGES or text in (spoken(op) for op in MESSAGES) else text
-
-
-def _meant(which: object, found: Sequence[Exchange]) -> str:
-    """What somebody who misspelled a name may have meant."""
-    close = get_close_matches(str(which), sorted({one.op for one in found}), 1, 0.6)
-    return f"Did you mean {close[0]!r}? " if close else ""
 
 
 def _there_is(found: Iterable[Exchange]) -> str:
@@ -348,16 +335,13 @@ def summary(trace: Trace, one: Exchange) -> str:
 
 
 def _seat_words(one: Exchange, seat: Seat) -> str:
+    """What a rank brings and gets, without the kind where there is one value only, which the headline names."""
     if seat.called is None:
         return f"Rank {seat.rank} never came."
     if not seat.fits:
         return f"Rank {seat.rank} called {seat.called}."
-    found = f"Rank {seat.rank} brings {_short(seat.brought)}"
-    return f"{found}, gets {_short(seat.got)}." if one.happened else f"{found}."
-
-
-def _short(values: Sequence[Value]) -> str:
-    """What somebody has, without the kind where there is one value only, which the headline names."""
-    if not values:
-        return "nothing"
-    return ", ".join(caption(values[0])) if len(values) == 1 else "; ".join(describe(value) for value in values[:4])
+    brings, gets = (
+        ", ".join(caption(values[0])) if len(values) == 1 else "; ".join(map(describe, values[:4])) or "nothing"
+        for values in (seat.brought, seat.got)
+    )
+    return f"Rank {seat.rank} brings {brings}" + (f", gets {gets}." if one.happened else ".")

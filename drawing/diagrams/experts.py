@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from drawing.canvas.layout import MARGIN
 from drawing.canvas.palette import EDGE, INK, PAPER, SOFT, TINTS, TRACK, ink_on, mix, origin_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, hatch
@@ -21,15 +22,11 @@ from lib.values.placement import Place
 __all__ = ["draw_experts"]
 
 WIDTH: Final = 840
-MARGIN: Final = 18.0
-TOP: Final = 84.0
-HIGH: Final = 260.0
-"""Pixels for all tokens that go to experts, without the gaps between bars."""
-GAPS: Final = 48.0
-"""Pixels for the gaps of a column together."""
-HEIGHT: Final = TOP + HIGH + GAPS + 48
+TOP, HIGH, GAPS = 84.0, 260.0, 48.0
+"""Where bars begin, and pixels for all tokens that go to experts, and for the gaps of a column together."""
 RANK, EXPERT = 92.0, 150.0
-"""How wide a bar of a rank is, and one of an expert."""
+"""How wide a bar of a rank is, and one of an expert; and where those of the three columns begin."""
+LEFTS: Final = (MARGIN, (WIDTH - EXPERT) / 2, WIDTH - MARGIN - RANK)
 MOST: Final = 32
 """Ranks, and experts, that are shown."""
 
@@ -94,7 +91,7 @@ class _Picture:
         assert route is not None, "it dispatches"
         self.route, described = route, kinds[layer].layer
         self.number = described.experts
-        self.scene = Scene(WIDTH, HEIGHT)
+        self.scene = Scene(WIDTH, TOP + HIGH + GAPS + 48)
         self.wanted = Route(described.route, self.number, described.rows, trace.shape.items, None, [described.rows])
         self.experts = RunSet.span(0, self.number)
         last = next(number for number in range(layer + 1, trace.layers) if kinds[number].output.route is None)
@@ -131,7 +128,7 @@ class _Picture:
             self._stack(column)
         self._bands(before, middle, self.sent, side=0)
         self._bands(after, middle, self.home, side=1)
-        for x, column, wide in zip(self._lefts(), columns, (RANK, EXPERT, RANK), strict=True):
+        for x, column, wide in zip(LEFTS, columns, (RANK, EXPERT, RANK), strict=True):
             for bar in column:
                 self._paint(bar, x, wide)
         return Picture(self.scene, self._words(columns))
@@ -154,9 +151,6 @@ class _Picture:
                     colour = origin_colour(expert, self.number)
                     yield rank, expert, Bar(f"expert {expert}", count, colour, time * count // max(whole, 1))
 
-    def _lefts(self) -> tuple[float, float, float]:
-        return MARGIN, (WIDTH - EXPERT) / 2, WIDTH - MARGIN - RANK
-
     def _stack(self, column: Sequence[Bar]) -> None:
         """Gives the bars of a column their places, in the middle of the height."""
         whole = sum(bar.count + bar.dropped for bar in column) * self.scale + GAPS
@@ -173,8 +167,7 @@ class _Picture:
         side: int,
     ) -> None:
         """From the bars of ranks to those of experts, or on the other side back."""
-        lefts = self._lefts()
-        ends = (lefts[0] + RANK, lefts[1]) if side == 0 else (lefts[2], lefts[1] + EXPERT)
+        ends = (LEFTS[0] + RANK, LEFTS[1]) if side == 0 else (LEFTS[2], LEFTS[1] + EXPERT)
         for rank, mine in enumerate(boxes):
             for (there, expert), bar in sorted(middle.items(), key=lambda item: (item[0][1], item[0][0])):
                 one = RunSet.span(expert, expert + 1)
@@ -224,7 +217,7 @@ class _Picture:
         self.scene.add(Text(MARGIN, 22, title, TEXT + 2, INK, bold=True))
         legend = "a band is as wide as its tokens are many; the palest stay on their rank"
         self.scene.add(Text(MARGIN, 42, legend + ("; hatched is what is dropped" if dropped else ""), TEXT, SOFT))
-        for x, wide, words in zip(self._lefts(), (RANK, EXPERT, RANK), ("sent", "at experts", "home"), strict=True):
+        for x, wide, words in zip(LEFTS, (RANK, EXPERT, RANK), ("sent", "at experts", "home"), strict=True):
             self.scene.add(Text(x + wide / 2, TOP - 16, words, TEXT, SOFT, "middle"))
         expert, load = max(loads.items(), key=lambda item: item[1])
         told = f"{expert.capitalize()} has {load:,}, and an even share would be {whole / self.number:,.0f}."
@@ -232,7 +225,7 @@ class _Picture:
             told = f"Each expert has {load:,}."
         if dropped:
             told += f" {counted(dropped, 'choice', ',')} of {whole + dropped:,} are dropped."
-        self.scene.add(Text(MARGIN, HEIGHT - 24, told, TEXT, INK))
+        self.scene.add(Text(MARGIN, TOP + HIGH + GAPS + 24, told, TEXT, INK))
         return f"<{title}. {told} {'; '.join(f'{name}: {count:,}' for name, count in loads.items())}>"
 
 

@@ -92,13 +92,11 @@ def panels_of(
     traces: Sequence[Trace],
     fold: bool | None = None,
     only: Container[int] | None = None,
-    beside: float = 1.0,
 ) -> tuple[list[Panel], list[Entry]]:
     """Panels of runs on one axis in so many pixels, and what their colours mean.
 
     `fold`: whether ranks that are alike share a row; where nothing is said, those of runs of more than 4 ranks do.
     `only`: the ranks that have rows, where not all have.
-    `beside`: how many times as much room as usual there is beside the axis.
     """
     shown = [shown_rows(trace, trace.ranks > UNFOLDED if fold is None else fold, SHOWN) for trace in traces]
     if only is not None:
@@ -108,8 +106,8 @@ def panels_of(
     # Below a timeline of few ranks the memory folds those that are alike, and "ranks 0-1" is longer than "rank 0".
     arranged = [trace for trace in traces if trace.mesh is not None]
     folded = [names(trace, shown_rows(trace, fold is not False, SHOWN).rows) for trace in arranged]
-    left = beside * max([LEFT, *(margin(found, row_height(len(found))) for found in (*named, *folded))])
-    axis = Axis(left, width - left - beside * RIGHT, max(timeline.end for timeline in timelines))
+    left = max([LEFT, *(margin(found, row_height(len(found))) for found in (*named, *folded))])
+    axis = Axis(left, width - left - RIGHT, max(timeline.end for timeline in timelines))
     layers = max(trace.layers for trace in traces)
     every = [box for line in timelines for box in line.boxes]
     own = {name for found in shown for row in found.rows for name in row.own.values()}

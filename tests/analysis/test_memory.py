@@ -6,7 +6,7 @@ from lib.analysis import figures
 from lib.analysis.memory import PLACES, whereabouts
 from lib.trace.event import Program
 from lib.trace.trace import STORES
-from tests.drawing.stepper.runs import TRACES
+from tests.drawing.pages.runs import TRACES
 
 PROGRAMS = [(name, program) for name, trace in TRACES.items() for program in trace.programs[:4]]
 

@@ -36,13 +36,12 @@ from lib.schedules.pipelines.program import program_of
 from lib.suite.course.review import Review
 from lib.trace.event import Program
 from tests.drawing import runs
-from tests.drawing.communication.exchanges import EXCHANGES
-from tests.drawing.communication.test_holdings import SHOWN
-from tests.drawing.communication.test_neighbours import FIVE
 from tests.drawing.curriculum import CURRICULUM, SOLVED
-from tests.drawing.pipelines.test_stages import CUT
-from tests.drawing.stepper.runs import TRACES
-from tests.drawing.test_halo import DROPPED, SIXTEEN, UNEVEN
+from tests.drawing.diagrams.exchanges import EXCHANGES
+from tests.drawing.diagrams.test_halo import DROPPED, SIXTEEN, UNEVEN
+from tests.drawing.diagrams.test_lanes import CUT
+from tests.drawing.diagrams.test_mesh import FIVE, SHOWN
+from tests.drawing.pages.runs import TRACES
 from tests.suite.course.test_review import bound, reviewed
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from drawing.canvas.palette import (
 )
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
 from lib import check
-from tests.drawing.communication.exchanges import EXCHANGES
+from tests.drawing.diagrams.exchanges import EXCHANGES
 from tests.drawing.runs import solved
 from tests.drawing.test_golden import pictures
 from tests.support.profiles import sample

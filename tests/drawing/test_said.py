@@ -8,13 +8,13 @@ import drawing
 from lib import Mesh, Model, simulate
 from lib.cluster.stages import Stages
 from lib.schedules.gallery import gallery
-from tests.drawing.communication import exchanges
-from tests.drawing.communication.test_neighbours import DIMS
+from tests.drawing.comparing.test_plot import FLAT, UP
 from tests.drawing.curriculum import Stop
+from tests.drawing.diagrams import exchanges
+from tests.drawing.diagrams.test_halo import DROPPED, UNEVEN, by_batches
+from tests.drawing.diagrams.test_mesh import DIMS
+from tests.drawing.pages.runs import GRID, TRACES
 from tests.drawing.runs import RUNS, VALUES
-from tests.drawing.stepper.runs import GRID, TRACES
-from tests.drawing.test_curves import FLAT, UP
-from tests.drawing.test_halo import DROPPED, UNEVEN, by_batches
 from tests.support.inside import PROGRAMS
 from tests.support.said import Said
 

@@ -10,7 +10,7 @@ from drawing.canvas.palette import ALARM, PAPER, SOFT
 from drawing.canvas.scene import Rect, Scene, Text
 from lib.schedules.gallery import gallery
 from tests.drawing.browser.conftest import Show, press, rgb
-from tests.drawing.communication.exchanges import EXCHANGES
+from tests.drawing.diagrams.exchanges import EXCHANGES
 from tests.drawing.runs import RUNS
 
 pytestmark = pytest.mark.xdist_group("browser")

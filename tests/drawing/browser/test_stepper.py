@@ -10,7 +10,7 @@ from drawing.canvas.palette import KINDS, PAPER
 from drawing.pages.view import step_through
 from lib.analysis import figures
 from tests.drawing.browser.conftest import Show, press, rgb, settle
-from tests.drawing.stepper.runs import HOSTILE, TRACES, hostile, large, still
+from tests.drawing.pages.runs import HOSTILE, TRACES, hostile, large, still
 
 pytestmark = pytest.mark.xdist_group("browser")
 

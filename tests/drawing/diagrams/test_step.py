@@ -1,5 +1,7 @@
 """The life of one step as a figure: every deed has its number and its place; what is kept is kept until backward."""
 
+from __future__ import annotations
+
 import re
 
 import pytest

@@ -1,5 +1,7 @@
 """A collective over all its ranks: whose part is where before and after, who came, and what it costs."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from lib.analysis.figures import traffic
 from lib.values.collectives import COLLECTIVES
 from lib.values.layers import by_hand
 from lib.values.values import Elements, value_of
-from tests.drawing.communication.exchanges import EXCHANGES, MESH, small
+from tests.drawing.diagrams.exchanges import EXCHANGES, MESH, small
 from tests.drawing.marks import texts, written
 
 

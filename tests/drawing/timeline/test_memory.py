@@ -1,5 +1,7 @@
 """The memory panel: what lies at the bottom, who is a guest, which peak is marked, and where the goals are."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from itertools import pairwise
 

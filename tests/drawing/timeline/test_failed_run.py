@@ -1,5 +1,7 @@
 """The picture of a run that failed: what everybody did, who waits for what, and one mark of one size."""
 
+from __future__ import annotations
+
 import pytest
 
 from drawing.canvas.palette import ALARM

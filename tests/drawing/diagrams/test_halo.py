@@ -1,5 +1,7 @@
 """draw_halo: who has which rows, who lends which to whom, and whose gradients come home, however they travel."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any

@@ -1,5 +1,7 @@
 """Runs that the tests of the interactive view step through."""
 
+from __future__ import annotations
+
 from functools import cache
 
 from drawing.pages.view import View, step_through

@@ -1,5 +1,7 @@
 """Round the ring: everyone ends with what the law says and sends what the table says; the page."""
 
+from __future__ import annotations
+
 from fractions import Fraction
 
 from hypothesis import given
@@ -12,7 +14,7 @@ from drawing.diagrams.exchange import Exchange, exchanges
 from drawing.diagrams.ring import Rounds, rounds
 from lib import Model, Trace
 from lib.values.laws import gather, reduce
-from tests.drawing.communication.exchanges import EXCHANGES, allgather, allreduce, broadcast, scatterreduce, small
+from tests.drawing.diagrams.exchanges import EXCHANGES, allgather, allreduce, broadcast, scatterreduce, small
 from tests.drawing.marks import written
 from tests.drawing.shown import data_of
 

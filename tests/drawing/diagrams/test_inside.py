@@ -1,5 +1,7 @@
 """Pictures of runs that cut the inside of a layer: they are drawn, and say what each value has."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -1,5 +1,7 @@
 """draw_experts: bands as wide as the tokens are many, who is dropped, and who has more than an even share."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

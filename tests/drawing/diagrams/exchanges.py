@@ -1,4 +1,6 @@
-"""Small runs with one collective or message each, which the tests of `drawing.communication` draw."""
+"""Small runs with one collective or message each, which the tests of `drawing.diagrams` draw."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any

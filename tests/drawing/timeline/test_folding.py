@@ -1,5 +1,7 @@
 """Ranks that are alike share a row, and a difference that matters is never hidden in one."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
