@@ -20,9 +20,9 @@ from lib.errors import graded
 from lib.errors.exceptions import CheckError, NotSolved, PuzzleError
 from lib.errors.source_lines import raised_at
 from lib.puzzles.records import PUZZLES
-from lib.suite.submissions.load import SourceError, load_function
+from lib.suite.submissions.load import SourceError, function_of, load_function
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.source import Source, function_of
+from lib.suite.submissions.source import Source
 from lib.suite.submissions.wrong_answer import wrong_answer
 
 __all__ = [
