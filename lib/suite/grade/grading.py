@@ -49,7 +49,7 @@ from lib.suite.grade.judging import judge_source, reference_result
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import Source
-from lib.suite.submissions.states import STATES
+from lib.suite.submissions.source import STATES
 
 __all__ = ["JOURNAL", "TRACES", "grade", "missing", "worked_on"]
 

@@ -27,7 +27,7 @@ from lib.suite.isolation.messages import MORE, AtSize, Limits, Sent
 from lib.suite.submissions.function_check import judge_of
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
-from lib.suite.submissions.wrong_answer import wrong_answer
+from lib.suite.submissions.function_check import wrong_answer
 from lib.trace.trace import Trace
 
 __all__ = ["Judged", "judge_source", "reference_result"]

@@ -40,7 +40,7 @@ from lib.suite.isolation.messages import MAX_PRINTED, MORE, Limits, Request, Sen
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.cells import statements
+from lib.suite.submissions.statements import statements
 from lib.suite.submissions.needed import Program
 from lib.trace.trace import Trace
 

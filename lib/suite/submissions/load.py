@@ -19,10 +19,9 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from lib.puzzles.records import PUZZLES, puzzle_of_file
-from lib.suite.submissions.cells import Broken, Cell, Statement, broken_line, statements
-from lib.suite.submissions.names import FLAGS, names_of
 from lib.suite.submissions.needed import Needed
 from lib.suite.submissions.source import Source, SourceError, program_of
+from lib.suite.submissions.statements import FLAGS, Broken, Cell, Statement, broken_line, names_of, statements
 
 __all__ = ["Notebook", "SourceError", "function_of", "load_function", "puzzle_of", "puzzles_of", "source_in"]
 

@@ -14,8 +14,17 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lib.suite.submissions.cells import Broken, SourceError, Statement
-from lib.suite.submissions.names import COMPOUND, FUNCTIONS, Names, names_of, pruned, root
+from lib.suite.submissions.statements import (
+    COMPOUND,
+    FUNCTIONS,
+    Broken,
+    Names,
+    SourceError,
+    Statement,
+    names_of,
+    pruned,
+    root,
+)
 
 __all__ = ["OURS", "SHOWS", "Needed", "Program", "import_paths"]
 

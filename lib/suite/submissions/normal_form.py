@@ -16,9 +16,8 @@ from itertools import chain, groupby
 from pathlib import PurePath
 from typing import Any, Final
 
-from lib.suite.submissions.cells import Cell, SourceError, statements
-from lib.suite.submissions.names import FUNCTIONS, Function, arguments, bound
 from lib.suite.submissions.needed import OURS, SHOWS, Program, import_paths
+from lib.suite.submissions.statements import FUNCTIONS, Cell, Function, SourceError, arguments, bound, statements
 
 __all__ = ["normal_form"]
 

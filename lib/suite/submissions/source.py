@@ -7,30 +7,62 @@ import re
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import PurePath
+from typing import Final, NamedTuple
 
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
-from lib.suite.submissions.cells import (
+from lib.suite.submissions.locations import reference
+from lib.suite.submissions.needed import Needed, Program
+from lib.suite.submissions.normal_form import normal_form
+from lib.suite.submissions.statements import (
+    FUNCTIONS,
     Cell,
+    Function,
     SourceError,
     Statement,
     code_cells,
+    own_returns,
+    required,
     statements,
     tidy,
     without_package,
 )
-from lib.suite.submissions.locations import reference
-from lib.suite.submissions.names import FUNCTIONS, Function, own_returns, required
-from lib.suite.submissions.needed import Needed, Program
-from lib.suite.submissions.normal_form import normal_form
 
-__all__ = ["Source", "SourceError", "code_cells"]
+__all__ = ["STATES", "Source", "SourceError", "State", "code_cells"]
 
 TEXT = re.compile(r"""\b(?:puzzle[ \t]*=[ \t]*|NotSolved\([ \t]*)["'](\w+)["']""")
 FEW = 3
 LONGEST_NAME = 60
 """Functions that a message names, and characters of the name of one."""
+
+
+class State(NamedTuple):
+    """A state by its word, which is the same everywhere, with a sign that stands for it and what it means. `judged`:
+    there was a function to look at."""
+
+    word: str
+    sign: str
+    about: str
+    judged: bool = True
+
+
+STATES: Final = {
+    state.word: state
+    for state in (
+        State("passed", "✓", "all that is needed"),
+        State("missed", "◐", "correct, and over the goal that is needed"),
+        State("partly", "◑", "right at the puzzle's own size, and not at all others"),
+        State("failed", "✗", "not correct, or it did not come to its end"),
+        State("unsolved", "○", "the gap still holds its stub"),
+        State("renamed", "≠", "a file is there for it, which does not define its function", judged=False),
+        State("unreadable", "⊘", "what was handed in cannot be read", judged=False),
+        State("empty", "∅", "what was handed in holds no code", judged=False),
+        State("unrelated", "∉", "what was handed in holds none of the puzzles that are asked", judged=False),
+        State("absent", "–", "it was not handed in", judged=False),
+    )
+}
+"""From good to bad."""
 
 
 @dataclass(frozen=True, slots=True)
