@@ -120,7 +120,7 @@ def code_cells(name: str, text: str) -> list[str]:
 
 def without_package(text: str) -> str:
     """A text with empty lines for the package that a notebook for Colab brings along
-    (`lib.suite.notebooks.exports.package`): for lines one after the other of packed bytes, if they are more than
+    (`lib.suite.notebooks.exports`): for lines one after the other of packed bytes, if they are more than
     anybody writes. What a student does to the rest of that cell changes nothing about it, nor does the version that
     made it.
 
