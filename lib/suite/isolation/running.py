@@ -40,8 +40,8 @@ from lib.suite.isolation.messages import MAX_PRINTED, MORE, Limits, Request, Sen
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.statements import statements
 from lib.suite.submissions.needed import Program
+from lib.suite.submissions.statements import statements
 from lib.trace.trace import Trace
 
 __all__ = ["DEAF", "DEAF_SIGNAL", "GRACE", "LATE", "answer", "endless", "limit", "main", "schedules_below", "withhold"]
