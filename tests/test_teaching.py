@@ -23,7 +23,7 @@ from lib.suite.grade.results import COLUMNS
 from lib.suite.isolation.isolation import FEATURES
 from lib.suite.notebooks.example_class import ASKED as ASKED_OF_THE_CLASS
 from lib.suite.notebooks.example_class import STUDENTS, write_class
-from lib.suite.notebooks.teaching import LISTEN, MARKED, page
+from lib.suite.notebooks.shared_cells import LISTEN, MARKED, teaching
 from tests.support.drivers import ROOT
 from tests.support.profiles import sample
 from tests.support.said import Said
@@ -111,7 +111,7 @@ def commands() -> list[str]:
 
 
 def test_it_is_what_the_records_give() -> None:
-    assert page(PAGE) == PAGE, "mend with `puzzles build`"
+    assert teaching(PAGE) == PAGE, "mend with `puzzles build`"
 
 
 @pytest.mark.parametrize("course", ["One lecture", "One week", "Half a term"])

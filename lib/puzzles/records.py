@@ -159,7 +159,7 @@ class Puzzle:
     `number` counts from 1 through all chapters, in the order in which the records stand. `needs` are the ids of the
     puzzles to solve first, `teaches` says what it is about in half a sentence, and the three `hints` (Markdown) are a
     question, an idea and nearly the code. `minutes` is how long it takes a student who knows Python and
-    backpropagation, as `lib.suite.notebooks.teaching` estimates it; `discuss` (Markdown) is an open question for a
+    backpropagation, as `lib.suite.notebooks.shared_cells` estimates it; `discuss` (Markdown) is an open question for a
     class, and what to listen for.
 
     A schedule has a size, goals, and hidden sizes at which it must be correct too. Its layers are the usual ones, but

@@ -359,8 +359,7 @@ def export(
     or the autograder that Gradescope runs."""
     from lib.suite.cli.grading.autograder import autograder
     from lib.suite.grade.assignment import AssignmentError, Config
-    from lib.suite.notebooks.exports import colab as editions
-    from lib.suite.notebooks.exports import nbgrader as assignments
+    from lib.suite.notebooks.exports import chosen, export_colab, export_nbgrader
 
     if colab + nbgrader + gradescope != 1:
         raise typer.BadParameter("say what to export to: --colab, --nbgrader or --gradescope")
@@ -370,11 +369,10 @@ def export(
         elif nbgrader:
             asked = [name for name in names or PUZZLES if name in PUZZLES]
             Config().with_options(puzzles=asked, need=need, hidden=hidden, seed=seed).assignment()
-            chosen = editions.chosen(names or list(PUZZLES))
-            folder = output or Path("nbgrader")
-            written = assignments.export(chosen, folder, assignment, need=need, hidden=hidden, seed=seed)
+            notebooks, folder = chosen(names or list(PUZZLES)), output or Path("nbgrader")
+            written = export_nbgrader(notebooks, folder, assignment, need=need, hidden=hidden, seed=seed)
         else:
-            written = editions.export(editions.chosen(names or []), output or Path("colab"))
+            written = export_colab(chosen(names or []), output or Path("colab"))
     except AssignmentError as error:  # what is asked cannot be asked
         fail(str(error), status=2)
     except FileNotFoundError:

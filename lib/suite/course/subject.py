@@ -80,7 +80,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The state of running something: `state` is one of `lib.suite.submissions.states`. `text` says why there is
+    """The state of running something: `state` is one of `lib.suite.submissions.source`. `text` says why there is
     no verdict, or is the verdict's; `printed` is what the function printed. `puzzle` is None where it could not be
     told."""
 

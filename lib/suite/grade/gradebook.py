@@ -30,7 +30,7 @@ from typing import IO, Any, Final, NamedTuple, cast
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.files import ROOT, ready, write_whole
 from lib.suite.course.solutions import without_lines
-from lib.suite.submissions.states import STATES
+from lib.suite.submissions.source import STATES
 from lib.trace.json_format import MAX_BYTES, encode
 from lib.trace.trace import Trace
 from lib.trace.validation import decode

@@ -48,8 +48,7 @@ from lib.suite.grade.intake.submission import Chosen, Collected, File, Submissio
 from lib.suite.grade.judging import judge_source, reference_result
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Limits
-from lib.suite.submissions.source import Source
-from lib.suite.submissions.states import STATES
+from lib.suite.submissions.source import STATES, Source
 
 __all__ = ["TRACES", "grade", "worked_on"]
 

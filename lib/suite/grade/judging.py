@@ -24,10 +24,9 @@ from lib.suite.grade.gradebook import Result, Schedule, Score, schedule_of
 from lib.suite.grade.sizes import reference_run
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import MORE, AtSize, Limits, Sent
-from lib.suite.submissions.function_check import judge_of
+from lib.suite.submissions.function_check import judge_of, wrong_answer
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
-from lib.suite.submissions.wrong_answer import wrong_answer
 from lib.trace.trace import Trace
 
 __all__ = ["judge_source", "reference_result"]

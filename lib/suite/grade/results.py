@@ -33,7 +33,7 @@ from lib.files import ready, write_whole
 from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Score, Student
 from lib.suite.grade.intake.roster import CONTROLS, Roster, neutral
 from lib.suite.grade.intake.submission import Collected, Submission
-from lib.suite.submissions.states import STATES
+from lib.suite.submissions.source import STATES
 
 __all__ = [
     "COLUMNS",

@@ -40,8 +40,8 @@ from lib.suite.isolation.messages import MAX_PRINTED, MORE, Limits, Request, Sen
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.reading.cells import statements
-from lib.suite.submissions.reading.needed import Program
+from lib.suite.submissions.needed import Program
+from lib.suite.submissions.statements import statements
 from lib.trace.trace import Trace
 
 __all__ = ["DEAF", "DEAF_SIGNAL", "GRACE", "LATE", "answer", "endless", "limit", "main", "schedules_below", "withhold"]
@@ -195,8 +195,8 @@ def _run(request: Request) -> Sent:
 
 def _function(request: Request) -> Callable[..., Any]:
     """The student's function, of a file or of a source that came with the request."""
-    from lib.suite.submissions.load import load_function
-    from lib.suite.submissions.source import Source, function_of
+    from lib.suite.submissions.load import function_of, load_function
+    from lib.suite.submissions.source import Source
 
     if request.source is None:
         return load_function(request.file, request.puzzle)

@@ -129,7 +129,8 @@ def _warm_up() -> None:
         import_module(name)
     from lib.puzzles.records import PUZZLES
     from lib.simulator.simulator import simulate
-    from lib.suite.submissions.source import Source, function_of
+    from lib.suite.submissions.load import function_of
+    from lib.suite.submissions.source import Source
 
     len(PUZZLES)  # they are read now
     for _ in range(10):

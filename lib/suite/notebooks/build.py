@@ -8,6 +8,7 @@ anything is written.
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,10 +18,8 @@ from typing import Any, cast
 from lib.extras import install
 from lib.files import write_whole
 from lib.puzzles.records import PUZZLES, puzzle_of_file
-from lib.suite.notebooks import teaching
-from lib.suite.notebooks.demonstrations import demonstrated
-from lib.suite.notebooks.shared_cells import PAGES, expand, puzzles_page
-from lib.suite.submissions.gap import Answer, BuildError, find, student
+from lib.suite.notebooks.shared_cells import PAGES, expand, puzzles_page, teaching
+from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.workplace import is_worked_on
 
@@ -32,7 +31,7 @@ try:
 except ImportError as missing:
     raise ImportError(f'notebooks need the extra "notebook": {install("notebook")}') from missing
 
-__all__ = ["Source", "build", "misnumbered", "read_sources", "renumber", "stale", "worked_on", "write"]
+__all__ = ["Source", "build", "demonstrated", "misnumbered", "read_sources", "renumber", "stale", "worked_on", "write"]
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -42,7 +41,11 @@ JUDGE = "judge"
 """The tag of a cell that is for whoever judges the answers of a plain function, and in no notebook."""
 KEPT_METADATA = ("cellView", "jupyter", "tags")
 
-PAGES_OF = {"docs/puzzles.md": puzzles_page, "TEACHING.md": teaching.page}
+ASKS = frozenset({"goal", "hint", "predict"})
+"""What is for the student to call when they want to: the goal is figures that they are asked to predict first."""
+STUB = "raise NotSolved("
+
+PAGES_OF = {"docs/puzzles.md": puzzles_page, "TEACHING.md": teaching}
 """Pages with rows that follow from the records, and what makes these anew."""
 
 _read_percent = cast(Any, jupytext).reads  # neither package has types
@@ -207,3 +210,76 @@ def _is_worked_on(path: Path) -> bool:
     # What is built has a number where it has outputs; whoever runs it comes through cells that have none.
     run = (cell.get("execution_count") and not cell["outputs"] for cell in json.loads(text)["cells"])
     return is_worked_on(text, path) or any(run)
+
+
+# -- demonstrations ------------------------------------------------------------------------------------------------
+
+# A demonstration is a cell whose outcome is the same whatever a student writes and guesses. So its output is that of
+# the solved notebook, which has been run already. What depends on a gap or on a prediction, even by way of other cells,
+# is left for the student to find out.
+
+
+def demonstrated(student: Notebook, solved: Notebook) -> Notebook:
+    """A student's notebook with the outputs of its demonstrations, taken from the solved one, which has been run."""
+    cells: list[dict[str, Any]] = []
+    theirs = set[str]()
+    """The names whose values depend on what a student writes."""
+    for cell, ran in zip(student["cells"], solved["cells"], strict=True):
+        if cell["cell_type"] != "code":
+            cells.append(cell)
+            continue
+        names = _Names(parse(cell["source"], cell["id"]))
+        if STUB in cell["source"] or (ASKS | theirs) & names.used:
+            theirs |= names.made | names.compared
+            cells.append(cell)
+        else:
+            theirs -= names.made
+            # An output and the number of the run that it is of go together: nbval takes one without it as a mistake.
+            cells.append({**cell, **{key: ran[key] for key in ("outputs", "execution_count") if ran["outputs"]}})
+    return {**student, "cells": cells}
+
+
+class _Names(ast.NodeVisitor):
+    """The names of the notebook that a cell gives values to, and those whose values from before it reads."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.made = set[str]()
+        self.used = set[str]()
+        self.compared = set[str]()
+        """The runs that predictions are compared with, which from there on give the answer away."""
+        self.visit(tree)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if not isinstance(node.ctx, ast.Load):
+            self.made.add(node.id)
+        elif node.id not in self.made:
+            self.used.add(node.id)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for part in (node.value, *node.targets):  # what is read comes first
+            self.visit(part)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.used.update(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+        self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> None:
+        for part in (node.iter, node.target, *node.body, *node.orelse):
+            self.visit(part)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "against":
+            given = (part for argument in node.args for part in ast.walk(argument))
+            self.compared.update(part.id for part in given if isinstance(part, ast.Name))
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """What a function reads of the notebook's is read; what it makes is its own."""
+        for decorator in node.decorator_list:
+            self.visit(decorator)
+        inside = _Names(ast.Module(node.body, []))
+        own = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)} | inside.made
+        self.used |= inside.used - own - self.made
+        self.made.add(node.name)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815

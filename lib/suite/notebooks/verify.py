@@ -19,11 +19,10 @@ from lib.puzzles.records import HINTS, PUZZLES, Puzzle
 from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course.solutions import FOLDER, alternatives, description
-from lib.suite.notebooks import teaching
 from lib.suite.notebooks.build import Source, build, read_sources, stale
-from lib.suite.notebooks.exports.colab import read_notebook
+from lib.suite.notebooks.exports import read_notebook
 from lib.suite.notebooks.kernels import execute
-from lib.suite.notebooks.shared_cells import PAGES
+from lib.suite.notebooks.shared_cells import LISTEN, PAGES, ROUND, estimate, near, words
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function
@@ -193,13 +192,13 @@ def _teaching(root: Path) -> Iterator[Finding]:
 
 
 def _teaching_problem(source: Source, record: Puzzle) -> str:
-    question, listen, answer = record.discuss.partition(teaching.LISTEN)
+    question, listen, answer = record.discuss.partition(LISTEN)
     if "?" not in question or not listen or len(answer.split()) < FEWEST:
-        return f"what to discuss is a question, and then {teaching.LISTEN} what to listen for"
+        return f"what to discuss is a question, and then {LISTEN} what to listen for"
     lines = sum(answer.lines for answer in source.answers)
-    estimated = teaching.estimate(teaching.words(source.text), lines)
-    if not teaching.near(record.minutes, estimated):
-        return f"minutes are {record.minutes}: say a multiple of {teaching.ROUND} near {estimated:.0f}, the estimate"
+    estimated = estimate(words(source.text), lines)
+    if not near(record.minutes, estimated):
+        return f"minutes are {record.minutes}: say a multiple of {ROUND} near {estimated:.0f}, the estimate"
     return ""
 
 

@@ -4,36 +4,65 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import PurePath
-from typing import Any
+from typing import Final, NamedTuple
 
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
-from lib.suite.submissions.execution import importable, run
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.reading.cells import (
+from lib.suite.submissions.needed import Needed, Program
+from lib.suite.submissions.normal_form import normal_form
+from lib.suite.submissions.statements import (
+    FUNCTIONS,
     Cell,
+    Function,
     SourceError,
     Statement,
     code_cells,
+    own_returns,
+    required,
     statements,
     tidy,
     without_package,
 )
-from lib.suite.submissions.reading.names import FUNCTIONS, Function, own_returns, required
-from lib.suite.submissions.reading.needed import Needed, Program
-from lib.suite.submissions.reading.normal_form import normal_form
 
-__all__ = ["Source", "SourceError", "code_cells", "function_of"]
+__all__ = ["STATES", "Source", "SourceError", "State", "code_cells"]
 
 TEXT = re.compile(r"""\b(?:puzzle[ \t]*=[ \t]*|NotSolved\([ \t]*)["'](\w+)["']""")
 FEW = 3
 LONGEST_NAME = 60
 """Functions that a message names, and characters of the name of one."""
+
+
+class State(NamedTuple):
+    """A state by its word, which is the same everywhere, with a sign that stands for it and what it means. `judged`:
+    there was a function to look at."""
+
+    word: str
+    sign: str
+    about: str
+    judged: bool = True
+
+
+STATES: Final = {
+    state.word: state
+    for state in (
+        State("passed", "✓", "all that is needed"),
+        State("missed", "◐", "correct, and over the goal that is needed"),
+        State("partly", "◑", "right at the puzzle's own size, and not at all others"),
+        State("failed", "✗", "not correct, or it did not come to its end"),
+        State("unsolved", "○", "the gap still holds its stub"),
+        State("renamed", "≠", "a file is there for it, which does not define its function", judged=False),
+        State("unreadable", "⊘", "what was handed in cannot be read", judged=False),
+        State("empty", "∅", "what was handed in holds no code", judged=False),
+        State("unrelated", "∉", "what was handed in holds none of the puzzles that are asked", judged=False),
+        State("absent", "–", "it was not handed in", judged=False),
+    )
+}
+"""From good to bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +98,7 @@ class Source:
     def puzzles(self) -> tuple[str, ...]:
         """The puzzles whose function it defines, in the order of the records: also in a cell that is no Python."""
         try:
-            program = _program(self.cells)
+            program = program_of(self.cells)
         except SourceError:
             return ()
         return tuple(puzzle for puzzle in PUZZLES if self._answers(program, puzzle))
@@ -94,7 +123,7 @@ class Source:
     def instead_of(self, puzzle: str) -> str:
         """What it has where the function of a puzzle should be, in words: for a source that does not answer the puzzle.
         SourceError where it cannot be read."""
-        program = _program(self.cells)
+        program = program_of(self.cells)
         found = program.definition(puzzle)
         if found is not None and isinstance(found.node, FUNCTIONS) and required(found.node) != _taken(puzzle):
             where = f"`{puzzle}` ({_place(found)})"
@@ -114,7 +143,7 @@ class Source:
     def untouched(self, puzzle: str) -> bool:
         """Whether the gap of a puzzle still holds its stub, and the function comes to it: nothing need run."""
         try:
-            found = _program(self.cells).definition(puzzle)
+            found = program_of(self.cells).definition(puzzle)
         except SourceError:
             return False
         if found is None or not isinstance(found.node, FUNCTIONS) or found.node.decorator_list[1:]:
@@ -129,7 +158,7 @@ class Source:
         """A digest of the code of a puzzle's function and of what it uses: the same for other names of variables and
         helpers, another layout, comments, docstrings, annotations and order of helpers. "" if it cannot be read."""
         try:
-            return normal_form(_program(self.cells), puzzle, self.modules)
+            return normal_form(program_of(self.cells), puzzle, self.modules)
         except SourceError:
             return ""
 
@@ -138,7 +167,7 @@ class Source:
         that the others keep their numbers. Whoever runs it at several sizes has less to read. The source itself, where
         what is needed cannot be told without running it."""
         try:
-            program = _program(self.cells)
+            program = program_of(self.cells)
             first = next(program.needed(puzzle), None)
             if first is None or not first.sure or program.broken_after(puzzle) is not None:
                 return self
@@ -196,42 +225,8 @@ def _dumped(node: ast.stmt) -> str:
     return ast.dump(node, include_attributes=True)
 
 
-def function_of(source: Source, name: str) -> Callable[..., Any]:
-    """The function `name`, with what it uses. This runs what somebody wrote: in a process that may come to harm.
-
-    SourceError where it cannot be had.
-    """
-    if source.needs is not None:
-        importable(source.modules, source.name)
-        every, _ = statements(source.cells)
-        found = run(Needed(name, tuple(every), *source.needs, sure=True), source.cells, ())
-        if callable(found):
-            return found
-    program = _program(source.cells)
-    if (broken := program.broken_after(name)) is not None:
-        raise broken
-    importable(source.modules, source.name)
-    why: SourceError | None = None
-    for needed in program.needed(name):
-        try:
-            found = run(needed, source.cells, program.broken)
-        except SourceError as error:
-            if needed.sure:
-                raise
-            why = why or error
-            continue
-        if callable(found):
-            return found
-    if why is not None:
-        raise why
-    if program.broken and len(source.cells) == 1:
-        raise program.broken[0].error
-    file = PurePath(source.name).name or "it"
-    raise SourceError(f"{file} defines no function {name!r}; {source.instead_of(name)}", "renamed")
-
-
 @lru_cache(maxsize=2)  # the puzzles of one source are asked one after the other
-def _program(cells: tuple[Cell, ...]) -> Program:
+def program_of(cells: tuple[Cell, ...]) -> Program:
     return Program(*statements(cells))
 
 

@@ -8,8 +8,9 @@ import pytest
 from lib import PUZZLES, simulate
 from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student, schedule_of
 from lib.suite.grade.patterns import INNOCENT, Alike, Shared, Similarity, Solutions, similar, solutions_of
+from lib.suite.submissions.load import function_of
 from lib.suite.submissions.locations import home
-from lib.suite.submissions.source import Source, function_of
+from lib.suite.submissions.source import Source
 from lib.trace.trace import Trace
 from tests.support.variants import VARIANTS
 

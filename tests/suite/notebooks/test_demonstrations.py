@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lib.suite.notebooks.demonstrations import demonstrated
+from lib.suite.notebooks.build import demonstrated
 from tests.support.said import Said
 
 ROOT = Path(__file__).parents[3]

@@ -28,7 +28,7 @@ from lib.suite.course.subject import attempt, subjects
 from lib.suite.grade.assignment import Config
 from lib.suite.grade.grading import grade
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.notebooks.exports import colab, nbgrader
+from lib.suite.notebooks.exports import edition, instructors, set_up, together
 from lib.suite.submissions.gap import find
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
@@ -55,18 +55,18 @@ def joined(cell: dict[str, Any]) -> str:
 
 def in_colab(*puzzles: str) -> Notebook:
     paths = {Path(f"{PUZZLES[puzzle].stem}.ipynb"): students(puzzle) for puzzle in puzzles}
-    return colab.edition(colab.together(paths), "week1.ipynb", set_up())
+    return edition(together(paths), "week1.ipynb", package())
 
 
 @cache
-def set_up() -> str:
-    return colab.set_up()
+def package() -> str:
+    return set_up()
 
 
 def in_nbgrader() -> Notebook:
     """What `nbgrader generate_assignment` makes of the instructor's version: no solution, no hidden tests."""
     record = PUZZLES[PUZZLE]
-    found = nbgrader.instructors(colab.together({Path("ddp.ipynb"): students(PUZZLE)}), record, "first", {})
+    found = instructors(together({Path("ddp.ipynb"): students(PUZZLE)}), record, "first", {})
     cells: list[dict[str, Any]] = []
     for cell in found["cells"]:
         text = re.sub(r"(?s)### BEGIN SOLUTION.*?### END SOLUTION", 'raise NotSolved("this puzzle")', joined(cell))

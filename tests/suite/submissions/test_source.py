@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from lib.suite.submissions.source import Source, function_of
+from lib.suite.submissions.load import function_of
+from lib.suite.submissions.source import Source
 from tests.support.said import Said
 
 

@@ -28,7 +28,7 @@ from lib.suite.grade.intake.roster import Roster, TableError, enrolled, read_ros
 from lib.suite.grade.intake.submission import Collected, Submission
 from lib.suite.grade.points import Rules, by_hand, to_fill_in
 from lib.suite.grade.results import FORMS, RETURNS, Class, returning, write_results, write_returns
-from lib.suite.submissions.states import STATES
+from lib.suite.submissions.source import STATES
 
 __all__ = ["Changes", "ClassFiles", "grade_command"]
 

@@ -44,7 +44,7 @@ from lib.suite.grade.gradebook import Gradebook, Refused, Result, Score, Student
 from lib.suite.grade.intake.roster import ALIAS
 from lib.suite.grade.patterns import INNOCENT, mistakes, similar
 from lib.suite.grade.results import file_names, is_ours
-from lib.suite.submissions.states import STATES, State
+from lib.suite.submissions.source import STATES, State
 from lib.trace.trace import Trace
 
 __all__ = ["LEADERBOARD", "STATE_COLOURS", "write_report"]

@@ -16,7 +16,7 @@ from lib.errors.wording import amount, counted, exact, visible
 from lib.files import ready, write_whole
 from lib.processes import shared_out
 from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score
-from lib.suite.submissions.states import STATES, State
+from lib.suite.submissions.source import STATES, State
 from lib.trace.trace import Trace
 
 __all__ = ["MOST_EVENTS", "ClassPuzzle", "Drawn", "Kind", "Order", "Pictures", "Traces", "draw_all", "goals_reached"]

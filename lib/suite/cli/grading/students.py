@@ -12,7 +12,7 @@ from lib.errors.wording import amount, exact
 from lib.suite.cli.grading.schedules import ClassPuzzle, Drawn, Order, Pictures
 from lib.suite.cli.pages import markup
 from lib.suite.grade.gradebook import Asked, Mark, Refused, Result, Score, Student
-from lib.suite.submissions.states import STATES, State
+from lib.suite.submissions.source import STATES, State
 
 __all__ = ["Part", "beside", "feedback_parts", "feedback_text", "head_text", "message_there", "own"]
 __all__ += ["part_text", "parts", "remarks", "scores_of", "unread_files", "whole", "without_sizes"]

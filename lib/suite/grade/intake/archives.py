@@ -33,7 +33,7 @@ LOCKED, IN_UTF_8 = 0x1, 0x800
 
 class Unreadable(ValueError):
     """Something that was handed in and cannot be read. The message goes on after its name: "is empty". `state` is the
-    one of a puzzle that was handed in so (see `lib.suite.submissions.states`)."""
+    one of a puzzle that was handed in so (see `lib.suite.submissions.source`)."""
 
     def __init__(self, message: str, state: str = "unreadable") -> None:
         super().__init__(message)

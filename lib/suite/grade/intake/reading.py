@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from lib.suite.grade.intake.archives import Unreadable
 from lib.suite.grade.intake.owners import NOTEBOOK, ending
-from lib.suite.submissions.reading.cells import without_package
+from lib.suite.submissions.statements import without_package
 
 __all__ = ["MOST_BYTES", "decoded", "text_of"]
 

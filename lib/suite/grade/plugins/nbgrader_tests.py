@@ -23,8 +23,8 @@ from lib.suite.grade.assignment import Config
 from lib.suite.grade.gradebook import Result, Score
 from lib.suite.grade.judging import judge_source
 from lib.suite.isolation.isolation import Isolation
-from lib.suite.submissions.reading.cells import without_package
 from lib.suite.submissions.source import Source
+from lib.suite.submissions.statements import without_package
 
 __all__ = ["require", "require_elsewhere"]
 

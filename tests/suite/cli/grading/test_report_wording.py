@@ -9,7 +9,7 @@ from lib.suite.cli.grading.students import remarks, without_sizes
 from lib.suite.cli.pages import file_of
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.states import STATES
+from lib.suite.submissions.source import STATES
 from tests.diagnosis import corpus
 from tests.support.classes import ways
 

@@ -16,7 +16,7 @@ from lib.suite.grade.gradebook import Gradebook, Refused
 from lib.suite.grade.grading import missing
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.submission import chosen
-from lib.suite.submissions.states import STATES
+from lib.suite.submissions.source import STATES
 from tests.suite.grade.intake.trees import folder, notebook, stub
 
 RENAMED = "from lib import Model\n\n\nasync def my_ddp(model):\n    return model\n"

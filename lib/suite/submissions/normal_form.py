@@ -16,21 +16,18 @@ from itertools import chain, groupby
 from pathlib import PurePath
 from typing import Any, Final
 
-from lib.suite.submissions.reading.cells import Cell, SourceError, statements
-from lib.suite.submissions.reading.names import COMPREHENSIONS, FUNCTIONS, Function, arguments, bound, stored
-from lib.suite.submissions.reading.needed import OURS, SHOWS, Program, import_paths
+from lib.suite.submissions.needed import OURS, SHOWS, Program, import_paths
+from lib.suite.submissions.statements import FUNCTIONS, Cell, Function, SourceError, arguments, bound, statements
 
 __all__ = ["normal_form"]
 
-MOST_MODULES: Final = 5
-"""How many modules, each imported by the one before, are looked into."""
-MOST_READ: Final = 1_000_000
-"""Characters of modules that are read for all that is imported together: a module counts each time."""
+SAYS_NOTHING: Final = (ast.Pass, ast.Assert, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+"""Statements for readers alone; an import is known by its names."""
 
 
 def normal_form(program: Program, name: str, modules: Sequence[Cell] = ()) -> str:
     """Digest the normal form of a function; "" where there is none. SourceError for code nested too deep."""
-    return _Modules(modules).normal_form(program, name, 0)
+    return _Modules(modules).normal_form(program, name)
 
 
 def _digest(text: str) -> str:
@@ -41,49 +38,46 @@ class _Modules:
     """The modules that were handed in with a source. Each is parsed once, and each name of it looked for once."""
 
     def __init__(self, modules: Sequence[Cell]) -> None:
-        self._modules = modules
+        self._texts = {PurePath(cell[0]).stem: cell for cell in reversed(modules)}
         self._programs: dict[str, Program] = {}
-        self._found: dict[tuple[str, str, int], str] = {}
-        self._left = MOST_READ
+        self._found: dict[tuple[str, str], str] = {}
 
-    def normal_form(self, program: Program, name: str, depth: int) -> str:
-        for needed in program.needed(name):
-            try:
-                renamer = _Renamer([one.node for one in needed.statements], self, depth)
-                return _digest("\n".join(sorted(renamer.text(one.node) for one in needed.statements)))
-            except (RecursionError, MemoryError):
-                raise SourceError("this code is nested too deep to be read") from None
-        return ""
-
-    def digest_of(self, path: str, depth: int) -> str | None:
-        """What stands for a path with dots that is imported; None where it is of no module that was handed in."""
-        parts = path.split(".")
-        given = ((module, text) for module, text in self._modules if PurePath(module).stem in parts)
-        module, text = next(given, (None, ""))
-        if module is None or depth >= MOST_MODULES:
-            return None
-        key = module, parts[-1], depth
-        if key not in self._found:
-            self._found[key] = self._read(module, text, parts[-1], depth) or _digest(text)
-        return self._found[key]
-
-    def _read(self, module: str, text: str, name: str, depth: int) -> str:
-        self._left -= len(text)
-        if self._left < 0:
+    def normal_form(self, program: Program, name: str) -> str:
+        needed = next(program.needed(name), None)
+        if needed is None:
             return ""
+        nodes = [one.node for one in needed.statements]
+        renamer = _Renamer(nodes, self)
         try:
-            if module not in self._programs:
-                self._programs[module] = Program(*statements([(module, text)]))
-            return self.normal_form(self._programs[module], name, depth + 1)
-        except SourceError:
+            return _digest("\n".join(sorted(map(renamer.text, nodes))))
+        except (RecursionError, MemoryError):
+            raise SourceError("this code is nested too deep to be read") from None
+        except ValueError:  # a number of more digits than Python writes
             return ""
+
+    def meaning(self, path: str) -> str:
+        """Return what stands for something imported: of a module that was handed in, what it does; of ours its name."""
+        *modules, name = path.split(".")
+        stem = next((one for one in (*modules, name) if one in self._texts), None)
+        if stem is None:
+            return name if path.partition(".")[0] in OURS else path
+        if (stem, name) not in self._found:
+            self._found[stem, name] = name  # for modules that import each other
+            try:
+                if stem not in self._programs:
+                    self._programs[stem] = Program(*statements([self._texts[stem]]))
+                self._found[stem, name] = self.normal_form(self._programs[stem], name)
+            except SourceError:
+                self._found[stem, name] = ""
+            self._found[stem, name] = self._found[stem, name] or _digest(self._texts[stem][1])
+        return self._found[stem, name]
 
 
 class _Renamer(ast.NodeTransformer):
     """Changes statements into their normal form. Names that the source binds get numbers, anew in each function."""
 
-    def __init__(self, nodes: Sequence[ast.stmt], modules: _Modules, depth: int) -> None:
-        self._modules, self._depth = modules, depth
+    def __init__(self, nodes: Sequence[ast.stmt], modules: _Modules) -> None:
+        self._modules = modules
         self._numbers: dict[str, str] = {}
         self._counted = 0
         self._bound: set[str] = set()
@@ -92,26 +86,26 @@ class _Renamer(ast.NodeTransformer):
         # Where arguments of the source's own functions stand: a call may name them in any order.
         self._places: dict[str, int] = {}
         for node in chain.from_iterable(map(ast.walk, nodes)):
-            self._bound |= set(bound(node))
+            self._bound.update(bound(node))
             if isinstance(node, (*FUNCTIONS, ast.Lambda)):
                 for place, argument in enumerate(arguments(node)):
                     self._bound.add(argument.arg)
                     self._places[argument.arg] = min(place, self._places.get(argument.arg, place))
             elif isinstance(node, ast.ClassDef):
-                self._attributes |= {name for name in stored(node.body)[0] if not name.startswith("__")}
+                own = (part for one in node.body for part in ([one] if isinstance(one, FUNCTIONS) else ast.walk(one)))
+                self._attributes.update(name for part in own for name in bound(part) if not name.startswith("__"))
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 self._attributes.add(node.attr)
             elif isinstance(node, ast.Import | ast.ImportFrom):
-                for name in bound(node):
-                    self._paths.update((name, _short(path)) for path in import_paths(node, name))
+                self._paths.update((name, path) for name in bound(node) for path in import_paths(node, name))
 
     def text(self, statement: ast.stmt) -> str:
-        """The normal form of one statement at top level; the statement stays as it is."""
+        """Return the normal form of one statement at top level; the statement stays as it is."""
         self._numbers, self._counted = {}, 0
         return "".join(map(ast.unparse, self._block([deepcopy(statement)])))
 
     def visit(self, node: ast.AST) -> Any:
-        if _says_nothing(node):
+        if isinstance(node, SAYS_NOTHING) or (isinstance(node, ast.Expr) and _is_for_readers(node.value)):
             return None
         if isinstance(node, ast.Lambda):
             return self._function(node)
@@ -119,18 +113,15 @@ class _Renamer(ast.NodeTransformer):
             return self._block([node])[0]
         if isinstance(node, ast.For | ast.AsyncFor):
             node.iter = self.visit(node.iter)
-            self._fresh([node.target])
+            self._fresh(node.target)
             node.target = self.visit(node.target)
             node.body, node.orelse = self._block(node.body), self._block(node.orelse)
             return node
-        if isinstance(node, COMPREHENSIONS):
-            self._fresh(one.target for one in node.generators)
-        elif isinstance(node, ast.MatchMapping):
-            node.rest = node.rest and self._number(node.rest)
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
-            node.name = node.name and self._number(node.name)
-        elif isinstance(node, ast.ClassDef):
-            node.name = self._number(node.name)
+        for comprehension in getattr(node, "generators", ()):
+            self._fresh(comprehension.target)
+        for field in ("name", "rest"):
+            if isinstance(name := getattr(node, field, None), str):
+                setattr(node, field, self._number(name))
         return super().visit(node)
 
     def _number(self, name: str) -> str:
@@ -139,42 +130,27 @@ class _Renamer(ast.NodeTransformer):
             self._numbers[name] = f"${self._counted}"
         return self._numbers[name]
 
-    def _fresh(self, targets: Iterable[ast.AST]) -> None:
-        """Lets the variables of a loop be others than those of the loop before, even if both have one name: who renames
+    def _fresh(self, target: ast.AST) -> None:
+        """Let the variables of a loop be others than those of the loop before, even if both have one name: who renames
         one of them has not written another program."""
-        for name in stored(targets)[0]:
+        for name in chain.from_iterable(map(bound, ast.walk(target))):
             self._numbers.pop(name, None)
-
-    def _foreign(self, path: str) -> str:
-        """What stands for something that is imported: of a module that was handed in, what it does."""
-        return self._modules.digest_of(path, self._depth) or path
 
     def _attribute(self, name: str) -> str:
         return self._number(f".{name}") if name in self._attributes else name
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
         if node.id in self._paths:
-            return ast.Name(self._foreign(self._paths[node.id]))
+            return ast.Name(self._modules.meaning(self._paths[node.id]))
         return ast.Name(self._number(node.id) if node.id in self._bound else node.id)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id in self._paths:  # `math.floor` is `floor` of `math`
-            return ast.Name(self._foreign(_short(f"{self._paths[node.value.id]}.{node.attr}")))
+            return ast.Name(self._modules.meaning(f"{self._paths[node.value.id]}.{node.attr}"))
         return ast.Attribute(self.visit(node.value), self._attribute(node.attr))
 
-    def visit_Constant(self, node: ast.Constant) -> ast.Name:
-        shown = hex(node.value) if isinstance(node.value, int) else repr(node.value)  # a number may have any length
-        return ast.Name(f"{type(node.value).__name__}:{shown}")
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        return ast.Tuple([self.visit(one) for one in node.values])
-
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
-        return self.visit(node.value)
-
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        value = node.value or ast.Constant(None)
-        return self.visit(ast.Assign([node.target], value, lineno=0))
+        return self.visit(ast.Assign([node.target], node.value or ast.Constant(None), lineno=0))
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         return ast.arg(self._number(node.arg))
@@ -184,7 +160,7 @@ class _Renamer(ast.NodeTransformer):
         return ast.keyword(name, self.visit(node.value))
 
     def _function(self, node: Any) -> Any:
-        """A definition whose names count from 1, so that it is the same text wherever it stands."""
+        """Change a definition so that its names count from 1: it is the same text wherever it stands."""
         around = self._numbers, self._counted
         self._numbers, self._counted = {}, 0
         if isinstance(node, ast.Lambda):
@@ -195,7 +171,7 @@ class _Renamer(ast.NodeTransformer):
         return node
 
     def _block(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
-        """Statements, one after the other; of neighbouring definitions the order plays no part."""
+        """Change statements, one after the other; of neighbouring definitions the order plays no part."""
         changed: list[ast.stmt] = []
         for are_functions, group in groupby(body, lambda one: isinstance(one, FUNCTIONS)):
             if not are_functions:
@@ -209,17 +185,7 @@ class _Renamer(ast.NodeTransformer):
         return changed
 
 
-def _short(path: str) -> str:
-    """What something is called, however it is imported: what is ours has one name wherever it is taken from."""
-    return path.rpartition(".")[2] if path.partition(".")[0] in OURS else path
-
-
-def _says_nothing(node: ast.AST) -> bool:
-    """Whether a statement is there for readers alone: a docstring, `pass`, what is printed, what is asserted. An import
-    is known by its names."""
-    if isinstance(node, ast.Pass | ast.Assert | ast.Global | ast.Nonlocal | ast.Import | ast.ImportFrom):
-        return True
-    if not isinstance(node, ast.Expr):
-        return False
-    called = node.value.func if isinstance(node.value, ast.Call) else None
-    return isinstance(node.value, ast.Constant) or (isinstance(called, ast.Name) and called.id in SHOWS)
+def _is_for_readers(value: ast.expr) -> bool:
+    """Whether an expression is a docstring, or prints something."""
+    called = value.func if isinstance(value, ast.Call) else None
+    return isinstance(value, ast.Constant) or (isinstance(called, ast.Name) and called.id in SHOWS)

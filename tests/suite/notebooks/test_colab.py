@@ -13,11 +13,11 @@ import pytest
 
 from lib import PUZZLES
 from lib.suite.notebooks.build import read_sources
-from lib.suite.notebooks.exports import colab as export
+from lib.suite.notebooks.exports import edition, export_colab, together
 from lib.suite.submissions.gap import BuildError
 from tests.support.said import Said
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 SOURCES = {source.path.stem: source for source in read_sources(ROOT / "solutions")}
 RUNNER = """\
 import ast, asyncio, inspect, json, sys
@@ -42,8 +42,8 @@ def editions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {"student": ddp.student(), "solved": ddp.solved(), "more": fsdp.solved()}
     for name, notebook in made.items():
         (folder / f"{name}.ipynb").write_text(json.dumps(notebook), "utf-8")
-    each = export.export([folder / "student.ipynb", folder / "solved.ipynb"], folder / "out")
-    (both,) = export.export([folder / "solved.ipynb", folder / "more.ipynb"], folder / "course.ipynb")
+    each = export_colab([folder / "student.ipynb", folder / "solved.ipynb"], folder / "out")
+    (both,) = export_colab([folder / "solved.ipynb", folder / "more.ipynb"], folder / "course.ipynb")
     return {path.stem: path for path in [*each, both]}
 
 
@@ -94,7 +94,7 @@ def test_an_edition_is_one_file_without_links_and_with_one_set_up(editions: dict
 def test_of_one_notebook_only_the_set_up_is_changed_and_the_links_to_others_go() -> None:
     path = Path(f"{PUZZLES['ddp'].stem}.ipynb")
     notebook = SOURCES[path.stem].student()
-    made = export.edition(export.together({path: notebook}), path.name, "# @title Set up: another")
+    made = edition(together({path: notebook}), path.name, "# @title Set up: another")
     before = {cell["id"]: cell["source"] for cell in notebook["cells"]}
     after = {cell["id"]: cell["source"] for cell in made["cells"]}
     gone = [before[cell] for cell in before.keys() - after.keys()]
@@ -105,7 +105,7 @@ def test_of_one_notebook_only_the_set_up_is_changed_and_the_links_to_others_go()
 
 def test_together_the_links_lead_to_each_other() -> None:
     paths = [Path(f"{stem}.ipynb") for stem in ("00_introduction", PUZZLES["basic"].stem, PUZZLES["grad_accum"].stem)]
-    made = export.together({path: SOURCES[path.stem].student() for path in paths})
+    made = together({path: SOURCES[path.stem].student() for path in paths})
     sources = [cell["source"] for cell in made["cells"] if cell["cell_type"] == "markdown"]
     text = "\n".join(sources)
     for path in paths:
@@ -125,7 +125,7 @@ def mailed(text: str | None) -> str:
         if text is not None:
             path.write_text(text, "utf-8")
         with pytest.raises(BuildError) as caught:
-            export.export([path], Path(folder, "out"))
+            export_colab([path], Path(folder, "out"))
         assert not Path(folder, "out").exists()
         return str(caught.value).replace(folder, "FOLDER")
 

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from lib.puzzles.records import PUZZLES
-from lib.suite.notebooks.exports.colab import set_up
-from lib.suite.notebooks.exports.package import DOORS, ELSEWHERE, in_text, package
+from lib.suite.notebooks.exports import DOORS, ELSEWHERE, in_text, package, set_up
 from lib.suite.submissions.locations import reference
 from tests.support.profiles import THOROUGH
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 def module_of(path: str) -> str:

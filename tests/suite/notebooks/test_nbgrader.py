@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES
-from lib.suite.notebooks.exports import nbgrader
-from lib.suite.notebooks.exports.colab import chosen
+from lib.suite.notebooks.exports import chosen, export_nbgrader
 from lib.suite.submissions.gap import BuildError
 from tests.suite.notebooks.test_graded import failed_cells
 
@@ -30,7 +29,7 @@ def marked(notebook: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_every_puzzle_can_be_an_assignment(tmp_path: Path) -> None:
     """The keys and names are those that nbgrader 0.9 accepts for schema version 3; the same bytes every time."""
-    written = nbgrader.export(chosen([*PUZZLES]), tmp_path, "week_1")
+    written = export_nbgrader(chosen([*PUZZLES]), tmp_path, "week_1")
     assert [path.relative_to(tmp_path).as_posix() for path in written] == [
         *(f"source/week_1/{record.stem}.ipynb" for record in PUZZLES.values()),
         "nbgrader_config.py",
@@ -57,14 +56,14 @@ def test_every_puzzle_can_be_an_assignment(tmp_path: Path) -> None:
         assert not any(cell.get("outputs") for cell in notebook["cells"])
     before = [path.read_bytes() for path in written]
     (tmp_path / "nbgrader_config.py").write_text("# theirs\n", "utf-8")
-    assert nbgrader.export(chosen([*PUZZLES]), tmp_path, "week_1") == written[:-1]
+    assert export_nbgrader(chosen([*PUZZLES]), tmp_path, "week_1") == written[:-1]
     assert [path.read_bytes() for path in written[:-1]] == before[:-1]
     assert written[-1].read_text("utf-8") == "# theirs\n"
 
 
 def copies(tmp_path: Path, puzzle: str, **answers: str) -> dict[str, Path]:
     """Notebooks as nbgrader runs them: each with a text in the gap, and with the hidden tests."""
-    path, *_ = nbgrader.export(chosen([puzzle]), tmp_path, "week_1", seed="7")
+    path, *_ = export_nbgrader(chosen([puzzle]), tmp_path, "week_1", seed="7")
     text = json.loads(path.read_text("utf-8"))
     found = {"ours": path}
     for name, answer in answers.items():
@@ -75,7 +74,7 @@ def copies(tmp_path: Path, puzzle: str, **answers: str) -> dict[str, Path]:
 
 
 def test_the_tests_fail_for_what_is_unsolved_right_at_one_size_or_only_seems_right(tmp_path: Path) -> None:
-    path, *_ = nbgrader.export(chosen(["ddp"]), tmp_path, "week_1")
+    path, *_ = export_nbgrader(chosen(["ddp"]), tmp_path, "week_1")
     found = ANSWERS.search(source(marked(json.loads(path.read_text("utf-8")))["ddp-answer"]))
     assert found is not None
     forged = f"    Model.check = staticmethod(lambda *_, **__: type('Verdict', (), {{'passed': True}}))\n{STUB}"
@@ -95,21 +94,21 @@ def test_the_tests_fail_for_what_is_unsolved_right_at_one_size_or_only_seems_rig
 
 def test_what_cannot_be_an_assignment_is_said(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="nothing to grade"):
-        nbgrader.export(chosen(["introduction"]), tmp_path, "week_1")
+        export_nbgrader(chosen(["introduction"]), tmp_path, "week_1")
     for name in ("", "a+b", "../up", "a/b", ".hidden"):
         with pytest.raises(BuildError, match="is called as a folder is"):
-            nbgrader.export(chosen(["ddp"]), tmp_path, name)
+            export_nbgrader(chosen(["ddp"]), tmp_path, name)
     mine = tmp_path / "03_ddp.ipynb"
     mine.write_text('{"cells": [{"cell_type": "code", "source": "1", "metadata": {}}], "metadata": {}}', "utf-8")
     with pytest.raises(BuildError, match="no gap with its stub"):
-        nbgrader.export([mine], tmp_path, "week_1")
+        export_nbgrader([mine], tmp_path, "week_1")
 
 
 def test_goals_and_sizes_are_asked_as_by_puzzles_grade(tmp_path: Path) -> None:
-    path, *_ = nbgrader.export(chosen(["ddp"]), tmp_path, "week_1", need="correct", hidden=3, seed="secret")
+    path, *_ = export_nbgrader(chosen(["ddp"]), tmp_path, "week_1", need="correct", hidden=3, seed="secret")
     cells = marked(json.loads(path.read_text("utf-8")))
     assert "verdict.passed" not in source(cells["ddp-check"])
     assert 'require("ddp", need="correct")' in source(cells["ddp-check"])
     assert 'require_elsewhere("ddp", need="correct", hidden=3, seed="secret")' in source(cells["ddp-other-sizes"])
-    path, *_ = nbgrader.export(chosen(["ddp"]), tmp_path, "week_1", hidden=0)
+    path, *_ = export_nbgrader(chosen(["ddp"]), tmp_path, "week_1", hidden=0)
     assert list(marked(json.loads(path.read_text("utf-8")))) == ["ddp-answer", "ddp-check"]

@@ -1,0 +1,359 @@
+"""Notebooks that leave us: editions for Colab with the package inside, and assignments for nbgrader.
+
+An edition to mail is one file that runs in an empty environment. Its set-up cell unpacks what it carries itself, so
+only chalk and what chalk needs come from the network; a link leads to what is in the same file, or is left out.
+
+nbgrader takes the instructor's version of an assignment, for `nbgrader generate_assignment`:
+
+    source/<assignment>/05_fsdp.ipynb       the cells of the puzzle; what is marked in them:
+        the gap                              the answer to be filled in, with our own one between BEGIN and END SOLUTION
+        the check                            a locked test of 2 points: the puzzle's own size, and the goal
+        a new cell below it                  a locked test of 1 point: other sizes, in a region of hidden tests
+    nbgrader_config.py                       what stands in the gap of a student's copy, and how long a cell may take
+
+A test fails where it raises, and nbgrader gives no points for it then. What the hidden regions call is in
+`lib.suite.grade.plugins.nbgrader_tests`, which says what nbgrader does not protect from.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import io
+import json
+import lzma
+import re
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from lib.files import ROOT, write_whole
+from lib.puzzles.records import PUZZLES, Puzzle, puzzle_of_file
+from lib.suite.notebooks.shared_cells import pinned
+from lib.suite.submissions.gap import Answer, BuildError, find
+from lib.suite.submissions.load import Notebook
+from lib.suite.submissions.locations import home, is_checkout, reference
+
+__all__ = [
+    "CONFIG",
+    "ELSEWHERE",
+    "chosen",
+    "edition",
+    "export_colab",
+    "export_nbgrader",
+    "in_text",
+    "instructors",
+    "package",
+    "read_notebook",
+    "set_up",
+    "together",
+]
+
+SETUP = "# @title Set up"
+STAYS = {
+    "index": "the map of a folder of notebooks: away from it, it leads nowhere",
+    "gallery": "the one that needs stored schedules, which answer puzzles: away from here, it has none",
+}
+"""The notebooks that are not for elsewhere, and what each of them is."""
+LINK = re.compile(r"\[([^\]]+)\]\((\w+)\.ipynb\)")
+BETWEEN = " · "
+NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
+"""A part of a line that has nothing but links to other notebooks, or a badge."""
+CODE: Final = ("lib", "drawing")
+ENDINGS: Final = (".py", ".toml", ".json", ".typed", ".css", ".js", ".html")
+ELSEWHERE: Final = (
+    "lib/_notebooks/",
+    "lib/analysis/bounds/best_orders.",
+    "lib/suite/cli/",
+    "lib/suite/grade/",
+    "lib/suite/isolation/isolation.py",
+    "lib/suite/isolation/server.py",
+    "lib/suite/isolation/walls.py",
+    "lib/suite/notebooks/",
+    "lib/processes.py",
+    "lib/replay/",
+    "lib/schedules/explore.py",
+    "lib/schedules/gallery.py",
+)
+"""How the paths begin of what no student's notebook loads; the orders that are stored there answer puzzles."""
+DOORS: Final = ("lib/replay/__init__.py", "lib/replay/errors.py")
+"""What is there all the same: it says that the rest is not."""
+PROSE: Final = re.compile(r"^# %% \[markdown\].*\n(?:(?!# %%).*\n?)*", re.MULTILINE)
+LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
+"""The time of every file: the same bytes every time."""
+PACKER: Final = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
+"""The settings of xz that make text smallest."""
+WIDTH: Final = 120
+POINTS: Final = {"check": 2, "other-sizes": 1}
+SCHEMA: Final = 3
+CONFIG: Final = """\
+c = get_config()
+
+# What stands in the gap of a student's copy: it is not solved yet, which is no error.
+c.ClearSolutions.code_stub = {"python": 'raise NotSolved("this puzzle")'}
+# Seconds for one cell; the tests simulate at several sizes.
+c.ExecutePreprocessor.timeout = 120
+"""
+"""The settings of a course, where it has none."""
+
+
+def export_colab(notebooks: Iterable[Path], output: Path) -> list[Path]:
+    """Writes an edition of each notebook into the folder `output`, or of all together into the .ipynb `output`.
+
+    Raises BuildError for a file that is no notebook of ours: its first code cell is the set-up.
+    """
+    read = [(path, read_notebook(path)) for path in notebooks]
+    cell = set_up()
+    if output.suffix == ".ipynb":
+        made = {output: edition(together(dict(read)), output.name, cell)}
+    else:
+        made = {output / path.name: edition(together({path: notebook}), path.name, cell) for path, notebook in read}
+    for path, notebook in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    return list(made)
+
+
+def chosen(names: Sequence[str]) -> list[Path]:
+    """The students' notebooks called by a puzzle's id, by "introduction" or by a path; without names every one.
+
+    Raises BuildError for a name that is none of these, and for a notebook of the repository that somebody has solved.
+    """
+    folder = home() / "puzzles"
+    stems = {"introduction": "00_introduction"} | {puzzle.id: puzzle.stem for puzzle in PUZZLES.values()}
+    found: list[Path] = []
+    for name in names or stems:
+        if name not in stems and not name.endswith(".ipynb"):
+            raise BuildError(f"there is no notebook {name!r}; there are {', '.join(stems)}, or say the path of one")
+        path = folder / f"{stems[name]}.ipynb" if name in stems else Path(name)
+        found.append(path)
+    if is_checkout():
+        from lib.suite.notebooks.build import worked_on
+
+        mine = [f"puzzles/{path.name}" for path in found if path.parent == folder]
+        if solved := worked_on(mine, home()):
+            raise BuildError(f"somebody has worked in {', '.join(solved)}; `puzzles build --force` makes them new")
+    return found
+
+
+def set_up() -> str:
+    """The text of the set-up cell that carries the package. The same package gives the same text."""
+    part = (home() / "solutions" / "parts" / "setup_carried.py").read_text("utf-8").partition("\n")[2].rstrip("\n")
+    return part.replace("$requirements", " ".join(pinned(ROOT))).replace("$package", in_text(package()))
+
+
+def edition(notebook: Notebook, name: str, cell: str) -> Notebook:
+    """A copy of a notebook, called `name`, whose set-up cell has another text."""
+    cells: list[dict[str, Any]] = [dict(cell) for cell in notebook["cells"]]
+    setups = [cell for cell in cells if cell["cell_type"] == "code" and _source(cell).startswith(SETUP)]
+    if not setups:
+        raise BuildError(f"{name} has no set-up cell; make it with `puzzles build`")
+    setups[0]["source"] = cell
+    return {**notebook, "cells": cells}
+
+
+def together(notebooks: Mapping[Path, Notebook]) -> Notebook:
+    """One notebook with the cells of several, and one set-up. Links lead to places in it, where they lead anywhere."""
+    if not notebooks:
+        raise BuildError("there are no notebooks to put together")
+    cells: list[dict[str, Any]] = []
+    stems = [path.stem for path in notebooks]
+    for number, (path, notebook) in enumerate(notebooks.items()):
+        if (stays := STAYS.get(path.stem.partition("_")[2])) is not None:
+            raise BuildError(f"{path.name} is {stays}")
+        own = [cell for cell in notebook["cells"] if not number or not _source(cell).startswith(SETUP)]
+        own = list(filter(None, (_relinked(cell, stems) for cell in own)))
+        if len(stems) > 1 and (first := next((cell for cell in own if cell["cell_type"] == "markdown"), None)):
+            first["source"] = f'<a id="{path.stem}" name="{path.stem}"></a>\n\n{first["source"]}'
+        cells += own
+    return {**next(iter(notebooks.values())), "cells": cells}
+
+
+def _relinked(cell: dict[str, Any], stems: Sequence[str]) -> dict[str, Any] | None:
+    """A cell whose links lead to places in the same file; None for one that had nothing but links elsewhere."""
+    if cell["cell_type"] != "markdown":
+        return dict(cell)
+    text = _source(cell)
+    parts = text.split(BETWEEN)
+    if all(NAVIGATION.fullmatch(part) for part in parts):
+        text = BETWEEN.join(part for part in parts if (link := LINK.search(part)) and link[2] in stems)
+        if not text:
+            return None
+    return {**cell, "source": LINK.sub(lambda link: f"[{link[1]}](#{link[2]})" if link[2] in stems else link[1], text)}
+
+
+def read_notebook(path: Path) -> Notebook:
+    """A notebook as JSON. BuildError for a file that is not there, or is none."""
+    if not path.is_file():
+        raise BuildError(f"there is no file {path}")
+    try:
+        notebook: Notebook = json.loads(path.read_text("utf-8"))
+        for cell in notebook["cells"]:
+            _source(cell)
+    except (ValueError, KeyError, TypeError):
+        raise BuildError(f"{path.name} is not a notebook: it has no list of cells with their sources") from None
+    return notebook
+
+
+def _source(cell: dict[str, Any]) -> str:
+    source = cell["source"]
+    return source if isinstance(source, str) else "".join(source)
+
+
+# -- what a student needs of this project, as files ------------------------------------------------------------------
+
+# The rooms that a notebook loads, and the references without the prose around them, as `reveal` shows these and some
+# puzzles build on them; nothing that grades a class, makes notebooks, runs on real hardware or solves a puzzle.
+
+
+def package() -> dict[str, bytes]:
+    """The files by their paths, in order, to be unpacked into a folder from which Python imports."""
+    code = (path for folder in CODE for path in _below(ROOT / folder, ROOT))
+    found = {name: (ROOT / name).read_bytes() for name in code if name in DOORS or not name.startswith(ELSEWHERE)}
+    solutions = home() / "solutions"
+    for name in _below(solutions, solutions):
+        if name.endswith(".py") and not name.startswith("parts/"):
+            text = (solutions / name).read_text("utf-8")
+            found[f"lib/_notebooks/solutions/{name}"] = PROSE.sub("", text).encode()
+    return found
+
+
+def in_text(files: Mapping[str, bytes]) -> str:
+    """Files as lines of letters and digits, which no editor, form or platform changes: base64 of an xz of a zip."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:  # packed as a whole, which makes it a quarter smaller
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data)
+    return _packed(held.getvalue())
+
+
+@lru_cache(maxsize=1)  # it takes a second, and one package goes into many notebooks
+def _packed(data: bytes) -> str:
+    text = base64.b64encode(lzma.compress(data, filters=PACKER)).decode()
+    return "\n".join(text[place : place + WIDTH] for place in range(0, len(text), WIDTH))
+
+
+def _below(folder: Path, root: Path) -> Iterable[str]:
+    """The paths of the files in a folder, from `root`, without what Python makes of them."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS and "__pycache__" not in path.parts)
+    return (path.relative_to(root).as_posix() for path in paths)
+
+
+# -- for nbgrader -----------------------------------------------------------------------------------------------------
+
+
+def export_nbgrader(
+    notebooks: Iterable[Path], output: Path, assignment: str, *, need: str = "first", **hidden: int | str | None
+) -> list[Path]:
+    """Writes the instructor's version of students' notebooks into the course folder `output`, and the settings of a
+    course unless it has some. `need`, and in `hidden` the words `hidden` and `seed`, are those of `puzzles grade`.
+
+    Raises BuildError for a notebook that is no puzzle's, and for an assignment whose name nbgrader would refuse.
+    """
+    if not assignment or "+" in assignment or Path(assignment).name != assignment or assignment.startswith("."):
+        raise BuildError(f"an assignment is called as a folder is, such as week_1; got {assignment!r}")
+    made: dict[Path, str] = {}
+    for path in notebooks:
+        notebook = instructors(together({path: read_notebook(path)}), _record(path), need, hidden)
+        made[output / "source" / assignment / path.name] = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    settings = output / "nbgrader_config.py"
+    if not settings.exists():
+        made[settings] = CONFIG
+    for path, text in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text)
+    return list(made)
+
+
+def instructors(notebook: Notebook, record: Puzzle, need: str, hidden: Mapping[str, int | str | None]) -> Notebook:
+    """A student's notebook with our answer in it, and with what nbgrader has to know of its cells."""
+    answer = _own_answer(record)
+    cells: list[dict[str, Any]] = []
+    for cell in notebook["cells"]:
+        source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
+        if cell["cell_type"] != "code":
+            cells.append(cell)
+            continue
+        bare: dict[str, Any] = {**cell, "outputs": [], "execution_count": None}
+        if answer[0] in source.splitlines():
+            cells.append(_marked(bare, f"{record.id}-answer", source.replace(*answer)))
+        elif _is_check(source):
+            cells.append(_marked(bare, f"{record.id}-check", _check(source, record, need), POINTS["check"]))
+            if test := _elsewhere(record, need, hidden):
+                more: dict[str, Any] = {**bare, "id": f"{cell['id']}-other-sizes"}
+                cells.append(_marked(more, f"{record.id}-other-sizes", test, POINTS["other-sizes"]))
+        else:
+            cells.append(bare)
+    ids = [cell["metadata"]["nbgrader"]["grade_id"] for cell in cells if "nbgrader" in cell["metadata"]]
+    if ids[:2] != [f"{record.id}-answer", f"{record.id}-check"] or len(set(ids)) < len(ids):
+        raise BuildError(f"{record.stem}.ipynb has no gap with its stub, and one check after it, for nbgrader to grade")
+    return {**notebook, "cells": cells}
+
+
+def _record(path: Path) -> Puzzle:
+    """The puzzle of a notebook."""
+    found = puzzle_of_file(path.stem)
+    if found is None:
+        raise BuildError(f"{path.name} is no puzzle's, so there is nothing to grade; there are {', '.join(PUZZLES)}")
+    return found
+
+
+def _own_answer(record: Puzzle) -> tuple[str, str]:
+    """The stub of a puzzle, and what takes its place: our own answer, between the marks of nbgrader."""
+    path = reference(record.id)
+    text = path.read_text("utf-8")
+    ours: Answer = next(one for one in find(text, path.name, record.id) if one.puzzle == record.id)
+    lines = text.splitlines()[ours.first : ours.last - 1]
+    return ours.stub, "\n".join([f"{ours.indent}### BEGIN SOLUTION", *lines, f"{ours.indent}### END SOLUTION"])
+
+
+def _is_check(source: str) -> bool:
+    return "puzzle=" in source and ("Model.check(" in source or "check_function(" in source)
+
+
+def _check(source: str, record: Puzzle, need: str) -> str:
+    """A check as a test: what does not pass is an error, and what is shown is no number of points."""
+    *lines, last = source.rstrip("\n").split("\n")
+    ending = ast.parse(last).body[0]
+    if isinstance(ending, ast.Expr) and not isinstance(ending.value, ast.Name):
+        lines.append(f"verdict = {last}")
+    goal = "" if need == "correct" or record.is_function else " and verdict.passed"
+    unmet = f"{record.id} is not solved yet" + (", or not within the goal" if goal else "")
+    lines += [
+        f'assert verdict is not None{goal}, "{unmet}"',
+        "display(verdict)",
+        *_region("require", record, {"need": need}),
+    ]
+    return "\n".join(lines)
+
+
+def _elsewhere(record: Puzzle, need: str, hidden: Mapping[str, int | str | None]) -> str:
+    """The test of other sizes; empty where there are none."""
+    given = {name: value for name, value in hidden.items() if value is not None}
+    if given.get("hidden") == 0 or (not given and not record.hidden):
+        return ""
+    what = "other inputs" if record.is_function else "other sizes"
+    return "\n".join([f"# Graded: {what}.", *_region("require_elsewhere", record, {"need": need, **given})])
+
+
+def _region(function: str, record: Puzzle, words: Mapping[str, int | str | None]) -> list[str]:
+    """Hidden tests: nbgrader takes them out of a student's copy, and puts them back before it grades."""
+    given = "".join(f", {name}={json.dumps(value)}" for name, value in words.items())
+    return [
+        "### BEGIN HIDDEN TESTS",
+        f"from lib.suite.grade.plugins.nbgrader_tests import {function}",
+        "",
+        f'{function}("{record.id}"{given})',
+        "### END HIDDEN TESTS",
+    ]
+
+
+def _marked(cell: dict[str, Any], name: str, source: str, points: int | None = None) -> dict[str, Any]:
+    """A cell as nbgrader wants it: a test that is worth points, or else an answer."""
+    marks: dict[str, Any] = {"grade": points is not None, "grade_id": name, "locked": points is not None}
+    marks |= {} if points is None else {"points": points}
+    marks |= {"schema_version": SCHEMA, "solution": points is None, "task": False}
+    kept = {} if points is None else {"deletable": False, "editable": False}
+    return {**cell, "source": source, "metadata": {**cell["metadata"], **kept, "nbgrader": marks}}

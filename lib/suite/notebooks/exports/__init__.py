@@ -1,1 +1,0 @@
-"""Notebooks for places where this folder is not: in Colab, and in nbgrader."""

@@ -1,0 +1,442 @@
+"""What a function needs: the statements at top level that give what it uses, and what that uses, and nothing else.
+
+A statement that binds a name is needed where the name is used after it and nothing binds it anew before that; so is one
+that changes what the name stands for (`table[3] = 4`, `rows.append(x)`, a call of a function that does). What the body
+of a function uses is what there is when it is called: that is where the source last calls it, or its end.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lib.suite.submissions.statements import (
+    COMPOUND,
+    FUNCTIONS,
+    Broken,
+    Names,
+    SourceError,
+    Statement,
+    names_of,
+    pruned,
+    root,
+)
+
+__all__ = ["OURS", "SHOWS", "Needed", "Program", "import_paths"]
+
+MOST_STATEMENTS = 5_000
+"""Statements at top level: the sources of all puzzles together have 900."""
+MOST_LOOKS = 1_000_000
+"""How often a name is followed, or it is looked who calls or changes what: those sources need some hundreds."""
+OURS = ("lib", "drawing")
+GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})
+"""What of ours gives a function when it is called."""
+RUN_BY_NAME = frozenset({"check", "check_function", "compare", "draw", "goal", "predict", "review", "simulate"})
+"""What `from lib import *` brings and no function uses."""
+CHANGE_ARGUMENTS = frozenset({"bisect", "collections", "functools", "heapq", "operator", "random"})
+"""Modules whose functions may change what they are given."""
+SETTINGS = frozenset({"seed", "setrecursionlimit"})
+"""What is called of a module so that others find it otherwise."""
+LOOK_NAMES_UP = frozenset({"eval", "exec", "globals"})
+SHOWS = frozenset({"display", "print"})
+IMPORTS = (ast.Import, ast.ImportFrom)
+ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+SURE, MAYBE, NEVER = 2, 1, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What has to run so that `name` is the function, in order. `sure`: it is one, whatever comes of running it.
+
+    `names` are those that must be there in the end; `missing` those of them that nothing gives.
+    """
+
+    name: str
+    statements: tuple[Statement, ...]
+    names: frozenset[str]
+    missing: frozenset[str]
+    sure: bool
+
+
+@dataclass(slots=True)
+class _Unit:
+    """A statement at top level, or one in a compound statement there, `outer`. `end` is where that at top level ends,
+    `inner` are the statements in it. `tried`: a `try` catches what it raises."""
+
+    node: ast.stmt
+    cell: str
+    names: Names
+    outer: int | None
+    tried: bool = False
+    end: int = 0
+    inner: list[int] = field(default_factory=list[int])
+
+
+class Program:
+    """The statements at top level of a source, and who gives, takes and changes which names. SourceError for code that
+    is nested too deep, or longer than anybody writes."""
+
+    def __init__(self, statements: Sequence[Statement], broken: Sequence[Broken] = ()) -> None:
+        self.broken = broken
+        self.units: list[_Unit] = []
+        self._looks = 0
+        self._starts: list[int] = []
+        try:
+            for one in statements:
+                self._starts.append(len(self.units))
+                self._add(one.node, one.cell, None)
+                for unit in self.units[self._starts[-1] :]:
+                    unit.end = len(self.units)
+        except (RecursionError, MemoryError):
+            raise SourceError("this code is nested too deep to be read") from None
+        every = [unit.names for unit in self.units]
+        self.binders = _index(names.gives for names in every)
+        self._touchers = _index(names.touches for names in every)
+        self._callers = _index(names.calls for names in every)
+        self._receivers = _index(set[str]().union(*names.calls.values()) for names in every)
+        self._takers = _index(names.later for names in every)
+        self._late_touchers = _index(names.touches_later for names in every)
+        self.stars = [place for place, names in enumerate(every) if names.star]
+        """The imports that take over all names of a module."""
+        self._events: dict[tuple[str, str], list[int]] = {}
+
+    def _add(self, node: ast.stmt, cell: str, outer: int | None, tried: bool = False) -> None:
+        place = len(self.units)
+        if place > MOST_STATEMENTS:
+            raise SourceError(f"there are more than {MOST_STATEMENTS:,} statements, so nobody reads them")
+        unit = _Unit(node, cell, names_of(pruned(node, frozenset())), outer, tried)
+        self.units.append(unit)
+        for number, block in enumerate(_blocks(node)):
+            for inner in block:
+                unit.inner.append(len(self.units))
+                self._add(inner, cell, place, bool(getattr(node, "handlers", ())) and number == 0)
+
+    def look(self, count: int = 1) -> None:
+        """Count a look. What somebody wrote to be read for ever is not read to its end: SourceError."""
+        self._looks += count
+        if self._looks > MOST_LOOKS:
+            raise SourceError("who uses, calls and changes what in it is more than anybody can follow")
+
+    # -- what is asked of it ----------------------------------------------------------------------------------------
+
+    def functions(self) -> list[Statement]:
+        """Return the functions and classes that it defines, in order."""
+        units = (unit for unit in self.units if isinstance(unit.node, (*FUNCTIONS, ast.ClassDef)))
+        return [Statement(unit.node, unit.cell) for unit in units]
+
+    def definition(self, name: str) -> Statement | None:
+        """Return the last statement that makes a name a function; None where none does."""
+        unit = next((self.units[place] for place in self._candidates(name)), None)
+        return unit and Statement(unit.node, unit.cell)
+
+    def broken_after(self, name: str) -> SourceError | None:
+        """Return the error of a cell that is no Python, and yet defines a name after all else that does."""
+        last = next(self._candidates(name), -1)
+        count = sum(start <= last for start in self._starts) - 1
+        defines = re.compile(rf"^[ \t]*(async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", re.MULTILINE)
+        wrong = [one.error for one in self.broken if one.before > count and defines.search(one.text)]
+        return wrong[-1] if wrong else None
+
+    def needed(self, name: str) -> Iterator[Needed]:
+        """Yield what each of the statements needs that may make a name a function, the last of them first."""
+        for place in self._candidates(name):
+            unit = self.units[place]
+            uses = (use for use, one in enumerate(self.units) if one.end > unit.end and _uses(one, name))
+            yield _Search(self, name, place, max(uses, default=len(self.units))).found()
+
+    # -- which names are functions ----------------------------------------------------------------------------------
+
+    def _candidates(self, name: str) -> Iterator[int]:
+        return (place for place in reversed(self.binders.get(name, ())) if self.level(place, name) > NEVER)
+
+    def level(self, place: int, name: str, depth: int = 0) -> int:
+        """Tell whether a statement makes a name a function: SURE, MAYBE or NEVER."""
+        node = self.units[place].node
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            return SURE
+        if isinstance(node, IMPORTS):
+            return MAYBE
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            plain = any(isinstance(one, ast.Name) and one.id == name for one in targets)
+            return self._value_level(node.value, place, depth) if plain else MAYBE
+        return NEVER
+
+    def _value_level(self, node: ast.expr, place: int, depth: int) -> int:
+        if depth > 20:
+            return NEVER
+        if isinstance(node, ast.Lambda):
+            return SURE
+        if isinstance(node, ast.Name):
+            before = self._before(node.id, place)
+            return NEVER if before is None else self.level(before, node.id, depth + 1)
+        if isinstance(node, ast.IfExp | ast.BoolOp):
+            values = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
+            return min(MAYBE, max(self._value_level(one, place, depth + 1) for one in values))
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            name = root(node)
+            return MAYBE if name in self.binders and self._ours(name, place) is None else NEVER
+        return self._call_level(node, place, depth) if isinstance(node, ast.Call) else NEVER
+
+    def _call_level(self, node: ast.Call, place: int, depth: int) -> int:
+        """Tell whether a call may give a function: what of ours does, or what is given or makes one."""
+        name = root(node.func) or ""
+        callee: ast.expr = node.func
+        given = [*node.args, *(one.value for one in node.keywords)]
+        while isinstance(callee, ast.Call):
+            given += [*callee.args, *(one.value for one in callee.keywords)]
+            callee = callee.func
+        if (ours := self._ours(name, place)) is not None:
+            names = {ours.rpartition(".")[2], callee.attr if isinstance(callee, ast.Attribute) else ""}
+            return MAYBE if names & GIVE_FUNCTIONS else NEVER
+        maker = self._binding(name, place)
+        makes = any(self._value_level(one, place, depth + 1) > NEVER for one in given)
+        if isinstance(maker, ast.ClassDef):
+            methods = {one.name for one in maker.body if isinstance(one, FUNCTIONS)}
+            makes = makes or isinstance(node.func, ast.Attribute) or bool(maker.bases) or "__call__" in methods
+        elif isinstance(maker, FUNCTIONS):
+            inner = (one for one in ast.walk(maker) if one is not maker)
+            makes = makes or any(isinstance(one, (*FUNCTIONS, ast.Lambda, ast.ClassDef)) for one in inner)
+            makes = makes and not self._runs(name, place)
+        return MAYBE if makes else NEVER
+
+    def _runs(self, name: str, place: int) -> bool:
+        """Tell whether a function, or one that it uses, calls what of ours runs a schedule or shows something."""
+        seen: set[str] = set()
+        todo = [name]
+        while todo:
+            self.look()
+            if (one := todo.pop()) not in seen:
+                seen.add(one)
+                if self.is_run(one, place):
+                    return True
+                todo += [later for at in self.binders.get(one, ()) for later in self.units[at].names.later]
+        return False
+
+    def is_run(self, name: str, place: int) -> bool:
+        """Tell whether a name is something of ours that belongs into no function: `simulate`, `draw`, `check`."""
+        last = (self._ours(name, place) or "lib").rpartition(".")[2]
+        return last not in GIVE_FUNCTIONS and not last[:1].isupper() and last not in OURS
+
+    def _ours(self, name: str, place: int) -> str | None:
+        """What of ours a name stands for, as a path with dots; None where it is not ours."""
+        node = self._binding(name, place)
+        if isinstance(node, IMPORTS):
+            return next((path for path in import_paths(node, name) if path.partition(".")[0] in OURS), None)
+        if node is None and name in RUN_BY_NAME:
+            modules = (getattr(self.units[star].node, "module", None) or "" for star in self.stars)
+            return next((f"lib.{name}" for module in modules if module.partition(".")[0] in OURS), None)
+        return None
+
+    def _before(self, name: str, place: int) -> int | None:
+        """The last place before another where a name is bound."""
+        places = self.binders.get(name, ())
+        found = bisect_left(places, place)
+        return places[found - 1] if found else None
+
+    def _binding(self, name: str, place: int) -> ast.stmt | None:
+        before = self._before(name, place)
+        return None if before is None else self.units[before].node
+
+    # -- what changes a name ----------------------------------------------------------------------------------------
+
+    def events(self, name: str, target: str) -> list[int]:
+        """Return where a name is bound, or what it stands for is changed, in order."""
+        if (name, target) not in self._events:
+            changers = self._changers(name)
+            called = {place for one in changers for place in self._callers.get(one, ())}
+            places = called.union(self._touchers.get(name, ()), self._receivers.get(name, ()))
+            changes = [place for place in places if self._changes(place, name, changers, target)]
+            self._events[name, target] = sorted({*self.binders.get(name, ()), *changes})
+        return self._events[name, target]
+
+    def _changers(self, name: str) -> set[str]:
+        """The functions that change what a name stands for when they are called, or call one that does."""
+        found: set[str] = set()
+        todo = list(self._late_touchers.get(name, ()))
+        while todo:
+            self.look()
+            for one in self.units[todo.pop()].names.gives - found:
+                found.add(one)
+                todo += self._takers.get(one, ())
+        return found
+
+    def _changes(self, place: int, name: str, changers: set[str], target: str) -> bool:
+        """Whether a statement is there to change what a name stands for. One that runs the function is not."""
+        node, names = self.units[place].node, self.units[place].names
+        self.look(1 + len(names.calls))
+        if target in names.now or any(self.is_run(one, place) for one in names.calls):
+            return False
+        is_import = isinstance(self._binding(name, place), IMPORTS)
+        calls_changer = not changers.isdisjoint(names.calls)
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            return bool(node.decorator_list) and (name in names.touches or calls_changer)
+        if isinstance(node, (*ASSIGNMENTS, ast.Delete)):
+            return calls_changer or (name in names.touches and not is_import)
+        value = node.value if isinstance(node, ast.Expr) else None
+        value = value.value if isinstance(value, ast.Await) else value
+        if not isinstance(value, ast.Call):
+            return False
+        callee = root(value.func) or ""
+        if isinstance(value.func, ast.Attribute) and callee == name:
+            is_set = value.func.attr in SETTINGS
+            return is_set if is_import else not isinstance(self._binding(name, place), FUNCTIONS)
+        is_given = name in names.calls.get(callee, ()) and not is_import
+        return callee in changers or (is_given and self._may_change(callee, place))
+
+    def _may_change(self, callee: str, place: int) -> bool:
+        """Whether a function may change what it is given: one of the source's own, or of some modules."""
+        node = self._binding(callee, place)
+        if isinstance(node, IMPORTS):
+            return any(path.partition(".")[0] in CHANGE_ARGUMENTS for path in import_paths(node, callee))
+        return isinstance(node, FUNCTIONS) and not self._runs(callee, place)
+
+    def kept(self, places: set[int]) -> tuple[Statement, ...]:
+        """Return the statements at these places, in order. What is in a compound one and not needed is left out."""
+        wanted = {id(self.units[place].node) for place in places}
+        units = (self.units[start] for start in self._starts if start in places)
+        return tuple(Statement(pruned(unit.node, wanted), unit.cell) for unit in units)
+
+
+class _Search:
+    """Follows names back from a function to the statements that give them."""
+
+    def __init__(self, program: Program, target: str, place: int, end: int) -> None:
+        self._program, self._target, self._place, self._end = program, target, place, end
+        self._places: set[int] = set()
+        self._names: set[str] = {target}
+        self._missing: set[str] = set()
+        self._seen: set[tuple[str, int, bool]] = set()
+        self._taken: set[tuple[int, int, bool]] = set()
+        self._todo: list[tuple[str, int, bool]] = []
+
+    def found(self) -> Needed:
+        """Return what is needed."""
+        units = self._program.units
+        self._take(self._place, self._end, True)
+        if units[self._place].outer is not None:  # others in the same statement may be the ones that are run
+            self._follow(self._target, units[self._place].end, True)
+        for event in self._program.events(self._target, self._target):
+            if self._place < event < self._end and self._target not in units[event].names.gives:
+                self._take(event, self._end, False)
+        self._work()
+        if self._missing & LOOK_NAMES_UP:
+            self._take_all()
+            self._work()
+        missing = frozenset(name for name in self._missing if not hasattr(builtins, name))
+        sure = self._program.level(self._place, self._target) == SURE
+        return Needed(self._target, self._program.kept(self._places), frozenset(self._names), missing, sure)
+
+    def _work(self) -> None:
+        while self._todo:
+            name, place, must = self._todo.pop()
+            if name != self._target or place <= self._place:
+                self._follow(name, place, must)
+            elif must:
+                self._names.add(name)
+
+    def _ask(self, names: Iterable[str], place: int, must: bool) -> None:
+        for name in sorted(names):
+            if (name, place, must) not in self._seen:
+                self._program.look(5)
+                self._seen.add((name, place, must))
+                self._todo.append((name, place, must))
+
+    def _follow(self, name: str, place: int, must: bool) -> None:
+        """Take what gives a name at a place."""
+        if must:
+            self._names.add(name)
+        events = self._program.events(name, self._target)
+        if before := bisect_left(events, place):
+            event = events[before - 1]
+            unit = self._program.units[event]
+            gives = name in unit.names.gives
+            self._take(event, place, must and gives)
+            if not gives or unit.outer is not None:  # what it stood for before still counts
+                self._ask([name], event, must)
+            return
+        # An import of everything may give it, or a cell below that was run before.
+        later = [event for event in events if name in self._program.units[event].names.gives]
+        if not later or place < self._end:
+            for star in self._program.stars:
+                self._take(star, place, False)
+        if later and place == self._end:
+            self._take(later[-1], len(self._program.units), must)
+        elif must and not later:
+            self._missing.add(name)
+
+    def _take(self, place: int, at: int, must: bool) -> None:
+        """Take a statement, whose functions may be called at a place."""
+        if (place, at, must) in self._taken:
+            return
+        self._taken.add((place, at, must))
+        self._places.add(place)
+        unit = self._program.units[place]
+        here = place if unit.outer is None and not isinstance(unit.node, COMPOUND) else unit.end
+        self._ask(unit.names.now, here, must)
+        for when in {at, self._end} if must else {at}:
+            self._ask(unit.names.later, when, must)
+        if unit.outer is not None:
+            self._take(unit.outer, at, must)
+        for inner in unit.inner:
+            self._take_way(inner, at)
+
+    def _take_way(self, place: int, at: int) -> None:
+        """Take what decides how a compound statement goes: what leaves it, and what may fail in a `try`."""
+        unit = self._program.units[place]
+        if isinstance(unit.node, ast.Break | ast.Continue | ast.Raise) or (unit.tried and self._may_fail(unit)):
+            self._take(place, at, False)
+        elif not isinstance(unit.node, ast.For | ast.AsyncFor | ast.While):
+            for inner in unit.inner:
+                if not self._program.units[inner].tried:
+                    self._take_way(inner, at)
+
+    def _may_fail(self, unit: _Unit) -> bool:
+        runs = any(one in SHOWS or self._program.is_run(one, unit.end) for one in unit.names.calls)
+        return not runs and self._target not in unit.names.now
+
+    def _take_all(self) -> None:
+        """Take all that may be looked up by its name and does nothing else."""
+        for place, unit in enumerate(self._program.units[: self._end]):
+            plain = isinstance(unit.node, (*FUNCTIONS, ast.ClassDef, *IMPORTS))
+            plain = plain or (isinstance(unit.node, ASSIGNMENTS) and not unit.names.calls)
+            if plain and unit.outer is None and self._target not in unit.names.gives:
+                self._take(place, self._end, False)
+
+
+def _uses(unit: _Unit, name: str) -> bool:
+    """Whether a statement calls a function, or gives it to something that does."""
+    calls = any(name == called or name in given for called, given in unit.names.calls.items())
+    return calls and name not in unit.names.gives and not isinstance(unit.node, FUNCTIONS)
+
+
+def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks of a compound statement; those of a definition are its own."""
+    if isinstance(node, COMPOUND):
+        for name in ("body", "orelse", "finalbody"):
+            yield getattr(node, name, [])
+        for inner in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
+            yield inner.body
+
+
+def _index(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
+    """Each name with the places where it stands, in order."""
+    found: dict[str, list[int]] = {}
+    for place, some in enumerate(names):
+        for name in some:
+            found.setdefault(name, []).append(place)
+    return found
+
+
+def import_paths(node: ast.Import | ast.ImportFrom, name: str) -> Iterator[str]:
+    """Yield what an import gives under a name, as a path with dots."""
+    for alias in node.names:
+        if isinstance(node, ast.ImportFrom):
+            if name == (alias.asname or alias.name):
+                yield f"{'.' * node.level}{node.module or ''}.{alias.name}"
+        elif name == (alias.asname or alias.name.partition(".")[0]):
+            yield alias.name if alias.asname else name
