@@ -34,7 +34,6 @@ ALLOWED = {
     ("lib/replay", "target"): "what a network is to give for its data",
     ("lib/replay", "targets"): "the same",
     ("lib/simulator/messages.py", "target"): "a field: the rank to which a message goes",
-    ("CHANGELOG.md", "target"): "what became of it",
     ("drawing/pages", "target"): "a field, and what was clicked",
     ("lib/suite/course/progress.py", "tier"): "what stands in old files",
 }
