@@ -39,7 +39,7 @@
 
 # %%
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from drawing import draw, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
@@ -289,8 +289,8 @@ def summed(low, high, parts):
 #   2, for all queries that it is given. `model.backward(2, queries, gradient, keys)` gives the gradient of the keys (and
 #   values) and that of the queries, in this order.
 # - `summed(low, high, [(low - 3, high + 3, gradient), (low, low + 3, rows), ...])` adds at the right rows.
-# - Where some window reaches past the neighbours of a rank, **every** rank raises a `ValueError`, before it sends
-#   anything. `sizes` has the number of rows of each rank; ranks without rows do not count, and one rank alone needs no
+# - Where some window needs more than three rows of a neighbour, or a rank has fewer to lend, **every** rank raises a
+#   `ValueError`, before it sends anything. `sizes` has the number of rows of each rank; ranks without rows do not count, and one rank alone needs no
 #   neighbour.
 #
 # **Rules**
@@ -455,9 +455,11 @@ PARTS += [by_chunk(12), by_chunk(10)]
 
 
 def enough(sizes):
-    """Whether every window is on a rank and those beside it."""
-    owners = [rank for rank, size in enumerate(filter(None, sizes)) for _ in range(size)]
-    return all(abs(owners[key] - owners[row]) < 2 for row in range(64) for key in range(*window(row)))
+    """Whether each rank has three rows to lend, and no window needs more of them."""
+    parts = [size for size in sizes if size]
+    ends = pairwise([0, *accumulate(parts)])
+    rows = [(low - 3, *window(row), high + 3) for low, high in ends for row in range(low, high)]
+    return min(parts) >= 3 and all(low <= first and after <= high for low, first, after, high in rows)
 
 
 for sizes in PARTS if out else ():

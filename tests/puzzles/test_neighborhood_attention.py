@@ -10,6 +10,7 @@ import pytest
 
 from lib import PUZZLES, Links, Trace, check, simulate
 from lib.analysis.figures import end, traffic
+from lib.suite.submissions.locations import reference
 from tests.support.puzzles import way
 
 FOUR = [16] * 4
@@ -74,3 +75,10 @@ def test_parts_for_which_it_is_not_are_refused_by_all_ranks(sizes: list[int], na
 
     simulate(trying, layers=list(PUZZLES["neighborhood_attention"].last), ranks=len(sizes), batches=1)
     assert refused == [*range(len(sizes))]
+
+
+def test_the_notebook_finds_every_answer_of_the_reference_right() -> None:
+    """Its table of parts says so of each line, by the windows and not by the rule of the reference."""
+    said = reference("neighborhood_attention").with_suffix(".ipynb").read_text("utf-8")
+    assert said.count("all ranks refuse    right") == 5
+    assert "WRONG\\n" not in said
