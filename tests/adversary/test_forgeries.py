@@ -81,7 +81,7 @@ def test_one_thing_changed_where_a_grid_is_cut(exchange: str) -> None:
     step = domain_parallel({"rows": [4, 2, 3]}, exchange=exchange)
     before = encode(Trace.of(simulate(step, layers=GRID, mesh=Mesh({"rows": 3}), batches=2)))
     random, found = Random(exchange), Counter[str]()
-    for _ in range(1500 if THOROUGH else 30):
+    for _ in range(400 if THOROUGH else 30):
         name = random.choice(AT_HOME if random.random() < 0.7 else sorted(FORGERIES))
         data = copy.deepcopy(before)
         FORGERIES[name](data, random)
@@ -103,6 +103,9 @@ def replayed_right(trace: Trace) -> bool:
     """Whether a replay gives the numbers of ordinary training; without torch nobody knows."""
     if find_spec("torch") is None:
         return True
-    from lib.replay import replay
+    from lib.replay import UnfitTrace, replay
 
-    return replay(trace, transport="local").ok
+    try:
+        return replay(trace, transport="local").ok
+    except UnfitTrace:  # that of a sandbox
+        return trace.sandbox
