@@ -88,7 +88,7 @@ def domain_parallel(
         raise ValueError(f"edges travel by {', '.join(EXCHANGES)}; got exchange={exchange!r}")
 
     async def cut(model: Model) -> None:
-        grid = _Grid(model, parts or {}, exchange)
+        grid = _Grid(model, parts or {}, data, exchange)
         weights, opt_states, activations, grads, sums = model.storage()
         place, places = model.coord.get(data, 0), len(model.group(data)) if data in model.coord else 1
         mine = range(model.BATCHES * place // places, model.BATCHES * (place + 1) // places)
@@ -137,11 +137,16 @@ def domain_parallel(
 class _Grid:
     """A rank's part of every grid of a step, and what it exchanges with its neighbours for which layer."""
 
-    def __init__(self, model: Model, parts: Mapping[str, Sequence[int]], exchange: str) -> None:
+    def __init__(self, model: Model, parts: Mapping[str, Sequence[int]], data: str, exchange: str) -> None:
         shape, axes = model.shape, model.mesh.axes
         self.model, self.exchange, self.axes = model, exchange, [role for role in SPACE if role in axes]
         self.coord = model.coord
-        first = {role: dim.size for role, dim in shape.kinds[0].dims}
+        first = shape.kinds[0].layer.space
+        if unknown := [axis for axis in axes if axis not in (*SPACE, data)]:
+            raise ValueError(
+                f"axes of the mesh are {', '.join(SPACE)}, which cut the grid, and {data}, along which batches are "
+                f"shared; got {unknown[0]}"
+            )
         if missing := [role for role in {*self.axes, *parts} if role not in first or role not in axes]:
             raise ValueError(
                 f"the mesh cuts {', '.join(self.axes) or 'nothing'}, and the data is a grid of {' and '.join(first)}: "
@@ -236,9 +241,10 @@ class _Grid:
 def _parts(role: str, size: int, places: int, sizes: Sequence[int] | None) -> list[Ends]:
     """Where the part of each place along a dim begins and ends."""
     each = -(-size // places)
-    given = sizes or [max(0, min(each, size - each * place)) for place in range(places)]
-    if len(given) != places or sum(given) != size or min(given) < 0:
-        raise ValueError(f"parts of {role} are {places} numbers that add up to {size}; got {[*given]}")
+    given = [max(0, min(each, size - each * place)) for place in range(places)] if sizes is None else sizes
+    whole = isinstance(given, list | tuple) and all(type(one) is int and one >= 0 for one in given)
+    if not whole or len(given) != places or sum(given) != size:
+        raise ValueError(f"parts of {role} are {places} whole numbers that add up to {size}; got {given!r}")
     return [*pairwise([0, *accumulate(given)])]
 
 

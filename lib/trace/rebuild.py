@@ -65,7 +65,10 @@ class _Rebuild:
         self.results: dict[tuple[int, int], tuple[list[Value], list[Flaw | None]]] = {}
 
     def value(self, rank: int, number: int) -> Value:
-        found = self.values[rank][number]
+        try:
+            found = self.values[rank][number]
+        except IndexError:  # a number of another rank: members of a collective that name its group in different orders
+            found = None
         if found is None:
             raise TraceError(f"rank {rank} uses value {number} before it exists")
         return found

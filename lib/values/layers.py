@@ -38,6 +38,7 @@ LAYER_KINDS: Final = table(
         KindRow("linear", "linear"),
         KindRow("attention", "attention"),
         KindRow("norm", "pointwise"),
+        KindRow("layer_norm", "pointwise"),
         KindRow("add", "pointwise"),
         KindRow("embedding", "vocabulary"),
         KindRow("cross_entropy", "vocabulary"),

@@ -229,8 +229,9 @@ def _back_alone(shape: Shape, layer: int, grad: ActivationGrad) -> ActivationGra
     return made(ActivationGrad, shape.of(layer)[0] - 1, shape.layers, cast("Any", place))
 
 
-def backward_input(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> ActivationGrad:
-    """The input half of backward: the gradient of the layer's input alone."""
+def backward_input(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any = None) -> ActivationGrad:
+    """The input half of backward: the gradient of the layer's input alone. Without a weight it is of a layer that has
+    none, as of a forged Trace, and refused in words."""
     layer = _back("backward_input", shape, layer, inp, grad, weight)
     _, place = _with_weight(shape, layer, "backward_input").backward("backward_input", inp, grad, weight)
     return made(ActivationGrad, inp.layer - 1, shape.layers, cast("Any", place))

@@ -13,7 +13,7 @@ Data = dict[str, Any]
 Forgery = Callable[[Data, Random], Any]
 
 OP, LAYER, BATCHES, INPUTS, OUTPUTS, ISSUED, START, LENGTH, PLACE, ARG, GROUP, PEER, BLOCKING = range(13)
-TALK = ("pass_to", "receive", "allreduce", "allgather", "scatterreduce", "alltoall", "broadcast")
+TALK = ("pass_to", "receive", "allreduce", "allgather", "scatterreduce", "alltoall", "broadcast", "halo")
 LIKE = {
     "allreduce": ["allgather", "scatterreduce", "broadcast"],
     "allgather": ["allreduce", "scatterreduce"],
@@ -37,6 +37,8 @@ LIKE = {
     "foreign": ["fake_grad"],
     "alltoall": ["allgather"],
     "broadcast": ["allreduce", "allgather"],
+    "halo": ["alltoall", "allgather"],
+    "cut": ["shard", "combine", "foreign"],
 }
 
 
@@ -120,7 +122,7 @@ def operation(data: Data, random: Random) -> None:
 
 
 def argument(data: Data, random: Random) -> None:
-    event = _event(data, random, "load_weights", "shard", "broadcast", "wait")
+    event = _event(data, random, "load_weights", "shard", "cut", "broadcast", "wait")
     if event is None or not event[ARG]:
         return
     place = random.randrange(len(event[ARG]))

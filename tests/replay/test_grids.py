@@ -44,7 +44,7 @@ def line(rows: int) -> dict[str, list[Layer]]:
             layer("convolution", 2, 4, kernel=3, dilation=2, padding=2),
             layer("moments", 4, 4),
             layer("group_norm", 4, 4, of=(1, 2)),
-            layer("norm", 4, 4),
+            layer("layer_norm", 4, 4),
             layer("mean", 4, 4),
         ],
         "windows of rows": [

@@ -104,11 +104,14 @@ def test_a_part_may_have_few_rows_or_none(sizes: list[int], exchange: str) -> No
     ("sizes", "kernel", "said"),
     [
         ([4, 4, 4], 11, "place 0 along rows needs row 8, which those beside it do not have"),
-        ([6, 6], 3, "parts of rows are 3 numbers that add up to 12; got [6, 6]"),
-        ([6, 8, -2], 3, "parts of rows are 3 numbers that add up to 12; got [6, 8, -2]"),
+        ([6, 6], 3, "parts of rows are 3 whole numbers that add up to 12; got [6, 6]"),
+        ([6, 8, -2], 3, "parts of rows are 3 whole numbers that add up to 12; got [6, 8, -2]"),
+        ([4.0, 4, 4], 3, "parts of rows are 3 whole numbers that add up to 12; got [4.0, 4, 4]"),
+        ("444", 3, "parts of rows are 3 whole numbers that add up to 12; got '444'"),
+        ([], 3, "parts of rows are 3 whole numbers that add up to 12; got []"),
     ],
 )
-def test_parts_that_cannot_be_are_named_before_any_rank_waits(sizes: list[int], kernel: int, said: str) -> None:
+def test_parts_that_cannot_be_are_named_before_any_rank_waits(sizes: Any, kernel: int, said: str) -> None:
     layers = [Layer("convolution", 3, 3, 12, kernel=kernel, padding=kernel // 2)]
     with pytest.raises(Exception, match="rank 0") as raised:
         simulate(domain_parallel({"rows": sizes}), layers=layers, mesh=Mesh({"rows": 3}))
@@ -126,6 +129,8 @@ def test_a_mesh_that_cuts_what_there_is_not_is_named(parts: dict[str, Sequence[i
     layers, axes = [Layer("convolution", 3, 3, 12, kernel=3, padding=1)], {"rows" if parts else "columns": 2}
     with pytest.raises(Exception, match="there is no columns to cut"):
         simulate(domain_parallel(parts), layers=layers, mesh=Mesh(axes))
+    with pytest.raises(Exception, match="and data, along which batches are shared; got stage"):
+        simulate(domain_parallel(), layers=layers, mesh=Mesh({"rows": 2, "stage": 2}))
 
 
 @pytest.mark.parametrize("exchange", ["alltoall", "allgather"])

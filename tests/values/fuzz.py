@@ -20,7 +20,7 @@ ROWS = 12
 NETS: dict[str, list[Layer]] = {
     "mlp": [Layer("linear", 4, 8, ROWS), Layer("linear", 8, 4, ROWS)],
     "norm": [Layer("norm", 4, 4, ROWS), Layer("linear", 4, 8, ROWS), Layer("linear", 8, 4, ROWS)],
-    "norms": [Layer("norm", 4, 4, ROWS)] * 2,
+    "norms": [Layer("norm", 4, 4, ROWS), Layer("layer_norm", 4, 4, ROWS)],
     "attention": [Layer("linear", 4, 4, ROWS), Layer("attention", 4, 4, ROWS, heads=2), Layer("linear", 4, 4, ROWS)],
     "grouped": [
         Layer("linear", 4, 8, ROWS),

@@ -101,6 +101,17 @@ class Norm(Math):
         return by_gain, scaled / size - x * (scaled * x).mean(-1, keepdims=True) / size**3
 
 
+class LayerNorm(Norm):
+    """The same for rows less their means."""
+
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        return super().forward(x - x.mean(-1, keepdims=True), other, at, beside)
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        by_gain, by_rows = super().backward(x - x.mean(-1, keepdims=True), grad, other, at, beside)
+        return by_gain, None if by_rows is None else by_rows - by_rows.mean(-1, keepdims=True)
+
+
 class Add(Math):
     def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
         return x + other
@@ -498,6 +509,7 @@ class Transform(Math):
 MATH: dict[str, Callable[..., Math]] = {
     "linear": Linear,
     "norm": Norm,
+    "layer_norm": LayerNorm,
     "add": Add,
     "attention": Attention,
     "embedding": Embedding,

@@ -169,3 +169,32 @@ def test_the_gradients_of_the_moments_are_two_numbers_a_group() -> None:
 def test_what_is_no_such_layer_is_refused_before_any_rank_runs(layers: list[Layer], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         simulate(norm([4, 4]), layers=layers, ranks=2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("other features", "features"),
+        ("no point", "grid columns"),
+        ("other rows", "rows"),
+        ("half a group", "group"),
+    ],
+)
+def test_backward_takes_what_belongs_together(wrong: str, said: str) -> None:
+    async def function(model: Model) -> None:
+        x = model.get_activation([0])
+        moments = model.forward(0, x)
+        g = model.loss(model.forward(1, x, moments))
+        by_moments, _ = model.backward(1, x, g, moments)
+        if wrong == "other features":
+            model.backward(0, model.shard(x, "features", 0, 2), model.shard(by_moments, "features", 1, 2))
+        elif wrong == "no point":
+            model.backward(0, x, by_moments.cut("columns", 0, 0))
+        elif wrong == "other rows":
+            model.backward(1, x.cut("rows", 0, 2), g.cut("rows", 2, 4), moments)
+        else:
+            model.forward(1, model.shard(x, "features", 0, 4), model.shard(moments, "features", 0, 4))
+
+    layers = [Layer("moments", 4, 4, 4, columns=3), Layer("group_norm", 4, 4, 4, columns=3, of=(0, 1))]
+    with pytest.raises(PuzzleError, match=said):
+        simulate(function, layers=layers)

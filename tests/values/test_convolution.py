@@ -225,10 +225,14 @@ def test_what_is_no_convolution_is_refused_before_any_rank_runs(how: dict[str, A
         simulate(step([4, 4]), layers=[Layer("convolution", 4, 4, 8, **how)], ranks=2)
 
 
-def test_a_kernel_is_used_whole() -> None:
+@pytest.mark.parametrize("back", [False, True])
+def test_a_kernel_is_used_whole(back: bool) -> None:
     async def cut(model: Model) -> None:
         weight, _ = model.load_weights(0)
-        model.forward(0, model.get_activation([0]), model.shard(weight, "taps", 0, 3))
+        x, part = model.get_activation([0]), model.shard(weight, "taps", 0, 3)
+        if back:
+            model.backward(0, x, model.loss(model.forward(0, x, weight)), part)
+        model.forward(0, x, part)
 
     with pytest.raises(RuleError, match="lacks a part of its kernel"):
         simulate(cut, layers=[Layer("convolution", 4, 4, 8, kernel=3, padding=1)])

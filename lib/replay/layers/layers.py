@@ -156,6 +156,20 @@ class Norm(RealLayer):
         return functional.rms_norm(x.tensor, x.tensor.shape[-1:], other.tensor, EPS)
 
 
+class LayerNorm(Norm):
+    """Each row less its mean, by the root of its variance, times a gain."""
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        return super().forward(_centred(x), other)
+
+    def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
+        by_gain, by_rows = super().backward(_centred(x), grad, other, wanted)
+        return by_gain, None if by_rows is None else by_rows - by_rows.mean(-1, keepdim=True)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        return functional.layer_norm(x.tensor, x.tensor.shape[-1:], other.tensor, eps=EPS)
+
+
 class Add(RealLayer):
     """A residual connection."""
 
@@ -670,6 +684,7 @@ class Transform(RealLayer):
 REAL_LAYERS: dict[str, type[RealLayer]] = {
     "linear": Linear,
     "norm": Norm,
+    "layer_norm": LayerNorm,
     "add": Add,
     "attention": Attention,
     "embedding": Embedding,
@@ -692,6 +707,10 @@ REAL_LAYERS: dict[str, type[RealLayer]] = {
 def normal(count: int, generator: Generator) -> Tensor:
     """Numbers of a spread of 1."""
     return torch.randn(count, generator=generator, dtype=torch.float64)
+
+
+def _centred(x: Held) -> Held:
+    return x._replace(tensor=x.tensor - x.tensor.mean(-1, keepdim=True))
 
 
 def _over_root(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Layers that work on each row by itself, without a product of matrices: a norm, and a residual connection."""
+"""Layers that work on each row by itself, without a product of matrices: norms, and a residual connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lib.values.placement import Place
 if TYPE_CHECKING:
     from lib.values.values import Value
 
-__all__ = ["Add", "Norm"]
+__all__ = ["Add", "LayerNorm", "Norm"]
 
 
 class _Pointwise(LayerKind):
@@ -49,6 +49,12 @@ class Norm(_Pointwise):
             fits(f"input of {op}", inp, other, "in")
         assert self.weight_gradient is not None, "a norm has a gain"
         return self.weight_gradient.at(same(inp)), self.back(0, inp.place.named)
+
+
+class LayerNorm(Norm):
+    """Each row less its mean, divided by the root of its variance, times a gain for each feature."""
+
+    name = "layer_norm"
 
 
 class Add(_Pointwise):
