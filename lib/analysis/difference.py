@@ -1,4 +1,4 @@
-"""Two schedules beside each other: the figures by which they are compared, and where they first differ."""
+"""Two schedules beside each other: their figures and what these are made of, and where the two first differ."""
 
 from __future__ import annotations
 
@@ -7,18 +7,36 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from lib.analysis.event_words import event_words
-from lib.analysis.figures import bubbles, end, most_sent, peak, samples
-from lib.analysis.shares import counts
+from lib.analysis.feeding import feeds
+from lib.analysis.figures import bubbles, end, makespan, most_sent, peak, samples, sends
+from lib.analysis.waiting.critical_path import Path, critical_path
 from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact
 from lib.puzzles.records import Size
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import TIMED
+from lib.values.operations import MESSAGES, TIMED
 
-__all__ = ["Difference", "alike", "apart", "difference", "ending", "figures_of", "highest_peak", "lesson", "said"]
-__all__ += ["unequal"]
+__all__ = [
+    "TIMES",
+    "Counts",
+    "Difference",
+    "Share",
+    "alike",
+    "apart",
+    "counts",
+    "difference",
+    "ending",
+    "figures_of",
+    "highest_peak",
+    "lesson",
+    "memory_shares",
+    "said",
+    "sent_shares",
+    "time_shares",
+    "unequal",
+]
 
 SIZES = 6
 """Runs of different sizes that are all named, each with its own; of more it says how many."""
@@ -167,3 +185,63 @@ def _timed(program: Program | None) -> Iterator[tuple[int, Event]]:
 def _key(event: Event, sizes: tuple[int, int]) -> tuple[object, ...]:
     group = event.group if sizes[0] == sizes[1] else ()
     return event.op, event.layer, event.batches, event.start, event.length, group, event.peer
+
+
+TIMES = ("compute", "collectives", "messages", "reading", "waiting")
+"""What the end of a run can be made of."""
+
+
+class Share(NamedTuple):
+    """A part of a figure: one of TIMES, a kind of value, or the operation that sends it; and how much."""
+
+    what: str
+    amount: float
+
+
+class Counts(NamedTuple):
+    """How often the rank communicates that does so most: by collective, and in messages that it passes on."""
+
+    collectives: dict[str, int]
+    messages: int
+
+
+def time_shares(trace: Trace, path: Path | None = None) -> tuple[Share, ...]:
+    """What determines when a run ends: its critical path by what is done there, and the time that is on no path."""
+    whole = makespan(trace)
+    found = dict.fromkeys(TIMES, 0)
+    for _, _, event in (critical_path(trace) if path is None else path).steps:
+        kind = "collectives" if event.op in COLLECTIVES else "messages" if event.op in MESSAGES else "compute"
+        found["reading" if feeds(event) else kind] += event.length
+    found["waiting"] = max(0, whole - sum(found.values()))
+    return tuple(Share(what, units(ticks)) for what, ticks in found.items() if ticks)
+
+
+def memory_shares(trace: Trace) -> tuple[Share, ...]:
+    """What is alive at the peak, by kind of value."""
+    found: dict[str, float] = {}
+    for alive in peak(trace).alive:
+        found[alive.value.kind] = found.get(alive.value.kind, 0.0) + float(alive.value.elements())
+    return tuple(Share(kind, elements) for kind, elements in found.items())
+
+
+def sent_shares(trace: Trace) -> tuple[Share, ...]:
+    """What the rank sends that sends most, by operation: collectives in the order of their table, then messages."""
+    if not trace.programs:
+        return ()
+    most = max(sends(trace), key=lambda mine: sum(elements for elements, _ in mine.values()))
+    return tuple(Share(op, float(most[op][0])) for op in (*COLLECTIVES, *MESSAGES) if op in most and most[op][0])
+
+
+def counts(trace: Trace) -> Counts:
+    """The collectives and messages of the rank that has most of each."""
+    collectives: dict[str, int] = {}
+    messages = 0
+    for program in trace.programs:
+        mine: dict[str, int] = {}
+        for event in program.events:
+            if event.start is not None and (event.op in COLLECTIVES or event.op == "pass_to"):
+                mine[event.op] = mine.get(event.op, 0) + 1
+        messages = max(messages, mine.pop("pass_to", 0))
+        for op, count in mine.items():
+            collectives[op] = max(collectives.get(op, 0), count)
+    return Counts({op: collectives[op] for op in COLLECTIVES if op in collectives}, messages)

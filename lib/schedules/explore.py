@@ -25,8 +25,7 @@ from lib.schedules.pipelines.action import SENDS, Messages, Order
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.lowering import with_messages
 from lib.schedules.pipelines.program import MESSAGES_ARE, program_of
-from lib.schedules.pipelines.timing import time_order
-from lib.schedules.pipelines.zero_bubble_search import EVEN, Passes
+from lib.schedules.pipelines.timing import EVEN, Passes, time_order
 from lib.simulator.model import Model
 from lib.simulator.simulator import simulate
 
@@ -345,7 +344,7 @@ def cell(point: Point) -> str:
     if "costs" in row.takes and (costs := _costs(setting)) != EVEN:
         numbers = [repr(cost.numerator if cost.denominator == 1 else cost) for cost in costs]
         told.append(f"costs=Passes({', '.join(numbers)})")
-        imported = ["from lib.schedules.pipelines.zero_bubble_search import Passes"]
+        imported = ["from lib.schedules.pipelines.timing import Passes"]
         if "Fraction" in told[-1]:
             imported.insert(0, "from fractions import Fraction")
     more = "".join(f", {one}" for one in told)

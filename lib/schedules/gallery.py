@@ -14,7 +14,7 @@ from itertools import product
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from lib.analysis.bounds.best_orders import best_orders
+from lib.analysis.bounds.optima import best_orders
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import counted
 from lib.schedules.pipelines.action import Action, Messages, Order, parts_of, places
@@ -22,8 +22,7 @@ from lib.schedules.pipelines.catalogue import SCHEDULES, Named, Shape
 from lib.schedules.pipelines.generators import in_turn
 from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.program import MESSAGES_ARE
-from lib.schedules.pipelines.timing import Timed, time_order
-from lib.schedules.pipelines.zero_bubble_search import EVEN, Passes
+from lib.schedules.pipelines.timing import EVEN, Passes, Timed, time_order
 
 __all__ = ["SLIDERS", "Gallery", "Piece", "Sliders", "gallery"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lib import Costs, Layer, Trace, simulate
-from lib.schedules.one_collective import one_collective
+from lib.schedules.steps import one_collective
 from lib.values.collectives import COLLECTIVES
 
 OTHER = {"load_weights", "fake_grad", "shard", "get_activation", "forward"}

@@ -1,26 +1,32 @@
-"""why: what a rank waits for at a moment, followed back to what really held it up."""
+"""why: what a rank waits for at a moment, followed back to what really held it up.
+
+A rank that waits although it has something to do waits for its own program: it holds work back, mostly so that it need
+not hold what that work makes. So what it could compute meanwhile is said too.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import operation
-from lib.analysis.figures import makespan
-from lib.analysis.waiting.chain import Step, led_to
+from lib.analysis.figures import makespan, samples
+from lib.analysis.waiting.chains import Leg, Step, amounts, led_to, legs, lines
 from lib.analysis.waiting.gaps import KINDS, Gap, gaps
-from lib.analysis.waiting.legs import Leg, amounts, legs, lines
-from lib.analysis.waiting.ready import Ready, ready_meanwhile
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.wording import amount, counted, exact
 from lib.trace.trace import ModelLike, Trace, absent, trace_of
-from lib.values.operations import COMPUTE
+from lib.values.laws import total_elements
+from lib.values.operations import COMMUNICATION, COMPUTE
+from lib.values.values import Elements
 
-__all__ = ["LEGS", "Why", "why"]
+__all__ = ["LEGS", "Ready", "Why", "ready_meanwhile", "why"]
 
 LEGS = 12
 """Legs of a chain that are told one by one; of a longer one those nearest to the gap, and the last."""
@@ -156,3 +162,63 @@ def _moment(run: Trace, rank: int, time: Any) -> int:
     if not whole:
         raise ValueError("nothing takes time in this run, so nobody waits")
     return min(ticks(time), whole - 1)
+
+
+class Ready(NamedTuple):
+    """An operation whose inputs were there from a moment on (in ticks): how many elements it makes, how many the rank
+    has in the gap, and how many at its peak."""
+
+    at: At
+    time: int
+    makes: Elements
+    holds: Elements
+    peak: Elements
+
+
+def ready_meanwhile(run: Trace, gap: Gap) -> Ready | None:
+    """The first operation after a gap that could have been computed in it; None where there is none."""
+    if gap.before is None or gap.kind in ("unknown", "never", "stopped"):
+        return None
+    program, first = run.programs[gap.rank], _waits_at(run, gap)
+    # Messages of the rank for which this one waits cannot be taken before the one that it waits for.
+    channel = gap.before.event.peer if gap.before.event.op == "receive" else None
+    maker = {value: number for number, event in enumerate(program.events) for value in event.outputs}
+    found: dict[int, int | None] = {}
+
+    def there(number: int) -> int | None:
+        """When all that an event gives could be there; None where that is not before the gap is over."""
+        if number not in found:
+            found[number] = None  # while it is asked for: a file may say that something needs itself
+            found[number] = _there(number)
+        return found[number]
+
+    def _there(number: int) -> int | None:
+        event = program.events[number]
+        if event.op in COMMUNICATION:
+            sent = causes_of(run).sent(At(gap.rank, number, event))
+            if number > first and (sent is None or sent.rank == channel):
+                return None
+            return event.end if sent is None or number < first else sent.event.end
+        if number < first:
+            return gap.start if event.end is None else event.end
+        return None if event.length else needed(number)
+
+    def needed(number: int) -> int | None:
+        times = [there(maker[value]) for value in program.events[number].inputs if value in maker]
+        known = [time for time in times if time is not None and time < gap.end]
+        return max(known, default=0) if len(known) == len(times) else None
+
+    for number in range(first + 1, len(program.events)):
+        event = program.events[number]
+        if event.op in COMPUTE and event.length and (time := needed(number)) is not None:
+            curve = samples(run, gap.rank)
+            holds = [sample.total for sample in curve if sample.time <= gap.start]
+            makes, peak = total_elements(program.values_of(event.outputs)), max(sample.total for sample in curve)
+            return Ready(At(gap.rank, number, event), max(time, gap.start), makes, holds[-1] if holds else 0, peak)
+    return None
+
+
+def _waits_at(run: Trace, gap: Gap) -> int:
+    """The number of the event in which a rank waits: of a communication that it issued before, the wait for it."""
+    spans = causes_of(run).spans[gap.rank]
+    return spans[bisect_right(spans, gap.start, key=attrgetter("start")) - 1].at

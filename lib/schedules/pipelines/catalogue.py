@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
 from lib.errors.wording import counted
-from lib.schedules.pipelines import generators, v_shapes, zero_bubble_search
+from lib.schedules.pipelines import generators, v_shapes
 from lib.schedules.pipelines.action import Order
+from lib.schedules.pipelines.generators import Passes
 from lib.schedules.pipelines.timing import peaks
-from lib.schedules.pipelines.zero_bubble_search import Passes
 from lib.values.table import table
 
 __all__ = ["SCHEDULES", "Named", "Shape"]
@@ -117,8 +117,8 @@ SCHEDULES: Final = table(
         ),
         Named("zb_h1", "ZB-H1", generators.zb_h1, QI_2023, halves=True, takes=("limit",)),
         Named("zb_h2", "ZB-H2", generators.zb_h2, QI_2023, halves=True, takes=("limit",)),
-        Named("zb_1p", "ZB-1p", zero_bubble_search.zb_1p, QI_2023, halves=True, takes=("costs", "limit")),
-        Named("zb_2p", "ZB-2p", zero_bubble_search.zb_2p, QI_2023, halves=True, takes=("costs", "limit")),
+        Named("zb_1p", "ZB-1p", generators.zb_1p, QI_2023, halves=True, takes=("costs", "limit")),
+        Named("zb_2p", "ZB-2p", generators.zb_2p, QI_2023, halves=True, takes=("costs", "limit")),
         Named("zb_v", "ZB-V", v_shapes.zb_v, QI_2023, 2, "vee", halves=True, torch="ScheduleZBVZeroBubble"),
         Named("v_half", "V-half", v_shapes.v_half, QI_2024, 2, "vee", halves=True),
         Named("v_min", "V-min", v_shapes.v_min, QI_2024, 2, "vee", halves=True),

@@ -20,11 +20,23 @@ from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, Action, Mess
 from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.lowering import awaited
 
-__all__ = ["Bubble", "NoRoom", "Number", "Timed", "in_ticks", "peaks", "time_order"]
+__all__ = ["EVEN", "Bubble", "NoRoom", "Number", "Passes", "Timed", "in_ticks", "peaks", "time_order"]
 
 Number = float | Fraction
 Key = tuple[str, int, int]
 """What an action waits for, or makes: of what kind, for which stage and microbatch."""
+
+
+class Passes(NamedTuple):
+    """How long the passes of a microbatch over a stage take, and a message, which costs no rank any time."""
+
+    forward: Number = 1
+    input_half: Number = 1
+    weight_half: Number = 1
+    message: Number = 0
+
+
+EVEN: Final = Passes()
 
 
 class NoRoom(PuzzleError):

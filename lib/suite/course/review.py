@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lib.analysis import figures
 from lib.analysis.event_words import operation
 from lib.analysis.figures import Peak
-from lib.analysis.peak import Holding, Row, holdings, lean, rows
+from lib.analysis.memory import Holding, Row, holdings, lean, rows
 from lib.analysis.waiting.critical_path import Path, critical_path
 from lib.analysis.waiting.gaps import Gap, Group, gaps, grouped
 from lib.checker.verdict import Verdict

@@ -7,8 +7,7 @@ from hypothesis import given
 
 from lib import Layer, Model, Trace, Uneven, check, simulate
 from lib.analysis.bounds.family import excuse
-from lib.analysis.bounds.puzzle_bounds import lower_bound
-from lib.analysis.bounds.shared_work import SharedWork
+from lib.analysis.bounds.puzzle_bounds import SharedWork, lower_bound
 from lib.analysis.figures import end
 from lib.cluster.costs import units
 from lib.puzzles.records import PUZZLES

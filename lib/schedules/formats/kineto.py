@@ -17,19 +17,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
 
-from lib.analysis.recordings.recording import COMPUTE, Recording, Span, known
+from lib.analysis.recording import COMPUTE, Recording, Span, known
 from lib.errors.exceptions import TraceError
 from lib.errors.wording import counted, numbered
-from lib.schedules.formats.timelines.actions import action_of
-from lib.schedules.formats.timelines.chrome import MAX_TIME, Slice, Slices, read
-from lib.schedules.formats.timelines.recorded import as_recording, span_of
+from lib.schedules.formats.perfetto import MAX_TIME, Slice, Slices, read_slices
+from lib.schedules.formats.recorded import PREFIX, action_of, as_recording, span_of
 from lib.schedules.pipelines.action import KINDS, Action
 from lib.values.collectives import COLLECTIVES
 
-__all__ = ["OWN", "PREFIX", "our_name", "read_profile"]
+__all__ = ["OWN", "our_name", "read_profile"]
 
-PREFIX: Final = "PP:"
-"""What stands before the words of actions in the names of ranges."""
 OWN: Final = "puzzles:"
 """What stands before the other ranges of a replay of ours: the operation, its layer and its batches follow."""
 MAX_RANKS: Final = 1024
@@ -102,7 +99,7 @@ class _Rank:
 
     @classmethod
     def of(cls, path: Path, place: int) -> _Rank:
-        slices = read(path)
+        slices = read_slices(path)
         world: Any = slices.head.get("distributedInfo")
         told: Any = cast("dict[str, Any]", world).get("rank") if isinstance(world, dict) else None
         said = type(told) is int and 0 <= told < MOST_RANKS
