@@ -24,13 +24,13 @@ __all__ = ["Rows", "examples_read", "feeds", "got", "on_device", "rows_of", "wor
 
 
 def feeds(event: Event) -> bool:
-    """Whether an event brings input data to its rank, and not from another rank."""
+    """Tell whether an event brings input data to its rank, and not from another rank."""
     row = OPERATIONS.get(event.op)
     return row is not None and row.loads and Activation in row.gives and event.start is not None
 
 
 def got(trace: Trace) -> list[frozenset[int]]:
-    """The examples that each rank's device got from outside."""
+    """Return the examples that each rank's device got from outside."""
     every = [[event.batches for event in program.events if feeds(event)] for program in trace.programs]
     return [NO_BATCHES.union(*batches) for batches in every]
 
@@ -42,7 +42,7 @@ def on_device(trace: Trace) -> list[Elements]:
 
 
 def examples_read(trace: Trace) -> dict[int, int]:
-    """How many examples each process read, one that it read twice counted twice."""
+    """Return how many examples each process read, one that it read twice counted twice."""
     found: dict[int, int] = defaultdict(int)
     for program in trace.programs:
         taken = sum(len(e.batches) for e in program.events if feeds(e) and e.op not in READS)
@@ -56,7 +56,8 @@ def examples_read(trace: Trace) -> dict[int, int]:
 
 
 def words(trace: Trace) -> str:
-    """What was read and copied: "each of 4 processes read 8 examples, and each device got 524,288 elements of them"."""
+    """Return what was read and copied: "each of 4 processes read 8 examples, and each device got 524,288 elements of
+    them"."""
     read, put = examples_read(trace), [float(elements) for elements in on_device(trace)]
     devices = "each device got" if len(put) > 1 else "the device got"
     copied = f"{devices} {_between(put)} elements of them"
@@ -90,7 +91,7 @@ class Rows:
     examples: tuple[frozenset[int], ...]
 
     def holding(self, batch: int) -> list[int]:
-        """The rows that hold an example."""
+        """Return the rows that hold an example."""
         return [row for row, held in enumerate(self.examples) if batch in held]
 
     def named(self, rows: Sequence[int]) -> str:
@@ -100,7 +101,7 @@ class Rows:
         return these("row", rows)
 
     def shared(self, batches: frozenset[int]) -> str | None:
-        """Who holds the same example, of some: "rows 1 and 3 hold the same example (batch 5)"."""
+        """Return who holds the same example, of some: "rows 1 and 3 hold the same example (batch 5)"."""
         for batch in sorted(batches):
             rows = self.holding(batch)
             if len(rows) > 1:
@@ -110,17 +111,17 @@ class Rows:
         return None
 
     def words(self) -> str:
-        """What each row holds: "row 0: batches 0-3; row 1: batches 4, 5"."""
+        """Return what each row holds: "row 0: batches 0-3; row 1: batches 4, 5"."""
         held = [f"{self.named([row])}: {these('batch', self.examples[row])}" for row in range(len(self.ranks))[:SHOWN]]
         return "; ".join(held) + ("; ..." if len(self.ranks) > SHOWN else "")
 
     def unread(self, batches: frozenset[int]) -> frozenset[int]:
-        """Those of some examples that nobody got."""
+        """Return those of some examples that nobody got."""
         return batches - frozenset[int]().union(*self.examples)
 
 
 def rows_of(trace: Trace) -> Rows:
-    """The rows of data of a run, as far as it went. Ranks that got none, such as later stages, are in no row."""
+    """Return the rows of data of a run, as far as it went. Ranks that got none, such as later stages, are in no row."""
     held = got(trace)
     mesh = trace.mesh
     if mesh is None:

@@ -52,8 +52,8 @@ class Lifetime(NamedTuple):
 
 
 def guests(program: Program) -> set[int]:
-    """The weights that visit a rank, by their ids: they came in a communication, or were made of one that did, and are
-    neither handed in nor, updated, in a store at the end."""
+    """Return the weights that visit a rank, by their ids: they came in a communication, or were made of one that did,
+    and are neither handed in nor, updated, in a store at the end."""
     stays = {value for event in program.events for value in handed_in(event)}
     found: set[int] = set()
     for event in program.events:
@@ -85,7 +85,7 @@ class _Life(NamedTuple):
     kept: bool
 
     def place(self, index: int) -> int | None:
-        """Where it is when event number `index` starts; None where it is not alive."""
+        """Return where it is when event number `index` starts; None where it is not alive."""
         if not self.start <= index < self.stop:
             return None
         if any(start <= index < stop for start, stop in self.trips):
@@ -96,7 +96,7 @@ class _Life(NamedTuple):
 
 
 def whereabouts(trace: Trace, rank: int) -> list[Lifetime]:
-    """All stretches of a rank, value by value. At each event these are `figures.alive_at`, and where they are.
+    """Return all stretches of a rank, value by value. At each event these are `figures.alive_at`, and where they are.
 
     Values are those of `Trace.lifetimes`: behind those that have an id in the program, those that nobody waited for.
     """
@@ -138,7 +138,7 @@ def _trips(trace: Trace, rank: int) -> Mapping[int, Sequence[tuple[int, int]]]:
 
 
 def _stretches(life: _Life, moves: Sequence[Move], over: int) -> Iterator[tuple[int, int, int]]:
-    """The places of a value one after the other, each from one event to another; those where it is alive."""
+    """Yield the places of a value one after the other, each from one event to another; those where it is alive."""
     edges = {0, life.start, life.stop, life.made, life.final, *(position for position, *_ in moves)}
     edges.update(edge for trip in life.trips for edge in trip)
     cuts = [*sorted(edge for edge in edges if 0 <= edge < over), over]
@@ -181,7 +181,7 @@ class Holding:
 
 
 def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...]:
-    """Every value alive at the peak of a Trace, in order of birth. Their elements sum to the peak.
+    """Return every value alive at the peak of a Trace, in order of birth. Their elements sum to the peak.
 
     `whole` is False for a run that lacks something, so that nobody can say which values it does not need.
     """
@@ -219,7 +219,7 @@ class _States:
         }
 
     def state(self, number: int, value: Value, stored: bool) -> str:
-        """One of those that `Holding` has."""
+        """Return one of those that `Holding` has."""
         if number >= len(self.last):  # no await ever gave it an id
             return "dropped"
         if number in self.final:
@@ -231,7 +231,7 @@ class _States:
         return "sent" if number in self.sent and not stored else self.idle
 
     def used(self, number: int) -> Event | None:
-        """The last event that uses a value; for a wait, the communication that it waits for."""
+        """Return the last event that uses a value; for a wait, the communication that it waits for."""
         events = self.program.events
         last = self.last[number] if number < len(self.last) else -1
         if last >= len(events):
@@ -242,12 +242,12 @@ class _States:
 
 
 def _is_result(value: Value) -> bool:
-    """Whether it is what there is after an update: no operation of this step needs it, the next one does."""
+    """Tell whether it is what there is after an update: no operation of this step needs it, the next one does."""
     return isinstance(value, OptState | Weight) and value.step > 0
 
 
 def lean(trace: Trace) -> Elements:
-    """The peak that the same operations would have if every value were deleted after its last use.
+    """Return the peak that the same operations would have if every value were deleted after its last use.
 
     What was updated stays as long as it did. Never more than the peak of the Trace.
     """
@@ -255,7 +255,7 @@ def lean(trace: Trace) -> Elements:
 
 
 def _without_stores(program: Program) -> Program:
-    """The same program with nothing in its stores but what was updated."""
+    """Return the same program with nothing in its stores but what was updated."""
     stored = [(move, program.values[move[2]]) for move in program.moves]
     moves = [move for move, value in stored if value is not None and _is_result(value)]
     return Program(program.rank, program.events, program.values, moves)
@@ -280,7 +280,8 @@ class Row(NamedTuple):
 
 
 def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
-    """The table of what is alive: rows of values that are alike, those first that nobody needed, then the largest."""
+    """Return the table of what is alive: rows of values that are alike, those first that nobody needed, then the
+    largest."""
     alike: dict[tuple[object, ...], list[Holding]] = {}
     for holding in found:
         made, used = holding.made, holding.used
@@ -305,7 +306,7 @@ def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
 
 
 def _advice(place: Place | None) -> str:
-    """What to do about values whose last use is on a line."""
+    """Return what to do about values whose last use is on a line."""
     before = "could have been deleted before"
     return before if place is None else f"{before}: del it after {place.file}, line {place.line}: {place.text}"
 
@@ -322,7 +323,7 @@ def _row(trace: Trace, group: list[Holding]) -> Row:
 
 
 def _what(group: list[Holding]) -> str:
-    """How many of what: "2 weights of layers 0, 1"."""
+    """Return how many of what: "2 weights of layers 0, 1"."""
     values = [holding.value for holding in group]
     kind, many = values[0].kind, len(group) > 1
     head, of = counted(len(group), kind) if many else kind, "layer"

@@ -107,7 +107,7 @@ class Recording:
         return any(span.word for span in self.spans)
 
     def passes(self, rank: int) -> list[str]:
-        """The words of what a rank computes, one after the other; the parts of a pair each on its own."""
+        """Return the words of what a rank computes, one after the other; the parts of a pair each on its own."""
         return [word for span in self.by_rank[rank] if span.op not in COMMUNICATION for word in _parts(span.word)]
 
     @property
@@ -116,7 +116,7 @@ class Recording:
         return self.median_of("forward")
 
     def median_of(self, op: str) -> float | None:
-        """The median time of an operation; None where nothing is called so, or it took none."""
+        """Return the median time of an operation; None where nothing is called so, or it took none."""
         lengths = [span.end - span.start for span in self.spans if span.op == op]
         return median(lengths) or None if lengths else None
 
@@ -138,7 +138,7 @@ class Recording:
 
 
 def _computes(op: str) -> bool:
-    """Whether an operation is a rank's own work. What nobody knows is: it kept the device busy."""
+    """Tell whether an operation is a rank's own work. What nobody knows is: it kept the device busy."""
     return not op or (op in OPERATIONS and op not in COMMUNICATION and op != "wait")
 
 
@@ -161,7 +161,7 @@ def _parts(word: str) -> Sequence[str]:
 
 
 def departures(expected: Recording, found: Recording) -> list[Departure]:
-    """Where each rank first departs from the order of another recording. Nothing where all do the same."""
+    """Return where each rank first departs from the order of another recording. Nothing where all do the same."""
     every: list[Departure] = []
     for rank in range(max(expected.ranks, found.ranks)):
         sides = (one.passes(rank) if rank < one.ranks else [] for one in (expected, found))
@@ -173,7 +173,7 @@ def departures(expected: Recording, found: Recording) -> list[Departure]:
 
 
 def known(op: str) -> bool:
-    """Whether one of our tables has an operation of this name."""
+    """Tell whether one of our tables has an operation of this name."""
     return op in OPERATIONS or op in COLLECTIVES
 
 
@@ -182,14 +182,14 @@ MOST: Final = 6
 
 
 def figures(one: Recording) -> str:
-    """What is said of a recording: how long it takes, and how much of the ranks' time they do not compute."""
+    """Return what is said of a recording: how long it takes, and how much of the ranks' time they do not compute."""
     time = f"end {exact(one.end / one.unit)}" if one.unit is not None else f"{one.end / 1e6:.4g} ms"
     forward = "" if one.forward is None or one.unit is not None else f" · median forward {one.forward / 1e3:.4g} µs"
     return f"{one.name}: {time} · bubble {one.bubble:.1%}{forward}"
 
 
 def told(expected: Recording, found: Sequence[Recording]) -> Iterator[str]:
-    """Where orders differ, and what is to be known of where recordings come from."""
+    """Yield where orders differ, and what is to be known of where recordings come from."""
     for one in found:
         yield from _compared(expected, one)
     notes: defaultdict[str, list[str]] = defaultdict(list)
@@ -200,7 +200,7 @@ def told(expected: Recording, found: Sequence[Recording]) -> Iterator[str]:
 
 
 def _compared(expected: Recording, one: Recording) -> Iterator[str]:
-    """Where the ranks of one depart from what was expected of them, if orders are known."""
+    """Yield where the ranks of one depart from what was expected of them, if orders are known."""
     if not (expected.has_order and one.has_order):
         if expected.has_order or one.has_order:
             silent = one if expected.has_order else expected

@@ -78,13 +78,13 @@ class Bound:
 
 
 def has_bound(puzzle: str) -> bool:
-    """Whether a lower bound is known for a puzzle."""
+    """Tell whether a lower bound is known for a puzzle."""
     return puzzle in PUZZLES and PUZZLES[puzzle].bound is not None
 
 
 @cache
 def lower_bound(puzzle: str) -> Bound:
-    """The lower bound of a puzzle at its own size. ValueError where none is known (see has_bound)."""
+    """Return the lower bound of a puzzle at its own size. ValueError where none is known (see has_bound)."""
     record = PUZZLES[puzzle] if has_bound(puzzle) else None
     if record is None or record.bound is None:
         known = ", ".join(name for name in PUZZLES if has_bound(name))
@@ -103,7 +103,7 @@ def lower_bound(puzzle: str) -> Bound:
 def bound_of(
     family: Family, costs: Costs = UNIT, puzzle: str = "", premise: str = "", *, reached: bool = False
 ) -> Bound:
-    """The bound of a family of any size. `reached`: a schedule that reaches each limit is known."""
+    """Return the bound of a family of any size. `reached`: a schedule that reaches each limit is known."""
     return Bound(
         puzzle,
         premise,
@@ -130,7 +130,7 @@ class SharedWork:
 
     @classmethod
     def of(cls, record: Puzzle) -> SharedWork:
-        """Those of a puzzle, at the size of its record."""
+        """Return those of a puzzle, at the size of its record."""
         return cls(*record.size, record.described(record.layers))
 
     @property
@@ -157,7 +157,7 @@ class SharedWork:
                 yield f"the backward of layer {layer} leaves out input halves"
 
     def time(self, costs: Costs, reached: bool = False) -> Limit:
-        """The time of the docstring above."""
+        """Return the time of the docstring above."""
         shape = self.shape
         back = min(as_written(costs.backward), as_written(costs.backward_input) + as_written(costs.backward_weight))
         update = as_written(costs.update)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple, cast, overload
 
 from lib.analysis.dependencies import At, causes_of
-from lib.analysis.event_words import operations
+from lib.analysis.event_words import Answer, asked, operations
 from lib.analysis.feeding import feeds
 from lib.analysis.figures import makespan
 from lib.analysis.waiting.chains import Step, followed, pieces
@@ -23,11 +23,11 @@ from lib.errors.wording import exact, numbered
 from lib.trace.event import Event
 from lib.trace.order import Communicators, messages, order, requests
 from lib.trace.retiming import alone
-from lib.trace.trace import ModelLike, Trace, absent, kept, trace_of
+from lib.trace.trace import ModelLike, Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS
 
-__all__ = ["PARTS", "Path", "Tight", "critical_path", "slack"]
+__all__ = ["PARTS", "Path", "Tight", "critical_path", "slack", "time_kind"]
 
 PARTS = {
     "compute": "compute",
@@ -47,7 +47,7 @@ class Tight(NamedTuple):
     least: int
 
     def text(self) -> str:
-        """In words."""
+        """Say it in words."""
         if not self.every:
             return "computes nothing"
         if not self.tight:
@@ -55,12 +55,12 @@ class Tight(NamedTuple):
         return f"no slack in {self.tight} of {self.every}"
 
 
-@dataclass(frozen=True)
-class Path:
+@dataclass(frozen=True, repr=False)
+class Path(Answer):
     """The critical path: operations of which each begins exactly when the one before is over, from 0 to the end.
 
     A message that waits for room is not on it: what let its sender go on is what the receiver did. `chain` has its
-    steps, the last first. Notebooks show it as a picture.
+    steps, the last first.
     """
 
     run: Trace
@@ -73,7 +73,7 @@ class Path:
         return tuple(step.at._replace(event=_until(step.at.event, step.end)) for step in reversed(self.chain))
 
     def parts(self) -> tuple[tuple[str, int], ...]:
-        """Ticks by kind of operation: forward, backward, update, messages, and each collective by its name."""
+        """Add up its ticks by kind of operation: forward, backward, update, messages, and each collective."""
         rows = [row.title for row in OPERATIONS.values() if row.name in COMPUTE]
         found: dict[str, int] = dict.fromkeys([*rows, "messages"], 0)
         for _, _, event in self.steps:
@@ -81,15 +81,15 @@ class Path:
         return tuple((name, ticks) for name, ticks in found.items() if ticks)
 
     def by_rank(self) -> list[dict[str, int]]:
-        """For each rank the ticks of the path that are its own, by PARTS: of a collective those of the rank by which
-        the path leaves it."""
+        """Add up for each rank the ticks of the path that are its own, by PARTS: of a collective those of the rank by
+        which the path leaves it."""
         found = [dict.fromkeys(PARTS, 0) for _ in self.run.programs]
         for at, shared, took in pieces(causes_of(self.run), self.chain, 0, makespan(self.run)):
-            found[at.rank]["links" if shared else _part(at.event)] += took
+            found[at.rank]["links" if shared else time_kind(at.event)] += took
         return found
 
     def tight(self) -> list[Tight]:
-        """For each rank how much of what it computes has no slack."""
+        """Count for each rank how much of what it computes has no slack."""
         found: list[Tight] = []
         for program, left in zip(self.run.programs, slack(self.run), strict=True):
             pairs = zip(program.events, left, strict=True)
@@ -98,40 +98,37 @@ class Path:
         return found
 
     def ranks(self) -> tuple[int, ...]:
-        """The ranks that it goes through, in order."""
+        """Return the ranks that it goes through, in order."""
         ranks = [step.rank for step in self.steps]
         return tuple(rank for i, rank in enumerate(ranks) if i == 0 or ranks[i - 1] != rank)
 
     def made_of(self) -> str:
-        """Steps by kind: "16 forward, 16 backward, 2.4 messages, 1 update"."""
+        """Say what it is made of: "16 forward, 16 backward, 2.4 messages, 1 update"."""
         return ", ".join(f"{exact(units(ticks))} {name}" for name, ticks in self.parts())
 
     def head(self) -> str:
-        """When the run is over, and what that is made of."""
+        """Say when the run is over, and what that is made of."""
         over = "ends" if self.run.error is None else "stopped"
         return f"The run {over} at {exact(units(makespan(self.run)))}. Critical path: {self.made_of() or 'nothing'}."
 
     def lines(self) -> list[str]:
-        """What each rank has of the path, and its slack; ranks with the same are told together."""
+        """Say what each rank has of the path, and its slack; ranks with the same are told together."""
         found: dict[str, list[int]] = {}
         for rank, (mine, late) in enumerate(zip(self.by_rank(), self.tight(), strict=True)):
             parts = ", ".join(f"{exact(units(mine[part]))} {words}" for part, words in PARTS.items() if mine[part])
             found.setdefault(f"{parts or 'nothing of it'}; {late.text()}", []).append(rank)
         return [f"{numbered('rank', ranks)}: {words}" for words, ranks in found.items()]
 
-    def text(self) -> str:
-        """All of it in words."""
-        return "\n".join([self.head(), *(f"  {line}" for line in self.lines())])
 
-
-def _part(event: Event) -> str:
+def time_kind(event: Event) -> str:
+    """Return the part of a run's time that an operation is of: "compute", "messages", "collectives" or "reading"."""
     if event.op in COLLECTIVES:
         return "collectives"
     return "messages" if event.op in MESSAGES else "reading" if feeds(event) else "compute"
 
 
 def _until(event: Event, time: int) -> Event:
-    """An event up to a moment."""
+    """Return an event up to a moment."""
     if event.end == time:
         return event
     found = event.copy()
@@ -144,40 +141,49 @@ def critical_path(models: Trace) -> Path: ...
 @overload
 def critical_path(models: Sequence[ModelLike]) -> Path | None: ...
 def critical_path(models: Trace | Sequence[ModelLike]) -> Path | None:
-    """The chain of operations that determines the end: followed back from the one that ends last.
+    """Follow the chain of operations that determines the end, back from the one that ends last.
 
     Takes a Trace, or the Models that simulate returned; None where there is no run, which is said. Of several causes at
     one moment the rank's own is taken, so that the path changes ranks only where it must.
     """
-    if (missing := absent(models)) is not None:
-        print(f"{missing}.")
+    if (run := asked(models, "critical_path")) is None:
         return None
-    run = trace_of(models, "critical_path takes the Models that simulate returned, or a Trace")
     causes = causes_of(run)
     return Path(run, followed(causes, causes.last(), causes.end))
 
 
+# -- slack --------------------------------------------------------------------------------------------------------
+
+
 @kept
 def slack(run: Trace) -> list[list[int | None]]:
-    """For each event of each rank, in ticks how much later it may be over. None for what never began, and for a wait,
-    which takes what is left."""
-    return _Slack(run).found()
+    """Return for each event of each rank how much later it may be over, in ticks. None for what never began, and for
+    a wait, which takes what is left."""
+    latest = _Latest(run)
+    return [
+        [None if event.end is None or event.op == "wait" else latest.over[id(event)] - event.end for event in p.events]
+        for p in run.programs
+    ]
 
 
-class _Slack:
+class _Latest:
     """The latest moments at which things may be, by the events (their ids), ranks and streams. What nothing waits for
     may be at the end of the run."""
 
     def __init__(self, run: Trace) -> None:
         self.run = run
-        self.clocks = [makespan(run)] * run.ranks
+        end = makespan(run)
+
+        def latest() -> dict[Hashable, int]:
+            return defaultdict(lambda: end)
+
+        self.clocks = [end] * run.ranks
         """When a rank has to come to what it does next."""
-        self.over = self._latest()
+        self.over, self.issued = latest(), latest()
         """When an event has to be over, and when it has to be issued."""
-        self.issued = self._latest()
-        self.next = self._latest()
+        self.next = latest()
         """When the next communication on a stream has to begin, or a reader to turn to the next request."""
-        self.there = self._latest()
+        self.there = latest()
         """When a process has to have read a batch."""
         self.communicator = Communicators()
         self.lengths: dict[int, int] = {}
@@ -186,13 +192,7 @@ class _Slack:
         """Of each pair of ranks the message after the one that is looked at."""
         self.fresh: dict[int, tuple[int, ...]] = {}
         """What a reader read for a request, and had not read before."""
-        self._prepare()
-
-    def _latest(self) -> dict[Hashable, int]:
-        return defaultdict(lambda: makespan(self.run))
-
-    def _prepare(self) -> None:
-        run, causes, by_itself = self.run, causes_of(self.run), alone(self.run)
+        causes, by_itself = causes_of(run), alone(run)
         for source, sent, _, _ in messages(run) if by_itself else ():
             if causes.room(here := causes.at(source, sent)) is not None:
                 self.lengths[id(here.event)] = by_itself[source, sent]
@@ -201,9 +201,9 @@ class _Slack:
             for rank, number in queue:
                 event = run.programs[rank].events[number]
                 self.fresh[id(event)] = readers.read(rank, event.batches, event.issued).fresh
+        self._go_back()
 
-    def found(self) -> list[list[int | None]]:
-        """The slack of all events: what `slack` gives."""
+    def _go_back(self) -> None:
         events, _, steps, *_ = order(self.run)
         for kind, rank, number, others in reversed(steps):
             event = events[number]
@@ -222,25 +222,19 @@ class _Slack:
                 self._receive(events[others[0]], rank, event)
             else:
                 self._read(rank, event)
-        return [[self._left(event) for event in program.events] for program in self.run.programs]
-
-    def _left(self, event: Event) -> int | None:
-        return None if event.end is None or event.op == "wait" else self.over[id(event)] - event.end
 
     @staticmethod
     def _before(latest: dict[Hashable, int], what: Hashable, moment: int) -> None:
         latest[what] = min(latest[what], moment)
 
     def _begin(self, stream: Hashable, event: Event) -> int:
-        """When an event has to begin that is followed by others on its stream."""
+        """Return when an event has to begin that is followed by others on its stream."""
         self._before(self.over, id(event), self.next[stream])
         self.next[stream] = self.over[id(event)] - self.lengths.get(id(event), event.length)
         return self.next[stream]
 
     def _meet(self, events: list[Event]) -> None:
-        over = min(self.over[id(event)] for event in events)
-        for event in events:
-            self.over[id(event)] = over
+        self.over[id(events[0])] = min(self.over[id(event)] for event in events)
         start = self._begin(self.communicator(events[0].group), events[0])
         for event in events:
             self.over[id(event)] = self.over[id(events[0])]
