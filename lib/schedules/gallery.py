@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from lib.analysis.bounds.optima import best_orders
 from lib.errors.exceptions import PuzzleError
@@ -24,7 +24,7 @@ from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.program import MESSAGES_ARE
 from lib.schedules.pipelines.timing import EVEN, Passes, Timed, time_order
 
-__all__ = ["SLIDERS", "Gallery", "Piece", "Sliders", "gallery"]
+__all__ = ["Gallery", "Piece", "Sliders", "gallery"]
 
 
 class Sliders(NamedTuple):
@@ -34,9 +34,6 @@ class Sliders(NamedTuple):
     group: int
     ahead: int | None
     late: int | None
-
-
-SLIDERS: Final = Sliders._fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """Timelines for https://ui.perfetto.dev and chrome://tracing: any Traces, one under the other, as plain JSON data.
 
-The format is Chrome's trace events (complete events, "X", or begins and ends, "B" and "E", with times in microseconds,
-and names of processes and threads, "M"; "Trace Event Format" at
-https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU): a process for each rank of each Trace, a track for each stream (what
-the rank computes, the communication of each group, messages to and from each neighbour; a second one where a stream
-does several things at once), arrows from sends to receives and between the members of a collective, and a counter for
-its memory. A pipeline has a track of its actions, named as torch's executor names its ranges.
+The format is Chrome's trace events: complete ones ("X"), or begins and ends ("B", "E"), with times in microseconds, and
+names of processes and threads ("M"); see "Trace Event Format" at
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. A file of ours has a process for each
+rank of each Trace, a track for each stream (what the rank computes, the communication of each group, messages to and
+from each neighbour; a second one where a stream does several things at once), arrows from sends to receives and between
+the members of a collective, and a counter for its memory. A pipeline has a track of its actions, named as torch's
+executor names its ranges.
 
 `read_perfetto` reads such files back, as recordings: when each rank did what, and the order of a pipeline. What values
 there were is not in them, so they are no Traces, and cannot be checked. Files of others are read too, as boxes. A file
