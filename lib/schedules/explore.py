@@ -122,7 +122,7 @@ class Explored:
     points: tuple[Point, ...]
 
     def worlds(self) -> dict[str, tuple[Point, ...]]:
-        """The points by what passes and messages cost, in words: only those of one world can be compared."""
+        """Return the points by what passes and messages cost, in words: only those of one world can be compared."""
         found: dict[str, list[Point]] = {}
         for point in self.points:
             found.setdefault(world(point.setting), []).append(point)
@@ -149,7 +149,7 @@ def _sizes(grid: Grid) -> None:
 
 
 def settings(grid: Grid) -> Iterator[Setting]:
-    """All settings of a grid, in order."""
+    """Yield all settings of a grid, in order."""
     _sizes(grid)
     names = [field.name for field in fields(Grid)]
     for name, *rest in product(*(getattr(grid, field) for field in names)):
@@ -161,7 +161,8 @@ def settings(grid: Grid) -> Iterator[Setting]:
 
 
 def world(setting: Setting) -> str:
-    """What is the same for all that can be compared: the ranks, the examples, and what passes and messages cost."""
+    """Return what is the same for all that can be compared: the ranks, the examples, and what passes and messages
+    cost."""
     passes = f"{setting.forward:g}, {setting.input_half:g} and {setting.weight_half:g}"
     text = f"{setting.ranks} ranks, {setting.examples} examples, passes {passes} an example"
     if setting.overhead:
@@ -172,7 +173,7 @@ def world(setting: Setting) -> str:
 
 
 def called(point: Point) -> str:
-    """A point in a few words: the schedule, its microbatches, and what else was chosen."""
+    """Return a point in a few words: the schedule, its microbatches, and what else was chosen."""
     setting = point.setting
     more = [f"{setting.chunks} stages a rank"] if "chunks" in SCHEDULES[setting.schedule].takes else []
     more += [f"limit {setting.limit:g}"] if setting.limit is not None else []
@@ -180,14 +181,14 @@ def called(point: Point) -> str:
 
 
 def order_of(setting: Setting) -> Order:
-    """The order of a setting. ValueError where the schedule has none, such as one in so little memory."""
+    """Return the order of a setting. ValueError where the schedule has none, such as one in so little memory."""
     return SCHEDULES[setting.schedule].order(
         setting.ranks, setting.batches, chunks=setting.chunks, limit=setting.limit, costs=Passes(*_costs(setting))
     )
 
 
 def _costs(setting: Setting) -> tuple[Fraction, ...]:
-    """What a microbatch costs on a rank, for a generator that asks: the fields of Passes."""
+    """Return what a microbatch costs on a rank, for a generator that asks: the fields of Passes."""
     return (
         setting.chunks * _pass(setting, "forward"),
         setting.chunks * _pass(setting, "input_half"),
@@ -197,13 +198,13 @@ def _costs(setting: Setting) -> tuple[Fraction, ...]:
 
 
 def _pass(setting: Setting, name: str) -> Fraction:
-    """What a pass of a microbatch over one stage takes."""
+    """Return what a pass of a microbatch over one stage takes."""
     share = Fraction(setting.examples, setting.batches * setting.chunks)
     return share * as_written(getattr(setting, name)) + as_written(setting.overhead)
 
 
 def _message(setting: Setting) -> Fraction:
-    """What a message of a microbatch takes."""
+    """Return what a message of a microbatch takes."""
     each = Fraction(setting.examples, setting.batches)
     return each * as_written(setting.message) + as_written(setting.latency)
 
@@ -234,13 +235,13 @@ def measure(setting: Setting) -> Point:
 
 
 def _messages(order: Order) -> list[int]:
-    """How many messages each rank sends."""
+    """Return how many messages each rank sends."""
     return [sum(action.kind in SENDS for action in actions) for actions in with_messages(order)]
 
 
 def front(points: Iterable[Point]) -> tuple[Point, ...]:
-    """The points that no other beats: none is at least as good in time, memory and what is sent, and better in one.
-    Quickest first; of points that are equal in all three the first."""
+    """Return the points that no other beats: none is at least as good in time, memory and what is sent, and better in
+    one. Quickest first; of points that are equal in all three the first."""
     best: list[Point] = []
     figures: list[tuple[float, ...]] = []
     legal = [point for point in points if not point.why]
@@ -310,7 +311,7 @@ def _line(point: Point) -> str:
 
 
 def _read(file: Path) -> dict[str, Point]:
-    """The points of a file, by their settings. A line that is none, as one that was cut off, is left out."""
+    """Return the points of a file, by their settings. A line that is none, as one that was cut off, is left out."""
     if not file.exists():
         return {}
     found: dict[str, Point] = {}
@@ -328,14 +329,14 @@ def _read(file: Path) -> dict[str, Point]:
 
 
 def run_of(point: Point) -> list[Model]:
-    """The point simulated, as `cell` does: a layer for each stage, an example for each microbatch."""
+    """Return the point simulated, as `cell` does: a layer for each stage, an example for each microbatch."""
     setting = point.setting
     program = program_of(order_of(setting), messages=setting.messages)
     return simulate(program, ranks=setting.ranks, layers=setting.ranks * setting.chunks, batches=setting.batches)
 
 
 def cell(point: Point) -> str:
-    """The code of a notebook's cell that runs and draws this point: one example for each microbatch."""
+    """Return the code of a notebook's cell that runs and draws this point: one example for each microbatch."""
     setting = point.setting
     row = SCHEDULES[setting.schedule]
     told = [f"chunks={setting.chunks}"] if "chunks" in row.takes else []

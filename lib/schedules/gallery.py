@@ -80,22 +80,22 @@ class Gallery:
         return float(self.batches * sum(self.costs[:3]))
 
     def world(self) -> str:
-        """How messages travel here, in words."""
+        """Return how messages travel here, in words."""
         if not self.costs.message:
             return f"messages are {self.messages} and take no time"
         how = "both sides stand still meanwhile" if self.messages == "awaited" else "ranks compute meanwhile"
         return f"messages are {self.messages} and take {float(self.costs.message):g}: {how}"
 
     def named(self) -> dict[str, Piece]:
-        """Those that have a name, by what they are called: the rows of the catalogue, then the others."""
+        """Return those that have a name, by what they are called: the rows of the catalogue, then the others."""
         order = [*SCHEDULES, *(piece.name for piece in self.pieces)]
         found = sorted((piece for piece in self.pieces if piece.name), key=lambda piece: order.index(piece.name))
         called = [_called(piece.name)["title"] + (f" × {piece.chunks}" if piece.chunks > 2 else "") for piece in found]
         return dict(zip(called, found, strict=True))
 
     def limits(self) -> list[dict[str, Any]]:
-        """What is proved for this size, where passes take equally long and messages nothing: with so many stages a
-        rank, of that shape, the backward split or not, and no rank above `peak`, no order ends before `end`."""
+        """Return what is proved for this size, where passes take equally long and messages nothing: with so many stages
+        a rank, of that shape, the backward split or not, and no rank above `peak`, no order ends before `end`."""
         if self.costs != EVEN:
             return []
         found: dict[tuple[Any, ...], float] = {}
@@ -126,14 +126,14 @@ class Gallery:
 
 
 def _called(name: str | None) -> dict[str, str]:
-    """What a schedule is called, and where it is from."""
+    """Return what a schedule is called, and where it is from."""
     row = SCHEDULES.get(name or "")
     return {"title": name or "", "paper": ""} if row is None else {"title": row.title, "paper": row.paper}
 
 
 def _data(piece: Piece) -> dict[str, Any]:
-    """One piece as data. A rank is a text: `F0,2` is the forward of microbatch 2 on its first stage, and `1.5F0,2` the
-    same after a wait of 1.5."""
+    """Return one piece as data. A rank is a text: `F0,2` is the forward of microbatch 2 on its first stage, and
+    `1.5F0,2` the same after a wait of 1.5."""
     found: dict[str, Any] = {"chunks": piece.chunks, "name": piece.name, "halves": piece.halves, "shape": piece.shape}
     if piece.timed is None:
         return found | {"why": piece.why}
@@ -156,7 +156,7 @@ def _data(piece: Piece) -> dict[str, Any]:
 
 
 def _stages(actions: Sequence[Action]) -> list[int]:
-    """The stages of a rank, from the first one that a microbatch comes to."""
+    """Return the stages of a rank, from the first one that a microbatch comes to."""
     return sorted({part.stage for part in parts_of(actions)})
 
 
@@ -245,7 +245,7 @@ def _order(row: Named, ranks: int, batches: int, chunks: int, costs: Passes) -> 
 def _timed(
     order: Order, chunks: int, costs: Passes, messages: Messages, sliders: Sequence[Sliders], name: str | None
 ) -> Piece:
-    """One piece, each of its stages with its share of the costs of a rank."""
+    """Return one piece, each of its stages with its share of the costs of a rank."""
     each = [Fraction(cost) / chunks for cost in costs[:3]]
     try:
         timed = time_order(

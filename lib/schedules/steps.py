@@ -25,7 +25,7 @@ def load(model: Model, layers: Iterable[int] | None = None, shard: int = 0, tota
 
 
 def mine(model: Model) -> range:
-    """The batches of a rank that takes every n-th."""
+    """Return the batches of a rank that takes every n-th."""
     return range(model.rank, model.BATCHES, model.RANKS)
 
 
@@ -79,7 +79,7 @@ def compute(model: Model, batches: Iterable[int]) -> None:
 
 
 def one_collective(name: str) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """The collective of that name (as Model's method is called) on layer 0, by all ranks.
+    """Return the collective of that name (as Model's method is called) on layer 0, by all ranks.
 
     What gathers is given a shard of a weight by each rank. All others are given a gradient, for the batch with the
     rank's own number; where a rank has something for each of the others, that is a shard of its gradient. What averages

@@ -166,7 +166,7 @@ class Asked(ABC):
 
     @abstractmethod
     def _program(self, model: Model) -> Program:
-        """The program of a run."""
+        """Return the program of a run."""
 
     def _require(self, what: str, takes: Sequence[str], fix: str) -> None:
         """PuzzleError for a function that cannot be asked with these arguments."""
@@ -195,7 +195,7 @@ class Asked(ABC):
             )
 
     def _raised(self, error: Exception, rank: int | None = None) -> PuzzleError:
-        """What the function raised when it was asked, for a rank or for all of them."""
+        """Return what the function raised when it was asked, for a rank or for all of them."""
         from lib.diagnosis.python_errors import failed  # here and not above: only a mistake needs it
 
         found = failed(None, error)
@@ -203,13 +203,13 @@ class Asked(ABC):
         return found
 
     def _wrong(self, what: str, *, rank: int | None = None, **more: Any) -> PuzzleError:
-        """A mistake of the function's, with its line. Ranks are those of the pipeline, which need not be all."""
+        """Return a mistake of the function's, with its line. Ranks are those of the pipeline, which need not be all."""
         where = self._line()
         what = what if rank is None else f"rank {rank}: {what}"
         return PuzzleError(what, where=[] if where is None else [(None, where)], **more)
 
     def _line(self) -> Place | None:
-        """The line of the function's `return`, if it has one; else of its `def`."""
+        """Return the line of the function's `return`, if it has one; else of its `def`."""
         code = getattr(self._function, "__code__", None)
         if code is None:
             return None
@@ -280,7 +280,7 @@ class Written(Asked):
             )
 
     def order(self, ranks: int, batches: int) -> Order:
-        """What all ranks do, as the function says. PuzzleError where that is no pipeline."""
+        """Return what all ranks do, as the function says. PuzzleError where that is no pipeline."""
         return self._ask(ranks, batches, BUDGET)
 
     # -- what the function says -------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class Written(Asked):
         return order
 
     def _said(self, rank: int, ranks: int, batches: int) -> Any:
-        """What the function gives for a rank."""
+        """Return what the function gives for a rank."""
         self._require(
             "the actions of one rank",
             TAKES,
@@ -334,7 +334,7 @@ class Written(Asked):
             raise self._raised(error, rank) from error
 
     def _words(self, said: Any, rank: int, most: int) -> list[Any]:
-        """What was said as a list. An endless one is cut off."""
+        """Return what was said as a list. An endless one is cut off."""
         self._require_plain(said, TAKES)
         if isinstance(said, str):
             said = str.split(said, None, most + 1)
@@ -380,7 +380,7 @@ class Written(Asked):
         return tuple(found)
 
     def _no_action(self, word: Any, rank: int, position: int, stage: int | None) -> PuzzleError:
-        """The error of something in a list that is none of the words."""
+        """Return the error of something in a list that is none of the words."""
         shown = repr(word[:LONG]) if isinstance(word, str) else described(word, describe)
         return self._wrong(
             f"rank {rank}, position {position}: {shown} is no action",
@@ -389,7 +389,7 @@ class Written(Asked):
         )
 
     def _located(self, error: IllegalOrder, what: str, fix: str | None) -> IllegalOrder:
-        """The error of an order that is not legal, with the line of the function that says it."""
+        """Return the error of an order that is not legal, with the line of the function that says it."""
         error.what, error.fix, error.rank = what, fix, None
         if (where := self._line()) is not None:
             error.where.append((None, where))
@@ -450,7 +450,7 @@ class Placed(Asked):
         return found
 
     def _stage(self, number: int, said: Any) -> tuple[int, int]:
-        """What was said of a stage: a number of layers, or a rank and a number of layers."""
+        """Return what was said of a stage: a number of layers, or a rank and a number of layers."""
         pair = cast("Sequence[Any]", said) if isinstance(said, list | tuple) else (number, said)
         if len(pair) != 2 or not all(type(one) is int for one in pair):
             raise self._wrong(
@@ -495,14 +495,14 @@ class Placed(Asked):
 
 
 def _fix(wrong: Wrong) -> str | None:
-    """What to do about what is wrong with an order, by its rule."""
+    """Return what to do about what is wrong with an order, by its rule."""
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
     return FIXES.get(wrong.rule)
 
 
 def _of_count(counts: Sequence[int], weights: Sequence[float]) -> str:
-    """The fix of stages that have more or fewer layers together than there are."""
+    """Return the fix of stages that have more or fewer layers together than there are."""
     if len(counts) > 1 and counts[-1] == len(weights) and all(one < other for one, other in pairwise(counts)):
         return (
             "these say where each stage ends: say how many layers it has, which is how far that is from the one before"
@@ -520,7 +520,7 @@ def _is_list_of_words(thing: Any) -> bool:
 
 
 def _meant(word: Any, stage: int | None) -> str:
-    """The fix of a word that is none, by what it looks like."""
+    """Return the fix of a word that is none, by what it looks like."""
     if isinstance(word, str) and "{" in word:
         return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)

@@ -47,7 +47,8 @@ OPTIMIZER: Final = "Optimizer.step"
 
 @cache
 def our_name(name: str) -> str:
-    """What we call a communication of torch's: "_reduce_scatter_base_" is the one with the title "reduce-scatter"."""
+    """Return what we call a communication of torch's: "_reduce_scatter_base_" is the one with the title
+    "reduce-scatter"."""
     plain = name.strip("_").removesuffix("_base").replace("_", "").lower()
     return _MESSAGES.get(plain) or _TITLES.get(plain, name)
 
@@ -56,8 +57,8 @@ _TITLES: Final = {row.title.replace("-", ""): row.name for row in COLLECTIVES.va
 
 
 def read_profile(paths: Sequence[str | Path], name: str = "profile", step: int | None = None) -> Recording:
-    """The recording of some ranks, a file each. `step` is one of those in the files, from 0; the last one is taken
-    otherwise. TraceError where a file is anything else, or two are of one rank."""
+    """Return the recording of some ranks, a file each. `step` is one of those in the files, from 0; the last one is
+    taken otherwise. TraceError where a file is anything else, or two are of one rank."""
     if not paths:
         raise TraceError("a profile needs at least one file")
     if len(paths) > MAX_RANKS:
@@ -122,7 +123,7 @@ class _Rank:
 
 
 def _spans(slices: Slices, rank: int) -> Iterator[Span]:
-    """The spans of one rank: named actions, or else whatever there is; and communication beside them."""
+    """Yield the spans of one rank: named actions, or else whatever there is; and communication beside them."""
     named = [(one, action) for one in slices.slices if (action := _action(one, rank)) is not None]
     on_gpu = [(one, action) for one, action in named if one.category == "gpu_user_annotation"]
     if named:
@@ -141,7 +142,7 @@ def _spans(slices: Slices, rank: int) -> Iterator[Span]:
 
 
 def _communication(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
-    """What nccl's kernels say of themselves where there are any, else what the calls do."""
+    """Yield what nccl's kernels say of themselves where there are any, else what the calls do."""
     kernels = [(one, kernel[1]) for one in slices if one.category == "kernel" and (kernel := _KERNEL.match(one.name))]
     calls = [(one, call[1]) for one in slices if one.category == ANNOTATIONS[0] and (call := _CALL.match(one.name))]
     for one, name in kernels or calls:
@@ -150,7 +151,7 @@ def _communication(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
 
 
 def _action(one: Slice, rank: int) -> Action | None:
-    """The action that a range is named after, if it is."""
+    """Return the action that a range is named after, if it is."""
     if one.category not in ANNOTATIONS:
         return None
     if one.name.startswith(PREFIX):
@@ -160,7 +161,7 @@ def _action(one: Slice, rank: int) -> Action | None:
 
 
 def _ours(one: Slice, rank: int) -> Span:
-    """A range of a replay of ours that belongs to no action."""
+    """Return a range of a replay of ours that belongs to no action."""
     op, layer, batches = [*one.name.removeprefix(OWN).split(":"), "", ""][:3]
     op = op if known(op) else ""
     stage = int(layer) if layer.isdecimal() and len(layer) < 8 else None
@@ -208,7 +209,7 @@ def _actions(named: Sequence[tuple[Slice, Action]], rank: int, inside: _Inside |
 
 
 def _parted(span: Span, one: Slice, action: Action, inside: _Inside | None) -> Iterator[Span]:
-    """A pair as a forward and a backward, where it is seen when autograd begins; else the span as it is."""
+    """Yield a pair as a forward and a backward, where it is seen when autograd begins; else the span as it is."""
     turn = None
     if action.parts and inside is not None:
         turn = next((op.start for op in inside(one) if op.name.startswith(AUTOGRAD)), None)
@@ -220,7 +221,8 @@ def _parted(span: Span, one: Slice, action: Action, inside: _Inside | None) -> I
 
 
 def _plain(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
-    """What a rank computed where nobody named it: kernels of a GPU, or operations of the CPU, close ones as one box."""
+    """Yield what a rank computed where nobody named it: kernels of a GPU, or operations of the CPU, close ones as one
+    box."""
     own = [one for one in slices if one.category in KERNELS and not _KERNEL.match(one.name)]
     outer = own or list(_outermost(one for one in slices if one.category == "cpu_op"))
     steps = [one for one in slices if one.category in ANNOTATIONS and one.name.startswith(OPTIMIZER)]
@@ -255,7 +257,8 @@ def _outermost(slices: Iterable[Slice]) -> Iterator[Slice]:
 
 
 def _steps(slices: Slices, spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """When each step of a rank begins, and the next one does. An action that comes again is one of the next step."""
+    """Return when each step of a rank begins, and the next one does. An action that comes again is one of the next
+    step."""
     starts: list[int] = []
     counts: Counter[str] = Counter()
     for span in spans:
@@ -289,7 +292,7 @@ def _one_step(ranks: Sequence[_Rank], step: int | None) -> list[str]:
 
 
 def _numbering(ranks: Sequence[_Rank]) -> list[str]:
-    """How the files were numbered, where they do not say it."""
+    """Return how the files were numbered, where they do not say it."""
     if all(one.said for one in ranks):
         return []
     silent = [one.file for one in ranks if not one.said]
@@ -317,7 +320,7 @@ def _align(ranks: Sequence[_Rank]) -> list[str]:
 
 
 def _common(ranks: Sequence[_Rank]) -> list[Span] | None:
-    """The first collective of each rank, if it is the same one for all."""
+    """Return the first collective of each rank, if it is the same one for all."""
     firsts = [one.collectives[0] for one in ranks if one.collectives]
     same = len(firsts) == len(ranks) and len({span.op for span in firsts}) == 1
     return firsts if same else None
@@ -351,7 +354,7 @@ def _causal(ranks: Sequence[_Rank]) -> str:
 
 
 def _users(action: Action) -> list[str]:
-    """The words of what may use what an action makes."""
+    """Return the words of what may use what an action makes."""
     if action.kind == "F":
         return [str(Action(action.stage + 1, "F", action.microbatch))]
     if action.kind in "BI":

@@ -57,7 +57,7 @@ MAX_RANKS: Final = 16_384
 
 
 def perfetto(unit: float | None = None, **traces: Trace) -> dict[str, Any]:
-    """The Traces by name. One time unit is a millisecond of the picture, or `unit` seconds of it."""
+    """Return the Traces by name. One time unit is a millisecond of the picture, or `unit` seconds of it."""
     scale = (MICROSECONDS if unit is None else unit * 1e6) / TICKS
     events: list[dict[str, Any]] = []
     before = 0
@@ -75,7 +75,7 @@ def write_perfetto(path: str | Path, traces: Mapping[str, Trace]) -> None:
 
 
 def is_ours(path: str | Path) -> bool:
-    """Whether a file begins as those do that we write."""
+    """Tell whether a file begins as those do that we write."""
     try:
         with Path(path).open("rb") as file:
             return WRITER.encode() in file.read(200)
@@ -92,7 +92,7 @@ class _Sheet:
         """The thread of each event that is drawn, by rank and number."""
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """All events of the file, rank by rank, then the arrows between ranks."""
+        """Yield all events of the file, rank by rank, then the arrows between ranks."""
         for rank, program in enumerate(self.trace.programs):
             process, tracks = self.before + rank, _Tracks(self.before + rank)
             yield _named(process, "process_name", name=f"{self.name}: rank {rank}")
@@ -107,7 +107,7 @@ class _Sheet:
         yield from self._arrows()
 
     def _part(self, rank: int, part: Part, tracks: _Tracks) -> Iterator[dict[str, Any]]:
-        """The slice of one event, or that of an action and those of the events that it is made of."""
+        """Yield the slice of one event, or that of an action and those of the events that it is made of."""
         events = self.trace.programs[rank].events
         one, first = part.action, events[part.first]
         about = Words.of(self.trace, first, one)
@@ -154,7 +154,7 @@ class _Sheet:
 
 
 def _said(words: Words) -> dict[str, Any]:
-    """What the arguments of a slice say."""
+    """Return what the arguments of a slice say."""
     names = ("stage", "microbatch") if words.word else ("layer", "batches")
     said = {"action": words.word, names[0]: words.stage, names[1]: words.label, "source": words.place}
     return {key: value for key, value in said.items() if value not in (None, "")}
@@ -171,7 +171,7 @@ class _Tracks:
         self.count = 0
 
     def place(self, stream: str, start: int, end: int) -> int:
-        """The thread of a slice."""
+        """Return the thread of a slice."""
         threads = self.streams[stream]
         for place, (thread, free) in enumerate(threads):
             if free <= start:
@@ -182,7 +182,7 @@ class _Tracks:
         return self.count - 1
 
     def names(self) -> Iterator[dict[str, Any]]:
-        """What the threads are called."""
+        """Yield what the threads are called."""
         for stream, threads in self.streams.items():
             for place, (thread, _) in enumerate(threads):
                 name = stream if place == 0 else f"{stream} ({place + 1})"
@@ -197,8 +197,8 @@ def _named(process: int, what: str, **args: Any) -> dict[str, Any]:
 
 
 def read_perfetto(path: str | Path) -> dict[str, Recording]:
-    """The recordings in a file, by name. Of a file of somebody else's there is one, with a rank for each process.
-    TraceError where it is anything else."""
+    """Return the recordings in a file, by name. Of a file of somebody else's there is one, with a rank for each
+    process. TraceError where it is anything else."""
     path = Path(path)
     found = read_slices(path)
     about = found.head.get("otherData")
@@ -222,7 +222,7 @@ def read_perfetto(path: str | Path) -> dict[str, Recording]:
 
 
 def _homes(found: Slices, stem: str, mine: bool) -> dict[str, tuple[str, int]]:
-    """The recording and the rank of each process."""
+    """Return the recording and the rank of each process."""
     if not mine:
         return {process: (stem, place) for place, process in enumerate(dict.fromkeys(s.process for s in found.slices))}
     titles = ((process, name.rpartition(": rank ")) for process, name in found.processes.items())
@@ -230,7 +230,7 @@ def _homes(found: Slices, stem: str, mine: bool) -> dict[str, tuple[str, int]]:
 
 
 def _own_span(one: Slice, rank: int, thread: str) -> Span:
-    """A slice of a file of ours: what it is stands in its arguments."""
+    """Return a slice of a file of ours: what it is stands in its arguments."""
     word, place = (value if isinstance(value := one.args.get(key), str) else "" for key in ("action", "source"))
     word = word if action_of(word) is not None else ""
     stage, label = (one.args.get(key) for key in (("stage", "microbatch") if word else ("layer", "batches")))
@@ -250,7 +250,7 @@ def _own_span(one: Slice, rank: int, thread: str) -> Span:
 
 
 def _span(one: Slice, rank: int, thread: str) -> Span:
-    """A slice of somebody else's file. It may be named as torch names its ranges."""
+    """Return a slice of somebody else's file. It may be named as torch names its ranges."""
     action = action_of(one.name.removeprefix(PREFIX)) if one.name.startswith(PREFIX) else None
     if action is None:
         return Span(rank, one.start, one.end, "", one.name, stream=thread or COMPUTE)
@@ -291,7 +291,7 @@ class Slices:
 
 
 def read_slices(path: str | Path) -> Slices:
-    """The slices in a file, which may be packed (.gz). TraceError where it is anything else."""
+    """Return the slices in a file, which may be packed (.gz). TraceError where it is anything else."""
     path = Path(path)
     try:
         return _decoded(_parsed(_bytes(path)))
@@ -342,7 +342,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _decoded(data: Any) -> Slices:
-    """The slices in parsed JSON: an object with `traceEvents`, or the list of them alone."""
+    """Return the slices in parsed JSON: an object with `traceEvents`, or the list of them alone."""
     head = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     events: Any = head.get("traceEvents", data)
     if not isinstance(events, list):
@@ -396,7 +396,7 @@ def _text(value: Any) -> str:
 
 
 def _time(number: int, event: Mapping[str, Any], name: str) -> int:
-    """A time of an event in nanoseconds. Some writers put numbers into quotation marks."""
+    """Return a time of an event in nanoseconds. Some writers put numbers into quotation marks."""
     value = event.get(name, 0 if name == "dur" else None)
     try:
         time = float(value) if not isinstance(value, bool) else math.nan  # pyright: ignore[reportArgumentType]

@@ -49,7 +49,7 @@ PREFIX: Final = "PP:"
 
 
 def action_of(word: str) -> Action | None:
-    """The action that a word stands for; None where it is no such word."""
+    """Return the action that a word stands for; None where it is no such word."""
     try:
         return parse([word])[0]
     except ValueError:
@@ -57,7 +57,7 @@ def action_of(word: str) -> Action | None:
 
 
 def label_of(action: Action) -> str:
-    """What is written on the box of an action: its microbatch."""
+    """Return what is written on the box of an action: its microbatch."""
     return "+".join(str(part.microbatch) for part in action.parts or (action,) if part.microbatch >= 0)
 
 
@@ -71,9 +71,9 @@ class Done(NamedTuple):
 
 @kept
 def actions_of(trace: Trace) -> tuple[tuple[Done, ...], ...] | None:
-    """What each rank did, as actions: its passes, and messages that bring one activation or the gradient of one. None
-    where the run is no pipeline (see `order_of`), or an action of it is broken off. Where several pipelines lie beside
-    each other their stages and microbatches have the same numbers."""
+    """Return what each rank did, as actions: its passes, and messages that bring one activation or the gradient of one.
+    None where the run is no pipeline (see `order_of`), or an action of it is broken off. Where several pipelines lie
+    beside each other their stages and microbatches have the same numbers."""
     try:
         pipeline = pipeline_of(trace)
     except ValueError:
@@ -101,8 +101,8 @@ class _Stages:
 
 
 def _passes(program: Program, stages: _Stages, number: dict[Batches, int]) -> list[Done] | None:
-    """The passes of a rank: so many layers one after the other, with the loss before them and the sums after them.
-    What is computed again is no new pass. None where one is broken off."""
+    """Return the passes of a rank: so many layers one after the other, with the loss before them and the sums after
+    them. What is computed again is no new pass. None where one is broken off."""
     found: list[Done] = []
     layers: list[int] = []
     seen: set[tuple[str, int, Batches]] = set()
@@ -124,7 +124,7 @@ def _passes(program: Program, stages: _Stages, number: dict[Batches, int]) -> li
 
 
 def _widened(program: Program, done: Done) -> Done:
-    """An action with what belongs to it: the loss before it, and the sums after it."""
+    """Return an action with what belongs to it: the loss before it, and the sums after it."""
     events, first, last = program.events, done.first, done.last
     while first and events[first - 1].op == "loss":
         first -= 1
@@ -193,7 +193,8 @@ class Words(NamedTuple):
 
 
 def parts(trace: Trace, rank: int) -> Iterator[Part]:
-    """What a rank did, one after the other. What has not begun, or takes no time and is no operation, is left out."""
+    """Yield what a rank did, one after the other. What has not begun, or takes no time and is no operation, is left
+    out."""
     actions = actions_of(trace)
     program = trace.programs[rank]
     begins = {} if actions is None else {done.first: done for done in actions[rank]}
@@ -215,13 +216,13 @@ def bounds(trace: Trace, rank: int, part: Part) -> tuple[int, int]:
 
 
 def where(op: str, stream: str, awaited: bool) -> str:
-    """The stream of a span: what a rank awaits at once is on its own."""
+    """Return the stream of a span: what a rank awaits at once is on its own."""
     return stream if op in COMMUNICATION and not awaited else COMPUTE
 
 
 def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) -> Recording:
-    """A Trace as a recording: its actions where it is a pipeline, and what else its ranks did. `unit`: nanoseconds of
-    a time unit."""
+    """Return a Trace as a recording: its actions where it is a pipeline, and what else its ranks did. `unit`:
+    nanoseconds of a time unit."""
     spans: list[Span] = []
     for rank, program in enumerate(trace.programs):
         for part in parts(trace, rank):
@@ -240,7 +241,7 @@ def as_recording(name: str, spans: list[Span], ranks: int, unit: float | None) -
 
 
 def stream_of(event: Event) -> str:
-    """Where an event is drawn: the rank's own clock, or the stream of its group or of its peer."""
+    """Return where an event is drawn: the rank's own clock, or the stream of its group or of its peer."""
     if event.op in COLLECTIVES:
         return f"group {', '.join(map(str, sorted(event.group)))}"  # in whatever order it is named: it is one stream
     if event.op in MESSAGES:
@@ -249,7 +250,8 @@ def stream_of(event: Event) -> str:
 
 
 def messages_between(spans: Iterable[Span]) -> tuple[Message, ...]:
-    """What passes from rank to rank: from the end of each pass to the beginning of the one that uses what it made."""
+    """Return what passes from rank to rank: from the end of each pass to the beginning of the one that uses what it
+    made."""
     passes: dict[tuple[str, int, int], Span] = {}
     for span in spans:
         action = action_of(span.word) if span.word else None
@@ -265,7 +267,7 @@ def messages_between(spans: Iterable[Span]) -> tuple[Message, ...]:
 
 
 def order_of_recording(recording: Recording) -> Order:
-    """The order of what the ranks compute, as a recording has it. ValueError where it has none."""
+    """Return the order of what the ranks compute, as a recording has it. ValueError where it has none."""
     if not recording.has_order:
         raise ValueError(
             f"{recording.name} does not say which microbatch passes which stage, so it has no order: its ranges are "
@@ -277,7 +279,7 @@ def order_of_recording(recording: Recording) -> Order:
 
 
 def recording_of_order(order: Order, name: str = "schedule", **costs: Any) -> Recording:
-    """An order as a recording, with the costs that `time_order` takes."""
+    """Return an order as a recording, with the costs that `time_order` takes."""
     timed = time_order(order, **costs)
     spans: list[Span] = []
     for rank, actions in enumerate(order):
@@ -289,12 +291,13 @@ def recording_of_order(order: Order, name: str = "schedule", **costs: Any) -> Re
 
 
 def costs_of(recording: Recording) -> dict[str, float]:
-    """What `time_order` is told of the median passes of a recording: in its own time units, or in median forwards."""
+    """Return what `time_order` is told of the median passes of a recording: in its own time units, or in median
+    forwards."""
     unit = recording.unit or recording.forward
     medians = {name: recording.median_of(op) for name, op in COSTS.items()}
     return {name: round(time / unit, 4) for name, time in medians.items() if unit and time is not None}
 
 
 def span_of(action: Action, rank: int, start: int, end: int, name: str) -> Span:
-    """The span of an action."""
+    """Return the span of an action."""
     return Span(rank, start, end, KINDS[action.kind].operation, name, str(action), action.stage, label_of(action))

@@ -42,7 +42,8 @@ class Named(NamedTuple):
     torch: str | None = None
 
     def make(self, ranks: int, batches: int, **told: Any) -> Order:
-        """Its order with so many microbatches, and what else its generator is told. ValueError where it has none."""
+        """Return its order with so many microbatches, and what else its generator is told. ValueError where it has
+        none."""
         stages = told.get("chunks", self.chunks)
         if ranks * stages * batches > LARGEST:
             sizes = f"{counted(ranks, 'rank', ',')}, {counted(batches, 'microbatch', ',')}"
@@ -61,9 +62,9 @@ class Named(NamedTuple):
         limit: float | None = None,
         costs: Passes | None = None,
     ) -> Order:
-        """Its order with so many stages a rank, for ranks that may hold so many microbatches of activations, and for
-        passes that take so long, of which most generators need to know nothing. ValueError where it has no such order.
-        """
+        """Return its order with so many stages a rank, for ranks that may hold so many microbatches of activations, and
+        for passes that take so long, of which most generators need to know nothing. ValueError where it has no such
+        order."""
         asked = {"chunks": chunks, "limit": limit, "costs": costs}
         found = self.make(ranks, batches, **{name: asked[name] for name in self.takes if asked[name] is not None})
         if chunks not in (None, self.chunks) and "chunks" not in self.takes:

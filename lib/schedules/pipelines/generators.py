@@ -49,7 +49,7 @@ def in_turn(
     late: int | None = None,
     limit: float | None = None,
 ) -> Order:
-    """The one loop, for all ranks.
+    """Make the order of the one loop, for all ranks.
 
     `chunks` stages a rank, of which it takes `group` microbatches or a few more through one before it turns to the next
     (None: as many as there are ranks; with fewer some ranks may wait for one another in a circle). Before its first
@@ -82,7 +82,7 @@ def in_turn(
 
 
 def _rounds(batches: int, group: int) -> list[range]:
-    """The microbatches that take a stage one after the other before a rank turns to its next, the longest first.
+    """Return the microbatches that take a stage one after the other before a rank turns to its next, the longest first.
 
     What is left over is shared out. A short group at the end would be short of work for the ranks in between: some
     would wait for others in a circle (5 ranks, 2 stages each, 7 microbatches).
@@ -95,7 +95,7 @@ def _rounds(batches: int, group: int) -> list[range]:
 
 
 def _one_rank(stages: Sequence[int], rounds: Sequence[range], warm_up: int, lag: int | None) -> tuple[Action, ...]:
-    """So many forwards, then forwards and backwards in turn, then the rest. With a lag, backwards in halves."""
+    """Do so many forwards, then forwards and backwards in turn, then the rest. With a lag, backwards in halves."""
     forwards = (Action(stage, "F", m) for batches in rounds for stage in stages for m in batches)
     backward = "B" if lag is None else "I"
     backwards = [Action(stage, backward, m) for batches in rounds for stage in reversed(stages) for m in batches]
@@ -117,19 +117,19 @@ def _sizes(ranks: int, batches: int, chunks: int) -> None:
 
 
 def gpipe(ranks: int, batches: int) -> Order:
-    """All forwards, then all backwards (Huang et al. 2019, arXiv 1811.06965)."""
+    """Do all forwards, then all backwards (Huang et al. 2019, arXiv 1811.06965)."""
     return in_turn(ranks, batches, group=batches, ahead=None)
 
 
 def breadth_first(ranks: int, batches: int, chunks: int = 2) -> Order:
-    """All microbatches through a stage before a rank turns to its next, all forwards before the backwards (Lamy-Poirier
-    2022, arXiv 2211.05953): what a stage needs, such as gathered weights, it needs once a direction."""
+    """Take all microbatches through a stage before a rank turns to its next, all forwards before the backwards
+    (Lamy-Poirier 2022, arXiv 2211.05953): what a stage needs, such as gathered weights, it needs once a direction."""
     return in_turn(ranks, batches, chunks=chunks, group=batches, ahead=None)
 
 
 def one_f_one_b(ranks: int, batches: int, *, limit: float | None = None) -> Order:
-    """As many forwards as there are stages from here to the end, then one backward and one forward in turn: a rank has
-    no more microbatches open than that (Narayanan et al. 2021, arXiv 2104.04473, section 2.2)."""
+    """Do as many forwards as there are stages from here to the end, then one backward and one forward in turn: a
+    rank has no more microbatches open than that (Narayanan et al. 2021, arXiv 2104.04473, section 2.2)."""
     return in_turn(ranks, batches, limit=limit)
 
 
@@ -157,7 +157,7 @@ def zb_h2(ranks: int, batches: int, *, limit: float | None = None) -> Order:
 
 
 def witness(optimum: Optimum) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """The schedule that reaches a proved optimum: each of its stages is one layer."""
+    """Return the schedule that reaches a proved optimum: each of its stages is one layer."""
     return program_of(tuple(map(parse, optimum.orders)))
 
 
@@ -168,7 +168,7 @@ def zb_1p(ranks: int, batches: int, costs: Passes = EVEN, *, limit: float | None
 
 
 def zb_2p(ranks: int, batches: int, costs: Passes = EVEN, *, limit: float | None = None) -> Order:
-    """The same with twice the memory of 1F1B."""
+    """Return the same with twice the memory of 1F1B."""
     return _best(ranks, batches, costs, limit, 2 * ranks)
 
 
@@ -228,7 +228,7 @@ class _Rank:
         return len(self.ends[kind])
 
     def short(self, room: _Room) -> int:
-        """How many weight halves have to be done before there is room for one more forward."""
+        """Return how many weight halves have to be done before there is room for one more forward."""
         limit, back = room
         held = self.count("F") - back * self.count("I") - (1 - back) * self.count("W")
         return max(0, ceil((held + 1 - limit) / (1 - back)))
@@ -249,7 +249,7 @@ class _Rank:
         self.ends[kind].append(self.now)
 
     def do_halves(self, count: int | None = None) -> None:
-        """So many weight halves, or all that can be done."""
+        """Do so many weight halves, or all that can be done."""
         for _ in range(self.halves if count is None else count):
             self.do("W")
 
@@ -302,7 +302,7 @@ class _Search:
         self.backwards()
 
     def forward_ready(self, rank: _Rank) -> int:
-        """When the input of the next forward is there."""
+        """Return when the input of the next forward is there."""
         if rank.stage == 0:
             return 0
         return self.ranks[rank.stage - 1].ends["F"][rank.count("F")] + self.ticks.message
@@ -318,7 +318,7 @@ class _Search:
             ready = rank.now + self.ticks.message
 
     def forwards(self) -> list[_Rank]:
-        """The ranks that do a forward in this round: the last ones, up to the first that does none."""
+        """Return the ranks that do a forward in this round: the last ones, up to the first that does none."""
         found: list[_Rank] = []
         after: _Rank | None = None
         for rank in reversed(self.ranks):
@@ -329,8 +329,8 @@ class _Search:
         return found[::-1]
 
     def leave_out(self, rank: _Rank, after: _Rank) -> bool:
-        """Whether a forward would keep a backward waiting, where the next rank has forwards enough: unless the wait
-        makes this rank worse than the worst."""
+        """Tell whether a forward would keep a backward waiting, where the next rank has forwards enough: unless the
+        wait makes this rank worse than the worst."""
         if not self.choice.backward_first or rank.count("F") < after.count("F") + 2:
             return False
         gradient = after.now + self.ticks.forward + self.ticks.input_half + self.ticks.message
