@@ -48,7 +48,7 @@ class Lifetime(NamedTuple):
     @property
     def hidden(self) -> bool:
         """Whether no store holds it."""
-        return self.place in (_LOCAL, _UNDER_WAY, _FINAL, _REST)
+        return not 1 <= self.place <= len(STORES)
 
 
 def guests(program: Program) -> set[int]:
@@ -60,14 +60,12 @@ def guests(program: Program) -> set[int]:
         if event.op in COMMUNICATION or not found.isdisjoint(event.inputs):
             made = (number for number in event.outputs if isinstance(program.values[number], Weight))
             found.update(number for number in made if number not in stays)
-    if found:
-        held = held_at(program, len(program.events))
-        found -= {number for number in found if held[number] > 0 and _is_updated(program.values[number])}
+    held = held_at(program, len(program.events)) if found else []
+    for number in sorted(found):
+        value = program.values[number]
+        if held[number] > 0 and value is not None and value.updates > 0:
+            found.remove(number)
     return found
-
-
-def _is_updated(value: Value | None) -> bool:
-    return value is not None and value.updates > 0
 
 
 class _Life(NamedTuple):
@@ -188,57 +186,49 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
     if not trace.programs or not trace.programs[peak.rank].events:
         return ()
     program, index = trace.programs[peak.rank], peak.index
-    event, held, lives = program.events[index], held_at(program, index), trace.lifetimes()[peak.rank]
-    states = _States(trace, peak, "idle" if whole and trace.error is None else "unknown")
-    found: list[Holding] = []
-    for number in lives.alive(index, held):
-        value, maker = lives.values[number], lives.maker[number]
-        assert value is not None, "what is alive is something"
-        stored = number < len(held) and held[number] > 0
-        made = program.events[maker] if maker >= 0 else None
-        hidden = not stored and number not in event.inputs
-        found.append(Holding(value, made, states.used(number), states.state(number, value, stored), hidden))
-    return tuple(found)
+    events, held, lives, uses = (
+        program.events,
+        held_at(program, index),
+        trace.lifetimes()[peak.rank],
+        own_lifetimes(program),
+    )
+    final = {number for event in events for number in handed_in(event)}
+    sent = {
+        number
+        for passage in messages(trace)
+        if passage.source == peak.rank and passage.sent < index <= in_flight(trace, passage)
+        for number in events[passage.sent].inputs
+    }
+    idle = "idle" if whole and trace.error is None else "unknown"
 
-
-class _States:
-    """Why the values of the rank with the highest peak are still there at that moment. `idle` is what nobody needs."""
-
-    def __init__(self, trace: Trace, peak: Peak, idle: str) -> None:
-        self.program = trace.programs[peak.rank]
-        self.index = peak.index
-        self.idle = idle
-        self.last = own_lifetimes(self.program).last
-        events = self.program.events
-        self.final = {number for event in events for number in handed_in(event)}
-        self.sent = {
-            number
-            for passage in messages(trace)
-            if passage.source == peak.rank and passage.sent < peak.index <= in_flight(trace, passage)
-            for number in events[passage.sent].inputs
-        }
-
-    def state(self, number: int, value: Value, stored: bool) -> str:
-        """Return one of those that `Holding` has."""
-        if number >= len(self.last):  # no await ever gave it an id
-            return "dropped"
-        if number in self.final:
-            return "final"
-        if _is_result(value):
-            return "kept"
-        if self.last[number] >= self.index:
-            return "needed"
-        return "sent" if number in self.sent and not stored else self.idle
-
-    def used(self, number: int) -> Event | None:
-        """Return the last event that uses a value; for a wait, the communication that it waits for."""
-        events = self.program.events
-        last = self.last[number] if number < len(self.last) else -1
+    def used(number: int) -> Event | None:
+        """The last event that uses a value; for a wait, the communication that it waits for."""
+        last = uses.last[number] if number < len(uses.last) else -1
         if last >= len(events):
             return next((event for event in reversed(events) if number in event.inputs), None)
         if last < 0:
             return None
         return events[events[last].arg[0]] if events[last].op == "wait" else events[last]
+
+    found: list[Holding] = []
+    for number in lives.alive(index, held):
+        value, maker = lives.values[number], lives.maker[number]
+        assert value is not None, "what is alive is something"
+        stored = number < len(held) and held[number] > 0
+        if number >= len(uses.last):  # no await ever gave it an id
+            state = "dropped"
+        elif number in final:
+            state = "final"
+        elif _is_result(value):
+            state = "kept"
+        elif uses.last[number] >= index:
+            state = "needed"
+        else:
+            state = "sent" if number in sent and not stored else idle
+        made = events[maker] if maker >= 0 else None
+        hidden = not stored and number not in events[index].inputs
+        found.append(Holding(value, made, used(number), state, hidden))
+    return tuple(found)
 
 
 def _is_result(value: Value) -> bool:
@@ -251,14 +241,12 @@ def lean(trace: Trace) -> Elements:
 
     What was updated stays as long as it did. Never more than the peak of the Trace.
     """
-    return peak(replace(trace, programs=[*map(_without_stores, trace.programs)])).elements
-
-
-def _without_stores(program: Program) -> Program:
-    """Return the same program with nothing in its stores but what was updated."""
-    stored = [(move, program.values[move[2]]) for move in program.moves]
-    moves = [move for move, value in stored if value is not None and _is_result(value)]
-    return Program(program.rank, program.events, program.values, moves)
+    programs: list[Program] = []
+    for program in trace.programs:
+        stored = [(move, program.values[move[2]]) for move in program.moves]
+        moves = [move for move, value in stored if value is not None and _is_result(value)]
+        programs.append(Program(program.rank, program.events, program.values, moves))
+    return peak(replace(trace, programs=programs)).elements
 
 
 class Row(NamedTuple):

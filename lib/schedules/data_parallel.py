@@ -47,7 +47,7 @@ def segments(layers: int, k: int) -> list[range]:
 
 
 def checkpointed(k: int) -> Callable[[Model], None]:
-    """Keeps only the inputs of k segments; backward computes the others anew, segment by segment from the last (Chen et
+    """Keep only the inputs of k segments; backward computes the others anew, segment by segment from the last (Chen et
     al. 2016, arXiv 1604.06174). On one device, all batches together."""
 
     def run(model: Model) -> None:
@@ -80,7 +80,7 @@ def _back(model: Model, layers: range) -> None:
 
 
 async def ddp(model: Model) -> None:
-    """Reduces and updates every layer as soon as its gradient is there."""
+    """Reduce and update every layer as soon as its gradient is there."""
     weights, opt_states, activations, grads, sums = model.storage()
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer)
@@ -253,7 +253,7 @@ def fetching(ahead: int, behind: int = 0, *, keep: bool = True) -> Callable[[Mod
 
 
 async def fsdp_prefetch(model: Model) -> None:
-    """Gathers the next layer while it computes this one; the last layer's weight stays for the backward pass."""
+    """Gather the next layer while it computes this one; the last layer's weight stays for the backward pass."""
     load(model, shard=model.rank, total=model.RANKS)
     last = model.LAYERS - 1
     model.activations[0] = model.get_activation(mine(model))

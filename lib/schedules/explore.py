@@ -182,61 +182,36 @@ def called(point: Point) -> str:
 
 def order_of(setting: Setting) -> Order:
     """Return the order of a setting. ValueError where the schedule has none, such as one in so little memory."""
-    return SCHEDULES[setting.schedule].order(
-        setting.ranks, setting.batches, chunks=setting.chunks, limit=setting.limit, costs=Passes(*_costs(setting))
-    )
+    limit, chunks = setting.limit, setting.chunks
+    costs = _costs(setting, stages=1)
+    return SCHEDULES[setting.schedule].order(setting.ranks, setting.batches, chunks=chunks, limit=limit, costs=costs)
 
 
-def _costs(setting: Setting) -> tuple[Fraction, ...]:
-    """Return what a microbatch costs on a rank, for a generator that asks: the fields of Passes."""
-    return (
-        setting.chunks * _pass(setting, "forward"),
-        setting.chunks * _pass(setting, "input_half"),
-        setting.chunks * _pass(setting, "weight_half"),
-        Fraction(setting.examples, setting.batches) * as_written(setting.message) + as_written(setting.latency),
-    )
-
-
-def _pass(setting: Setting, name: str) -> Fraction:
-    """Return what a pass of a microbatch over one stage takes."""
-    share = Fraction(setting.examples, setting.batches * setting.chunks)
-    return share * as_written(getattr(setting, name)) + as_written(setting.overhead)
-
-
-def _message(setting: Setting) -> Fraction:
-    """Return what a message of a microbatch takes."""
-    each = Fraction(setting.examples, setting.batches)
-    return each * as_written(setting.message) + as_written(setting.latency)
+def _costs(setting: Setting, stages: int) -> Passes:
+    """Return what passes of a microbatch cost, over one of so many equal shares of a rank's stages, and its message."""
+    each, chunks = Fraction(setting.examples, setting.batches), Fraction(setting.chunks, stages)
+    times = (setting.forward, setting.input_half, setting.weight_half)
+    forward, *halves = (each / stages * as_written(time) + chunks * as_written(setting.overhead) for time in times)
+    return Passes(forward, halves[0], halves[1], each * as_written(setting.message) + as_written(setting.latency))
 
 
 def measure(setting: Setting) -> Point:
-    """Times one setting."""
+    """Time one setting."""
     try:
         order = order_of(setting)
-        timed = time_order(
-            order,
-            forward=_pass(setting, "forward"),
-            input_half=_pass(setting, "input_half"),
-            weight_half=_pass(setting, "weight_half"),
-            message=_message(setting),
-            messages=setting.messages,
-        )
+        timed = time_order(order, **_costs(setting, stages=setting.chunks)._asdict(), messages=setting.messages)
     except (ValueError, PuzzleError) as error:
         return Point(setting, why=str(error).splitlines()[0])
     each = Fraction(setting.examples, setting.batches)
+    sends = [sum(action.kind in SENDS for action in actions) for actions in with_messages(order)]
     return Point(
         setting,
         time=timed.end,
         memory=float(as_written(max(timed.peaks)) * each),
-        sent=float(max(_messages(order)) * each),
+        sent=float(max(sends) * each),
         makespan_bubble=timed.bubble.makespan,
         span_bubble=timed.bubble.span,
     )
-
-
-def _messages(order: Order) -> list[int]:
-    """Return how many messages each rank sends."""
-    return [sum(action.kind in SENDS for action in actions) for actions in with_messages(order)]
 
 
 def front(points: Iterable[Point]) -> tuple[Point, ...]:
@@ -260,7 +235,7 @@ def explore(
     file: str | Path | None = None,
     done: Callable[[int, int], None] | None = None,
 ) -> Explored:
-    """Measures all settings of a grid, in `jobs` processes (None: in this one).
+    """Measure all settings of a grid, in `jobs` processes (None: in this one).
 
     With a `file` (JSON lines) each point is there as soon as it is known, and those that it has already are not
     measured again; a line that was cut off is. `done(so_far, all)` is called now and then. Which processes these are is
@@ -273,8 +248,9 @@ def explore(
     if done is not None:
         done(len(found), len(wanted))
     log = None if file is None else ready(file).open("a", encoding="utf-8", newline="\n")
+    batches = [missing[start : start + AT_ONCE] for start in range(0, len(missing), AT_ONCE)]
     try:
-        for points in _measured(missing, jobs):
+        for points in shared_out(_several, batches, jobs, "exploring"):
             for point in points:
                 found[point.setting.key] = point
             if log is not None:
@@ -299,11 +275,6 @@ AT_ONCE: Final = 16
 
 def _several(batch: Sequence[Setting]) -> list[Point]:
     return [measure(setting) for setting in batch]
-
-
-def _measured(missing: Sequence[Setting], jobs: int | None) -> Iterator[list[Point]]:
-    batches = [missing[start : start + AT_ONCE] for start in range(0, len(missing), AT_ONCE)]
-    yield from shared_out(_several, batches, jobs, "exploring")
 
 
 def _line(point: Point) -> str:
@@ -338,29 +309,23 @@ def run_of(point: Point) -> list[Model]:
 def cell(point: Point) -> str:
     """Return the code of a notebook's cell that runs and draws this point: one example for each microbatch."""
     setting = point.setting
-    row = SCHEDULES[setting.schedule]
+    row, costs = SCHEDULES[setting.schedule], _costs(setting, stages=1)
     told = [f"chunks={setting.chunks}"] if "chunks" in row.takes else []
     told += [f"limit={setting.limit:g}"] if setting.limit is not None else []
-    imported: list[str] = []
-    if "costs" in row.takes and (costs := _costs(setting)) != EVEN:
-        numbers = [repr(cost.numerator if cost.denominator == 1 else cost) for cost in costs]
+    if "costs" in row.takes and costs != EVEN:
+        numbers = [repr(cost.numerator if cost.denominator == 1 else cost) for cost in map(as_written, costs)]
         told.append(f"costs=Passes({', '.join(numbers)})")
-        imported = ["from lib.schedules.pipelines.timing import Passes"]
-        if "Fraction" in told[-1]:
-            imported.insert(0, "from fractions import Fraction")
-    more = "".join(f", {one}" for one in told)
-    layers = setting.ranks * setting.chunks
-    return "\n".join(
-        (
-            *[line for line in imported if "fractions" in line],
-            "from drawing import draw",
-            "from lib import simulate",
-            "from lib.schedules.pipelines.catalogue import SCHEDULES",
-            "from lib.schedules.pipelines.program import program_of",
-            *[line for line in imported if "fractions" not in line],
-            "",
-            f'order = SCHEDULES["{setting.schedule}"].order({setting.ranks}, {setting.batches}{more})',
-            f'program = program_of(order, messages="{setting.messages}")',
-            f"draw(simulate(program, ranks={setting.ranks}, layers={layers}, batches={setting.batches}))",
-        )
-    )
+    more, layers = "".join(f", {one}" for one in told), setting.ranks * setting.chunks
+    lines = [
+        *(["from fractions import Fraction"] if "Fraction" in more else []),
+        "from drawing import draw",
+        "from lib import simulate",
+        "from lib.schedules.pipelines.catalogue import SCHEDULES",
+        "from lib.schedules.pipelines.program import program_of",
+        *(["from lib.schedules.pipelines.timing import Passes"] if "Passes" in more else []),
+        "",
+        f'order = SCHEDULES["{setting.schedule}"].order({setting.ranks}, {setting.batches}{more})',
+        f'program = program_of(order, messages="{setting.messages}")',
+        f"draw(simulate(program, ranks={setting.ranks}, layers={layers}, batches={setting.batches}))",
+    ]
+    return "\n".join(lines)

@@ -40,7 +40,7 @@ def loss(model: Model) -> None:
 
 
 def backward(model: Model, layer: int, weight: Weight | None = None) -> WeightGrad:
-    """Uses up the activation and the gradient; the first layer's gradient of the data is dropped."""
+    """Use up the activation and the gradient; the first layer's gradient of the data is dropped."""
     activation, grad = model.activations.pop(layer), model.grad_activations.pop(layer)
     weight_grad, before = model.backward(layer, activation, grad, weight or model.weights[layer])
     if layer:
@@ -49,7 +49,7 @@ def backward(model: Model, layer: int, weight: Weight | None = None) -> WeightGr
 
 
 def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
-    """Adds a gradient to the sum of its layer, or begins that sum."""
+    """Add a gradient to the sum of its layer, or begin that sum."""
     if layer in model.grad_weights:
         grad = model.grad_weights[layer] + grad
     model.grad_weights[layer] = grad
@@ -63,7 +63,7 @@ def update(model: Model, layer: int) -> None:
 
 
 def step(model: Model, layer: int) -> None:
-    """Updates a layer and hands it in."""
+    """Update a layer and hand it in."""
     update(model, layer)
     model.set_final_weight(layer, model.weights[layer])
 

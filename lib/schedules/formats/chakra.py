@@ -136,7 +136,7 @@ def chakra(trace: Trace, bytes_per_element: int = 4) -> list[bytes]:
 
 
 def write_chakra(folder: str | Path, trace: Trace, bytes_per_element: int = 4) -> list[Path]:
-    """Writes `rank.0.et` and so on into a folder, and `comm_groups.json`, which says who is in each group."""
+    """Write `rank.0.et` and so on into a folder, and `comm_groups.json`, which says who is in each group."""
     files = chakra(trace, bytes_per_element)
     paths = [Path(folder, f"rank.{rank}.et") for rank in range(len(files))]
     for path, data in zip(paths, files, strict=True):

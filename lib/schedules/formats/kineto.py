@@ -10,6 +10,7 @@ such names there are boxes alone: kernels and collectives on a GPU, else what to
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -69,7 +70,9 @@ def read_profile(paths: Sequence[str | Path], name: str = "profile", step: int |
         files = " and ".join(one.file for one in ranks if one.rank == same)
         raise TraceError(f"{files} are both of rank {same}: give one file for each rank")
     ranks.sort(key=lambda one: one.rank)
-    notes = _numbering(ranks)
+    notes: list[str] = []
+    if silent := [one.file for one in ranks if not one.said]:
+        notes.append(f"{', '.join(silent[:4])}: no rank is named there, so files are numbered as they were given.")
     notes += _one_step(ranks, step)
     notes += _align(ranks)
     every = [span for one in ranks for span in one.spans]
@@ -114,7 +117,7 @@ class _Rank:
         return found
 
     def shift(self, by: int) -> None:
-        """Moves everything in time."""
+        """Move everything in time."""
         self.spans = [span._replace(start=span.start + by, end=span.end + by) for span in self.spans]
         self.collectives = [span._replace(start=span.start + by, end=span.end + by) for span in self.collectives]
 
@@ -178,8 +181,6 @@ class _Inside:
             self.starts[one.thread].append(one)
 
     def __call__(self, outer: Slice) -> Iterator[Slice]:
-        from bisect import bisect_left
-
         mine = self.starts[outer.thread]
         for place in range(bisect_left(mine, outer.start, key=lambda one: one.start), len(mine)):
             if mine[place].start >= outer.end:
@@ -273,7 +274,7 @@ def _steps(slices: Slices, spans: Sequence[Span]) -> list[tuple[int, int]]:
 
 
 def _one_step(ranks: Sequence[_Rank], step: int | None) -> list[str]:
-    """Leaves of each rank what one step did."""
+    """Leave of each rank what one step did."""
     count = min(len(one.steps) for one in ranks)
     if count == 0:
         if step:
@@ -291,16 +292,8 @@ def _one_step(ranks: Sequence[_Rank], step: int | None) -> list[str]:
     return [f"Step {chosen} of {count} that were recorded."] if count > 1 else []
 
 
-def _numbering(ranks: Sequence[_Rank]) -> list[str]:
-    """Return how the files were numbered, where they do not say it."""
-    if all(one.said for one in ranks):
-        return []
-    silent = [one.file for one in ranks if not one.said]
-    return [f"{', '.join(silent[:4])}: no rank is named there, so files are numbered as they were given."]
-
-
 def _align(ranks: Sequence[_Rank]) -> list[str]:
-    """Puts all ranks on one clock, and says how."""
+    """Put all ranks on one clock, and say how."""
     if len(ranks) == 1:
         return []
     bases = [one.base for one in ranks]
@@ -308,10 +301,10 @@ def _align(ranks: Sequence[_Rank]) -> list[str]:
         for one in ranks:
             one.shift(cast("int", one.base))
         said = "Clocks: each file's own base time."
-    elif (common := _common(ranks)) is not None:
-        for one, span in zip(ranks, common, strict=True):
-            one.shift(-span.end)
-        said = f"Clocks: the end of the first {common[0].name} of all ranks is taken as one moment."
+    elif all(one.collectives for one in ranks) and len({one.collectives[0].op for one in ranks}) == 1:
+        said = f"Clocks: the end of the first {ranks[0].collectives[0].name} of all ranks is taken as one moment."
+        for one in ranks:
+            one.shift(-one.collectives[0].end)
     else:
         for one in ranks:
             one.shift(-min((span.start for span in one.spans), default=0))
@@ -319,20 +312,18 @@ def _align(ranks: Sequence[_Rank]) -> list[str]:
     return [said, _causal(ranks)]
 
 
-def _common(ranks: Sequence[_Rank]) -> list[Span] | None:
-    """Return the first collective of each rank, if it is the same one for all."""
-    firsts = [one.collectives[0] for one in ranks if one.collectives]
-    same = len(firsts) == len(ranks) and len({span.op for span in firsts}) == 1
-    return firsts if same else None
-
-
 def _causal(ranks: Sequence[_Rank]) -> str:
-    """Moves clocks later by as little as it takes for nothing to be used before it was made. Says which were moved."""
+    """Move clocks later by as little as it takes for nothing to be used before it was made. Say which were moved."""
     made = {span.word: (place, span) for place, one in enumerate(ranks) for span in one.spans if span.word}
     gaps: dict[tuple[int, int], int] = {}
     for word, (place, span) in made.items():
         action = action_of(word)
-        for after in () if action is None or action.parts else _users(action):
+        users: list[str] = []  # the words of what may use what it makes
+        if action is not None and action.kind == "F":
+            users = [str(Action(action.stage + 1, "F", action.microbatch))]
+        elif action is not None and action.kind in ("B", "I"):
+            users = [str(Action(action.stage - 1, kind, action.microbatch)) for kind in "BI"]
+        for after in users:
             if after in made and made[after][0] != place:
                 other, user = made[after]
                 late = span.end - user.end
@@ -351,12 +342,3 @@ def _causal(ranks: Sequence[_Rank]) -> str:
     most = max(moved) / 1e6
     who = numbered("rank", which).capitalize()
     return f"{who} moved later, by up to {most:.3g} ms, so that nothing is used before it was made."
-
-
-def _users(action: Action) -> list[str]:
-    """Return the words of what may use what an action makes."""
-    if action.kind == "F":
-        return [str(Action(action.stage + 1, "F", action.microbatch))]
-    if action.kind in "BI":
-        return [str(Action(action.stage - 1, kind, action.microbatch)) for kind in "BI"]
-    return []

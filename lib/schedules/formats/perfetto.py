@@ -33,10 +33,10 @@ from lib.files import ready, write_whole
 from lib.schedules.formats.recorded import (
     PREFIX,
     Part,
-    Words,
     action_of,
     as_recording,
     bounds,
+    described,
     parts,
     span_of,
     stream_of,
@@ -70,7 +70,7 @@ def perfetto(unit: float | None = None, **traces: Trace) -> dict[str, Any]:
 
 
 def write_perfetto(path: str | Path, traces: Mapping[str, Trace]) -> None:
-    """Writes the Traces by name into a file."""
+    """Write the Traces by name into a file."""
     write_whole(ready(path), json.dumps(perfetto(None, **traces)))
 
 
@@ -110,7 +110,7 @@ class _Sheet:
         """Yield the slice of one event, or that of an action and those of the events that it is made of."""
         events = self.trace.programs[rank].events
         one, first = part.action, events[part.first]
-        about = Words.of(self.trace, first, one)
+        about = described(self.trace, rank, part.first, one)
         arguments = {"event": part.first, **_said(about)}
         pair = bounds(self.trace, rank, part)
         if one is None or first.op in MESSAGES:
@@ -124,7 +124,7 @@ class _Sheet:
         for index in range(part.first, part.last + 1):
             event = events[index]
             if event.start is not None and (event.op in TIMED or event.length):
-                own = Words.of(self.trace, event, None)
+                own = described(self.trace, rank, index)
                 moments = event.start, event.start + event.length
                 thread = tracks.place(COMPUTE, *moments)
                 inner = {"event": index, "within": str(one), **_said(own)}
@@ -153,10 +153,10 @@ class _Sheet:
                 yield {**kind, "cat": "flow", "id": f"{self.before}.{number}", "name": what, **where, "ts": moment}
 
 
-def _said(words: Words) -> dict[str, Any]:
+def _said(span: Span) -> dict[str, Any]:
     """Return what the arguments of a slice say."""
-    names = ("stage", "microbatch") if words.word else ("layer", "batches")
-    said = {"action": words.word, names[0]: words.stage, names[1]: words.label, "source": words.place}
+    names = ("stage", "microbatch") if span.word else ("layer", "batches")
+    said = {"action": span.word, names[0]: span.stage, names[1]: span.label, "source": span.place}
     return {key: value for key, value in said.items() if value not in (None, "")}
 
 
@@ -363,7 +363,7 @@ def _decoded(data: Any) -> Slices:
 def _take(
     found: Slices, open_: defaultdict[Key, list[Mapping[str, Any]]], number: int, event: Mapping[str, Any]
 ) -> None:
-    """Adds one event. Kinds that are no slices are passed over: marks, counters, arrows, snapshots."""
+    """Add one event. Kinds that are no slices are passed over: marks, counters, arrows, snapshots."""
     key = _text(event.get("pid")), _text(event.get("tid"))
     kind = event.get("ph")
     if kind == "M":

@@ -26,12 +26,12 @@ __all__ = [
     "PREFIX",
     "Done",
     "Part",
-    "Words",
     "action_of",
     "actions_of",
     "as_recording",
     "bounds",
     "costs_of",
+    "described",
     "label_of",
     "messages_between",
     "order_of_recording",
@@ -170,26 +170,17 @@ class Part(NamedTuple):
     action: Action | None = None
 
 
-class Words(NamedTuple):
-    """What is said of an event or an action: the fields of a span that are no times."""
-
-    op: str
-    name: str
-    word: str
-    stage: int | None
-    label: str
-    place: str
-
-    @classmethod
-    def of(cls, trace: Trace, event: Event, action: Action | None) -> Words:
-        found = trace.place(event)
-        place = "" if found is None else str(found)
-        if action is not None:
-            word = str(action)
-            return cls(KINDS[action.kind].operation, word, word, action.stage, label_of(action), place)
+def described(trace: Trace, rank: int, number: int, action: Action | None = None) -> Span:
+    """Return the span of an event, or of the action that begins with it, but for its times and its stream."""
+    event = trace.programs[rank].events[number]
+    if action is not None:
+        span = span_of(action, rank, 0, 0, str(action))
+    else:
         name = event.op if event.layer is None else f"{event.op} {event.layer}"
         label = ranges(event.batches) if event.op not in COLLECTIVES and event.batches else ""
-        return cls(event.op, name, "", event.layer, label, place)
+        span = Span(rank, 0, 0, event.op, name, "", event.layer, label)
+    place = trace.place(event)
+    return span if place is None else span._replace(place=str(place))
 
 
 def parts(trace: Trace, rank: int) -> Iterator[Part]:
@@ -227,10 +218,10 @@ def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) 
     for rank, program in enumerate(trace.programs):
         for part in parts(trace, rank):
             first = program.events[part.first]
-            op, name_, word, stage, label, place = Words.of(trace, first, part.action)
             start, end = (round(tick * unit / TICKS) for tick in bounds(trace, rank, part))
             stream = where(first.op, stream_of(first), first.blocking)
-            spans.append(Span(rank, start, end, op, name_, word, stage, label, stream, place))
+            span = described(trace, rank, part.first, part.action)
+            spans.append(span._replace(start=start, end=end, stream=stream))
     return as_recording(name, spans, trace.ranks, unit)
 
 

@@ -78,7 +78,7 @@ def _passes(program: Program) -> Iterator[_Pass]:
 
 
 def _once(passes: Sequence[Sequence[_Pass]]) -> None:
-    """Refuses a run in which two ranks compute the same, as when they have parts of a layer."""
+    """Refuse a run in which two ranks compute the same, as when they have parts of a layer."""
     where: dict[tuple[str, int, int], int] = {}
     for rank, found in enumerate(passes):
         for one in found:

@@ -44,24 +44,21 @@ def with_messages(order: Order) -> Order:
         for action in actions:
             for other, _, brings in _outputs(action, source, place):
                 channels[source, other].append(brings)
-    return tuple(_with_messages(rank, actions, place, channels) for rank, actions in enumerate(order))
-
-
-def _with_messages(
-    rank: int, actions: tuple[Action, ...], place: dict[int, int], channels: dict[tuple[int, int], deque[Action]]
-) -> tuple[Action, ...]:
-    found: list[Action] = []
-    received: set[Action] = set()
-    for action in actions:
-        for source, wanted in _inputs(action, rank, place):
-            while wanted not in received:
-                if not channels[source, rank]:
-                    raise ValueError(f"rank {rank}: nobody sends what {action} needs, for {wanted}")
-                found.append(channels[source, rank].popleft())
-                received.add(found[-1])
-        found.append(action)
-        found.extend(sent for _, sent, _ in _outputs(action, rank, place))
-    return tuple(found)
+    lowered: list[tuple[Action, ...]] = []
+    for rank, actions in enumerate(order):
+        found: list[Action] = []
+        received: set[Action] = set()
+        for action in actions:
+            for source, wanted in _inputs(action, rank, place):
+                while wanted not in received:
+                    if not channels[source, rank]:
+                        raise ValueError(f"rank {rank}: nobody sends what {action} needs, for {wanted}")
+                    found.append(channels[source, rank].popleft())
+                    received.add(found[-1])
+            found.append(action)
+            found.extend(sent for _, sent, _ in _outputs(action, rank, place))
+        lowered.append(tuple(found))
+    return tuple(lowered)
 
 
 # -- when messages are awaited --------------------------------------------------------------------------------------
@@ -80,16 +77,12 @@ def posted(order: Order) -> Order:
     issued earlier.
     """
     late, ahead, longest = with_messages(order), AHEAD, max(map(len, order), default=0)
+    place = places(late)
     while True:
-        found = _posted(late, ahead)
+        found = tuple(_posted_on(actions, ahead, place) for actions in late)
         if ahead > longest or not waits_for_room(found):
             return found
         ahead *= 2
-
-
-def _posted(order: Order, ahead: int) -> Order:
-    place = places(order)
-    return tuple(_posted_on(actions, ahead, place) for actions in order)
 
 
 def _posted_on(actions: tuple[Action, ...], ahead: int, place: dict[int, int]) -> tuple[Action, ...]:
@@ -195,7 +188,8 @@ def _on_arrival(order: Order) -> Order | None:
         run.go_on()
         if not run.due:
             run.make_room()
-    return tuple(map(tuple, run.found)) if run.over() else None
+    over = not any(run.sends) and [*map(len, order)] == run.at
+    return tuple(map(tuple, run.found)) if over else None
 
 
 class _Arrivals:
@@ -215,10 +209,6 @@ class _Arrivals:
         self.coming: list[dict[int, deque[Action]]] = [{} for _ in ranks]
         """For each rank what was sent to it, by source: the first has arrived, a second waits for room."""
         self.arrived: dict[tuple[int, int], int] = {}
-
-    def over(self) -> bool:
-        """Tell whether every rank has come to its end."""
-        return not any(self.sends) and all(k == len(actions) for k, actions in zip(self.at, self.order, strict=True))
 
     def go_on(self) -> None:
         """Everybody goes as far as they can."""

@@ -84,7 +84,7 @@ def program_of(
 
 
 def _tell(program: Recorder, since: int, place: Place | None) -> int:
-    """Says where in the order it is what a rank has recorded since then."""
+    """Say where in the order it is what a rank has recorded since then."""
     for event in program.events[since:]:
         event.source = place
     return len(program.events)
@@ -353,7 +353,7 @@ class _Rank:
             self.grads[self.layers[stage][0], microbatch] = grad
 
     def add(self, layer: int, grad: WeightGrad) -> None:
-        """Adds a gradient to the sum of its layer."""
+        """Add a gradient to the sum of its layer."""
         sums = self.sums
         sums[layer] = sums[layer] + grad if layer in sums else grad
 
@@ -407,7 +407,7 @@ class _Rank:
     # -- messages ---------------------------------------------------------------------------------------------------
 
     def take(self, what: str, stage: int, microbatch: int, kept: bool, message: Any) -> None:
-        """Puts what was received where its stage finds it."""
+        """Put what was received where its stage finds it."""
         if kept:
             self.message = message
         elif what == "F":

@@ -122,7 +122,7 @@ def time_order(
     messages: Messages = "posted",
     cost: Callable[[Action, int], Number] | None = None,
 ) -> Timed:
-    """Times an order: every action starts as soon as its rank is free and its inputs are there.
+    """Time an order: every action starts as soon as its rank is free and its inputs are there.
 
     The costs are those of one stage; a backward that is not split takes as long as its halves, if nothing is said, and
     updates have a cost only where the order says them. `cost` gives the costs of an action on a rank instead, for
@@ -230,7 +230,7 @@ class _Clock:
         """When receives were issued."""
 
     def run(self) -> dict[int, Action]:
-        """Goes as far as it goes, and gives the ranks that do not come to their end, with what they are at."""
+        """Go as far as it goes, and give the ranks that do not come to their end, with what they are at."""
         while self.runnable:
             self.advance(self.runnable.pop())
         stuck = {rank for ranks in self.waiting.values() for rank in ranks}

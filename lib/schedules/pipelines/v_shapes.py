@@ -148,7 +148,7 @@ def _repeated(block: Sequence[tuple[int, ...]], batches: int) -> Order:
 
 
 def _squeeze(ranks: list[Lines], chosen: Callable[[int, int], bool], fits: Callable[[list[str]], bool]) -> None:
-    """Puts what is chosen, by slot and rank, into the first slot that is free, after what it needs, and fits."""
+    """Put what is chosen, by slot and rank, into the first slot that is free, after what it needs, and fits."""
     rows = [_row(lines) for lines in ranks]
     passes = [
         (slot, r, k, m) for r, lines in enumerate(ranks) for k, line in enumerate(lines) for m, slot in enumerate(line)
