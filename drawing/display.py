@@ -23,9 +23,9 @@ from drawing.diagrams.lanes import picture_of_batch, picture_of_stages
 from drawing.diagrams.mesh import draw_mesh, picture_of_holdings, picture_of_neighbours
 from drawing.timeline.schedule import picture_of_trace, trace_of
 from drawing.values import draw_group, picture_of_value
-from lib.analysis.recordings.recording import Recording
+from lib.analysis.recording import Recording
 from lib.analysis.waiting.critical_path import Path as CriticalPath
-from lib.analysis.waiting.what_helps import Helps
+from lib.analysis.waiting.what_if import Helps
 from lib.analysis.waiting.what_if import WhatIf
 from lib.analysis.waiting.why import Why
 from lib.checker.verdict import FunctionVerdict, Verdict

@@ -17,8 +17,7 @@ from lib.simulator import attached as _attached
 
 if TYPE_CHECKING:
     from lib.analysis.waiting.critical_path import critical_path
-    from lib.analysis.waiting.what_helps import what_helps
-    from lib.analysis.waiting.what_if import what_if
+    from lib.analysis.waiting.what_if import what_helps, what_if
     from lib.analysis.waiting.why import why
     from lib.checker.checker import check
     from lib.checker.verdict import FunctionVerdict, Verdict
@@ -114,8 +113,7 @@ __all__ = [
 
 _HOMES = {
     "lib.analysis.waiting.critical_path": "critical_path",
-    "lib.analysis.waiting.what_helps": "what_helps",
-    "lib.analysis.waiting.what_if": "what_if",
+    "lib.analysis.waiting.what_if": "what_helps what_if",
     "lib.analysis.waiting.why": "why",
     "lib.checker.checker": "check",
     "lib.checker.verdict": "FunctionVerdict Verdict",

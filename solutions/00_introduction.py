@@ -40,7 +40,7 @@
 # %%
 from drawing import draw, draw_collective, draw_group, draw_ring, step_through
 from lib import Model, PuzzleError, expect, predict, simulate
-from lib.schedules.one_collective import one_collective
+from lib.schedules.steps import one_collective
 
 # %% [markdown]
 # ---

@@ -37,7 +37,7 @@
 from drawing import compare, draw, draw_collective
 from lib import Model, PuzzleError, goal, predict, simulate
 from lib.schedules.data_parallel import ddp
-from lib.schedules.one_collective import one_collective
+from lib.schedules.steps import one_collective
 
 # %% [markdown]
 # ## The idea

@@ -40,7 +40,7 @@
 # %%
 from drawing import draw, draw_collective
 from lib import Model, PuzzleError, goal, predict, simulate
-from lib.schedules.one_collective import one_collective
+from lib.schedules.steps import one_collective
 
 # %% [markdown]
 # ## The idea

@@ -40,7 +40,7 @@
 from drawing import draw, draw_collective, draw_figures
 from lib import Model, goal, predict, simulate
 from lib.schedules.data_parallel import zero
-from lib.schedules.one_collective import one_collective
+from lib.schedules.steps import one_collective
 
 # %% [markdown]
 # ## The idea

@@ -40,7 +40,7 @@ from dataclasses import replace
 from drawing import draw, draw_curves, draw_halo
 from lib import Layer, Links, Mesh, Model, Trace, goal, predict, simulate
 from lib.analysis.figures import end, peak
-from lib.schedules.domain_parallel import domain_parallel
+from lib.schedules.mesh_parallel import domain_parallel
 
 PRICES = Links(latency=0.02, forward=8, backward=8)
 

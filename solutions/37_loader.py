@@ -38,7 +38,7 @@
 # %%
 from drawing import draw, draw_curves, draw_mesh
 from lib import Costs, Mesh, Model, goal, predict, simulate
-from lib.analysis.feeding.examples import examples_read
+from lib.analysis.feeding import examples_read
 
 # %% [markdown]
 # ## The idea

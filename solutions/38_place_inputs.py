@@ -38,7 +38,7 @@
 from drawing import compare, draw, draw_collective, draw_curves, draw_group, draw_mesh
 from lib import Links, Mesh, Model, PuzzleError, Trace, goal, predict, retime, simulate
 from lib.analysis.figures import end
-from lib.schedules.tensor_parallel import tensor_parallel
+from lib.schedules.mesh_parallel import tensor_parallel
 
 # %% [markdown]
 # ## The idea

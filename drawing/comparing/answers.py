@@ -15,8 +15,8 @@ from drawing.timeline.paint import Rows
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
 from lib.analysis.figures import makespan
 from lib.analysis.waiting.critical_path import PARTS, Path, Tight, critical_path
-from lib.analysis.waiting.slack import slack
-from lib.analysis.waiting.what_helps import Helps
+from lib.analysis.waiting.critical_path import slack
+from lib.analysis.waiting.what_if import Helps
 from lib.analysis.waiting.what_if import WhatIf, apart
 from lib.analysis.waiting.why import Why
 from lib.cluster.costs import ticks, units

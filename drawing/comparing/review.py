@@ -16,7 +16,7 @@ from drawing.comparing.plot import Limits, Plot, Point, plot
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
 from lib.analysis.difference import difference
 from lib.analysis.figures import peak
-from lib.analysis.shares import memory_shares, sent_shares, time_shares
+from lib.analysis.difference import memory_shares, sent_shares, time_shares
 from lib.cluster.costs import ticks
 from lib.errors.wording import amount, counted, exact
 from lib.suite.course.review import ROWS, Review

@@ -51,7 +51,7 @@ class Span(NamedTuple):
 
 @kept
 def causes_of(run: Trace) -> Causes:
-    """What depends on what in a run."""
+    """Work out what depends on what in a run."""
     return Causes(run)
 
 
@@ -104,11 +104,11 @@ class Causes:
                     streams[stream] = here
 
     def at(self, rank: int, number: int) -> At:
-        """An event of a rank by its number."""
+        """Return an event of a rank by its number."""
         return At(rank, number, self.run.programs[rank].events[number])
 
     def last_member(self, here: At) -> At:
-        """The member of a collective that issued it last; of equals the one itself, else the lowest rank."""
+        """Return the member of a collective that issued it last; of equals the one itself, else the lowest rank."""
         key = self._number[here[:2]]
         last = self._last.get(key)
         if last is None:  # max gives the first of equals, and members stand in order of their ranks
@@ -116,16 +116,16 @@ class Causes:
         return here if here.event.issued == last.event.issued else last
 
     def members(self, here: At) -> list[At]:
-        """All calls of a collective, in the order of the ranks."""
+        """Return all calls of a collective, in the order of the ranks."""
         return self._members[self._number[here[:2]]]
 
     def sent(self, here: At) -> At | None:
-        """The send of a message that is received here."""
+        """Return the send of a message that is received here."""
         return self._sent.get(here[:2])
 
     def stream(self, here: At) -> At | None:
-        """The communication that went before on the same stream; of a read the one with which its reader was busy, or
-        which brought what it asks for."""
+        """Return the communication that went before on the same stream; of a read the one with which its reader was
+        busy, or which brought what it asks for."""
         return self._before.get(here[:2])
 
     # -- where links are shared ----------------------------------------------------------------------------------
@@ -135,21 +135,23 @@ class Causes:
         return alone(self.run)
 
     def by_itself(self, here: At) -> int | None:
-        """When a communication would be over with its links for itself, where that is before it was. Else None."""
+        """Return when a communication would be over with its links for itself, where that is before it was. Else
+        None."""
         length, event = self._alone.get(here[:2]), here.event
         if length is None or event.start is None or length >= event.length:
             return None
         return event.start + length
 
     def room(self, here: At) -> At | None:
-        """Of a message that was through and had no room: the receive of the one before it, which made some."""
+        """Return the receive that made room for a message which was through and had none: that of the one before it."""
         before = self._received.get(here[:2]) if here.event.op == "pass_to" else None
         waited = before is not None and before.event.start == here.event.end and self.by_itself(here) is not None
         return before if waited else None
 
     def beside(self, here: At) -> At | None:
-        """What shared a link with a communication, of several that for longest."""
+        """Return what shared a link with a communication, of several that for longest."""
         start, end = here.event.start or 0, here.event.end or 0
+        number = self._number.get(here[:2], here[:2])
         best: tuple[tuple[int, int, int, int], At] | None = None
         for link in self._links_of(here):
             uses, longest = self._uses[link]
@@ -159,14 +161,11 @@ class Causes:
                     break
                 shared = min(end, over) - max(start, begin)
                 key = shared, -begin, -other.rank, -other.number
-                if shared > 0 and not self._same(here, other) and (best is None or key > best[0]):
+                if shared <= 0 or self._number.get(other[:2], other[:2]) == number:
+                    continue  # or it is the same communication
+                if best is None or key > best[0]:
                     best = key, other
         return None if best is None else best[1]
-
-    def _same(self, here: At, other: At) -> bool:
-        """Whether two events are of one communication."""
-        number = self._number.get(here[:2])
-        return here[:2] == other[:2] or (number is not None and number == self._number.get(other[:2]))
 
     @cached_property
     def _uses(self) -> dict[Hashable, tuple[list[tuple[int, int, At]], int]]:
@@ -189,7 +188,7 @@ class Causes:
         return list(prices.passes_out(here.rank, peer) if event.op == "pass_to" else prices.passes_in(peer, here.rank))
 
     def kept(self, here: At) -> At | None:
-        """What the rank was in, on its compute clock, until it came to this event."""
+        """Return what the rank was in, on its compute clock, until it came to this event."""
         spans = self.spans[here.rank]
         place = bisect_left(spans, here.number, key=attrgetter("at")) - 1
         if place < 0 or (number := spans[place].number) is None:
@@ -197,7 +196,7 @@ class Causes:
         return self.at(here.rank, number)
 
     def kept_by(self, here: At) -> list[At]:
-        """The same, and then what the rank had awaited by then that was over at that very moment."""
+        """Return the same, and then what the rank had awaited by then that was over at that very moment."""
         first = self.kept(here)
         spans = self.spans[here.rank]
         if first is None:
@@ -212,7 +211,7 @@ class Causes:
         return found
 
     def last(self) -> At | None:
-        """The event that ends the run; of equals one that computes, on the lowest rank."""
+        """Return the event that ends the run; of equals one that computes, on the lowest rank."""
         found = None
         for program in self.run.programs:
             for number, event in enumerate(program.events):
@@ -224,7 +223,7 @@ class Causes:
 
 
 def slowed(run: Trace, rank: int, number: int) -> str:
-    """Why a communication took longer than alone, in words; nothing where it did not."""
+    """Say why a communication took longer than alone; nothing where it did not."""
     if not run.costs.shared:
         return ""
     causes = causes_of(run)
@@ -239,7 +238,7 @@ def slowed(run: Trace, rank: int, number: int) -> str:
 
 
 def _spans(run: Trace, program: Program, end: int) -> Iterator[Span]:
-    """The spans of a rank, without holes, from 0 to where its clock stops. None is empty."""
+    """Yield the spans of a rank, without holes, from 0 to where its clock stops. None is empty."""
     clock = 0
     for at, event in enumerate(program.events):
         number = at

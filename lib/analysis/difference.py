@@ -1,4 +1,4 @@
-"""Two schedules beside each other: the figures by which they are compared, and where they first differ."""
+"""Two schedules beside each other: their figures and what these are made of, and where the two first differ."""
 
 from __future__ import annotations
 
@@ -7,18 +7,35 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from lib.analysis.event_words import event_words
-from lib.analysis.figures import bubbles, end, most_sent, peak, samples
-from lib.analysis.shares import counts
+from lib.analysis.figures import bubbles, end, makespan, most_sent, peak, samples, sends
+from lib.analysis.waiting.critical_path import Path, critical_path, time_kind
 from lib.cluster.costs import units
 from lib.errors.wording import amount, counted, exact
 from lib.puzzles.records import Size
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import TIMED
+from lib.values.operations import MESSAGES, TIMED
 
-__all__ = ["Difference", "alike", "apart", "difference", "ending", "figures_of", "highest_peak", "lesson", "said"]
-__all__ += ["unequal"]
+__all__ = [
+    "TIMES",
+    "Counts",
+    "Difference",
+    "Share",
+    "alike",
+    "apart",
+    "counts",
+    "difference",
+    "ending",
+    "figures_of",
+    "highest_peak",
+    "lesson",
+    "memory_shares",
+    "said",
+    "sent_shares",
+    "time_shares",
+    "unequal",
+]
 
 SIZES = 6
 """Runs of different sizes that are all named, each with its own; of more it says how many."""
@@ -45,7 +62,7 @@ class Difference(NamedTuple):
         return f"{first} and {second} first differ on rank {self.rank}, from {exact(units(self.time))}"
 
     def side(self, name: str, side: int) -> str:
-        """What the first (side 0) or the second (side 1) does there."""
+        """Return what the first (side 0) or the second (side 1) does there."""
         event, other, size = self.events[side], self.events[1 - side], self.ranks[side]
         if event is None:
             return f"{name} does nothing more"
@@ -57,25 +74,26 @@ class Difference(NamedTuple):
 
 
 def ending(trace: Trace) -> str:
-    """When a run is over: "end 5.6"; or, where it failed, "stopped at 3"."""
+    """Return when a run is over: "end 5.6"; or, where it failed, "stopped at 3"."""
     return f"{'end' if trace.error is None else 'stopped at'} {exact(end(trace))}"
 
 
 def highest_peak(trace: Trace) -> str:
-    """The peak in words: "peak 2,490,368 on rank 0"."""
+    """Return the peak in words: "peak 2,490,368 on rank 0"."""
     top = peak(trace)
     return f"peak {amount(top.elements)} on rank {top.rank}"
 
 
 def figures_of(trace: Trace) -> str:
-    """The figures by which schedules are compared, in words."""
+    """Return the figures by which schedules are compared, in words."""
     sent = most_sent(trace)
     idle = f"bubble {bubbles(trace).makespan:.1%}"
     return " · ".join([ending(trace), highest_peak(trace), idle, f"sent per rank {amount(sent)} elements"])
 
 
 def difference(one: Trace, other: Trace) -> Difference | None:
-    """The first difference in simulated time, of equal times that on the lowest rank; None where there is none."""
+    """Return the first difference in simulated time, of equal times that on the lowest rank; None where there is
+    none."""
     found: list[Difference] = []
     sizes = one.ranks, other.ranks
     for rank, (mine, theirs) in enumerate(zip_longest(one.programs, other.programs)):
@@ -90,7 +108,8 @@ def difference(one: Trace, other: Trace) -> Difference | None:
 
 
 def alike(trace: Trace) -> Hashable:
-    """The same for runs that do the same at the same times, and hold as much: a picture of one is a picture of all."""
+    """Return the same for runs that do the same at the same times, and hold as much: a picture of one is a picture of
+    all."""
     sizes = trace.ranks, trace.ranks
     return (
         trace.error is None,
@@ -100,12 +119,12 @@ def alike(trace: Trace) -> Hashable:
 
 
 def said(gap: Difference | None, first: str, second: str) -> str:
-    """Where two schedules of these names first differ, or that they do not."""
+    """Return where two schedules of these names first differ, or that they do not."""
     return f"{first} and {second} do the same" if gap is None else gap.words(first, second)
 
 
 def apart(one: float, other: float) -> str:
-    """How much more or less the second is than the first: "the same", "25% less"."""
+    """Return how much more or less the second is than the first: "the same", "25% less"."""
     if one == other:
         return "the same"
     if not one:
@@ -127,7 +146,8 @@ def unequal(runs: Sequence[tuple[str, Trace]]) -> str | None:
 
 
 def lesson(runs: Sequence[tuple[str, Trace]]) -> str | None:
-    """What two whole runs of one size have in common and in what they differ, in a sentence or two; else None."""
+    """Return what two whole runs of one size have in common and in what they differ, in a sentence or two; else
+    None."""
     if len(runs) != 2 or unequal(runs) is not None or any(trace.error is not None for _, trace in runs):
         return None
     (first, one), (second, other) = runs
@@ -144,7 +164,7 @@ def lesson(runs: Sequence[tuple[str, Trace]]) -> str | None:
 
 
 def _instead(one: Trace, other: Trace) -> str:
-    """Which collectives the second has in place of which of the first, where it is as simple as that."""
+    """Return which collectives the second has in place of which of the first, where it is as simple as that."""
     before, after = counts(one).collectives, counts(other).collectives
     apart = {op: after.get(op, 0) - before.get(op, 0) for op in before | after}
     more = [counted(count, COLLECTIVES[op].title) for op, count in apart.items() if count > 0]
@@ -157,7 +177,7 @@ def _and(parts: Sequence[str]) -> str:
 
 
 def _timed(program: Program | None) -> Iterator[tuple[int, Event]]:
-    """The operations that take time, with their numbers. What they are counts, not how long they took."""
+    """Yield the operations that take time, with their numbers. What they are counts, not how long they took."""
     if program is not None:
         for number, event in enumerate(program.events):
             if event.op in TIMED and event.op != "loss":  # a loss takes no time, except where it was measured
@@ -167,3 +187,64 @@ def _timed(program: Program | None) -> Iterator[tuple[int, Event]]:
 def _key(event: Event, sizes: tuple[int, int]) -> tuple[object, ...]:
     group = event.group if sizes[0] == sizes[1] else ()
     return event.op, event.layer, event.batches, event.start, event.length, group, event.peer
+
+
+TIMES = ("compute", "collectives", "messages", "reading", "waiting")
+"""What the end of a run can be made of."""
+
+
+class Share(NamedTuple):
+    """A part of a figure: one of TIMES, a kind of value, or the operation that sends it; and how much."""
+
+    what: str
+    amount: float
+
+
+class Counts(NamedTuple):
+    """How often the rank communicates that does so most: by collective, and in messages that it passes on."""
+
+    collectives: dict[str, int]
+    messages: int
+
+
+def time_shares(trace: Trace, path: Path | None = None) -> tuple[Share, ...]:
+    """Return what determines when a run ends: its critical path by what is done there, and the time that is on no
+    path."""
+    whole = makespan(trace)
+    found: dict[str, int] = dict.fromkeys(TIMES, 0)
+    for _, _, event in (critical_path(trace) if path is None else path).steps:
+        found[time_kind(event)] += event.length
+    found["waiting"] = max(0, whole - sum(found.values()))
+    return tuple(Share(what, units(ticks)) for what, ticks in found.items() if ticks)
+
+
+def memory_shares(trace: Trace) -> tuple[Share, ...]:
+    """Return what is alive at the peak, by kind of value."""
+    found: dict[str, float] = {}
+    for alive in peak(trace).alive:
+        found[alive.value.kind] = found.get(alive.value.kind, 0.0) + float(alive.value.elements())
+    return tuple(Share(kind, elements) for kind, elements in found.items())
+
+
+def sent_shares(trace: Trace) -> tuple[Share, ...]:
+    """Return what the rank sends that sends most, by operation: collectives in the order of their table, then
+    messages."""
+    if not trace.programs:
+        return ()
+    most = max(sends(trace), key=lambda mine: sum(elements for elements, _ in mine.values()))
+    return tuple(Share(op, float(most[op][0])) for op in (*COLLECTIVES, *MESSAGES) if op in most and most[op][0])
+
+
+def counts(trace: Trace) -> Counts:
+    """Return the collectives and messages of the rank that has most of each."""
+    collectives: dict[str, int] = {}
+    messages = 0
+    for program in trace.programs:
+        mine: dict[str, int] = {}
+        for event in program.events:
+            if event.start is not None and (event.op in COLLECTIVES or event.op == "pass_to"):
+                mine[event.op] = mine.get(event.op, 0) + 1
+        messages = max(messages, mine.pop("pass_to", 0))
+        for op, count in mine.items():
+            collectives[op] = max(collectives.get(op, 0), count)
+    return Counts({op: collectives[op] for op in COLLECTIVES if op in collectives}, messages)

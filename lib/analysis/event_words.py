@@ -1,69 +1,103 @@
-"""Operations in words, as reviews, comparisons and pictures name them."""
+"""Operations in words, as reviews, comparisons and pictures name them; and the shape of an answer about a run."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from lib.errors import wording
 from lib.errors.wording import numbered, plural
 from lib.trace.event import Event
+from lib.trace.trace import ModelLike, Trace, absent, trace_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, READS
 
-__all__ = ["event_words", "layers_of", "operation", "operations", "ranges", "spoken"]
+__all__ = ["Answer", "asked", "event_words", "layers_of", "operation", "operations", "ranges", "spoken"]
+
+
+class Answer(ABC):
+    """The answer to a question about a run: a sentence, lines below it, and what is said at the end.
+
+    Printed it is all of that; notebooks show it as a picture.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def head(self) -> str:
+        """Answer in a sentence or two."""
+
+    def lines(self) -> Iterable[str]:
+        """Give the lines of the answer one by one, without indent."""
+        return ()
+
+    def ends(self) -> Iterable[str]:
+        """Say what there is to say below the lines."""
+        return ()
+
+    def text(self) -> str:
+        """Say all of it in words."""
+        return "\n".join([self.head(), *(f"  {line}" for line in self.lines()), *self.ends()])
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:  # a notebook or a console that draws nothing shows words, and not a whole Trace
+        return self.text()
+
+
+def asked(models: Trace | Sequence[ModelLike], question: str) -> Trace | None:
+    """Return the Trace that a question is about; None where there is no run, which is said."""
+    if (missing := absent(models)) is not None:
+        print(f"{missing}.")
+        return None
+    return trace_of(models, f"{question} takes the Models that simulate returned, or a Trace")
 
 
 @lru_cache(maxsize=4096)
 def ranges(items: frozenset[int]) -> str:
-    """`wording.ranges`, remembered: the same few sets are said of every event."""
+    """Word a set as `wording.ranges` does, remembered: the same few sets are said of every event."""
     return wording.ranges(items)
 
 
 def operation(event: Event) -> str:
-    """An operation in a sentence: "backward of layer 1 (batches 0-3)", "the message to rank 2"."""
+    """Name an operation in a sentence: "backward of layer 1 (batches 0-3)", "the message to rank 2"."""
     if event.op in MESSAGES:
         side = "to" if event.op == "pass_to" else "from"
         return f"the message {side} {'any rank' if event.peer is None else f'rank {event.peer}'}"
     words, row = spoken(event.op), OPERATIONS.get(event.op)
     if event.layer is not None and (row is None or row.about == "call"):
-        words += f" of {_layers(event)}"
+        words += f" of {numbered('layer', layers_of(event))}"
     if row is not None and (row.per_batch or event.op in READS):
         words += f" ({numbered('batch', event.batches)})"
     return words
 
 
-def _layers(event: Event) -> str:
-    """The layer of an operation, or those of a bucket."""
-    return numbered("layer", layers_of(event))
-
-
 def layers_of(event: Event) -> frozenset[int]:
-    """The layers that an operation is about: one, or those of a bucket."""
-    return frozenset(event.arg if _is_bucket(event) else () if event.layer is None else (event.layer,))
-
-
-def _is_bucket(event: Event) -> bool:
-    return event.op in COLLECTIVES and COLLECTIVES[event.op].bucket
+    """Return the layers that an operation is about: one, or those of a bucket."""
+    bucket = event.op in COLLECTIVES and COLLECTIVES[event.op].bucket
+    return frozenset(event.arg if bucket else () if event.layer is None else (event.layer,))
 
 
 def operations(event: Event) -> str:
-    """What operations like this one are called together: "backward", "all-gather", "messages"."""
+    """Name operations like this one together: "backward", "all-gather", "messages"."""
     return "messages" if event.op in MESSAGES else spoken(event.op)
 
 
 def spoken(op: str) -> str:
-    """What pictures call an operation: "all-gather", "send", "load weights"."""
+    """Name an operation as pictures do: "all-gather", "send", "load weights"."""
     row = COLLECTIVES.get(op) or OPERATIONS.get(op)
     return op.replace("_", " ") if row is None else row.title
 
 
 def event_words(event: Event, ranks: int) -> str:
-    """An operation as a label: "forward, layer 3, batches 0-3". `ranks` is the size of the world."""
+    """Label an operation: "forward, layer 3, batches 0-3". `ranks` is the size of the world."""
     parts = [spoken(event.op)]
     if event.peer is not None:
         parts[0] += f" {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
     if event.layer is not None and event.layer >= 0:  # the gradient of the data has no layer to come from
-        parts.append(_layers(event))
+        parts.append(numbered("layer", layers_of(event)))
     if event.batches:
         parts.append(f"{plural('batch', len(event.batches))} {ranges(event.batches)}")
     if event.op in LOCAL and OPERATIONS[event.op].says == "shard" and len(event.arg) > 1 and event.arg[1] > 1:

@@ -84,17 +84,17 @@ class Bubbles(NamedTuple):
 
 @kept
 def makespan(trace: Trace) -> int:
-    """When the last operation is over, in ticks."""
+    """Return when the last operation is over, in ticks."""
     return max((program.end for program in trace.programs), default=0)
 
 
 def end(trace: Trace) -> float:
-    """The same in time units."""
+    """Return the same in time units."""
     return units(makespan(trace))
 
 
 def printed(trace: Trace) -> float:
-    """The time that the original prints: the latest start of a rank's last timed operation."""
+    """Return the time that the original prints: the latest start of a rank's last timed operation."""
     latest = 0
     for program in trace.programs:
         starts = [e.start for e in program.events if e.op in TIMED and e.start is not None]
@@ -103,7 +103,7 @@ def printed(trace: Trace) -> float:
 
 
 def samples(trace: Trace, rank: int, names: Sequence[str | None] | None = None) -> list[Sample]:
-    """The memory curve of a rank: one sample for each timed operation that started, in program order.
+    """Return the memory curve of a rank: one sample for each timed operation that started, in program order.
 
     `names` say what each value of its lifetimes counts as, where that is not its kind.
     """
@@ -161,7 +161,7 @@ def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
 
 @kept
 def peak(trace: Trace) -> Peak:
-    """The highest peak of any rank, and when it is; of equals the lowest rank and the first moment."""
+    """Return the highest peak of any rank, and when it is; of equals the lowest rank and the first moment."""
     best: tuple[Elements, int, Sample] | None = None
     for program, lives in zip(trace.programs, trace.lifetimes(), strict=True):
         for sample in _curve(program, lives):
@@ -175,8 +175,9 @@ def peak(trace: Trace) -> Peak:
 
 
 def printed_peak(trace: Trace) -> tuple[Elements, int, int]:
-    """The memory that the original prints, with its rank and its time in ticks: the most that the stores of a rank hold
-    when a timed operation starts. The original knows nothing else: nothing at rest, in flight, or in a variable."""
+    """Return the memory that the original prints, with its rank and its time in ticks: the most that the stores of a
+    rank hold when a timed operation starts. The original knows nothing else: nothing at rest, in flight, or in a
+    variable."""
     best: tuple[Elements, int, int] | None = None
     for program in trace.programs:
         values, moves = program.values, program.moves
@@ -194,7 +195,7 @@ def printed_peak(trace: Trace) -> tuple[Elements, int, int]:
 
 
 def bubbles(trace: Trace) -> Bubbles:
-    """Both bubble rates, from 0 (always computing) to 1."""
+    """Return both bubble rates, from 0 (always computing) to 1."""
     busy, longest = 0, 0
     for program in trace.programs:
         compute = [e for e in program.events if e.op in COMPUTE and e.length and e.start is not None]
@@ -223,7 +224,7 @@ def most_sent(trace: Trace) -> float:
 
 @kept
 def sends(trace: Trace) -> list[dict[str, tuple[Fraction, int]]]:
-    """The same by operation."""
+    """Return the same by operation."""
     found: list[dict[str, tuple[Fraction, int]]] = [{} for _ in range(trace.ranks)]
 
     def add(rank: int, op: str, elements: Elements, count: int) -> None:
@@ -242,7 +243,7 @@ def sends(trace: Trace) -> list[dict[str, tuple[Fraction, int]]]:
 
 
 def hidden(program: Program) -> list[Alive]:
-    """The values that lived outside the stores while an operation ran that did not use them.
+    """Return the values that lived outside the stores while an operation ran that did not use them.
 
     Buffers of a communication under way are not meant, nor weights that were handed in as final.
     """

@@ -1,4 +1,4 @@
-"""Where each value of a rank is, and when: the stretches of a program in which a store, or something else, holds it.
+"""What holds each value of a rank, and when; and what of it the rank with the highest peak holds at that moment.
 
 How long a value lives is said by `lib.trace.lifetimes`; here that is put together with what the stores hold.
 """
@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
-from lib.trace.event import Move, Program
-from lib.trace.lifetimes import handed_in, held_at, in_flight, new_states
+from lib.analysis.figures import Peak, peak
+from lib.errors.source_lines import Place
+from lib.errors.wording import counted, numbered
+from lib.trace.event import Event, Move, Program
+from lib.trace.lifetimes import handed_in, held_at, in_flight, new_states, own_lifetimes
 from lib.trace.order import messages
 from lib.trace.trace import STORES, Trace
+from lib.values.collectives import title
 from lib.values.operations import COMMUNICATION
-from lib.values.values import Value, Weight
+from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, Weight
 
-__all__ = ["PLACES", "Lifetime", "guests", "whereabouts"]
+__all__ = ["PLACES", "Holding", "Lifetime", "Row", "guests", "holdings", "lean", "rows", "whereabouts"]
 
 PLACES: Final = ("a local variable", *STORES, "a communication under way", "handed in as final", "at rest")
 """Where a value can be. The middle ones are the stores; all others are outside of them."""
@@ -43,26 +48,24 @@ class Lifetime(NamedTuple):
     @property
     def hidden(self) -> bool:
         """Whether no store holds it."""
-        return self.place in (_LOCAL, _UNDER_WAY, _FINAL, _REST)
+        return not 1 <= self.place <= len(STORES)
 
 
 def guests(program: Program) -> set[int]:
-    """The weights that visit a rank, by their ids: they came in a communication, or were made of one that did, and are
-    neither handed in nor, updated, in a store at the end."""
+    """Return the weights that visit a rank, by their ids: they came in a communication, or were made of one that did,
+    and are neither handed in nor, updated, in a store at the end."""
     stays = {value for event in program.events for value in handed_in(event)}
     found: set[int] = set()
     for event in program.events:
         if event.op in COMMUNICATION or not found.isdisjoint(event.inputs):
             made = (number for number in event.outputs if isinstance(program.values[number], Weight))
             found.update(number for number in made if number not in stays)
-    if found:
-        held = held_at(program, len(program.events))
-        found -= {number for number in found if held[number] > 0 and _is_updated(program.values[number])}
+    held = held_at(program, len(program.events)) if found else []
+    for number in sorted(found):
+        value = program.values[number]
+        if held[number] > 0 and value is not None and value.updates > 0:
+            found.remove(number)
     return found
-
-
-def _is_updated(value: Value | None) -> bool:
-    return value is not None and value.updates > 0
 
 
 class _Life(NamedTuple):
@@ -80,7 +83,7 @@ class _Life(NamedTuple):
     kept: bool
 
     def place(self, index: int) -> int | None:
-        """Where it is when event number `index` starts; None where it is not alive."""
+        """Return where it is when event number `index` starts; None where it is not alive."""
         if not self.start <= index < self.stop:
             return None
         if any(start <= index < stop for start, stop in self.trips):
@@ -91,7 +94,7 @@ class _Life(NamedTuple):
 
 
 def whereabouts(trace: Trace, rank: int) -> list[Lifetime]:
-    """All stretches of a rank, value by value. At each event these are `figures.alive_at`, and where they are.
+    """Return all stretches of a rank, value by value. At each event these are `figures.alive_at`, and where they are.
 
     Values are those of `Trace.lifetimes`: behind those that have an id in the program, those that nobody waited for.
     """
@@ -133,7 +136,7 @@ def _trips(trace: Trace, rank: int) -> Mapping[int, Sequence[tuple[int, int]]]:
 
 
 def _stretches(life: _Life, moves: Sequence[Move], over: int) -> Iterator[tuple[int, int, int]]:
-    """The places of a value one after the other, each from one event to another; those where it is alive."""
+    """Yield the places of a value one after the other, each from one event to another; those where it is alive."""
     edges = {0, life.start, life.stop, life.made, life.final, *(position for position, *_ in moves)}
     edges.update(edge for trip in life.trips for edge in trip)
     cuts = [*sorted(edge for edge in edges if 0 <= edge < over), over]
@@ -149,3 +152,207 @@ def _stretches(life: _Life, moves: Sequence[Move], over: int) -> Iterator[tuple[
         stretch = [*same]
         if place is not None:
             yield place, stretch[0][1], stretch[-1][2]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A value that is alive at the peak.
+
+    `made` is the operation that made it; `used` the last one that ever uses it, None where none does. `state` is
+    "needed" where that is still to come, "sent" where it is in flight, and the other rank has not called receive yet,
+    "dropped" where nobody ever waits for what brought it, "final" where it was handed in as final weight, "kept" for an
+    updated weight or optimizer state, which the next training step needs, "idle" where no operation needs it any more:
+    it could have been deleted before, and "unknown" where the run is not a whole training step, which might have needed
+    it. `hidden` where no store holds it, and the operation that begins does not use it.
+    """
+
+    value: Value
+    made: Event | None
+    used: Event | None
+    state: str
+    hidden: bool
+
+    @property
+    def elements(self) -> Elements:
+        """Its size."""
+        return self.value.elements()
+
+
+def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...]:
+    """Return every value alive at the peak of a Trace, in order of birth. Their elements sum to the peak.
+
+    `whole` is False for a run that lacks something, so that nobody can say which values it does not need.
+    """
+    if not trace.programs or not trace.programs[peak.rank].events:
+        return ()
+    program, index = trace.programs[peak.rank], peak.index
+    events, held, lives, uses = (
+        program.events,
+        held_at(program, index),
+        trace.lifetimes()[peak.rank],
+        own_lifetimes(program),
+    )
+    final = {number for event in events for number in handed_in(event)}
+    sent = {
+        number
+        for passage in messages(trace)
+        if passage.source == peak.rank and passage.sent < index <= in_flight(trace, passage)
+        for number in events[passage.sent].inputs
+    }
+    idle = "idle" if whole and trace.error is None else "unknown"
+
+    def used(number: int) -> Event | None:
+        """The last event that uses a value; for a wait, the communication that it waits for."""
+        last = uses.last[number] if number < len(uses.last) else -1
+        if last >= len(events):
+            return next((event for event in reversed(events) if number in event.inputs), None)
+        if last < 0:
+            return None
+        return events[events[last].arg[0]] if events[last].op == "wait" else events[last]
+
+    found: list[Holding] = []
+    for number in lives.alive(index, held):
+        value, maker = lives.values[number], lives.maker[number]
+        assert value is not None, "what is alive is something"
+        stored = number < len(held) and held[number] > 0
+        if number >= len(uses.last):  # no await ever gave it an id
+            state = "dropped"
+        elif number in final:
+            state = "final"
+        elif _is_result(value):
+            state = "kept"
+        elif uses.last[number] >= index:
+            state = "needed"
+        else:
+            state = "sent" if number in sent and not stored else idle
+        made = events[maker] if maker >= 0 else None
+        hidden = not stored and number not in events[index].inputs
+        found.append(Holding(value, made, used(number), state, hidden))
+    return tuple(found)
+
+
+def _is_result(value: Value) -> bool:
+    """Tell whether it is what there is after an update: no operation of this step needs it, the next one does."""
+    return isinstance(value, OptState | Weight) and value.step > 0
+
+
+def lean(trace: Trace) -> Elements:
+    """Return the peak that the same operations would have if every value were deleted after its last use.
+
+    What was updated stays as long as it did. Never more than the peak of the Trace.
+    """
+    programs: list[Program] = []
+    for program in trace.programs:
+        stored = [(move, program.values[move[2]]) for move in program.moves]
+        moves = [move for move, value in stored if value is not None and _is_result(value)]
+        programs.append(Program(program.rank, program.events, program.values, moves))
+    return peak(replace(trace, programs=programs)).elements
+
+
+class Row(NamedTuple):
+    """Values at the peak that are alike: of one kind, made on one line, and with one fate.
+
+    `what` names them, `made` says by which operation on which line of the student's, `fate` who still needs them or
+    why they might have gone. `idle` where they could have been deleted before; `place` is the line of their last use,
+    and `advice` says what to do there, at the last of the rows with one such place.
+    """
+
+    kind: str
+    elements: Elements
+    what: str
+    made: str
+    fate: str
+    idle: bool
+    place: Place | None
+    advice: str = ""
+
+
+def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
+    """Return the table of what is alive: rows of values that are alike, those first that nobody needed, then the
+    largest."""
+    alike: dict[tuple[object, ...], list[Holding]] = {}
+    for holding in found:
+        made, used = holding.made, holding.used
+        key = (
+            holding.value.kind,
+            made and (made.op, trace.place(made)),
+            used and (used.op, trace.place(used)),
+            holding.state,
+            holding.hidden,
+        )
+        alike.setdefault(key, []).append(holding)
+    table = [_row(trace, group) for group in alike.values()]
+    lines: dict[Place | None, Elements] = {}
+    for row in table:
+        lines[row.place] = lines.get(row.place, 0) + row.elements
+    # Rows with one place to delete them at stand together, so that it need be said only once.
+    table.sort(key=lambda row: (not row.idle, -lines[row.place] if row.idle else 0, row.place or (), -row.elements))
+    return [
+        row._replace(advice=_advice(row.place)) if row.idle and (row.idle, row.place) != following else row
+        for row, following in zip(table, [*((row.idle, row.place) for row in table[1:]), None], strict=False)
+    ]
+
+
+def _advice(place: Place | None) -> str:
+    """Return what to do about values whose last use is on a line."""
+    before = "could have been deleted before"
+    return before if place is None else f"{before}: del it after {place.file}, line {place.line}: {place.text}"
+
+
+def _row(trace: Trace, group: list[Holding]) -> Row:
+    one = group[0]
+    made = "not made on this rank" if one.made is None else f"made by {_call(trace, one.made)}"
+    place = None
+    if one.state == "idle":
+        cause = one.used or one.made
+        place = None if cause is None else trace.place(cause)
+    elements = sum((holding.elements for holding in group), 0)
+    return Row(one.value.kind, elements, _what(group), made, _fate(trace, group), one.state == "idle", place)
+
+
+def _what(group: list[Holding]) -> str:
+    """Return how many of what: "2 weights of layers 0, 1"."""
+    values = [holding.value for holding in group]
+    kind, many = values[0].kind, len(group) > 1
+    head, of = counted(len(group), kind) if many else kind, "layer"
+    layers = {value.layer for value in values}
+    if kind == ActivationGrad.kind:  # it is named after the activation that it belongs to, as in values.subject
+        head, of = f"{len(group)} gradients" if many else "gradient", "activation"
+        layers = {layer + 1 for layer in layers}
+    parts = [numbered(kind, layers) if kind == Activation.kind else f"{head} of {numbered(of, layers)}"]
+    batches = {batch for value in values for batch in value.place.batches}
+    if batches:
+        parts.append(numbered("batch", batches))
+    parts += dict.fromkeys(words for value in values for words in value.place.cut_words())
+    totals = {value.place.total for value in values}
+    if totals != {1} and len(totals) == 1:
+        shards = {shard for value in values for shard in value.place.shards}
+        parts.append(f"{numbered(values[0].place.noun, shards)} of {totals.pop()}")
+    return ", ".join(parts)
+
+
+FATES: Final = {
+    "final": "handed in as final",
+    "kept": "kept for the next training step",
+    "dropped": "never awaited",
+    "sent": "in flight: passed on, and not received yet",
+    "unknown": "not used again in this run",
+}
+"""What is said of values of a state. Of those that are needed, or idle, it is said by whom."""
+
+
+def _fate(trace: Trace, group: list[Holding]) -> str:
+    one = group[0]
+    if one.state in FATES:
+        return FATES[one.state]
+    if one.state == "needed":
+        local = ", outside the stores" if one.hidden else ""
+        return f"still needed by {title(one.used.op)}{local}" if one.used is not None else "still needed"
+    if one.used is None:
+        return "never used"
+    return f"last used by {_call(trace, one.used)}"
+
+
+def _call(trace: Trace, event: Event) -> str:
+    place = trace.place(event)
+    return title(event.op) + ("" if place is None else f" {place.within}")

@@ -95,9 +95,9 @@ class Forgotten(NamedTuple):
 def fed(trace: Trace) -> Iterator[str]:
     """Return how much was read and copied, where there is a reader that does it."""
     if trace.error is None and any(event.op in READS for _, event in trace.events()):
-        from lib.analysis.feeding import examples
+        from lib.analysis.feeding import words
 
-        yield f"{examples.words(trace)}."
+        yield f"{words(trace)}."
 
 
 def more(found: Sequence[object], noun: str) -> str:

@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from lib.analysis.feeding.examples import feeds
-from lib.analysis.feeding.rows import rows_of
+from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
 from lib.diagnosis.provenance import calls, had_by_all, home, in_turn, line_of, maker, same_loop
 from lib.diagnosis.running import Advice, Running, line

@@ -13,7 +13,7 @@ from functools import singledispatch
 from typing import Any, cast
 
 import lib.diagnosis.facts as facts
-from lib.analysis.feeding.examples import feeds
+from lib.analysis.feeding import feeds
 from lib.diagnosis.collectives import (
     cut_otherwise,
     meeting,

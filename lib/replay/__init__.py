@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lib.replay.feeding import Feeding, FeedResult, feed
     from lib.replay.options import ReplayOptions
     from lib.replay.result import Calibration, ReplayResult, calibrate
-    from lib.schedules.formats.timelines.perfetto import perfetto
+    from lib.schedules.formats.perfetto import perfetto
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
 
@@ -41,7 +41,7 @@ _HOMES = {
     "lib.replay.feeding": "FeedResult Feeding feed",
     "lib.replay.options": "ReplayOptions",
     "lib.replay.result": "Calibration ReplayResult calibrate",
-    "lib.schedules.formats.timelines.perfetto": "perfetto",
+    "lib.schedules.formats.perfetto": "perfetto",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 """Where each public name lives. It is imported when it is first asked for: the `puzzles` command reads our options."""

@@ -13,7 +13,7 @@ from typing import Any
 from lib.errors.exceptions import TraceError
 from lib.files import write_whole
 from lib.replay import ReplayError, ReplayOptions, ReplayResult, calibrate, replay
-from lib.schedules.formats.timelines.perfetto import write_perfetto
+from lib.schedules.formats.perfetto import write_perfetto
 from lib.trace.trace import Trace
 
 __all__ = ["Outputs", "main", "replay_and_tell"]

@@ -32,8 +32,8 @@ __all__ = [
 
 
 def segments(layers: int, k: int) -> list[range]:
-    """The layers in k segments, none of which is longer than another by more than one. Of more segments than layers
-    there are as many as layers."""
+    """Return the layers in k segments, none of which is longer than another by more than one. Of more segments than
+    layers there are as many as layers."""
     if type(k) is not int or k < 1:
         raise PuzzleError(
             f"segments({layers}, {k!r}) makes no segments",
@@ -47,7 +47,7 @@ def segments(layers: int, k: int) -> list[range]:
 
 
 def checkpointed(k: int) -> Callable[[Model], None]:
-    """Keeps only the inputs of k segments; backward computes the others anew, segment by segment from the last (Chen et
+    """Keep only the inputs of k segments; backward computes the others anew, segment by segment from the last (Chen et
     al. 2016, arXiv 1604.06174). On one device, all batches together."""
 
     def run(model: Model) -> None:
@@ -80,7 +80,7 @@ def _back(model: Model, layers: range) -> None:
 
 
 async def ddp(model: Model) -> None:
-    """Reduces and updates every layer as soon as its gradient is there."""
+    """Reduce and update every layer as soon as its gradient is there."""
     weights, opt_states, activations, grads, sums = model.storage()
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer)
@@ -98,7 +98,7 @@ async def ddp(model: Model) -> None:
 
 
 async def ddp_overlap(model: Model) -> None:
-    """Every all-reduce runs behind the backward of the layer before; updates go in the order of arrival."""
+    """Run every all-reduce behind the backward of the layer before; updates go in the order of arrival."""
     load(model)
     _forward(model)
     works: dict[int, Awaitable[WeightGrad]] = {}
@@ -133,9 +133,9 @@ async def zero1(model: Model) -> None:
 
 
 def zero(stage: int) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """A stage of ZeRO with microbatches of one batch, every collective awaited at once. At 0 nothing is sharded (DDP),
-    at 1 the optimizer states are, at 2 the sums of gradients too, and at 3 the weights, which are gathered and dropped
-    for each use (FSDP)."""
+    """Make a stage of ZeRO with microbatches of one batch, every collective awaited at once. At 0 nothing is sharded
+    (DDP), at 1 the optimizer states are, at 2 the sums of gradients too, and at 3 the weights, which are gathered and
+    dropped for each use (FSDP)."""
 
     async def run(model: Model) -> None:
         weights, _, _, _, sums = model.storage()
@@ -253,7 +253,7 @@ def fetching(ahead: int, behind: int = 0, *, keep: bool = True) -> Callable[[Mod
 
 
 async def fsdp_prefetch(model: Model) -> None:
-    """Gathers the next layer while it computes this one; the last layer's weight stays for the backward pass."""
+    """Gather the next layer while it computes this one; the last layer's weight stays for the backward pass."""
     load(model, shard=model.rank, total=model.RANKS)
     last = model.LAYERS - 1
     model.activations[0] = model.get_activation(mine(model))

@@ -25,8 +25,7 @@ from lib.schedules.pipelines.action import SENDS, Messages, Order
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.lowering import with_messages
 from lib.schedules.pipelines.program import MESSAGES_ARE, program_of
-from lib.schedules.pipelines.timing import time_order
-from lib.schedules.pipelines.zero_bubble_search import EVEN, Passes
+from lib.schedules.pipelines.timing import EVEN, Passes, time_order
 from lib.simulator.model import Model
 from lib.simulator.simulator import simulate
 
@@ -123,7 +122,7 @@ class Explored:
     points: tuple[Point, ...]
 
     def worlds(self) -> dict[str, tuple[Point, ...]]:
-        """The points by what passes and messages cost, in words: only those of one world can be compared."""
+        """Return the points by what passes and messages cost, in words: only those of one world can be compared."""
         found: dict[str, list[Point]] = {}
         for point in self.points:
             found.setdefault(world(point.setting), []).append(point)
@@ -150,7 +149,7 @@ def _sizes(grid: Grid) -> None:
 
 
 def settings(grid: Grid) -> Iterator[Setting]:
-    """All settings of a grid, in order."""
+    """Yield all settings of a grid, in order."""
     _sizes(grid)
     names = [field.name for field in fields(Grid)]
     for name, *rest in product(*(getattr(grid, field) for field in names)):
@@ -162,7 +161,8 @@ def settings(grid: Grid) -> Iterator[Setting]:
 
 
 def world(setting: Setting) -> str:
-    """What is the same for all that can be compared: the ranks, the examples, and what passes and messages cost."""
+    """Return what is the same for all that can be compared: the ranks, the examples, and what passes and messages
+    cost."""
     passes = f"{setting.forward:g}, {setting.input_half:g} and {setting.weight_half:g}"
     text = f"{setting.ranks} ranks, {setting.examples} examples, passes {passes} an example"
     if setting.overhead:
@@ -173,7 +173,7 @@ def world(setting: Setting) -> str:
 
 
 def called(point: Point) -> str:
-    """A point in a few words: the schedule, its microbatches, and what else was chosen."""
+    """Return a point in a few words: the schedule, its microbatches, and what else was chosen."""
     setting = point.setting
     more = [f"{setting.chunks} stages a rank"] if "chunks" in SCHEDULES[setting.schedule].takes else []
     more += [f"limit {setting.limit:g}"] if setting.limit is not None else []
@@ -181,67 +181,42 @@ def called(point: Point) -> str:
 
 
 def order_of(setting: Setting) -> Order:
-    """The order of a setting. ValueError where the schedule has none, such as one in so little memory."""
-    return SCHEDULES[setting.schedule].order(
-        setting.ranks, setting.batches, chunks=setting.chunks, limit=setting.limit, costs=Passes(*_costs(setting))
-    )
+    """Return the order of a setting. ValueError where the schedule has none, such as one in so little memory."""
+    limit, chunks = setting.limit, setting.chunks
+    costs = _costs(setting, stages=1)
+    return SCHEDULES[setting.schedule].order(setting.ranks, setting.batches, chunks=chunks, limit=limit, costs=costs)
 
 
-def _costs(setting: Setting) -> tuple[Fraction, ...]:
-    """What a microbatch costs on a rank, for a generator that asks: the fields of Passes."""
-    return (
-        setting.chunks * _pass(setting, "forward"),
-        setting.chunks * _pass(setting, "input_half"),
-        setting.chunks * _pass(setting, "weight_half"),
-        Fraction(setting.examples, setting.batches) * as_written(setting.message) + as_written(setting.latency),
-    )
-
-
-def _pass(setting: Setting, name: str) -> Fraction:
-    """What a pass of a microbatch over one stage takes."""
-    share = Fraction(setting.examples, setting.batches * setting.chunks)
-    return share * as_written(getattr(setting, name)) + as_written(setting.overhead)
-
-
-def _message(setting: Setting) -> Fraction:
-    """What a message of a microbatch takes."""
-    each = Fraction(setting.examples, setting.batches)
-    return each * as_written(setting.message) + as_written(setting.latency)
+def _costs(setting: Setting, stages: int) -> Passes:
+    """Return what passes of a microbatch cost, over one of so many equal shares of a rank's stages, and its message."""
+    each, chunks = Fraction(setting.examples, setting.batches), Fraction(setting.chunks, stages)
+    times = (setting.forward, setting.input_half, setting.weight_half)
+    forward, *halves = (each / stages * as_written(time) + chunks * as_written(setting.overhead) for time in times)
+    return Passes(forward, halves[0], halves[1], each * as_written(setting.message) + as_written(setting.latency))
 
 
 def measure(setting: Setting) -> Point:
-    """Times one setting."""
+    """Time one setting."""
     try:
         order = order_of(setting)
-        timed = time_order(
-            order,
-            forward=_pass(setting, "forward"),
-            input_half=_pass(setting, "input_half"),
-            weight_half=_pass(setting, "weight_half"),
-            message=_message(setting),
-            messages=setting.messages,
-        )
+        timed = time_order(order, **_costs(setting, stages=setting.chunks)._asdict(), messages=setting.messages)
     except (ValueError, PuzzleError) as error:
         return Point(setting, why=str(error).splitlines()[0])
     each = Fraction(setting.examples, setting.batches)
+    sends = [sum(action.kind in SENDS for action in actions) for actions in with_messages(order)]
     return Point(
         setting,
         time=timed.end,
         memory=float(as_written(max(timed.peaks)) * each),
-        sent=float(max(_messages(order)) * each),
+        sent=float(max(sends) * each),
         makespan_bubble=timed.bubble.makespan,
         span_bubble=timed.bubble.span,
     )
 
 
-def _messages(order: Order) -> list[int]:
-    """How many messages each rank sends."""
-    return [sum(action.kind in SENDS for action in actions) for actions in with_messages(order)]
-
-
 def front(points: Iterable[Point]) -> tuple[Point, ...]:
-    """The points that no other beats: none is at least as good in time, memory and what is sent, and better in one.
-    Quickest first; of points that are equal in all three the first."""
+    """Return the points that no other beats: none is at least as good in time, memory and what is sent, and better in
+    one. Quickest first; of points that are equal in all three the first."""
     best: list[Point] = []
     figures: list[tuple[float, ...]] = []
     legal = [point for point in points if not point.why]
@@ -260,7 +235,7 @@ def explore(
     file: str | Path | None = None,
     done: Callable[[int, int], None] | None = None,
 ) -> Explored:
-    """Measures all settings of a grid, in `jobs` processes (None: in this one).
+    """Measure all settings of a grid, in `jobs` processes (None: in this one).
 
     With a `file` (JSON lines) each point is there as soon as it is known, and those that it has already are not
     measured again; a line that was cut off is. `done(so_far, all)` is called now and then. Which processes these are is
@@ -273,8 +248,9 @@ def explore(
     if done is not None:
         done(len(found), len(wanted))
     log = None if file is None else ready(file).open("a", encoding="utf-8", newline="\n")
+    batches = [missing[start : start + AT_ONCE] for start in range(0, len(missing), AT_ONCE)]
     try:
-        for points in _measured(missing, jobs):
+        for points in shared_out(_several, batches, jobs, "exploring"):
             for point in points:
                 found[point.setting.key] = point
             if log is not None:
@@ -301,17 +277,12 @@ def _several(batch: Sequence[Setting]) -> list[Point]:
     return [measure(setting) for setting in batch]
 
 
-def _measured(missing: Sequence[Setting], jobs: int | None) -> Iterator[list[Point]]:
-    batches = [missing[start : start + AT_ONCE] for start in range(0, len(missing), AT_ONCE)]
-    yield from shared_out(_several, batches, jobs, "exploring")
-
-
 def _line(point: Point) -> str:
     return json.dumps(asdict(point)) + "\n"
 
 
 def _read(file: Path) -> dict[str, Point]:
-    """The points of a file, by their settings. A line that is none, as one that was cut off, is left out."""
+    """Return the points of a file, by their settings. A line that is none, as one that was cut off, is left out."""
     if not file.exists():
         return {}
     found: dict[str, Point] = {}
@@ -329,38 +300,32 @@ def _read(file: Path) -> dict[str, Point]:
 
 
 def run_of(point: Point) -> list[Model]:
-    """The point simulated, as `cell` does: a layer for each stage, an example for each microbatch."""
+    """Return the point simulated, as `cell` does: a layer for each stage, an example for each microbatch."""
     setting = point.setting
     program = program_of(order_of(setting), messages=setting.messages)
     return simulate(program, ranks=setting.ranks, layers=setting.ranks * setting.chunks, batches=setting.batches)
 
 
 def cell(point: Point) -> str:
-    """The code of a notebook's cell that runs and draws this point: one example for each microbatch."""
+    """Return the code of a notebook's cell that runs and draws this point: one example for each microbatch."""
     setting = point.setting
-    row = SCHEDULES[setting.schedule]
+    row, costs = SCHEDULES[setting.schedule], _costs(setting, stages=1)
     told = [f"chunks={setting.chunks}"] if "chunks" in row.takes else []
     told += [f"limit={setting.limit:g}"] if setting.limit is not None else []
-    imported: list[str] = []
-    if "costs" in row.takes and (costs := _costs(setting)) != EVEN:
-        numbers = [repr(cost.numerator if cost.denominator == 1 else cost) for cost in costs]
+    if "costs" in row.takes and costs != EVEN:
+        numbers = [repr(cost.numerator if cost.denominator == 1 else cost) for cost in map(as_written, costs)]
         told.append(f"costs=Passes({', '.join(numbers)})")
-        imported = ["from lib.schedules.pipelines.zero_bubble_search import Passes"]
-        if "Fraction" in told[-1]:
-            imported.insert(0, "from fractions import Fraction")
-    more = "".join(f", {one}" for one in told)
-    layers = setting.ranks * setting.chunks
-    return "\n".join(
-        (
-            *[line for line in imported if "fractions" in line],
-            "from drawing import draw",
-            "from lib import simulate",
-            "from lib.schedules.pipelines.catalogue import SCHEDULES",
-            "from lib.schedules.pipelines.program import program_of",
-            *[line for line in imported if "fractions" not in line],
-            "",
-            f'order = SCHEDULES["{setting.schedule}"].order({setting.ranks}, {setting.batches}{more})',
-            f'program = program_of(order, messages="{setting.messages}")',
-            f"draw(simulate(program, ranks={setting.ranks}, layers={layers}, batches={setting.batches}))",
-        )
-    )
+    more, layers = "".join(f", {one}" for one in told), setting.ranks * setting.chunks
+    lines = [
+        *(["from fractions import Fraction"] if "Fraction" in more else []),
+        "from drawing import draw",
+        "from lib import simulate",
+        "from lib.schedules.pipelines.catalogue import SCHEDULES",
+        "from lib.schedules.pipelines.program import program_of",
+        *(["from lib.schedules.pipelines.timing import Passes"] if "Passes" in more else []),
+        "",
+        f'order = SCHEDULES["{setting.schedule}"].order({setting.ranks}, {setting.batches}{more})',
+        f'program = program_of(order, messages="{setting.messages}")',
+        f"draw(simulate(program, ranks={setting.ranks}, layers={layers}, batches={setting.batches}))",
+    ]
+    return "\n".join(lines)

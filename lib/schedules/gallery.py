@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from lib.analysis.bounds.best_orders import best_orders
+from lib.analysis.bounds.optima import best_orders
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import counted
-from lib.schedules.pipelines.action import Action, Messages, Order, parts_of, places
-from lib.schedules.pipelines.catalogue import SCHEDULES, Named, Shape
+from lib.schedules.pipelines.action import Messages, Order, parts_of, places
+from lib.schedules.pipelines.catalogue import SCHEDULES, Shape
 from lib.schedules.pipelines.generators import in_turn
 from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.program import MESSAGES_ARE
-from lib.schedules.pipelines.timing import Timed, time_order
-from lib.schedules.pipelines.zero_bubble_search import EVEN, Passes
+from lib.schedules.pipelines.timing import EVEN, Passes, Timed, time_order
 
-__all__ = ["SLIDERS", "Gallery", "Piece", "Sliders", "gallery"]
+__all__ = ["Gallery", "Piece", "Sliders", "gallery"]
 
 
 class Sliders(NamedTuple):
@@ -35,9 +34,6 @@ class Sliders(NamedTuple):
     group: int
     ahead: int | None
     late: int | None
-
-
-SLIDERS: Final = Sliders._fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +48,18 @@ class Piece:
     sliders: tuple[Sliders, ...] = ()
     name: str | None = None
     why: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its name, as people say it."""
+        row = SCHEDULES.get(self.name or "")
+        return row.title if row is not None else self.name or ""
+
+    @property
+    def paper(self) -> str:
+        """Where it is from; nothing for one that is in no catalogue."""
+        row = SCHEDULES.get(self.name or "")
+        return "" if row is None else row.paper
 
     @property
     def halves(self) -> bool:
@@ -84,22 +92,21 @@ class Gallery:
         return float(self.batches * sum(self.costs[:3]))
 
     def world(self) -> str:
-        """How messages travel here, in words."""
+        """Return how messages travel here, in words."""
         if not self.costs.message:
             return f"messages are {self.messages} and take no time"
         how = "both sides stand still meanwhile" if self.messages == "awaited" else "ranks compute meanwhile"
         return f"messages are {self.messages} and take {float(self.costs.message):g}: {how}"
 
     def named(self) -> dict[str, Piece]:
-        """Those that have a name, by what they are called: the rows of the catalogue, then the others."""
+        """Return those that have a name, by what they are called: the rows of the catalogue, then the others."""
         order = [*SCHEDULES, *(piece.name for piece in self.pieces)]
         found = sorted((piece for piece in self.pieces if piece.name), key=lambda piece: order.index(piece.name))
-        called = [_called(piece.name)["title"] + (f" × {piece.chunks}" if piece.chunks > 2 else "") for piece in found]
-        return dict(zip(called, found, strict=True))
+        return {piece.title + (f" × {piece.chunks}" if piece.chunks > 2 else ""): piece for piece in found}
 
     def limits(self) -> list[dict[str, Any]]:
-        """What is proved for this size, where passes take equally long and messages nothing: with so many stages a
-        rank, of that shape, the backward split or not, and no rank above `peak`, no order ends before `end`."""
+        """Return what is proved for this size, where passes take equally long and messages nothing: with so many stages
+        a rank, of that shape, the backward split or not, and no rank above `peak`, no order ends before `end`."""
         if self.costs != EVEN:
             return []
         found: dict[tuple[Any, ...], float] = {}
@@ -123,25 +130,20 @@ class Gallery:
             "world": self.world(),
             "limits": self.limits(),
             "positions": self.positions,
-            "names": {piece.name: _called(piece.name) for piece in self.named().values()},
+            "names": {piece.name: {"title": piece.title, "paper": piece.paper} for piece in self.named().values()},
             "places": [[*sliders, number] for number, piece in enumerate(self.pieces) for sliders in piece.sliders],
             "pieces": [_data(piece) for piece in self.pieces],
         }
 
 
-def _called(name: str | None) -> dict[str, str]:
-    """What a schedule is called, and where it is from."""
-    row = SCHEDULES.get(name or "")
-    return {"title": name or "", "paper": ""} if row is None else {"title": row.title, "paper": row.paper}
-
-
 def _data(piece: Piece) -> dict[str, Any]:
-    """One piece as data. A rank is a text: `F0,2` is the forward of microbatch 2 on its first stage, and `1.5F0,2` the
-    same after a wait of 1.5."""
+    """Return one piece as data. A rank is a text: `F0,2` is the forward of microbatch 2 on its first stage, and
+    `1.5F0,2` the same after a wait of 1.5."""
     found: dict[str, Any] = {"chunks": piece.chunks, "name": piece.name, "halves": piece.halves, "shape": piece.shape}
     if piece.timed is None:
         return found | {"why": piece.why}
-    turns = {stage: number for actions in piece.order for number, stage in enumerate(_stages(actions))}
+    stages = [sorted({part.stage for part in parts_of(actions)}) for actions in piece.order]
+    turns = {stage: number for own in stages for number, stage in enumerate(own)}
     rows: list[str] = []
     for actions, starts, ends in zip(piece.order, piece.timed.starts, piece.timed.ends, strict=True):
         row: list[str] = []
@@ -157,11 +159,6 @@ def _data(piece: Piece) -> dict[str, Any]:
     bubble = piece.timed.bubble
     figures = {"end": round(piece.timed.end, 6), "bubble": list(bubble), "peaks": piece.timed.peaks}
     return found | {"rows": rows, **figures}
-
-
-def _stages(actions: Sequence[Action]) -> list[int]:
-    """The stages of a rank, from the first one that a microbatch comes to."""
-    return sorted({part.stage for part in parts_of(actions)})
 
 
 MOST = 1024
@@ -180,7 +177,7 @@ def gallery(
     messages: Messages = "posted",
     own: Mapping[str, Order] | None = None,
 ) -> Gallery:
-    """Makes and times all of them, and `own` orders beside them, each under its name.
+    """Make and time all of them, and `own` orders beside them, each under its name.
 
     ValueError where a size is less than 1, or below 2 ranks: that is no pipeline; or for what is no cost. IllegalOrder
     for one of `own` that no pipeline of this size can do.
@@ -203,7 +200,9 @@ def gallery(
     names: dict[Order, str] = {}
     for row in SCHEDULES.values():
         for each in [one for one in chunks if one > 1] if "chunks" in row.takes else [row.chunks]:
-            names.setdefault(_order(row, ranks, batches, each, costs), row.name)
+            told: dict[str, Any] = {"chunks": each, "costs": costs}
+            told = {name: value for name, value in told.items() if name in row.takes}
+            names.setdefault(row.make(ranks, batches, **told), row.name)
     at: dict[Order, list[Sliders]] = {}
     for each, group, ahead, late in product(*positions.values()):
         sliders = Sliders(each or 1, group or batches, ahead, late)
@@ -241,25 +240,14 @@ def _sizes(ranks: Any, batches: Any, chunks: Any) -> None:
         raise ValueError(f"chunks= are numbers of stages a rank, such as (1, 2); got {chunks!r}")
 
 
-def _order(row: Named, ranks: int, batches: int, chunks: int, costs: Passes) -> Order:
-    told = {"chunks": chunks, "costs": costs}
-    return row.make(ranks, batches, **{name: value for name, value in told.items() if name in row.takes})
-
-
 def _timed(
     order: Order, chunks: int, costs: Passes, messages: Messages, sliders: Sequence[Sliders], name: str | None
 ) -> Piece:
-    """One piece, each of its stages with its share of the costs of a rank."""
-    each = [Fraction(cost) / chunks for cost in costs[:3]]
+    """Return one piece, each of its stages with its share of the costs of a rank."""
+    forward, input_half, weight_half = (Fraction(cost) / chunks for cost in costs[:3])
+    own = Passes(forward, input_half, weight_half, costs.message)
     try:
-        timed = time_order(
-            order,
-            forward=each[0],
-            input_half=each[1],
-            weight_half=each[2],
-            message=costs.message,
-            messages=messages,
-        )
+        timed = time_order(order, **own._asdict(), messages=messages)
     except PuzzleError as error:
         return Piece(order, None, chunks, tuple(sliders), name, str(error).splitlines()[0])
     return Piece(order, timed, chunks, tuple(sliders), name)

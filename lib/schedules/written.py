@@ -92,7 +92,7 @@ def schedule(
     microbatches: Sequence[Sequence[int]] | None = None,
     recompute: bool = False,
 ) -> Written | Callable[[Function], Written]:
-    """Makes a schedule of a function that says, for one rank, its actions in their order.
+    """Make a schedule of a function that says, for one rank, its actions in their order.
 
     `messages` between ranks are "awaited" at once on both sides, or "posted": they travel while their ranks compute.
     Stages have equal shares of the layers, and each batch is a microbatch, unless `layers_of` and `microbatches` say
@@ -113,7 +113,7 @@ def schedule(
 
 
 def stages(order: Orders, *, messages: Messages = "awaited") -> Callable[[Places], Placed]:
-    """Makes a pipeline of a function that says its stages: of each, from the first to the last, how many layers it has,
+    """Make a pipeline of a function that says its stages: of each, from the first to the last, how many layers it has,
     or its rank and how many layers. The function is given how heavy each layer is, and how slow each rank.
 
     `order` makes the order for so many ranks and microbatches, such as `one_f_one_b` of the generators: stage s does
@@ -140,6 +140,7 @@ class Asked(ABC):
                 got=describe(function),
                 fix=f"write {decorator} above `def`",
             )
+        self._kind = name
         update_wrapper(self, function)
         self.__signature__ = inspect.Signature([inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
         self._function = function
@@ -151,9 +152,12 @@ class Asked(ABC):
         """What the function is called."""
         return getattr(self._function, "__name__", "the function")
 
+    def __repr__(self) -> str:
+        return f"<{self._kind} {self.name}>"
+
     @abstractmethod
     def __call__(self, *given: Any, **named: Any) -> Any:
-        """Runs on a Model; given what the function takes, it gives what that gives."""
+        """Run on a Model; given what the function takes, it gives what that gives."""
 
     async def _run(self, model: Model) -> None:
         dist = model.dist
@@ -166,7 +170,7 @@ class Asked(ABC):
 
     @abstractmethod
     def _program(self, model: Model) -> Program:
-        """The program of a run."""
+        """Return the program of a run."""
 
     def _require(self, what: str, takes: Sequence[str], fix: str) -> None:
         """PuzzleError for a function that cannot be asked with these arguments."""
@@ -195,7 +199,7 @@ class Asked(ABC):
             )
 
     def _raised(self, error: Exception, rank: int | None = None) -> PuzzleError:
-        """What the function raised when it was asked, for a rank or for all of them."""
+        """Return what the function raised when it was asked, for a rank or for all of them."""
         from lib.diagnosis.python_errors import failed  # here and not above: only a mistake needs it
 
         found = failed(None, error)
@@ -203,13 +207,13 @@ class Asked(ABC):
         return found
 
     def _wrong(self, what: str, *, rank: int | None = None, **more: Any) -> PuzzleError:
-        """A mistake of the function's, with its line. Ranks are those of the pipeline, which need not be all."""
+        """Return a mistake of the function's, with its line. Ranks are those of the pipeline, which need not be all."""
         where = self._line()
         what = what if rank is None else f"rank {rank}: {what}"
         return PuzzleError(what, where=[] if where is None else [(None, where)], **more)
 
     def _line(self) -> Place | None:
-        """The line of the function's `return`, if it has one; else of its `def`."""
+        """Return the line of the function's `return`, if it has one; else of its `def`."""
         code = getattr(self._function, "__code__", None)
         if code is None:
             return None
@@ -248,9 +252,6 @@ class Written(Asked):
             )
         return self._function(*given, **named)
 
-    def __repr__(self) -> str:
-        return f"<schedule {self.name}>"
-
     def _program(self, model: Model) -> Program:
         share, microbatches = share_of(model), self._setting.microbatches
         batches = model.BATCHES // len(share.replicas) if microbatches is None else len(microbatches)
@@ -280,7 +281,7 @@ class Written(Asked):
             )
 
     def order(self, ranks: int, batches: int) -> Order:
-        """What all ranks do, as the function says. PuzzleError where that is no pipeline."""
+        """Return what all ranks do, as the function says. PuzzleError where that is no pipeline."""
         return self._ask(ranks, batches, BUDGET)
 
     # -- what the function says -------------------------------------------------------------------------------------
@@ -301,15 +302,11 @@ class Written(Asked):
         bare = not any(isinstance(word, str) and word.lstrip("(")[:1].isdigit() for one in words for word in one)
         order = tuple(self._parsed(one, rank, rank if bare else None) for rank, one in enumerate(words))
         if (wrong := illegal(order, batches=batches)) is not None:
-            fix = wrong.cause or _fix(wrong)
-            passes = wrong.action is None or wrong.action.kind in PASSES
-            if wrong.rule == "before" and wrong.action is not None and wrong.action.kind == "W":
-                fix = wrong.cause or WEIGHT_HALF
-            if wrong.rule == "twice" and not passes:
-                fix = "once is enough: it is for all microbatches of the stage"
-            elif wrong.rule == "twice" and bare and wrong.cause is None:
-                fix = f"{fix}\nor, where a rank has several stages, name the stage in each word: {ranks}F0"
-            raise self._located(IllegalOrder(wrong), str(wrong), fix)
+            error = IllegalOrder(wrong)
+            error.what, error.fix, error.rank = str(wrong), _fix(wrong, ranks if bare else None), None
+            if (where := self._line()) is not None:
+                error.where.append((None, where))
+            raise error
         if says_messages(order) and (stuck := waits_for_room(order)):
             raise self._wrong(
                 "this order is legal, but it cannot go on: between two ranks there is room for one message",
@@ -320,7 +317,7 @@ class Written(Asked):
         return order
 
     def _said(self, rank: int, ranks: int, batches: int) -> Any:
-        """What the function gives for a rank."""
+        """Return what the function gives for a rank."""
         self._require(
             "the actions of one rank",
             TAKES,
@@ -334,7 +331,7 @@ class Written(Asked):
             raise self._raised(error, rank) from error
 
     def _words(self, said: Any, rank: int, most: int) -> list[Any]:
-        """What was said as a list. An endless one is cut off."""
+        """Return what was said as a list. An endless one is cut off."""
         self._require_plain(said, TAKES)
         if isinstance(said, str):
             said = str.split(said, None, most + 1)
@@ -376,24 +373,13 @@ class Written(Asked):
             try:
                 found += parse([str(word)] if isinstance(word, str | Action) else [""], stage)
             except (ValueError, TypeError):  # the latter of an Action that is made of anything
-                raise self._no_action(word, rank, position, stage) from None
+                shown = repr(word[:LONG]) if isinstance(word, str) else described(word, describe)
+                raise self._wrong(
+                    f"rank {rank}, position {position}: {shown} is no action",
+                    expected=f"{WORDS}; before it the stage, where a rank has several: 5F0" if stage is None else WORDS,
+                    fix=_meant(word, stage),
+                ) from None
         return tuple(found)
-
-    def _no_action(self, word: Any, rank: int, position: int, stage: int | None) -> PuzzleError:
-        """The error of something in a list that is none of the words."""
-        shown = repr(word[:LONG]) if isinstance(word, str) else described(word, describe)
-        return self._wrong(
-            f"rank {rank}, position {position}: {shown} is no action",
-            expected=WORDS if stage is not None else f"{WORDS}; before it the stage, where a rank has several: 5F0",
-            fix=_meant(word, stage),
-        )
-
-    def _located(self, error: IllegalOrder, what: str, fix: str | None) -> IllegalOrder:
-        """The error of an order that is not legal, with the line of the function that says it."""
-        error.what, error.fix, error.rank = what, fix, None
-        if (where := self._line()) is not None:
-            error.where.append((None, where))
-        return error
 
 
 class Placed(Asked):
@@ -413,9 +399,6 @@ class Placed(Asked):
         if len(given) == 1 and not named and isinstance(given[0], Model):
             return self._run(given[0])
         return self._function(*given, **named)
-
-    def __repr__(self) -> str:
-        return f"<stages {self.name}>"
 
     def _program(self, model: Model) -> Program:
         costs = model.dist.costs
@@ -450,7 +433,7 @@ class Placed(Asked):
         return found
 
     def _stage(self, number: int, said: Any) -> tuple[int, int]:
-        """What was said of a stage: a number of layers, or a rank and a number of layers."""
+        """Return what was said of a stage: a number of layers, or a rank and a number of layers."""
         pair = cast("Sequence[Any]", said) if isinstance(said, list | tuple) else (number, said)
         if len(pair) != 2 or not all(type(one) is int for one in pair):
             raise self._wrong(
@@ -494,15 +477,25 @@ class Placed(Asked):
             )
 
 
-def _fix(wrong: Wrong) -> str | None:
-    """What to do about what is wrong with an order, by its rule."""
+def _fix(wrong: Wrong, ranks: int | None) -> str | None:
+    """Return what to do about what is wrong with an order, by its rule. `ranks`: there are so many, and no word names
+    its stage."""
+    kind = None if wrong.action is None else wrong.action.kind
+    if wrong.rule == "twice" and kind is not None and kind not in PASSES:
+        return "once is enough: it is for all microbatches of the stage"
+    if wrong.cause is not None:
+        return wrong.cause
+    if wrong.rule == "before" and kind == "W":
+        return WEIGHT_HALF
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
+    if wrong.rule == "twice" and ranks is not None:
+        return f"{FIXES['twice']}\nor, where a rank has several stages, name the stage in each word: {ranks}F0"
     return FIXES.get(wrong.rule)
 
 
 def _of_count(counts: Sequence[int], weights: Sequence[float]) -> str:
-    """The fix of stages that have more or fewer layers together than there are."""
+    """Return the fix of stages that have more or fewer layers together than there are."""
     if len(counts) > 1 and counts[-1] == len(weights) and all(one < other for one, other in pairwise(counts)):
         return (
             "these say where each stage ends: say how many layers it has, which is how far that is from the one before"
@@ -520,7 +513,7 @@ def _is_list_of_words(thing: Any) -> bool:
 
 
 def _meant(word: Any, stage: int | None) -> str:
-    """The fix of a word that is none, by what it looks like."""
+    """Return the fix of a word that is none, by what it looks like."""
     if isinstance(word, str) and "{" in word:
         return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)

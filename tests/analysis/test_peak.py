@@ -7,7 +7,7 @@ from hypothesis import given
 
 from lib import Model, PuzzleError, Trace, simulate
 from lib.analysis import figures
-from lib.analysis.peak import Holding, holdings, lean, rows
+from lib.analysis.memory import Holding, holdings, lean, rows
 from lib.schedules.steps import load
 from lib.trace.event import Program
 from lib.values.values import OptState, Weight

@@ -4,7 +4,7 @@ import pytest
 
 from lib import Trace, simulate
 from lib.analysis import figures
-from lib.analysis.shares import counts, memory_shares, sent_shares, time_shares
+from lib.analysis.difference import counts, memory_shares, sent_shares, time_shares
 from tests.drawing.runs import RUNS, solved
 from tests.support.puzzles import SCHEDULES
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from lib import UNIT, CheckError, Costs, Mesh, Model, PuzzleError, RuleError, Trace, check, simulate
-from lib.analysis.feeding.examples import examples_read, on_device, words
-from lib.analysis.feeding.rows import rows_of
+from lib.analysis.feeding import examples_read, on_device, rows_of, words
 from lib.analysis.figures import samples
 from lib.analysis.waiting.gaps import gaps
 from lib.cluster.costs import ticks, units

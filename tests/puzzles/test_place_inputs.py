@@ -10,7 +10,7 @@ from drawing.comparing.plot import crossings
 from lib import Links, Mesh, Model, Trace, check, retime, simulate
 from lib.analysis.figures import end
 from lib.schedules import data_parallel
-from lib.schedules.tensor_parallel import PLACEMENTS, tensor_parallel
+from lib.schedules.mesh_parallel import PLACEMENTS, tensor_parallel
 from lib.suite.course.solutions import alternatives
 from tests.support.puzzles import way
 from tests.support.said import Said

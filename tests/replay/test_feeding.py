@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lib import Mesh
-from lib.analysis.feeding.examples import examples_read
+from lib.analysis.feeding import examples_read
 from lib.errors.exceptions import PuzzleError
 from lib.replay import Feeding, ReplayError, WrongWorld, feed, replay
 from lib.replay.rank.context import Examples

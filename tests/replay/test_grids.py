@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib import Layer, Mesh, Model, Trace, simulate
-from lib.schedules.domain_parallel import EXCHANGES, domain_parallel
+from lib.schedules.mesh_parallel import EXCHANGES, domain_parallel
 from tests.support.profiles import sample
 from tests.values.halos import gathered, overlapped
 from tests.values.test_averages import net, norm, parts

@@ -9,11 +9,11 @@ import pytest
 
 from lib import Trace, check
 from lib.analysis.figures import end, samples
-from lib.analysis.recordings.recording import departures
+from lib.analysis.recording import departures
 from lib.replay import ReplayError, ReplayResult, calibrate, replay
-from lib.schedules.formats.timelines.kineto import read_profile
-from lib.schedules.formats.timelines.perfetto import perfetto
-from lib.schedules.formats.timelines.recorded import order_of_recording, recording_of
+from lib.schedules.formats.kineto import read_profile
+from lib.schedules.formats.perfetto import perfetto
+from lib.schedules.formats.recorded import order_of_recording, recording_of
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.trace.lifetimes import own_lifetimes
 from tests.replay.schedules import trace

@@ -12,7 +12,7 @@ from lib.replay.plan.sizes import Sizes, length
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.pipelines.generators import one_f_one_b, zb_h1
 from lib.schedules.pipelines.program import program_of
-from lib.schedules.tensor_parallel import PLACEMENTS, tensor_parallel
+from lib.schedules.mesh_parallel import PLACEMENTS, tensor_parallel
 from lib.values.layers import Layer, Shape, by_hand
 from lib.values.values import Activation, Weight, value_of
 from tests.support.schedules import OTHERS, Case

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lib import Activation, ActivationGrad, Layer, Mesh, Model, Trace, WeightGrad, simulate
-from lib.schedules.domain_parallel import EXCHANGES, domain_parallel
+from lib.schedules.mesh_parallel import EXCHANGES, domain_parallel
 from tests.replay.hooks import hooked
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")

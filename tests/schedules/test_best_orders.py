@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from lib.analysis.bounds.best_orders import BestOrder, best_orders, from_record, to_record
+from lib.analysis.bounds.optima import BestOrder, best_orders
 from lib.errors.exceptions import PuzzleError
 from lib.schedules.pipelines.action import Action, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
@@ -51,11 +51,6 @@ def test_what_is_proved() -> None:
     assert found.keys() == SCHEDULES.keys()
     assert {name: best.end for name, best in found.items() if name in PROVED and best.optimal} == PROVED
     assert found["dualpipe_v"].end < found["dualpipe_v"].known
-
-
-def test_a_best_order_is_stored_and_read_back() -> None:
-    for best in best_orders():
-        assert from_record(to_record(best)) == best
 
 
 def test_the_solver_finds_what_trying_everything_finds() -> None:

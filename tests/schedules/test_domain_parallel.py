@@ -9,7 +9,7 @@ import pytest
 
 from lib import Layer, Mesh, PuzzleError, Trace, check, simulate
 from lib.replay import replay
-from lib.schedules.domain_parallel import EXCHANGES, domain_parallel
+from lib.schedules.mesh_parallel import EXCHANGES, domain_parallel
 from lib.values.layers import Shape
 from tests.support.profiles import THOROUGH
 from tests.values.numbers import play

@@ -83,20 +83,21 @@ def test_only_equal_costs_are_compared() -> None:
     assert [words.endswith("messages for nothing (posted)") for words in found.worlds()] == [True, False]
 
 
-def test_several_processes_find_the_same(points: tuple[Point, ...], tmp_path: Path) -> None:
+FEW = Grid(schedules=("gpipe", "zb_1p", "zb_v"), ranks=(2, 4), chunks=(1, 2), limit=(None, 2.0))
+
+
+def test_several_processes_find_the_same(tmp_path: Path) -> None:
     pytest.importorskip("joblib", reason="needs joblib: pip install joblib")
     file = tmp_path / "points.jsonl"
-    assert explore(SMALL, jobs=2, file=file).points == points
+    points = explore(FEW, jobs=2, file=file).points
     text = file.read_text("utf-8")
-    assert explore(SMALL, file=tmp_path / "alone.jsonl").points == points
+    assert explore(FEW, file=tmp_path / "alone.jsonl").points == points
     assert (tmp_path / "alone.jsonl").read_text("utf-8") == text, "in the order of the grid, whoever was first"
 
 
-def test_what_is_known_is_not_measured_again(
-    points: tuple[Point, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_known_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "points.jsonl"
-    explore(SMALL, file=file)
+    points = explore(FEW, file=file).points
     lines = file.read_text("utf-8").splitlines(keepends=True)
     file.write_text("".join(lines[:-3]) + lines[-1][:20], "utf-8")  # killed in the middle of a line
     asked: list[Setting] = []
@@ -107,7 +108,7 @@ def test_what_is_known_is_not_measured_again(
 
     monkeypatch.setattr("lib.schedules.explore.measure", counted)
     told: list[tuple[int, int]] = []
-    assert explore(SMALL, file=file, done=lambda *now: told.append(now)).points == points
+    assert explore(FEW, file=file, done=lambda *now: told.append(now)).points == points
     assert asked == [point.setting for point in points[-3:]]
     assert told[0] == (len(points) - 3, len(points))
     assert told[-1] == (len(points), len(points))

@@ -15,8 +15,7 @@ from lib.schedules.pipelines.action import Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named
 from lib.schedules.pipelines.generators import breadth_first, in_turn, interleaved, interleaved_zero_bubble, zb_h2
 from lib.schedules.pipelines.legality import illegal
-from lib.schedules.pipelines.timing import Timed, peaks, time_order
-from lib.schedules.pipelines.zero_bubble_search import EVEN, Passes
+from lib.schedules.pipelines.timing import EVEN, Passes, Timed, peaks, time_order
 from tests.support.profiles import sample
 from tests.support.said import Said
 

@@ -6,9 +6,19 @@ from random import Random
 import pytest
 
 from lib.errors.exceptions import OrderFileError, TraceError
-from lib.schedules.formats import order_json, torch_csv
-from lib.schedules.formats.order_file import MAX_BYTES
-from lib.schedules.formats.orders import FORMATS, at_equal_costs, in_positions, in_time, is_order_file, read_file
+from lib.schedules.formats.orders import (
+    FORMATS,
+    MAX_BYTES,
+    at_equal_costs,
+    in_positions,
+    in_time,
+    is_order_file,
+    read_csv,
+    read_file,
+    read_json,
+    to_csv,
+    to_json,
+)
 from lib.schedules.pipelines.action import MESSAGES, parse
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named
 from lib.schedules.pipelines.generators import interleaved, one_f_one_b
@@ -23,54 +33,54 @@ from tests.schedules.mutations import mutated
 @pytest.mark.parametrize("row", SCHEDULES.values(), ids=lambda row: row.name)
 def test_an_order_comes_back_as_it_was(row: Named) -> None:
     order = row.make(3, 6)
-    assert torch_csv.decode(torch_csv.encode(order).text) == order
+    assert read_csv(to_csv(order).text).legal() == order
     for lowered in (order, with_messages(order), with_weights(order), with_messages(with_weights(order))):
-        assert order_json.decode(order_json.encode(lowered)) == lowered
-        assert torch_csv.decode(torch_csv.encode(lowered).text) == order
-    assert order_json.decode(order_json.encode(posted(order))) == posted(order)
+        assert read_json(to_json(lowered).text).legal() == lowered
+        assert read_csv(to_csv(lowered).text).legal() == order
+    assert read_json(to_json(posted(order)).text).legal() == posted(order)
     lowered = with_messages(with_weights(order))
-    assert torch_csv.encode(lowered, comms=True).left_out == ()
-    assert torch_csv.decode(torch_csv.encode(lowered, comms=True).text) == lowered
-    assert torch_csv.decode(torch_csv.encode(order, comms=True).text) == with_messages(order)
+    assert to_csv(lowered, comms=True).left_out == ()
+    assert read_csv(to_csv(lowered, comms=True).text).legal() == lowered
+    assert read_csv(to_csv(order, comms=True).text).legal() == with_messages(order)
 
 
 def test_what_torch_has_no_word_for_is_left_out_with_a_reason() -> None:
     order = (*posted(one_f_one_b(2, 2))[:1], (*posted(one_f_one_b(2, 2))[1], *parse("1UPDATE")))
-    text, left_out = torch_csv.encode(order, comms=True)
-    assert {action.kind for actions in torch_csv.decode(text) for action in actions} == {"F", "B", *MESSAGES}
+    text, left_out = to_csv(order, comms=True)
+    assert {action.kind for actions in read_csv(text).legal() for action in actions} == {"F", "B", *MESSAGES}
     assert left_out == (
         "8 actions left out: torch's executor waits for a message in the pass that needs it, and for sends at the end",
         "1 action left out: torch's executor updates no weights: the training loop calls the optimizer after the step",
     )
-    text, left_out = torch_csv.encode(order)
+    text, left_out = to_csv(order)
     assert text == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
     assert left_out[0] == "8 actions left out: torch's executor puts messages and gathers in by itself"
 
 
 def test_torchs_pairs_have_no_comma() -> None:
-    text = torch_csv.encode(dualpipe_v(2, 4)).text
+    text = to_csv(dualpipe_v(2, 4)).text
     assert "(0F3;3B1)OVERLAP_F_B" in text
     assert '"' not in text
 
 
 def test_blanks_a_byte_order_mark_and_lines_at_the_end_are_nothing() -> None:
-    assert torch_csv.decode("\ufeff 0F0 ,,0B0\r\n,,\r\n\r\n") == (parse("0F0 0B0"),)
+    assert read_csv("\ufeff 0F0 ,,0B0\r\n,,\r\n\r\n").legal() == (parse("0F0 0B0"),)
 
 
 def test_a_file_that_was_damaged_is_refused_and_nothing_else_happens() -> None:
     """A byte or a few are changed, or cut off: it is the same order, or another legal one, or an error of ours."""
     random = Random(3)
     order = with_messages(interleaved(2, 3))
-    for encode, decode in (
-        (order_json.encode, order_json.decode),
-        (lambda order: torch_csv.encode(order, comms=True).text, torch_csv.decode),
+    for encode, read in (
+        (lambda order: to_json(order).text, read_json),
+        (lambda order: to_csv(order, comms=True).text, read_csv),
     ):
         text, legal = encode(order), 0
         for _ in range(150):
             cut = random.randrange(len(text))
             damaged = text[:cut] + random.choice(('"', ",", "\n", "9", "[", "F", "", "\x00")) + text[cut + 1 :]
             try:
-                decode(damaged[: random.choice((len(text), cut))])
+                read(damaged[: random.choice((len(text), cut))]).legal()
                 legal += 1
             except (OrderFileError, IllegalOrder):
                 pass
@@ -125,7 +135,7 @@ def test_whatever_is_wrong_can_be_shown() -> None:
     order = with_messages(interleaved(2, 3))
     for _ in range(50):
         other, _ = mutated(random, order)
-        found = order_json.read(order_json.encode(other))
+        found = read_json(to_json(other).text)
         assert in_positions(found.order, found.wrong()).count("<-- here") == (found.wrong() is not None)
 
 

@@ -8,20 +8,19 @@ from typing import Any
 import pytest
 
 from lib import Mesh, Trace, Uneven, schedule, simulate, stages
-from lib.schedules import explore, gallery, one_collective
-from lib.schedules.formats import order_file, order_json, torch_csv, trace
-from lib.schedules.formats.timelines.perfetto import read_perfetto
-from lib.schedules.pipelines import action, generators, legality, lowering, program, timing, zero_bubble_search
+from lib.schedules import explore, gallery, steps
+from lib.schedules.formats import orders, trace
+from lib.schedules.formats.perfetto import read_perfetto
+from lib.schedules.pipelines import action, generators, legality, lowering, program, timing
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from tests.support.said import Said
 
 FILES = {path.stem: Said(path, kinds=True) for path in sorted(Path(__file__).with_name("said").glob("*.txt"))}
-ROOMS = (explore, gallery, one_collective, order_file, trace, action, generators, legality, lowering, program, timing)
-NAMES = {name: value for room in (*ROOMS, zero_bubble_search) for name, value in vars(room).items()}
-NAMES["torch_csv"] = torch_csv
-GOOD = {"format": order_json.FORMAT, "version": 1, "ranks": [["0F0", "0B0"]]}
+ROOMS = (explore, gallery, steps, orders, trace, action, generators, legality, lowering, program, timing)
+NAMES = {name: value for room in ROOMS for name, value in vars(room).items()}
+GOOD = {"format": orders.FORMAT, "version": 1, "ranks": [["0F0", "0B0"]]}
 STUDENTS = """
 KEPT = ["F0", "F1"]
 says = lambda *words: lambda rank, ranks, batches: [*words]
@@ -35,7 +34,7 @@ exec(STUDENTS, NAMES)
 
 def changed(**fields: Any) -> Any:
     """A good file in JSON, with other fields."""
-    return order_json.decode(json.dumps(GOOD | fields))
+    return orders.read_json(json.dumps(GOOD | fields)).legal()
 
 
 def recorded(data: bytes) -> Any:

@@ -8,8 +8,7 @@ from unittest import mock
 
 import pytest
 
-from lib.schedules.formats import torch_csv
-from lib.schedules.formats.orders import read_file
+from lib.schedules.formats.orders import read_csv, read_file, to_csv
 from lib.schedules.pipelines.action import MESSAGES, Order, batches_of, parse, places
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named
 from lib.schedules.pipelines.legality import illegal
@@ -90,14 +89,14 @@ def runtime(ranks: int, chunks: int, batches: int) -> Any:
 def test_torch_takes_ours(row: Named, tmp_path: Path) -> None:
     order, path = row.make(4, 8), tmp_path / "ours.csv"
     for lowered, comms in ((order, False), (order, True), (posted(order), True)):
-        path.write_text(torch_csv.encode(lowered, comms=comms).text)
+        path.write_text(to_csv(lowered, comms=comms).text)
         theirs = runtime(4, row.chunks, 8)
         theirs._load_csv(str(path), "compute_comms" if comms else "compute_only")
         loaded = theirs.pipeline_order_with_comms if comms else theirs.pipeline_order
         wanted = order if not comms else with_messages(order) if lowered is order else None
         words = [list(map(str, loaded[rank])) for rank in range(4)]
         assert wanted is None or words == [list(map(str, actions)) for actions in wanted]
-        back = torch_csv.decode("\n".join(",".join(row) for row in words))
+        back = read_csv("\n".join(",".join(row) for row in words)).legal()
         assert compute_only(back) == order
         assert batches_of(back) == 8
 

@@ -4,7 +4,7 @@ import json
 from functools import cache
 from pathlib import Path
 
-from lib.analysis.bounds.optima import Aim, Optimum, Size, from_record
+from lib.analysis.bounds.optima import Aim, Optimum, Size
 from tests.support.drivers import ROOT
 
 FILES = (ROOT / "lib" / "analysis" / "bounds" / "optima.json", Path(__file__).parent / "data" / "optima.json")
@@ -14,7 +14,7 @@ FILES = (ROOT / "lib" / "analysis" / "bounds" / "optima.json", Path(__file__).pa
 def optima() -> tuple[Optimum, ...]:
     """All of them, by size, the fastest of a size first."""
     records = [record for file in FILES for record in json.loads(file.read_text("utf-8"))["optima"]]
-    return tuple(sorted(map(from_record, records), key=lambda optimum: (optimum.size, optimum.end)))
+    return tuple(sorted(map(Optimum.of, records), key=lambda optimum: (optimum.size, optimum.end)))
 
 
 def front(size: Size) -> tuple[Optimum, ...]:

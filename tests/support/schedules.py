@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, Uneven, WeightGrad
 from lib.schedules.data_parallel import checkpointed, ddp_overlap, fetching, fsdp_prefetch, fully_sharded, zero, zero1
 from lib.schedules.data_parallel import ddp as ddp_lean
+from lib.schedules.mesh_parallel import tensor_parallel
 from lib.schedules.pipelines.generators import gpipe as gpipe_order
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
 from lib.schedules.steps import accumulate, backward, compute, forward, load, loss, mine, step, update
-from lib.schedules.tensor_parallel import tensor_parallel
 
 Function = Callable[[Model], Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lib import Mesh, Model, Trace, TraceError, check, simulate
-from lib.schedules.tensor_parallel import tensor_parallel
+from lib.schedules.mesh_parallel import tensor_parallel
 from lib.trace.json_format import encode
 from lib.trace.validation import decode
 from lib.values.layers import by_hand

@@ -9,12 +9,11 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lib.analysis.bounds import best_orders
-from lib.analysis.bounds.best_orders import BestOrder
-from lib.analysis.bounds.optima import AIMS, Optimum, Size, from_record, to_record
+from lib.analysis.bounds.optima import AIMS, BestOrder, Optimum, Size
 from lib.files import ROOT
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from tools.solver.orders import best_order
@@ -95,12 +94,12 @@ def order_line(order: BestOrder) -> str:
 def write_orders(store: Path, found: list[BestOrder]) -> None:
     """Puts best orders into the file, in place of those that are no better proved."""
     old: list[dict[str, Any]] = json.loads(store.read_text("utf-8"))["orders"] if store.exists() else []
-    kept = {_order_key(order): order for order in map(best_orders.from_record, old)}
+    kept = {_order_key(order): order for order in map(BestOrder.of, old)}
     for order in found:
         before = kept.get(_order_key(order))
         if before is None or (order.end - order.bound, order.end) < (before.end - before.bound, before.end):
             kept[_order_key(order)] = order
-    lines = ",\n".join(json.dumps(best_orders.to_record(kept[key])) for key in sorted(kept))
+    lines = ",\n".join(json.dumps(asdict(kept[key])) for key in sorted(kept))
     store.write_text(f'{{"orders": [\n{lines}\n]}}\n', "utf-8")
 
 
@@ -112,12 +111,12 @@ def _order_key(order: BestOrder) -> tuple[int, int, int, float]:
 def write(store: Path, found: list[Optimum]) -> None:
     """Puts optima into the file, in place of those that are no better proved."""
     old: list[dict[str, Any]] = json.loads(store.read_text("utf-8"))["optima"] if store.exists() else []
-    kept = {_key(optimum): optimum for optimum in map(from_record, old)}
+    kept = {_key(optimum): optimum for optimum in map(Optimum.of, old)}
     for optimum in found:
         before = kept.get(_key(optimum))
         if before is None or _open(optimum) < _open(before):
             kept[_key(optimum)] = optimum
-    lines = ",\n".join(json.dumps(to_record(kept[key])) for key in sorted(kept))
+    lines = ",\n".join(json.dumps(kept[key].record()) for key in sorted(kept))
     store.write_text(f'{{"optima": [\n{lines}\n]}}\n', "utf-8")
 
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from ortools.sat.python import cp_model
 
-from lib.analysis.bounds.best_orders import BestOrder
+from lib.analysis.bounds.optima import BestOrder
 from lib.schedules.pipelines.action import Action, Order, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.timing import Timed, time_order

@@ -110,7 +110,7 @@ class Family:
         return (self.layer,)
 
     def stage(self, layer: int) -> int:
-        """The stage of a layer."""
+        """Return the stage of a layer."""
         return layer // self.each
 
     def differences(self, run: Trace) -> Iterator[str]:
@@ -119,7 +119,7 @@ class Family:
 
 
 def excuse(run: Trace, family: Schedules) -> str | None:
-    """The first thing in which a run is not of a family, in a sentence about the run; None where it is of it."""
+    """Return the first thing in which a run is not of a family, in a sentence about the run; None where it is of it."""
     if Size.of(run) != Size.of(family):
         return "it has {} ranks, {} layers and {} batches".format(*Size.of(run))
     if run.error is not None:
@@ -155,7 +155,7 @@ def _differences(run: Trace, family: Family) -> Iterator[str]:
 
 
 def _computed(run: Trace, family: Family, owners: dict[tuple[int, int], int]) -> Iterator[str]:
-    """Whether everything is computed once, forward and backward in one place; `owners` gets the rank of each."""
+    """Tell whether everything is computed once, forward and backward in one place; `owners` gets the rank of each."""
     done: set[tuple[str, int, int]] = set()
     for rank, event in run.events():
         if event.op not in COMPUTE or not OPERATIONS[event.op].per_batch or event.layer is None:
@@ -182,7 +182,7 @@ def _computed(run: Trace, family: Family, owners: dict[tuple[int, int], int]) ->
 
 
 def _shared_out(family: Family, owners: dict[tuple[int, int], int], place: dict[int, int]) -> Iterator[str]:
-    """Whether each rank has one stage, and its share of the batches."""
+    """Tell whether each rank has one stage, and its share of the batches."""
     batches: dict[int, set[int]] = defaultdict(set)
     for (layer, batch), rank in sorted(owners.items()):
         stage = family.stage(layer)
@@ -200,7 +200,8 @@ def _shared_out(family: Family, owners: dict[tuple[int, int], int], place: dict[
 
 
 def _given(program: Program, lives: Lifetimes, family: Family, stage: int) -> Iterator[str]:
-    """Whether a rank loads its part of its stage and nothing else, keeps it until its update, and updates it itself."""
+    """Tell whether a rank loads its part of its stage and nothing else, keeps it until its update, and updates it
+    itself."""
     mine = range(stage * family.each, (stage + 1) * family.each)
     used = {number for event in program.events for number in event.inputs}
     loaded: dict[int, tuple[list[Value], list[Value]]] = defaultdict(lambda: ([], []))
@@ -241,7 +242,7 @@ def _what(share: Fraction) -> str:
 def _stays(
     program: Program, lives: Lifetimes, kind: type[Weight | OptState], layer: int, update: int, share: Fraction
 ) -> bool:
-    """Whether that share of the initial values is alive whenever memory is sampled, from first forward to update.
+    """Tell whether that share of the initial values is alive whenever memory is sampled, from first forward to update.
 
     What is loaded late was there before (see `memory`); what is given away and comes back was not there in between.
     """
@@ -275,7 +276,7 @@ def _stays(
 
 
 def _part(values: Iterable[Value]) -> Fraction:
-    """Which part of a layer some shards are together, those that overlap counted once."""
+    """Return which part of a layer some shards are together, those that overlap counted once."""
     shards = [value.place.first for value in values if isinstance(value, Weight | OptState) and value.step == 0]
     return Fraction(union(shards).size, shards[0].dim.size) if shards else Fraction(0)
 
@@ -296,7 +297,8 @@ def _collective(program: Program, event: Event, family: Family, place: dict[int,
 
 
 def _between_hosts(program: Program, event: Event, family: Family, mesh: Mesh | None) -> Iterator[str]:
-    """Where weights are gathered inside a host: one that leaves it before its update, or does not leave it after."""
+    """Yield where weights are gathered inside a host: one that leaves it before its update, or does not leave it
+    after."""
     if family.copies == 1 or mesh is None:
         return
     ranks = event.group if event.peer is None else (program.rank, event.peer)
@@ -315,8 +317,8 @@ def _message(
     placing: tuple[dict[tuple[int, int], int], dict[int, int]],
     sent: set[tuple[str, int, int]],
 ) -> Iterator[str]:
-    """Whether a message is one activation (or gradient) on its way to the next stage, for the first time, or goes to
-    a rank of the same stage."""
+    """Tell whether a message is one activation (or gradient) on its way to the next stage, for the first time, or goes
+    to a rank of the same stage."""
     owners, place = placing
     rank, target = program.rank, event.peer
     values = program.values_of(event.inputs)

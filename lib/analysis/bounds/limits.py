@@ -69,7 +69,7 @@ class Limit:
 
 
 def time(family: Family, costs: Costs, reached: bool) -> Limit:
-    """The time of the docstring above. With one stage and nothing to gather it is the work of a rank."""
+    """Return the time of the docstring above. With one stage and nothing to gather it is the work of a rank."""
     each, others = family.each, family.stages - 1
     group = family.mine if family.grouping == "all" else 1
     collective = float(costs.least(family.layer.weight * (1 - family.share)))
@@ -134,7 +134,7 @@ def _time_proof(family: Family, working: bool) -> str:
 
 
 def memory(family: Family, reached: bool, costs: Costs = UNIT) -> Limit:
-    """What must be alive at one moment or another, on any rank: see `alive`."""
+    """Return what must be alive at one moment or another, on any rank: see `alive`."""
     moment = alive(family)
     proof = _memory_proof(family, moment.when) + (_solved_memory(family) if costs == UNIT else "")
     return Limit(moment.total, moment.parts, "what has to be in memory", reached, proof)
@@ -154,7 +154,8 @@ class Moment(NamedTuple):
 
 
 def alive(family: Family) -> Moment:
-    """The moment of the memory's limit, and its parts. No message in flight is among them: there need not be one then.
+    """Return the moment of the memory's limit, and its parts. No message in flight is among them: there need not be one
+    then.
 
     Take the last backward of the top layer of a rank's stage, on g batches. No layer has been updated, since all
     updates need a gradient of these batches: weights and states are there, 2kW (sharded: 2kW/D, and the rest of this
@@ -178,7 +179,8 @@ def alive(family: Family) -> Moment:
 
 
 def _states(family: Family, over: bool = False) -> Part:
-    """What was given. `over`: the top layer has had its last backward, so what is not updated of its weight may go."""
+    """Return what was given. `over`: the top layer has had its last backward, so what is not updated of its weight may
+    go."""
     amount = family.each * family.layer.weight * (family.share + family.state_share)
     layers = counted(family.each, "layer")
     if family.lends:
@@ -191,14 +193,14 @@ def _states(family: Family, over: bool = False) -> Part:
 
 
 def _own(family: Family, group: int, when: str = "the first backward") -> Part:
-    """What the top layer's backward finds of its own batches."""
+    """Return what the top layer's backward finds of its own batches."""
     inputs = counted(family.each, "activation")
     of = f" of {group} batches each" if group > 1 else ""
     return Part((family.each + 1) * group * family.layer.batch, f"{inputs} and a gradient{of}, at {when}")
 
 
 def _together(family: Family, group: int) -> Moment:
-    """When the top layer's backward starts, or when it is over: whichever is more."""
+    """Return when the top layer's backward starts, or when it is over: whichever is more."""
     start = [_states(family), *_rest(family), _own(family, group)]
     over = [
         _states(family, over=True),
@@ -209,14 +211,14 @@ def _together(family: Family, group: int) -> Moment:
 
 
 def _rest(family: Family) -> list[Part]:
-    """What a rank with a shard of a weight needs besides, to use it."""
+    """Return what a rank with a shard of a weight needs besides, to use it."""
     missing, shards = float(family.layer.weight * (1 - family.share)), family.share.denominator
     others = f"the other shards of a layer ({shards - 1} of {shards})"
     return [Part(missing, others)] if missing else []
 
 
 def _left(family: Family, group: int, when: str) -> list[Part]:
-    """What is left of its own batches when the top layer's backward is over."""
+    """Return what is left of its own batches when the top layer's backward is over."""
     each = family.each
     left = each if each > 1 else int(family.stages > 1)
     of = f" of {group} batches each" if group > 1 else ""
@@ -225,8 +227,9 @@ def _left(family: Family, group: int, when: str) -> list[Part]:
 
 
 def _apart(family: Family, open_: int) -> Moment:
-    """The last of the top layer's backwards, each on one batch, when `open_` layers have had none: when it starts, or
-    when it is over, whichever is more. Then the gradient that it made is whole, until a collective has cut it."""
+    """Return the last of the top layer's backwards, each on one batch, when `open_` layers have had none: when it
+    starts, or when it is over, whichever is more. Then the gradient that it made is whole, until a collective has cut
+    it."""
     closed, weight = family.each - open_, family.layer.weight
     shards = f", 1/{family.replicas} of each" if family.replicas > 1 else ""
     sums = Part(closed * weight / family.replicas, f"sums of gradients of {counted(closed, 'layer')}{shards}")
@@ -271,7 +274,7 @@ def _memory_proof(family: Family, when: str) -> str:
 
 
 def sent(family: Family, reached: bool) -> Limit:
-    """The elements of the docstring above, a rank."""
+    """Return the elements of the docstring above, a rank."""
     ranks, each = family.replicas, family.each
     layers = counted(each, "layer")
     parts: list[Part] = []
@@ -324,7 +327,7 @@ def _sent_proof(family: Family) -> str:
 
 
 def solved(family: Family, aim: Aim, overlap: bool = True) -> Optimum | None:
-    """The stored optimum of a family, where it is a pipeline of single batches that was solved; else None."""
+    """Return the stored optimum of a family, where it is a pipeline of single batches that was solved; else None."""
     if family.grouping != "one" or family.ranks != family.stages:
         return None
     return stored(Size(family.stages, family.layers, family.batches, overlap), aim)
@@ -349,5 +352,6 @@ def _solved_memory(family: Family) -> str:
 
 
 def _total(parts: Iterable[Part]) -> float:
-    """The sum of the parts, without the dust of binary fractions: times are multiples of a billionth of a time unit."""
+    """Return the sum of the parts, without the dust of binary fractions: times are multiples of a billionth of a time
+    unit."""
     return round(sum(part.amount for part in parts), 9)

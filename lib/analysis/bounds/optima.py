@@ -1,29 +1,31 @@
-"""Proved optima of small pipelines: how they are stored, each with the orders that reach it.
+"""The best schedules of pipelines small enough to be solved exactly, and the best orders at a known schedule's memory.
 
-The puzzles' pipelines are small enough to be solved exactly. `tools.solver` did so when this was written, with
-CP-SAT of OR-tools, and stored what it found in optima.json: 4 stages of 2 layers and 4 batches, both ways of awaiting.
-Nothing here needs that package. Every optimum comes with a witness: for each rank its actions in order, in the words of
-`lib.schedules.pipelines.action`, where each layer is a stage; `witness` in `generators` beside it makes a function of
-them. So that
-an optimum is *reached* can be seen by running it; that nothing is below it is what the solver proved; where it ran out
-of time, the record says so.
+`tools.solver` proved them with CP-SAT of OR-tools, and stored what it found in optima.json and best_orders.json;
+nothing here needs that package. Every one comes with a witness: for each rank its actions in order, in the words of
+`lib.schedules.pipelines.action`. That an end is *reached* can be seen by running the witness (`witness` in `generators`
+beside it makes a function of it); that nothing is below is what the solver proved. Where it ran out of time, the record
+says so.
 
-The family: rank s has the s-th of equally long runs of layers, with their weights and optimizer states. It takes each
+The family of the optima (4 stages of 2 layers and 4 batches, both ways of awaiting; each layer is a stage of the
+witness): rank s has the s-th of equally long runs of layers, with their weights and optimizer states. It takes each
 batch on its own forward and backward through them, once; messages carry one activation or its gradient from a rank to
 its neighbour. Costs are the classic unit costs, and memory is what `lib.trace.lifetimes` says, messages in flight
 included. Without `overlap` every message is awaited where it is sent and received; with it a rank may compute while its
 messages travel, and may issue a receive long before it needs what comes.
+
+In the best orders a pass over all stages of a rank takes 1, forward, input half or weight half, and messages take no
+time (see `orders` in the solver for what is in its model).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 from lib.values.kinds.kind import PRICED
 
-__all__ = ["AIMS", "Aim", "Optimum", "Size", "from_record", "stored", "to_record"]
+__all__ = ["AIMS", "Aim", "BestOrder", "Optimum", "Size", "best_orders", "stored"]
 
 Aim = Literal["fastest", "between", "leanest"]
 AIMS: tuple[Aim, ...] = ("fastest", "between", "leanest")
@@ -32,6 +34,14 @@ what lies between the two, and is beaten by nothing in both."""
 
 ACTIVATION: Final = PRICED.batch
 """Elements of the activation of one batch, of the layers that optima are stored for."""
+
+
+def _records(name: str) -> dict[str, list[dict[str, Any]]]:
+    """Read the records of a file beside this one. Only what asks for them pays for it."""
+    import json
+    from importlib.resources import files
+
+    return json.loads((files("lib.analysis.bounds") / f"{name}.json").read_text("utf-8"))
 
 
 class Size(NamedTuple):
@@ -74,7 +84,7 @@ class Optimum:
 
     @property
     def status(self) -> str:
-        """ "optimal", or what is open, in words."""
+        """ "optimal", or in words what is not proved."""
         if self.optimal:
             return "optimal"
         gaps: list[str] = []
@@ -84,46 +94,63 @@ class Optimum:
             gaps.append(f"peak {self.peak:,}, bound {self.peak_bound:,}")
         return f"feasible: {'; '.join(gaps)}"
 
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Optimum:
+        """Make one of its record in optima.json, where peaks are in activations of one batch."""
+        fields = dict(record)
+        size = Size(*(fields.pop(name) for name in Size._fields))
+        peaks = {name: fields.pop(name) * ACTIVATION for name in ("peak", "peak_bound")}
+        return cls(size, orders=tuple(fields.pop("orders")), **peaks, **fields)
+
+    def record(self) -> dict[str, Any]:
+        """Return its record in optima.json."""
+        fields = asdict(self)
+        peaks = {name: fields[name] // ACTIVATION for name in ("peak", "peak_bound")}
+        return {**self.size._asdict(), **{name: fields[name] for name in fields if name != "size"}, **peaks}
+
 
 def stored(size: Size, aim: Aim) -> Optimum | None:
-    """The stored optimum of a size, or None. Of those between it is the fastest."""
-    return next((optimum for optimum in _stored() if optimum.size == size and optimum.aim == aim), None)
+    """Return the stored optimum of a size, or None. Of those between it is the fastest."""
+    return next((optimum for optimum in _optima() if optimum.size == size and optimum.aim == aim), None)
 
 
 @cache
-def _stored() -> tuple[Optimum, ...]:
-    """All that are stored, the fastest first. The file is read when first asked for."""
-    import json
-    from importlib.resources import files
-
-    records = json.loads((files("lib.analysis.bounds") / "optima.json").read_text("utf-8"))["optima"]
-    return tuple(sorted(map(from_record, records), key=lambda optimum: optimum.end))
+def _optima() -> tuple[Optimum, ...]:
+    """Return all that are stored, the fastest first."""
+    return tuple(sorted(map(Optimum.of, _records("optima")["optima"]), key=lambda optimum: optimum.end))
 
 
-def from_record(record: dict[str, Any]) -> Optimum:
-    """An Optimum from its form in optima.json: peaks there are in activations of one batch."""
-    size = Size(record["stages"], record["layers"], record["batches"], record["overlap"])
-    return Optimum(
-        size,
-        record["aim"],
-        record["end"],
-        record["end_bound"],
-        record["peak"] * ACTIVATION,
-        record["peak_bound"] * ACTIVATION,
-        record["proof"],
-        tuple(record["orders"]),
-    )
+@dataclass(frozen=True, slots=True)
+class BestOrder:
+    """The best order that is known with the stages of a schedule, its backward split or not, and its memory.
+
+    `schedule` is the name of the schedule, which ends at `known`. `orders`, the words of each rank, end at `end`. No
+    order ends before `bound` whose ranks have at most `peak` microbatches of activations.
+    """
+
+    schedule: str
+    ranks: int
+    batches: int
+    peak: float
+    known: float
+    end: float
+    bound: float
+    proof: str
+    orders: tuple[str, ...]
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the end is proved to be the least."""
+        return self.end == self.bound
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> BestOrder:
+        """Make one of its record in best_orders.json, which has its fields."""
+        fields: dict[str, Any] = {**record, "orders": tuple(record["orders"])}
+        return cls(**fields)
 
 
-def to_record(optimum: Optimum) -> dict[str, Any]:
-    """The form of an Optimum in optima.json."""
-    return {
-        **optimum.size._asdict(),
-        "aim": optimum.aim,
-        "end": optimum.end,
-        "end_bound": optimum.end_bound,
-        "peak": optimum.peak // ACTIVATION,
-        "peak_bound": optimum.peak_bound // ACTIVATION,
-        "proof": optimum.proof,
-        "orders": list(optimum.orders),
-    }
+@cache
+def best_orders() -> tuple[BestOrder, ...]:
+    """Return all that are stored."""
+    return tuple(map(BestOrder.of, _records("best_orders")["orders"]))

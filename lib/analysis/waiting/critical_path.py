@@ -1,27 +1,33 @@
-"""The critical path of a run: the chain of operations that determines its end, and how late all others may be."""
+"""The critical path of a run: the chain of operations that determines its end, and how late all others may be.
+
+Slack is worked out in one pass back over what depends on what, all else taking as long as it did. What takes shared
+links is taken to be as long as it was in this run: how long it would be at another time, only a new timing can say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, overload
+from typing import NamedTuple, cast, overload
 
 from lib.analysis.dependencies import At, causes_of
-from lib.analysis.event_words import operations
-from lib.analysis.feeding.examples import feeds
+from lib.analysis.event_words import Answer, asked, operations
+from lib.analysis.feeding import feeds
 from lib.analysis.figures import makespan
-from lib.analysis.waiting.chain import Step, followed
-from lib.analysis.waiting.legs import pieces
-from lib.analysis.waiting.slack import slack
-from lib.cluster.costs import in_units, units
+from lib.analysis.waiting.chains import Step, followed, pieces
+from lib.cluster.costs import in_units, ticks, units
+from lib.cluster.reader import Readers, process_of
 from lib.errors.wording import exact, numbered
 from lib.trace.event import Event
-from lib.trace.trace import ModelLike, Trace, absent, trace_of
+from lib.trace.order import Communicators, messages, order, requests
+from lib.trace.retiming import alone
+from lib.trace.trace import ModelLike, Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS
 
-__all__ = ["PARTS", "Path", "Tight", "critical_path"]
+__all__ = ["PARTS", "Path", "Tight", "critical_path", "slack", "time_kind"]
 
 PARTS = {
     "compute": "compute",
@@ -41,7 +47,7 @@ class Tight(NamedTuple):
     least: int
 
     def text(self) -> str:
-        """In words."""
+        """Say it in words."""
         if not self.every:
             return "computes nothing"
         if not self.tight:
@@ -49,12 +55,12 @@ class Tight(NamedTuple):
         return f"no slack in {self.tight} of {self.every}"
 
 
-@dataclass(frozen=True)
-class Path:
+@dataclass(frozen=True, repr=False)
+class Path(Answer):
     """The critical path: operations of which each begins exactly when the one before is over, from 0 to the end.
 
     A message that waits for room is not on it: what let its sender go on is what the receiver did. `chain` has its
-    steps, the last first. Notebooks show it as a picture.
+    steps, the last first.
     """
 
     run: Trace
@@ -67,7 +73,7 @@ class Path:
         return tuple(step.at._replace(event=_until(step.at.event, step.end)) for step in reversed(self.chain))
 
     def parts(self) -> tuple[tuple[str, int], ...]:
-        """Ticks by kind of operation: forward, backward, update, messages, and each collective by its name."""
+        """Add up its ticks by kind of operation: forward, backward, update, messages, and each collective."""
         rows = [row.title for row in OPERATIONS.values() if row.name in COMPUTE]
         found: dict[str, int] = dict.fromkeys([*rows, "messages"], 0)
         for _, _, event in self.steps:
@@ -75,15 +81,15 @@ class Path:
         return tuple((name, ticks) for name, ticks in found.items() if ticks)
 
     def by_rank(self) -> list[dict[str, int]]:
-        """For each rank the ticks of the path that are its own, by PARTS: of a collective those of the rank by which
-        the path leaves it."""
+        """Add up for each rank the ticks of the path that are its own, by PARTS: of a collective those of the rank by
+        which the path leaves it."""
         found = [dict.fromkeys(PARTS, 0) for _ in self.run.programs]
         for at, shared, took in pieces(causes_of(self.run), self.chain, 0, makespan(self.run)):
-            found[at.rank]["links" if shared else _part(at.event)] += took
+            found[at.rank]["links" if shared else time_kind(at.event)] += took
         return found
 
     def tight(self) -> list[Tight]:
-        """For each rank how much of what it computes has no slack."""
+        """Count for each rank how much of what it computes has no slack."""
         found: list[Tight] = []
         for program, left in zip(self.run.programs, slack(self.run), strict=True):
             pairs = zip(program.events, left, strict=True)
@@ -92,40 +98,37 @@ class Path:
         return found
 
     def ranks(self) -> tuple[int, ...]:
-        """The ranks that it goes through, in order."""
+        """Return the ranks that it goes through, in order."""
         ranks = [step.rank for step in self.steps]
         return tuple(rank for i, rank in enumerate(ranks) if i == 0 or ranks[i - 1] != rank)
 
     def made_of(self) -> str:
-        """Steps by kind: "16 forward, 16 backward, 2.4 messages, 1 update"."""
+        """Say what it is made of: "16 forward, 16 backward, 2.4 messages, 1 update"."""
         return ", ".join(f"{exact(units(ticks))} {name}" for name, ticks in self.parts())
 
     def head(self) -> str:
-        """When the run is over, and what that is made of."""
+        """Say when the run is over, and what that is made of."""
         over = "ends" if self.run.error is None else "stopped"
         return f"The run {over} at {exact(units(makespan(self.run)))}. Critical path: {self.made_of() or 'nothing'}."
 
     def lines(self) -> list[str]:
-        """What each rank has of the path, and its slack; ranks with the same are told together."""
+        """Say what each rank has of the path, and its slack; ranks with the same are told together."""
         found: dict[str, list[int]] = {}
         for rank, (mine, late) in enumerate(zip(self.by_rank(), self.tight(), strict=True)):
             parts = ", ".join(f"{exact(units(mine[part]))} {words}" for part, words in PARTS.items() if mine[part])
             found.setdefault(f"{parts or 'nothing of it'}; {late.text()}", []).append(rank)
         return [f"{numbered('rank', ranks)}: {words}" for words, ranks in found.items()]
 
-    def text(self) -> str:
-        """All of it in words."""
-        return "\n".join([self.head(), *(f"  {line}" for line in self.lines())])
 
-
-def _part(event: Event) -> str:
+def time_kind(event: Event) -> str:
+    """Return the part of a run's time that an operation is of: "compute", "messages", "collectives" or "reading"."""
     if event.op in COLLECTIVES:
         return "collectives"
     return "messages" if event.op in MESSAGES else "reading" if feeds(event) else "compute"
 
 
 def _until(event: Event, time: int) -> Event:
-    """An event up to a moment."""
+    """Return an event up to a moment."""
     if event.end == time:
         return event
     found = event.copy()
@@ -138,14 +141,132 @@ def critical_path(models: Trace) -> Path: ...
 @overload
 def critical_path(models: Sequence[ModelLike]) -> Path | None: ...
 def critical_path(models: Trace | Sequence[ModelLike]) -> Path | None:
-    """The chain of operations that determines the end: followed back from the one that ends last.
+    """Follow the chain of operations that determines the end, back from the one that ends last.
 
     Takes a Trace, or the Models that simulate returned; None where there is no run, which is said. Of several causes at
     one moment the rank's own is taken, so that the path changes ranks only where it must.
     """
-    if (missing := absent(models)) is not None:
-        print(f"{missing}.")
+    if (run := asked(models, "critical_path")) is None:
         return None
-    run = trace_of(models, "critical_path takes the Models that simulate returned, or a Trace")
     causes = causes_of(run)
     return Path(run, followed(causes, causes.last(), causes.end))
+
+
+# -- slack --------------------------------------------------------------------------------------------------------
+
+
+@kept
+def slack(run: Trace) -> list[list[int | None]]:
+    """Return for each event of each rank how much later it may be over, in ticks. None for what never began, and for
+    a wait, which takes what is left."""
+    latest = _Latest(run)
+    return [
+        [None if event.end is None or event.op == "wait" else latest.over[id(event)] - event.end for event in p.events]
+        for p in run.programs
+    ]
+
+
+class _Latest:
+    """The latest moments at which things may be, by the events (their ids), ranks and streams. What nothing waits for
+    may be at the end of the run."""
+
+    def __init__(self, run: Trace) -> None:
+        self.run = run
+        end = makespan(run)
+
+        def latest() -> dict[Hashable, int]:
+            return defaultdict(lambda: end)
+
+        self.clocks = [end] * run.ranks
+        """When a rank has to come to what it does next."""
+        self.over, self.issued = latest(), latest()
+        """When an event has to be over, and when it has to be issued."""
+        self.next = latest()
+        """When the next communication on a stream has to begin, or a reader to turn to the next request."""
+        self.there = latest()
+        """When a process has to have read a batch."""
+        self.communicator = Communicators()
+        self.lengths: dict[int, int] = {}
+        """What messages took that waited for room then."""
+        self.later: dict[tuple[int, int], Event] = {}
+        """Of each pair of ranks the message after the one that is looked at."""
+        self.fresh: dict[int, tuple[int, ...]] = {}
+        """What a reader read for a request, and had not read before."""
+        causes, by_itself = causes_of(run), alone(run)
+        for source, sent, _, _ in messages(run) if by_itself else ():
+            if causes.room(here := causes.at(source, sent)) is not None:
+                self.lengths[id(here.event)] = by_itself[source, sent]
+        readers = Readers(run.costs, run.mesh)
+        for queue in requests(run).values():
+            for rank, number in queue:
+                event = run.programs[rank].events[number]
+                self.fresh[id(event)] = readers.read(rank, event.batches, event.issued).fresh
+        self._go_back()
+
+    def _go_back(self) -> None:
+        events, _, steps, *_ = order(self.run)
+        for kind, rank, number, others in reversed(steps):
+            event = events[number]
+            if kind == "do":
+                self.over[id(event)] = self.clocks[rank]
+                self.clocks[rank] -= event.length
+            elif kind == "done":
+                self._before(self.over, id(event), self.clocks[rank])
+            elif kind == "issue":
+                if event.op == "pass_to":
+                    self._send(rank, event)
+                self.clocks[rank] = min(self.clocks[rank], self.issued[id(event)])
+            elif kind == "meet":
+                self._meet([events[n] for n in others])
+            elif kind == "pass":
+                self._receive(events[others[0]], rank, event)
+            else:
+                self._read(rank, event)
+
+    @staticmethod
+    def _before(latest: dict[Hashable, int], what: Hashable, moment: int) -> None:
+        latest[what] = min(latest[what], moment)
+
+    def _begin(self, stream: Hashable, event: Event) -> int:
+        """Return when an event has to begin that is followed by others on its stream."""
+        self._before(self.over, id(event), self.next[stream])
+        self.next[stream] = self.over[id(event)] - self.lengths.get(id(event), event.length)
+        return self.next[stream]
+
+    def _meet(self, events: list[Event]) -> None:
+        self.over[id(events[0])] = min(self.over[id(event)] for event in events)
+        start = self._begin(self.communicator(events[0].group), events[0])
+        for event in events:
+            self.over[id(event)] = self.over[id(events[0])]
+            self.issued[id(event)] = start
+
+    def _send(self, source: int, event: Event) -> None:
+        if id(event) not in self.issued:
+            self.issued[id(event)] = self._begin((source, event.peer, "send"), event)
+
+    def _receive(self, sent: Event, target: int, received: Event) -> None:
+        source = cast(int, received.peer)
+        pair = source, target
+        later = self.later.get(pair)
+        if later is not None:
+            self._send(source, later)
+        start = self._begin((*pair, "receive"), received)
+        if later is not None and self.run.costs.shared:  # which has room when this one begins to be received
+            self.next[(*pair, "receive")] = start = min(start, self.over[id(later)])
+            self.over[id(received)] = start + received.length
+        self.issued[id(received)] = start
+        self._before(self.over, id(sent), start)
+        self.later[pair] = sent
+
+    def _read(self, rank: int, event: Event) -> None:
+        process = "reader", process_of(self.run.mesh, rank)
+        one, copied = ticks(self.run.costs.read), len(event.batches) * ticks(self.run.costs.to_device)
+        self._before(self.over, id(event), self.next["copy", rank])
+        start = self.next["copy", rank] = self.over[id(event)] - copied
+        for batch in event.batches:
+            self._before(self.there, (process, batch), start)
+        fresh = self.fresh[id(event)]
+        if fresh:
+            read = [self.there[process, batch] - place * one for place, batch in enumerate(fresh, 1)]
+            start = self.next[process] = min(*read, self.next[process] - len(fresh) * one)
+        self.issued[id(event)] = start

@@ -7,7 +7,7 @@ of the whole run, exactly. Every gap has a kind; KINDS has them, and what is sai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, Span, causes_of
@@ -118,36 +118,34 @@ class Gap:
         return self.end - self.start
 
     def text(self) -> str:
-        """Who waits, how long, from when to when, for what, and why that was late."""
+        """Say who waits, how long, from when to when, for what, and why that was late."""
         return self.clause(f"rank {self.rank}")
 
     def clause(self, subject: str, many: bool = False) -> str:
-        """The same of another subject: `many` ranks that each have this gap."""
+        """Say the same of another subject: `many` ranks that each have this gap."""
         return f"{subject} {KINDS[self.kind].verb[many]} {self.when()}{self.why()}"
 
     def when(self) -> str:
-        """How long, and from when to when: "1.4 time units (3 to 4.4)"."""
+        """Say how long, and from when to when: "1.4 time units (3 to 4.4)"."""
         return f"{in_units(self.length)} ({exact(units(self.start))} to {exact(units(self.end))})"
 
     def why(self) -> str:
-        """The reason, as the end of a sentence about the rank. It begins with a space, a comma or a semicolon."""
-        event = None if self.before is None else self.before.event
+        """Give the reason, as the end of a sentence about the rank. It begins with a space, a comma or a semicolon."""
+        call, side = "communication", "in communication"
+        if self.before is not None:
+            event, call = self.before.event, operation(self.before.event)
+            to = {"pass_to": "sending to", "receive": "receiving from"}.get(event.op)
+            side = f"{to} rank {event.peer}" if to else f"in {call}"
         cause = None if self.cause is None else operation(self.cause.event)
         return KINDS[self.kind].why.format(
-            call="communication" if event is None else operation(event),
-            side="in communication" if event is None else _side(event),
+            call=call,
+            side=side,
             late=self.late,
             cause=cause or "an earlier one",
             after=f" after {cause}" if cause else "",
             later=f" after {cause}" if cause else " later",
             last="" if self.cause is None else f"; rank {self.cause.rank} ends last, with {cause}",
         )
-
-
-def _side(event: Event) -> str:
-    """A communication under way, as the place where a rank spends its time."""
-    side = {"pass_to": "sending to", "receive": "receiving from"}.get(event.op)
-    return f"{side} rank {event.peer}" if side else f"in {operation(event)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,7 @@ class Group:
         return sum(gap.length for gap in self.gaps)
 
     def text(self) -> str:
-        """How much, how often, on which ranks, and why; of gaps that differ, the longest as an example."""
+        """Say how much, how often, on which ranks, and why; of gaps that differ, the longest as an example."""
         first, ranks = self.gaps[0], numbered("rank", {gap.rank for gap in self.gaps})
         if len(self.gaps) == 1:
             return first.text()
@@ -179,25 +177,22 @@ class Group:
         return head if first.kind == "communication" else f"{head}. For example, {first.text()}"
 
     def reason(self) -> str:
-        """What its gaps have in common."""
+        """Say what its gaps have in common."""
         first = self.gaps[0]
         call = None if first.before is None else first.before.event
         after = "" if first.cause is None else f" after {operations(first.cause.event)}"
+        calls = [gap.before.event for gap in self.gaps if gap.before is not None]
+        layers = {one.layer for one in calls if one.op in COLLECTIVES and one.layer is not None}
         return KINDS[self.kind].reason.format(
             call="communication" if call is None else operations(call),
-            layers="" if call is None or call.op not in COLLECTIVES else self._layers(),
+            layers=f" of {numbered('layer', layers)}" if layers else "",
             after=after,
             later=after or " later",
         )
 
-    def _layers(self) -> str:
-        """The layers of its communications: " of layers 0-3"."""
-        layers = {gap.before.event.layer for gap in self.gaps if gap.before and gap.before.event.layer is not None}
-        return f" of {numbered('layer', layers)}" if layers else ""
-
 
 def grouped(found: Iterable[Gap]) -> tuple[Group, ...]:
-    """Gaps of one kind and with one reason together, the groups that are longest in all first."""
+    """Group gaps of one kind and with one reason, the groups that are longest in all first."""
     alike: dict[tuple[str, str, str], list[Gap]] = {}
     for gap in found:
         kind = KINDS[gap.kind]
@@ -209,7 +204,7 @@ def grouped(found: Iterable[Gap]) -> tuple[Group, ...]:
 
 
 def gaps(run: Trace) -> tuple[Gap, ...]:
-    """Every gap of every rank, rank by rank in order of time. Nearly linear in the events."""
+    """Find every gap of every rank, rank by rank in order of time. Nearly linear in the events."""
     causes = causes_of(run)
     last = causes.last()
     found: list[Gap] = []
@@ -229,12 +224,13 @@ def gaps(run: Trace) -> tuple[Gap, ...]:
 
 
 def computing(run: Trace) -> list[int]:
-    """For each rank the ticks in which it computes."""
+    """Add up for each rank the ticks in which it computes."""
     return [sum(e.length for e in p.events if e.op in COMPUTE and e.start is not None) for p in run.programs]
 
 
 def _waits(causes: Causes, rank: int, span: Span, first: int | None) -> Iterator[Gap]:
-    """The gaps in one communication, or in the wait for it, in order of time. `first` brings the rank's first input."""
+    """Yield the gaps in one communication, or in the wait for it, in order of time. `first` brings the rank's first
+    input."""
     assert span.number is not None, "a span that nothing accounts for is no communication"
     here = causes.at(rank, span.number)
     if here.event.start is None:
@@ -250,21 +246,18 @@ def _waits(causes: Causes, rank: int, span: Span, first: int | None) -> Iterator
         now = over
     until = causes.by_itself(here)
     room, other = (None, None) if until is None else (causes.room(here), causes.beside(here))
-    if until is not None and (room is not None or other is not None):
-        alone = max(now, min(until, span.end))
-        if alone > now:
-            yield Gap(rank, now, alone, "communication", here, None, here)
-        now = alone
-        if span.end > now and room is not None:
-            yield Gap(rank, now, span.end, "room", here, room.rank, causes.kept(room))
-        elif span.end > now:
-            yield Gap(rank, now, span.end, "shared", here, None, other)
-    elif span.end > now:
-        yield Gap(rank, now, span.end, "communication", here, None, here)
+    if until is None or (room is None and other is None):
+        until = span.end
+    if (alone := max(now, min(until, span.end))) > now:
+        yield Gap(rank, now, alone, "communication", here, None, here)
+    if span.end > alone and room is not None:
+        yield Gap(rank, alone, span.end, "room", here, room.rank, causes.kept(room))
+    elif span.end > alone:
+        yield Gap(rank, alone, span.end, "shared", here, None, other)
 
 
 def _first_input(events: Sequence[Event]) -> int | None:
-    """The number of the first message that a rank receives, where it computes nothing before."""
+    """Return the number of the first message that a rank receives, where it computes nothing before."""
     for number, event in enumerate(events):
         if event.op == "receive":
             return number
@@ -278,7 +271,7 @@ Phase = tuple[str, int, int | None, At | None]
 
 
 def _phases(causes: Causes, here: At, now: int) -> Iterator[Phase]:
-    """What a communication goes through until it is under way; whatever comes after is communication."""
+    """Yield what a communication goes through until it is under way; whatever comes after is communication."""
     event = here.event
     if event.op in COLLECTIVES:
         last = causes.last_member(here)
@@ -299,15 +292,11 @@ def _phases(causes: Causes, here: At, now: int) -> Iterator[Phase]:
     yield "stream", event.start or 0, None, causes.stream(here)
 
 
-def _merged(found: Iterator[Gap]) -> Iterator[Gap]:
-    """Gaps of one kind that follow each other as one."""
-    held: Gap | None = None
+def _merged(found: Iterator[Gap]) -> list[Gap]:
+    """Stretches of communication that follow each other as one gap."""
+    merged: list[Gap] = []
     for gap in found:
-        if held is not None and held.kind == gap.kind == "communication":
-            held = Gap(gap.rank, held.start, gap.end, gap.kind, gap.before, gap.late, gap.cause)
-            continue
-        if held is not None:
-            yield held
-        held = gap
-    if held is not None:
-        yield held
+        if merged and merged[-1].kind == gap.kind == "communication":
+            gap = replace(gap, start=merged.pop().start)
+        merged.append(gap)
+    return merged

@@ -2,36 +2,41 @@
 
 Nothing of the student's runs again: the Trace is timed anew (see `lib.trace.retiming`). What a schedule would do
 otherwise if it knew of the change is another schedule, and another run.
+
+what_helps makes each rank, operation and link faster in turn: what causal profiling tries on a running program by
+slowing everything else down (Curtsinger, Berger: Coz, SOSP 2015), a simulator has for the asking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple
 
-from lib.analysis.event_words import spoken
+from lib.analysis.event_words import Answer, asked, spoken
 from lib.analysis.figures import makespan, peak
+from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.cluster.costs import Costs, as_written, in_units, units
 from lib.errors.wording import amount, exact, numbered, these
 from lib.trace.event import Event
+from lib.trace.order import messages
 from lib.trace.retiming import retime
-from lib.trace.trace import ModelLike, Trace, absent, trace_of
+from lib.trace.trace import ModelLike, Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, TIMED
+from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS, TIMED
 
-__all__ = ["FAMILIES", "Change", "WhatIf", "apart", "changed", "factor_of", "what_if"]
+__all__ = ["FAMILIES", "Change", "Help", "Helps", "WhatIf", "apart", "changed", "factor_of", "what_helps", "what_if"]
 
-FAMILIES: Final[dict[str, Callable[[str], bool]]] = {
-    "compute": lambda op: op in COMPUTE,
-    "messages": lambda op: op in MESSAGES,
-    "collectives": lambda op: op in COLLECTIVES,
+FAMILIES: Final[Mapping[str, Container[str]]] = {
+    "compute": COMPUTE,
+    "messages": MESSAGES,
+    "collectives": COLLECTIVES,
 }
-"""What several operations are called together."""
+"""Operations that have a name together."""
 
 
 @dataclass(frozen=True)
@@ -56,35 +61,28 @@ class Change:
         own = self.rank if isinstance(self.rank, tuple) else () if self.rank is None else (self.rank,)
         return own + (self.link or ())
 
-    @property
-    def scale(self) -> Fraction:
-        """What is left of the time of what changes."""
-        return Fraction(0) if self.faster is None else 1 / self.faster
-
     def touches(self, run: Trace, rank: int, event: Event) -> bool:
-        """Whether an event of a rank changes."""
-        if not self._is_op(event.op) or (self.layer is not None and event.layer != self.layer):
+        """Tell whether an event of a rank changes."""
+        between = self.link is not None or self.group is not None
+        ops = (self.op,) if self.op is not None else COMMUNICATION if between else COMPUTE
+        if event.op not in FAMILIES.get(self.op or "", ops) or (self.layer is not None and event.layer != self.layer):
             return False
-        involved = _involved(rank, event)
+        if event.op in COLLECTIVES:
+            involved: Sequence[int] = event.group
+        else:
+            involved = (rank,) if event.peer is None else (rank, event.peer)
         if self.rank is not None and not any(one in self.ranks for one in involved):
             return False
         if self.link is not None and (event.op not in COMMUNICATION or set(involved) != set(self.link)):
             return False
-        return self.group is None or (event.op in COLLECTIVES and set(involved) == set(self._members(run, rank)))
-
-    def _is_op(self, op: str) -> bool:
-        if self.op is not None:
-            return FAMILIES[self.op](op) if self.op in FAMILIES else op == self.op
-        return op in COMPUTE if self.link is None and self.group is None else op in COMMUNICATION
-
-    def _members(self, run: Trace, rank: int) -> Sequence[int]:
-        if isinstance(self.group, str):
+        members = self.group
+        if isinstance(members, str):
             assert run.mesh is not None, "an axis is one of a mesh"
-            return run.mesh.group(rank, self.group)
-        return self.group or ()
+            members = run.mesh.group(rank, members)
+        return members is None or (event.op in COLLECTIVES and set(involved) == set(members))
 
     def what(self) -> str:
-        """What changes: "what rank 3 computes", "backward of layer 7", "what ranks 0 and 1 send each other"."""
+        """Name what changes: "all that is computed on rank 3", "backward of layer 7", "what is sent ..."."""
         if self.op is not None:
             words = self.op if self.op in FAMILIES else spoken(self.op)
             words = "all that is computed" if words == "compute" else words
@@ -107,29 +105,18 @@ class Change:
         return words
 
     def words(self) -> str:
-        """What is supposed: "If forward on rank 3 were 1.2 times as fast"."""
+        """Say what is supposed: "If forward on rank 3 were 1.2 times as fast"."""
         if self.faster is None:
             return f"If {self.what()} took no time"
         if self.faster < 1:
-            return f"If {self.what()} took {_number(1 / self.faster)} times as long"
-        return f"If {self.what()} were {_number(self.faster)} times as fast"
+            return f"If {self.what()} took {float(1 / self.faster):.10g} times as long"
+        return f"If {self.what()} were {float(self.faster):.10g} times as fast"
 
 
-def _number(factor: Fraction) -> str:
-    return f"{float(factor):.10g}"
-
-
-def _involved(rank: int, event: Event) -> Sequence[int]:
-    """The ranks that take part in an event of a rank."""
-    if event.op in COLLECTIVES:
-        return event.group
-    return (rank,) if event.peer is None else (rank, event.peer)
-
-
-@dataclass(frozen=True)
-class WhatIf:
+@dataclass(frozen=True, repr=False)
+class WhatIf(Answer):
     """A run as it was, and timed anew with a change. `words` begin a sentence with what is supposed; `change` is None
-    where all costs are others. Notebooks show it as a picture."""
+    where all costs are others."""
 
     before: Trace
     after: Trace
@@ -154,7 +141,7 @@ class WhatIf:
         return closed, [(gap, less) for gap, less in changed if less]
 
     def head(self) -> str:
-        """When the run ends then."""
+        """Say when the run ends then."""
         start, end = exact(units(makespan(self.before))), exact(units(makespan(self.after)))
         if not self.gain:
             return f"{self.words}, the run would end as it does, at {start}."
@@ -163,7 +150,7 @@ class WhatIf:
         )
 
     def ends(self) -> Iterator[str]:
-        """What becomes of the memory and of the gaps, and what was not asked."""
+        """Say what becomes of the memory and of the gaps, and what was not asked."""
         old, new = peak(self.before), peak(self.after)
         if old.elements == new.elements:
             yield f"The peak stays: {amount(old.elements)} elements on rank {old.rank}."
@@ -181,17 +168,13 @@ class WhatIf:
             yield f"The longest that is closed: {closed[0].text()}."
         yield "Every rank does the same in the same order: the run is timed anew, and nothing is run again."
 
-    def text(self) -> str:
-        """All of it in words."""
-        return "\n".join([self.head(), *self.ends()])
-
 
 def _key(gap: Gap) -> tuple[object, ...]:
     return gap.rank, None if gap.before is None else gap.before.number, gap.kind
 
 
 def apart(gain: int, whole: int) -> str:
-    """How much earlier or later, in time units and of the whole: "2.9 time units (8.8%) earlier"."""
+    """Say how much earlier or later, in time units and of the whole: "2.9 time units (8.8%) earlier"."""
     share = f"{abs(gain) / whole:.1%}" if whole else "0%"
     return f"{in_units(abs(gain))} ({share}) {'earlier' if gain >= 0 else 'later'}"
 
@@ -207,7 +190,7 @@ def what_if(
     faster: float | None = None,
     costs: Costs | None = None,
 ) -> WhatIf | None:
-    """How a run would go if something were faster: `what_if(out, rank=3, faster=1.2)`.
+    """Time a run anew as if something were faster: `what_if(out, rank=3, faster=1.2)`.
 
     Say what: `rank=3` (what it computes; or several ranks), `op="backward"` (or "compute", "messages", "collectives"),
     `layer=7`, `link=(0, 1)` (what these send each other), `group="data"` (collectives along that axis), or several of
@@ -218,10 +201,8 @@ def what_if(
     receive() keeps the message that it got. None where there is no run, which is said. ValueError where nothing in the
     run is like that.
     """
-    if (missing := absent(models)) is not None:
-        print(f"{missing}.")
+    if (run := asked(models, "what_if")) is None:
         return None
-    run = trace_of(models, "what_if takes the Models that simulate returned, or a Trace")
     named = (rank, op, layer, link, group)
     if (costs is None) == (named == (None,) * 5):
         raise ValueError(
@@ -231,34 +212,27 @@ def what_if(
     if costs is not None:
         return WhatIf(retime(run, run.costs), retime(run, costs), "With these costs")
     members = group if group is None or isinstance(group, str) else tuple(group)
-    own = rank if rank is None or isinstance(rank, int) else _several(rank)
-    change = Change(own, op, layer, None if link is None else _pair(link), members, factor_of(faster))
+    if rank is not None and not isinstance(rank, int):
+        if not isinstance(rank, Sequence) or isinstance(rank, str) or not rank:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"rank= is a rank of this run, or several, such as [0, 1]; got {rank!r}")
+        rank = tuple(rank)
+    if link is not None and (not isinstance(link, list | tuple) or len(link) != 2):  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
+        raise ValueError(f"link= is a pair of ranks, such as (0, 1); got {link!r}")
+    pair = None if link is None else (link[0], link[1])
+    change = Change(rank, op, layer, pair, members, factor_of(faster))
     _require(run, change)
     return changed(retime(run, run.costs), change)
 
 
 def changed(run: Trace, change: Change) -> WhatIf:
-    """A run timed anew with a change."""
-    scale = change.scale
+    """Time a run anew with a change."""
+    scale = Fraction(0) if change.faster is None else 1 / change.faster
     after = retime(run, run.costs, lambda rank, event: scale if change.touches(run, rank, event) else 1)
     return WhatIf(run, after, change.words(), change)
 
 
-def _several(rank: Any) -> tuple[int, ...]:
-    if not isinstance(rank, Sequence) or isinstance(rank, str) or not rank:
-        raise ValueError(f"rank= is a rank of this run, or several, such as [0, 1]; got {rank!r}")
-    return tuple(cast("Sequence[int]", rank))
-
-
-def _pair(link: Any) -> tuple[int, int]:
-    ends = list(cast("Sequence[int]", link)) if isinstance(link, list | tuple) else []
-    if len(ends) != 2:
-        raise ValueError(f"link= is a pair of ranks, such as (0, 1); got {link!r}")
-    return ends[0], ends[1]
-
-
 def factor_of(faster: Any) -> Fraction | None:
-    """How many times as fast, exactly as it was written; None where it takes no time."""
+    """Return how many times as fast, exactly as it was written; None where it takes no time."""
     if faster is None:
         return None
     if not isinstance(faster, int | float | Fraction) or isinstance(faster, bool) or not faster > 0:
@@ -279,3 +253,95 @@ def _require(run: Trace, change: Change) -> None:
             raise ValueError(f"this run has the ranks 0 to {run.ranks - 1}; got {one!r}")
     if not any(change.touches(run, rank, event) and event.length for rank, event in run.events()):
         raise ValueError(f"there is nothing in this run that takes time and is {change.what()}")
+
+
+ROWS = 16
+"""Rows of the table that are shown; all others help less."""
+
+
+class Help(NamedTuple):
+    """One thing made faster: its name, what that is, and how much earlier the run ends (in ticks)."""
+
+    name: str
+    change: Change
+    gain: int
+
+
+@dataclass(frozen=True, repr=False)
+class Helps(Answer):
+    """What would help, the most first. `faster` is how many times as fast each was made; None: it took no time."""
+
+    run: Trace
+    faster: Fraction | None
+    rows: tuple[Help, ...]
+
+    def head(self) -> str:
+        """Say what was tried."""
+        how = "took no time" if self.faster is None else f"were {float(self.faster):.10g} times as fast"
+        return f"The run ends at {exact(units(makespan(self.run)))}. What would help, if it alone {how}:"
+
+    def shown(self) -> tuple[Help, ...]:
+        """Return those that help, the most first, up to so many that can be read."""
+        return tuple(row for row in self.rows if row.gain)[:ROWS]
+
+    def rest(self) -> str:
+        """Say what there is to say of all others."""
+        idle = [row for row in self.rows if not row.gain]
+        alone = {row.change.rank for row in idle if isinstance(row.change.rank, int)}
+        names = [numbered("rank", alone)] if alone else []
+        names += [row.name for row in idle if not isinstance(row.change.rank, int)]
+        more = sum(row.gain != 0 for row in self.rows) - len(self.shown())
+        told = [f"{more} more help less"] if more else []
+        if names:
+            told.append(f"no difference: {', '.join(names[:ROWS])}{' and so on' if len(names) > ROWS else ''}")
+        return "; ".join(told)
+
+    def lines(self) -> Iterator[str]:
+        """Say by how much each of those shown would help, and what is said of all others."""
+        yield from (f"{row.name}: {apart(row.gain, makespan(self.run))}" for row in self.shown())
+        if rest := self.rest():
+            yield rest
+
+
+def what_helps(models: Trace | Sequence[ModelLike], faster: float | None = None) -> Helps | None:
+    """Try what would make a run shorter, and by how much: each rank, each operation, each link and each row of the mesh
+    made `faster` in turn (1.1: by a tenth; without it, it takes no time), the order of operations as it is.
+
+    Takes the Models that simulate returned, or a Trace. None where there is no run, which is said.
+    """
+    if (given := asked(models, "what_helps")) is None:
+        return None
+    factor = factor_of(faster)
+    run = retime(given, given.costs)
+    path = critical_path(run).steps
+    found: list[Help] = []
+    for name, change in _candidates(run, factor):
+        # What is nowhere on a critical path cannot make it shorter; but where links are shared it makes room on them.
+        on_it = run.costs.shared or any(change.touches(run, at.rank, at.event) for at in path)
+        found.append(Help(name, change, changed(run, change).gain if on_it else 0))
+    return Helps(run, factor, tuple(sorted(found, key=lambda row: -row.gain)))
+
+
+def _candidates(run: Trace, faster: Fraction | None) -> Iterator[tuple[str, Change]]:
+    """Everything that can be made faster in a run, with its name."""
+    timed = {(rank, event.op) for rank, event in run.events() if event.length}
+    for rank in sorted({rank for rank, op in timed if op in COMPUTE}):
+        yield f"rank {rank}", Change(rank=rank, faster=faster)
+    ops = {op for _, op in timed}
+    for op in (*sorted(ops & COMPUTE), *(op for op in COLLECTIVES if op in ops), *sorted(ops & READS)):
+        yield spoken(op), Change(op=op, faster=faster)
+    if ops & MESSAGES:
+        yield "messages", Change(op="messages", faster=faster)
+    pairs = {(min(one.source, one.target), max(one.source, one.target)) for one in messages(run)}
+    for one, other in sorted(pairs if ops & MESSAGES else ()):
+        yield f"link {one}-{other}", Change(link=(one, other), faster=faster)
+    mesh = run.mesh
+    if mesh is None or len(mesh.axes) < 2:
+        return
+    for axis, size in mesh.axes.items():
+        for place in range(size) if size > 1 else ():
+            ranks = tuple(rank for rank in range(run.ranks) if mesh.coordinates(rank)[axis] == place)
+            yield f"all of {axis} {place}", Change(rank=ranks, faster=faster)
+        change = Change(group=axis, faster=faster)
+        if any(event.length and change.touches(run, rank, event) for rank, event in run.events()):
+            yield f'collectives along "{axis}"', change

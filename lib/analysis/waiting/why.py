@@ -1,24 +1,30 @@
-"""why: what a rank waits for at a moment, followed back to what really held it up."""
+"""why: what a rank waits for at a moment, followed back to what really held it up.
+
+A rank that waits although it has something to do waits for its own program: it holds work back, mostly so that it need
+not hold what that work makes. So what it could compute meanwhile is said too.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from lib.analysis.dependencies import At, causes_of
-from lib.analysis.event_words import operation
-from lib.analysis.figures import makespan
-from lib.analysis.waiting.chain import Step, led_to
+from lib.analysis.event_words import Answer, asked, operation
+from lib.analysis.figures import makespan, samples
+from lib.analysis.waiting.chains import Leg, Step, amounts, led_to, legs, written_at
 from lib.analysis.waiting.gaps import KINDS, Gap, gaps
-from lib.analysis.waiting.legs import Leg, amounts, legs, lines
-from lib.analysis.waiting.ready import Ready, ready_meanwhile
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.wording import amount, counted, exact
-from lib.trace.trace import ModelLike, Trace, absent, trace_of
-from lib.values.operations import COMPUTE
+from lib.trace.trace import ModelLike, Trace
+from lib.values.laws import total_elements
+from lib.values.operations import COMMUNICATION, COMPUTE
+from lib.values.values import Elements
 
 __all__ = ["LEGS", "Why", "why"]
 
@@ -26,10 +32,21 @@ LEGS = 12
 """Legs of a chain that are told one by one; of a longer one those nearest to the gap, and the last."""
 
 
-@dataclass(frozen=True)
-class Why:
+class Ready(NamedTuple):
+    """An operation whose inputs were there from a moment on (in ticks): how many elements it makes, how many the rank
+    has in the gap, and how many at its peak."""
+
+    at: At
+    time: int
+    makes: Elements
+    holds: Elements
+    peak: Elements
+
+
+@dataclass(frozen=True, repr=False)
+class Why(Answer):
     """What a rank does at a moment (in ticks). `gap` is where it idles, None where it is `busy` with an operation, and
-    `steps` is the chain that led to the gap's end, the last step first. Notebooks show it as a picture."""
+    `steps` is the chain that led to the gap's end, the last step first."""
 
     run: Trace
     rank: int
@@ -50,36 +67,30 @@ class Why:
         return None if self.gap is None else ready_meanwhile(self.run, self.gap)
 
     def told(self) -> list[tuple[int, Leg] | None]:
-        """The legs to tell one by one with their numbers, and None in place of those that are left out."""
-        every: list[tuple[int, Leg] | None] = list(enumerate(self.legs, 1))
+        """List the legs to tell one by one with their numbers, and None for those that are left out."""
+        every: list[tuple[int, Leg] | None] = [*enumerate(self.legs, 1)]
         return every if len(every) <= LEGS else [*every[: LEGS - 1], None, every[-1]]
 
     def left_out(self) -> str:
-        """How many legs are not told."""
+        """Count the legs that are not told."""
         return counted(len(self.legs) - LEGS, "more step")
 
     def head(self) -> str:
-        """What the rank does, from when to when, and where the student wrote it."""
+        """Say what the rank does, from when to when, and where the student wrote it."""
+        here = self._here
+        line = "" if here is None else self._line(here, "")
         if self.gap is None:
             assert self.busy is not None, "a rank that does not idle computes"
             event = self.busy.event
             start, end = exact(units(event.start or 0)), exact(units(event.end or 0))
             words = f"{operation(event)}, {start} to {end}"
-            return f"Rank {self.rank} does not idle at {exact(units(self.time))}: it computes {words}{self._line()}."
+            return f"Rank {self.rank} does not idle at {exact(units(self.time))}: it computes {words}{line}."
         gap, verb = self.gap, KINDS[self.gap.kind].verb[0]
         start, end = exact(units(gap.start)), exact(units(gap.end))
-        return (
-            f"Rank {self.rank} idles from {start} to {end}: it {verb} {in_units(gap.length)}{gap.why()}{self._line()}."
-        )
+        return f"Rank {self.rank} idles from {start} to {end}: it {verb} {in_units(gap.length)}{gap.why()}{line}."
 
-    def _line(self) -> str:
-        """The student's line of the operation in question."""
-        here = self._here
-        where = "" if here is None else lines(self.run, [here])
-        return f" ({where})" if where else ""
-
-    def _at(self, at: At) -> str:
-        where = lines(self.run, [at], self.file)
+    def _line(self, at: At, file: str) -> str:
+        where = written_at(self.run, [at], file)
         return f" ({where})" if where else ""
 
     @property
@@ -93,14 +104,21 @@ class Why:
         place = next((place for at in ats if (place := self.run.place(at.event)) is not None), None)
         return "" if place is None else place.file
 
+    def lines(self) -> Iterator[str]:
+        """Tell the chain, one leg a line."""
+        for one in self.told():
+            yield f"... {self.left_out()} ..." if one is None else f"{one[0]}. {one[1].text(self.run, self.file)}"
+
     def ends(self) -> Iterator[str]:
-        """What is said below the chain: where it starts, what the gap is made of, and what could be done meanwhile."""
+        """Say where the chain starts, what the gap is made of, and what could be done meanwhile."""
         if self.gap is None:
             return
         if self.steps:
             first = self.legs[-1]
-            begun = "the beginning of the run" if not first.start else first.place(self.run)
-            yield f"The chain starts with {begun}, before this gap." if first.start else f"The chain starts at {begun}."
+            if first.start:
+                yield f"The chain starts with {first.place(self.run)}, before this gap."
+            else:
+                yield "The chain starts at the beginning of the run."
             parts = amounts(causes_of(self.run), self.steps, self.gap.start, self.gap.end)
             yield f"The gap is as long as what it waits for: {parts}."
         elif self.run.error is not None:
@@ -108,29 +126,25 @@ class Why:
         if (could := self.ready) is not None:
             yield (
                 f"Meanwhile it could do {operation(could.at.event)}: what that needs is there from "
-                f"{exact(units(could.time))} on, but its program has it later{self._at(could.at)}. That makes "
-                f"{amount(could.makes)} elements; the rank holds {amount(could.holds)} then, and "
+                f"{exact(units(could.time))} on, but its program has it later{self._line(could.at, self.file)}. That "
+                f"makes {amount(could.makes)} elements; the rank holds {amount(could.holds)} then, and "
                 f"{amount(could.peak)} at its peak."
             )
 
-    def text(self) -> str:
-        """All of it in words: the gap, the chain back from it, and where that starts."""
-        left, file = f"  ... {self.left_out()} ...", self.file
-        told = [left if one is None else f"  {one[0]}. {one[1].text(self.run, file)}" for one in self.told()]
-        return "\n".join([self.head(), *told, *self.ends()])
-
 
 def why(models: Trace | Sequence[ModelLike], rank: int, time: float) -> Why | None:
-    """Why a rank idles at a moment: what it waits for, what that waited for, and so on, back to what held it all up.
+    """Say why a rank idles at a moment: what it waits for, what that waited for, and so on, back to what held it all
+    up.
 
     Takes the Models that simulate returned, or a Trace. Where the rank does not idle then it says what it does. None
     where there is no run, which is said. ValueError where the run has no such rank, or no such moment.
     """
-    if (missing := absent(models)) is not None:
-        print(f"{missing}.")
+    run = asked(models, "why")
+    if run is None:
         return None
-    run = trace_of(models, "why takes the Models that simulate returned, or a Trace")
-    moment = _moment(run, _rank(run, rank), time)
+    if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < run.ranks:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"rank= is one of the ranks of this run, 0 to {run.ranks - 1}; got {rank!r}")
+    moment = _moment(run, time)
     for gap in gaps(run):
         if gap.rank == rank and gap.start <= moment < gap.end:
             return Why(run, rank, moment, gap, None, led_to(causes_of(run), gap))
@@ -140,14 +154,8 @@ def why(models: Trace | Sequence[ModelLike], rank: int, time: float) -> Why | No
     raise AssertionError("every moment of a rank is in one computation or in one gap")
 
 
-def _rank(run: Trace, rank: Any) -> int:
-    if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < run.ranks:
-        raise ValueError(f"rank= is one of the ranks of this run, 0 to {run.ranks - 1}; got {rank!r}")
-    return rank
-
-
-def _moment(run: Trace, rank: int, time: Any) -> int:
-    """A moment of a run in ticks. The end belongs to what is over then."""
+def _moment(run: Trace, time: Any) -> int:
+    """Return a moment of a run in ticks. The end belongs to what is over then."""
     whole = makespan(run)
     if not isinstance(time, int | float) or isinstance(time, bool) or not isfinite(time):
         raise ValueError(f"time= is a moment of this run in time units, such as 2.5; got {time!r}")
@@ -156,3 +164,46 @@ def _moment(run: Trace, rank: int, time: Any) -> int:
     if not whole:
         raise ValueError("nothing takes time in this run, so nobody waits")
     return min(ticks(time), whole - 1)
+
+
+def ready_meanwhile(run: Trace, gap: Gap) -> Ready | None:
+    """Return the first operation after a gap that could have been computed in it; None where there is none."""
+    if gap.before is None or gap.kind in ("unknown", "never", "stopped"):
+        return None
+    program, causes = run.programs[gap.rank], causes_of(run)
+    # The event in which the rank waits: of a communication that it issued before, the wait for it.
+    spans = causes.spans[gap.rank]
+    first = spans[bisect_right(spans, gap.start, key=attrgetter("start")) - 1].at
+    # Messages of the rank for which this one waits cannot be taken before the one that it waits for.
+    channel = gap.before.event.peer if gap.before.event.op == "receive" else None
+    maker = {value: number for number, event in enumerate(program.events) for value in event.outputs}
+    found: dict[int, int | None] = {}
+
+    def there(number: int) -> int | None:
+        """When all that an event gives could be there; None where that is not before the gap is over."""
+        if number not in found:
+            found[number] = None  # while it is asked for: a file may say that something needs itself
+            event, early = program.events[number], number < first
+            if event.op in COMMUNICATION:
+                sent = causes.sent(At(gap.rank, number, event))
+                if number <= first or (sent is not None and sent.rank != channel):
+                    found[number] = event.end if sent is None or early else sent.event.end
+            elif early:
+                found[number] = gap.start if event.end is None else event.end
+            elif not event.length:
+                found[number] = needed(number)
+        return found[number]
+
+    def needed(number: int) -> int | None:
+        times = [there(maker[value]) for value in program.events[number].inputs if value in maker]
+        known = [time for time in times if time is not None and time < gap.end]
+        return max(known, default=0) if len(known) == len(times) else None
+
+    for number in range(first + 1, len(program.events)):
+        event = program.events[number]
+        if event.op in COMPUTE and event.length and (time := needed(number)) is not None:
+            curve = samples(run, gap.rank)
+            holds = [sample.total for sample in curve if sample.time <= gap.start]
+            makes, peak = total_elements(program.values_of(event.outputs)), max(sample.total for sample in curve)
+            return Ready(At(gap.rank, number, event), max(time, gap.start), makes, holds[-1] if holds else 0, peak)
+    return None

@@ -25,8 +25,8 @@ from lib.replay.plan.plan import Compared
 from lib.replay.rank.context import Call, RankContext
 from lib.replay.rank.kernels import KERNELS, PREPARED, Started, bytes_sent, issue
 from lib.replay.rank.transport import Handle
-from lib.schedules.formats.timelines.actions import actions_of
-from lib.schedules.formats.timelines.kineto import OWN, PREFIX
+from lib.schedules.formats.recorded import actions_of
+from lib.schedules.formats.kineto import OWN, PREFIX
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 
@@ -358,7 +358,7 @@ def _clock(context: RankContext) -> Clock:
 def _profiled(context: RankContext, folder: Path, library_steps: list[Any]) -> Iterator[Handle]:
     """One more step of the replay, and of each library, that torch.profiler records: a file of each for each rank.
 
-    Ranges are named as torch's pipeline executor does, and `lib.schedules.formats.timelines.kineto` reads such files.
+    Ranges are named as torch's pipeline executor does, and `lib.schedules.formats.kineto` reads such files.
     """
     activities = [ProfilerActivity.CPU]
     if context.device.type == "cuda":

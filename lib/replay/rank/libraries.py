@@ -30,8 +30,8 @@ from lib.replay.layers import layers, optimizers
 from lib.replay.options import TENSOR
 from lib.replay.plan.library_plan import HYBRID, PIPELINES, layers_of, lines_of, microbatches_of, pipeline_plan
 from lib.replay.rank.context import RankContext
-from lib.schedules.formats import torch_csv
-from lib.schedules.formats.timelines.kineto import our_name
+from lib.schedules.formats.kineto import our_name
+from lib.schedules.formats.orders import to_csv
 
 __all__ = ["library_step", "preload"]
 
@@ -328,7 +328,7 @@ class Pipelined(LibraryStep):
         made: Any = _PipelineScheduleRuntime(self.stages, **self.settings)
         with tempfile.TemporaryDirectory(prefix="puzzles-replay-") as folder:
             path = Path(folder, "order.csv")
-            path.write_text(torch_csv.encode(self.pipeline.order, comms=True).text, encoding="utf-8")
+            path.write_text(to_csv(self.pipeline.order, comms=True).text, encoding="utf-8")
             made._load_csv(str(path), format="compute_comms")
         return made
 

@@ -54,7 +54,7 @@ number there."""
 
 
 def _varint(number: int) -> bytes:
-    """A number that is not negative, seven bits a byte, the lowest first."""
+    """Return a number that is not negative, seven bits a byte, the lowest first."""
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)
@@ -63,17 +63,17 @@ def _varint(number: int) -> bytes:
 
 
 def _number(field: int, value: int) -> bytes:
-    """A field that is a number or a truth. One that is 0 is not written, as the default is 0."""
+    """Return a field that is a number or a truth. One that is 0 is not written, as the default is 0."""
     return _varint(field << 3) + _varint(value) if value else b""
 
 
 def _bytes(field: int, value: bytes) -> bytes:
-    """A field that is text, or a message."""
+    """Return a field that is text, or a message."""
     return _varint(field << 3 | 2) + _varint(len(value)) + value
 
 
 def _packed(field: int, values: Iterable[int]) -> bytes:
-    """A field of several numbers."""
+    """Return a field of several numbers."""
     joined = b"".join(map(_varint, values))
     return _bytes(field, joined) if joined else b""
 
@@ -83,7 +83,7 @@ BOOL, INT32, INT64, STRING = 27, 7, 9, 29
 
 
 def _attribute(name: str, kind: int, value: int | str) -> bytes:
-    """An attribute of a node. A value is written even if it is 0: it is one of several that there may be."""
+    """Return an attribute of a node. A value is written even if it is 0: it is one of several that there may be."""
     held = _bytes(kind, value.encode()) if isinstance(value, str) else _varint(kind << 3) + _varint(value)
     return _bytes(10, _bytes(1, name.encode()) + held)
 
@@ -124,19 +124,19 @@ def _event(trace: Trace, rank: int, number: int) -> Event:
 
 
 def groups_of(trace: Trace) -> dict[str, list[int]]:
-    """The ranks of each group, by the name that its collectives have in the files."""
+    """Return the ranks of each group, by the name that its collectives have in the files."""
     return {name: sorted(ranks) for ranks, name in _World.of(trace).groups.items()}
 
 
 def chakra(trace: Trace, bytes_per_element: int = 4) -> list[bytes]:
-    """The execution trace of each rank. ValueError where a collective has no name in Chakra."""
+    """Return the execution trace of each rank. ValueError where a collective has no name in Chakra."""
     world = _World.of(trace)
     head = _framed(_bytes(1, SCHEMA.encode()))
     return [head + b"".join(_nodes(world, program, bytes_per_element)) for program in trace.programs]
 
 
 def write_chakra(folder: str | Path, trace: Trace, bytes_per_element: int = 4) -> list[Path]:
-    """Writes `rank.0.et` and so on into a folder, and `comm_groups.json`, which says who is in each group."""
+    """Write `rank.0.et` and so on into a folder, and `comm_groups.json`, which says who is in each group."""
     files = chakra(trace, bytes_per_element)
     paths = [Path(folder, f"rank.{rank}.et") for rank in range(len(files))]
     for path, data in zip(paths, files, strict=True):
@@ -146,7 +146,7 @@ def write_chakra(folder: str | Path, trace: Trace, bytes_per_element: int = 4) -
 
 
 def _nodes(world: _World, program: Program, size: int) -> Iterator[bytes]:
-    """The nodes of a rank, numbered from 1 by their events."""
+    """Yield the nodes of a rank, numbered from 1 by their events."""
     makers: dict[int, frozenset[int]] = {}
     """The nodes on which each value depends."""
     before: frozenset[int] = frozenset()
@@ -179,7 +179,7 @@ def _node(world: _World, program: Program, index: int, data: list[int], control:
 
 
 def _kind(world: _World, program: Program, index: int, size: int) -> tuple[int, list[bytes]]:
-    """The kind of node that an event is, and what its attributes say."""
+    """Return the kind of node that an event is, and what its attributes say."""
     event, rank = program.events[index], program.rank
     if event.op not in COLLECTIVES and event.op not in MESSAGES:
         return COMPUTES, []

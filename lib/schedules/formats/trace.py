@@ -35,13 +35,13 @@ class _Pass(NamedTuple):
     batches: frozenset[int]
 
     def goes_on(self, before: _Pass) -> bool:
-        """Whether it is the next layer of the same action."""
+        """Tell whether it is the next layer of the same action."""
         step = 1 if self.kind == "F" else -1
         return self == (before.kind, before.layer + step, before.batches)
 
 
 def order_of(trace: Trace) -> Order:
-    """What each rank of a pipeline does and in which order, without its messages: a run of layers is one action.
+    """Return what each rank of a pipeline does and in which order, without its messages: a run of layers is one action.
     ValueError says why a run is no pipeline.
 
     Stages are as long as they can be: two that a rank always does one right after the other are one, unless all others
@@ -52,8 +52,8 @@ def order_of(trace: Trace) -> Order:
 
 
 def pipeline_of(trace: Trace) -> Pipeline:
-    """The same with the layers of its stages and the batches of its microbatches. A pipeline numbers its own batches:
-    those beside it have others."""
+    """Return the same with the layers of its stages and the batches of its microbatches. A pipeline numbers its own
+    batches: those beside it have others."""
     passes = [[*_passes(program)] for program in trace.programs]
     _once(passes)
     together = _together(trace)
@@ -65,7 +65,7 @@ def pipeline_of(trace: Trace) -> Pipeline:
 
 
 def _passes(program: Program) -> Iterator[_Pass]:
-    """What a rank computes, and its updates. A forward that it does a second time is a part of the backward."""
+    """Yield what a rank computes, and its updates. A forward that it does a second time is a part of the backward."""
     done: set[_Pass] = set()
     for event in program.events:
         if event.op in UPDATES and event.layer is not None:
@@ -78,7 +78,7 @@ def _passes(program: Program) -> Iterator[_Pass]:
 
 
 def _once(passes: Sequence[Sequence[_Pass]]) -> None:
-    """Refuses a run in which two ranks compute the same, as when they have parts of a layer."""
+    """Refuse a run in which two ranks compute the same, as when they have parts of a layer."""
     where: dict[tuple[str, int, int], int] = {}
     for rank, found in enumerate(passes):
         for one in found:
@@ -92,7 +92,7 @@ def _once(passes: Sequence[Sequence[_Pass]]) -> None:
 
 
 def _together(trace: Trace) -> list[list[int]]:
-    """The ranks of each pipeline: those that pass messages to each other."""
+    """Return the ranks of each pipeline: those that pass messages to each other."""
     root = list(range(trace.ranks))
 
     def find(rank: int) -> int:
@@ -115,7 +115,7 @@ def _together(trace: Trace) -> list[list[int]]:
 
 
 def _pipeline(trace: Trace, ranks: Sequence[int], passes: Sequence[Sequence[_Pass]]) -> Pipeline:
-    """The pipeline of some ranks."""
+    """Return the pipeline of some ranks."""
     microbatches = sorted({one.batches for rank in ranks for one in passes[rank] if one.batches}, key=sorted)
     for one, other in pairwise(microbatches):
         if one & other:
@@ -145,7 +145,8 @@ def _pipeline(trace: Trace, ranks: Sequence[int], passes: Sequence[Sequence[_Pas
 def _stages(
     count: int, ranks: Sequence[int], passes: Sequence[Sequence[_Pass]], layers: dict[int, set[int]]
 ) -> list[range]:
-    """The layers of each stage: they are cut where anything comes between two layers, or where they lie apart."""
+    """Return the layers of each stage: they are cut where anything comes between two layers, or where they lie
+    apart."""
     cuts = {0, count}
     for rank in ranks:
         for layer in layers[rank]:
@@ -170,7 +171,7 @@ def _stages(
 def _actions(
     program: Program, stages: Sequence[range], place: dict[int, int], number: dict[frozenset[int], int]
 ) -> Iterator[Action]:
-    """What a rank does. An update is said where passes come after it."""
+    """Yield what a rank does. An update is said where passes come after it."""
     done: set[Action] = set()
     left = {stage: len(layers) for stage, layers in enumerate(stages)}
     last = max((k for k, event in enumerate(program.events) if event.op in PASSES), default=-1)

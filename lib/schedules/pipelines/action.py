@@ -137,8 +137,8 @@ _PAIR = re.compile(rf"\(([^;()]+);([^;()]+)\){PAIR}")
 
 
 def parse(text: str | Iterable[str], stage: int | None = None) -> tuple[Action, ...]:
-    """The actions of one rank from their words: a list, or a text with blanks between. Words that name no stage, such
-    as F0, are of `stage`, if one is given. ValueError names a word that is none."""
+    """Return the actions of one rank from their words: a list, or a text with blanks between. Words that name no stage,
+    such as F0, are of `stage`, if one is given. ValueError names a word that is none."""
     words = text.split() if isinstance(text, str) else text
     return tuple(_action(word, stage) for word in words)
 
@@ -163,7 +163,8 @@ def parts_of(actions: Iterable[Action]) -> Iterator[Action]:
 
 
 def places(order: Order) -> dict[int, int]:
-    """The rank of each stage: the one that does most of its passes, so that one stray action is the odd one out."""
+    """Return the rank of each stage: the one that does most of its passes, so that one stray action is the odd one
+    out."""
     found: defaultdict[int, Counter[int]] = defaultdict(Counter)
     for rank, actions in enumerate(order):
         for stage, passes in Counter(stage for stage, kind, _, _ in parts_of(actions) if kind in PASSES).items():
@@ -172,5 +173,5 @@ def places(order: Order) -> dict[int, int]:
 
 
 def batches_of(order: Order) -> int:
-    """How many microbatches there are: one more than the highest that is named."""
+    """Return how many microbatches there are: one more than the highest that is named."""
     return max((action.microbatch for actions in order for action in parts_of(actions)), default=-1) + 1

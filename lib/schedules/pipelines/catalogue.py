@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
 from lib.errors.wording import counted
-from lib.schedules.pipelines import generators, v_shapes, zero_bubble_search
+from lib.schedules.pipelines import generators, v_shapes
 from lib.schedules.pipelines.action import Order
+from lib.schedules.pipelines.generators import Passes
 from lib.schedules.pipelines.timing import peaks
-from lib.schedules.pipelines.zero_bubble_search import Passes
 from lib.values.table import table
 
 __all__ = ["SCHEDULES", "Named", "Shape"]
@@ -42,7 +42,8 @@ class Named(NamedTuple):
     torch: str | None = None
 
     def make(self, ranks: int, batches: int, **told: Any) -> Order:
-        """Its order with so many microbatches, and what else its generator is told. ValueError where it has none."""
+        """Return its order with so many microbatches, and what else its generator is told. ValueError where it has
+        none."""
         stages = told.get("chunks", self.chunks)
         if ranks * stages * batches > LARGEST:
             sizes = f"{counted(ranks, 'rank', ',')}, {counted(batches, 'microbatch', ',')}"
@@ -61,9 +62,9 @@ class Named(NamedTuple):
         limit: float | None = None,
         costs: Passes | None = None,
     ) -> Order:
-        """Its order with so many stages a rank, for ranks that may hold so many microbatches of activations, and for
-        passes that take so long, of which most generators need to know nothing. ValueError where it has no such order.
-        """
+        """Return its order with so many stages a rank, for ranks that may hold so many microbatches of activations, and
+        for passes that take so long, of which most generators need to know nothing. ValueError where it has no such
+        order."""
         asked = {"chunks": chunks, "limit": limit, "costs": costs}
         found = self.make(ranks, batches, **{name: asked[name] for name in self.takes if asked[name] is not None})
         if chunks not in (None, self.chunks) and "chunks" not in self.takes:
@@ -117,8 +118,8 @@ SCHEDULES: Final = table(
         ),
         Named("zb_h1", "ZB-H1", generators.zb_h1, QI_2023, halves=True, takes=("limit",)),
         Named("zb_h2", "ZB-H2", generators.zb_h2, QI_2023, halves=True, takes=("limit",)),
-        Named("zb_1p", "ZB-1p", zero_bubble_search.zb_1p, QI_2023, halves=True, takes=("costs", "limit")),
-        Named("zb_2p", "ZB-2p", zero_bubble_search.zb_2p, QI_2023, halves=True, takes=("costs", "limit")),
+        Named("zb_1p", "ZB-1p", generators.zb_1p, QI_2023, halves=True, takes=("costs", "limit")),
+        Named("zb_2p", "ZB-2p", generators.zb_2p, QI_2023, halves=True, takes=("costs", "limit")),
         Named("zb_v", "ZB-V", v_shapes.zb_v, QI_2023, 2, "vee", halves=True, torch="ScheduleZBVZeroBubble"),
         Named("v_half", "V-half", v_shapes.v_half, QI_2024, 2, "vee", halves=True),
         Named("v_min", "V-min", v_shapes.v_min, QI_2024, 2, "vee", halves=True),

@@ -76,7 +76,7 @@ def illegal(
     limit: Limit = None,
     messages: Messages = "awaited",
 ) -> Wrong | None:
-    """What is wrong with an order first, or None.
+    """Return what is wrong with an order first, or None.
 
     Without `batches` there are as many microbatches as most stages have, without `stages` as many as there are in a
     row. `limit` is of how many microbatches a rank may hold the activations, one number or one for each rank: where it
@@ -101,15 +101,15 @@ def require_legal(
     limit: Limit = None,
     messages: Messages = "awaited",
 ) -> Order:
-    """The order, if it is legal; else IllegalOrder."""
+    """Return the order, if it is legal; else IllegalOrder."""
     if (wrong := illegal(order, batches=batches, stages=stages, limit=limit, messages=messages)) is not None:
         raise IllegalOrder(wrong)
     return order
 
 
 def order_from(rows: Iterable[str | Iterable[str]], *, one_stage: bool = False) -> Order:
-    """The order of which each row has the words of one rank, as a list or a text. With `one_stage` a word such as F0 is
-    of the stage that has the number of its rank. IllegalOrder names the place of a word that is none."""
+    """Return the order of which each row has the words of one rank, as a list or a text. With `one_stage` a word such
+    as F0 is of the stage that has the number of its rank. IllegalOrder names the place of a word that is none."""
     order: list[tuple[Action, ...]] = []
     for rank, row in enumerate(rows):
         words, stage = row.split() if isinstance(row, str) else row, rank if one_stage else None
@@ -122,7 +122,7 @@ LONG: Final = 60
 
 
 def _read(rank: int, position: int, word: object, stage: int | None) -> Action:
-    """The action that a word is of; it may be anything."""
+    """Return the action that a word is of; it may be anything."""
     why, cause = f"{_short(repr(word))} is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1", None
     if isinstance(word, str):
         plain = word.replace(" ", "").upper()
@@ -239,7 +239,7 @@ class _Facts:
         return Counter(self.place.values())
 
     def other(self, rank: int, stage: int) -> int | None:
-        """The rank of a stage, where that is another one."""
+        """Return the rank of a stage, where that is another one."""
         found = self.place.get(stage, rank)
         return None if found == rank else found
 
@@ -250,7 +250,7 @@ class _Facts:
         return Wrong(rank, len(self.order[rank]) if self.order else 0, None, "missing", text, cause)
 
     def when(self, rank: int, key: Key) -> str:
-        """Where a rank does something, that it has not done before."""
+        """Return where a rank does something, that it has not done before."""
         position = self.done[rank].get(key)
         return "which this rank never does" if position is None else f"which comes later, at position {position}"
 
@@ -283,7 +283,7 @@ def _word(stage: int, kind: str, microbatch: int) -> str:
 
 
 def _told(stage: int, kind: str, microbatch: int) -> str:
-    """A word and what it says: "0F8 (forward of microbatch 8 on stage 0)"."""
+    """Return a word and what it says: "0F8 (forward of microbatch 8 on stage 0)"."""
     title = KINDS[kind].title
     of = f" of microbatch {microbatch} on stage {stage}" if KINDS[kind].per_batch else f", stage {stage}"
     return f"{_word(stage, kind, microbatch)} ({title}{of})"
@@ -381,7 +381,7 @@ def _pair(facts: _Facts) -> Iterator[Wrong]:
 
 
 def _lacks(facts: _Facts, rank: int, position: int, stage: int, kind: str, microbatch: int) -> Key | None:
-    """What a pass needs of its own rank, and does not find done before it."""
+    """Return what a pass needs of its own rank, and does not find done before it."""
     done = facts.done[rank]
     after, needed = KINDS[kind].after, KINDS[kind].needs
     if after and done.get(key := (stage, after, microbatch), position) >= position:
@@ -402,7 +402,7 @@ _MAKERS: Final = {
 
 
 def _sent(received: str) -> str:
-    """The kind of the other end of a message: of RECV_F it is SEND_F."""
+    """Return the kind of the other end of a message: of RECV_F it is SEND_F."""
     return received.replace("RECV", "SEND")
 
 
@@ -454,7 +454,7 @@ def _gathers(facts: _Facts, rank: int, steps: Iterable[Step]) -> Iterator[Wrong]
 
 
 def _message(facts: _Facts) -> Iterator[Wrong]:
-    """What a rank sends it has made, what it computes with it has received, and what it waits for has begun."""
+    """Yield what a rank sends it has made, what it computes with it has received, and what it waits for has begun."""
     if not facts.messages:
         return
     for rank, steps in enumerate(facts.ranks):
@@ -465,7 +465,7 @@ def _message(facts: _Facts) -> Iterator[Wrong]:
 
 
 def _alone(facts: _Facts, rank: int, position: int, stage: int, kind: str, microbatch: int) -> str | None:
-    """What an action lacks of its own rank's messages."""
+    """Return what an action lacks of its own rank's messages."""
     row, done, why = KINDS[kind], facts.done[rank], ""
     if row.needs:
         if facts.other(rank, stage + KINDS[row.needs].towards) is None:
@@ -491,7 +491,7 @@ def _alone(facts: _Facts, rank: int, position: int, stage: int, kind: str, micro
 
 
 def _memory(facts: _Facts) -> Iterator[Wrong]:
-    """An activation is there from its forward to the end of its backward, of both halves of it."""
+    """Yield an activation is there from its forward to the end of its backward, of both halves of it."""
     if facts.limit is None:
         return
     for rank, steps in enumerate(facts.ranks):
@@ -528,7 +528,7 @@ def _missing(facts: _Facts) -> Iterator[Wrong]:
 
 
 def _missing_on(facts: _Facts, rank: int, stage: int, done: dict[str, set[int]]) -> Iterator[Wrong]:
-    """What a stage lacks."""
+    """Yield what a stage lacks."""
     forwards, both, first, second = (done[kind] for kind in "FBIW")
     name, batches = "I" if first and not both else "B", facts.batches
     if len(forwards) < batches:
@@ -548,7 +548,7 @@ def _missing_on(facts: _Facts, rank: int, stage: int, done: dict[str, set[int]])
 
 
 def _channel(facts: _Facts) -> Iterator[Wrong]:
-    """The n-th receive from a rank is for its n-th send."""
+    """Yield the n-th receive from a rank is for its n-th send."""
     sent: defaultdict[tuple[int, int], list[Key]] = defaultdict(list)
     for rank, steps in enumerate(facts.ranks) if facts.messages else ():
         for _, stage, kind, microbatch in steps:
@@ -576,7 +576,7 @@ def _channel(facts: _Facts) -> Iterator[Wrong]:
 
 
 def _deadlock(facts: _Facts) -> Iterator[Wrong]:
-    """All go on as far as they can. Who is left waits for somebody, and somebody for them."""
+    """Yield all go on as far as they can. Who is left waits for somebody, and somebody for them."""
     blocked = _blocked(facts)
     source = {rank: facts.place[key[0]] for rank, (_, key) in blocked.items()}
     at = {rank: facts.order[rank][position] for rank, (position, _) in blocked.items()}

@@ -32,8 +32,8 @@ def compute_only(order: Order) -> Order:
 
 
 def with_messages(order: Order) -> Order:
-    """The same order with all messages between ranks: sent as soon as there is something to send, received when it is
-    needed. ValueError where an action needs what no rank sends.
+    """Return the same order with all messages between ranks: sent as soon as there is something to send, received when
+    it is needed. ValueError where an action needs what no rank sends.
 
     The n-th receive from a rank gets its n-th send. So before a wanted message those are received that come before it
     from the same rank, whatever they are for.
@@ -44,24 +44,21 @@ def with_messages(order: Order) -> Order:
         for action in actions:
             for other, _, brings in _outputs(action, source, place):
                 channels[source, other].append(brings)
-    return tuple(_with_messages(rank, actions, place, channels) for rank, actions in enumerate(order))
-
-
-def _with_messages(
-    rank: int, actions: tuple[Action, ...], place: dict[int, int], channels: dict[tuple[int, int], deque[Action]]
-) -> tuple[Action, ...]:
-    found: list[Action] = []
-    received: set[Action] = set()
-    for action in actions:
-        for source, wanted in _inputs(action, rank, place):
-            while wanted not in received:
-                if not channels[source, rank]:
-                    raise ValueError(f"rank {rank}: nobody sends what {action} needs, for {wanted}")
-                found.append(channels[source, rank].popleft())
-                received.add(found[-1])
-        found.append(action)
-        found.extend(sent for _, sent, _ in _outputs(action, rank, place))
-    return tuple(found)
+    lowered: list[tuple[Action, ...]] = []
+    for rank, actions in enumerate(order):
+        found: list[Action] = []
+        received: set[Action] = set()
+        for action in actions:
+            for source, wanted in _inputs(action, rank, place):
+                while wanted not in received:
+                    if not channels[source, rank]:
+                        raise ValueError(f"rank {rank}: nobody sends what {action} needs, for {wanted}")
+                    found.append(channels[source, rank].popleft())
+                    received.add(found[-1])
+            found.append(action)
+            found.extend(sent for _, sent, _ in _outputs(action, rank, place))
+        lowered.append(tuple(found))
+    return tuple(lowered)
 
 
 # -- when messages are awaited --------------------------------------------------------------------------------------
@@ -73,23 +70,19 @@ buffer no longer than that."""
 
 
 def posted(order: Order) -> Order:
-    """The same order with messages that travel while their ranks compute.
+    """Return the same order with messages that travel while their ranks compute.
 
     A receive is issued two passes before it is needed, in the order in which the messages come, and awaited when it is.
     A send is awaited before the next one to the same rank, or at the end. Where ranks could not go on so, receives are
     issued earlier.
     """
     late, ahead, longest = with_messages(order), AHEAD, max(map(len, order), default=0)
+    place = places(late)
     while True:
-        found = _posted(late, ahead)
+        found = tuple(_posted_on(actions, ahead, place) for actions in late)
         if ahead > longest or not waits_for_room(found):
             return found
         ahead *= 2
-
-
-def _posted(order: Order, ahead: int) -> Order:
-    place = places(order)
-    return tuple(_posted_on(actions, ahead, place) for actions in order)
 
 
 def _posted_on(actions: tuple[Action, ...], ahead: int, place: dict[int, int]) -> tuple[Action, ...]:
@@ -119,7 +112,7 @@ def _wait(action: Action) -> Action:
 
 
 def awaited(order: Order) -> Order:
-    """The same order with messages that both sides await at once.
+    """Return the same order with messages that both sides await at once.
 
     They are received when they are needed. As there is room for one message only between two ranks, some orders could
     not go on so, such as a breadth-first one of many microbatches: then they are received when they arrive.
@@ -129,8 +122,9 @@ def awaited(order: Order) -> Order:
 
 
 def waits_for_room(order: Order) -> dict[int, Action]:
-    """The ranks that do not come to the end of an order that has its messages, as there is room for one that is not
-    received yet between two ranks, and the action that each is at. No times matter: who can go on can do so later."""
+    """Return the ranks that do not come to the end of an order that has its messages, as there is room for one that is
+    not received yet between two ranks, and the action that each is at. No times matter: who can go on can do so
+    later."""
     place = places(order)
     lists = [_calls(rank, actions, place) for rank, actions in enumerate(order)]
     at, called = [0] * len(order), [-1] * len(order)
@@ -161,9 +155,9 @@ _Call = tuple[int, int, _Channel | None, _Channel | None, int]
 
 
 def _calls(rank: int, actions: tuple[Action, ...], place: dict[int, int]) -> list[_Call]:
-    """The sends and receives of a rank and its waits: its position, the other rank, the call that it makes, if it makes
-    one, and what it waits for: so many calls of the other side. The n-th receive is over when there were n sends, and
-    the n-th send when there were n - 1 receives."""
+    """Return the sends and receives of a rank and its waits: its position, the other rank, the call that it makes, if
+    it makes one, and what it waits for: so many calls of the other side. The n-th receive is over when there were n
+    sends, and the n-th send when there were n - 1 receives."""
     found: list[_Call] = []
     behind = {(stage, BEGINS[kind], microbatch) for stage, kind, microbatch, _ in actions if kind in BEGINS}
     begun: dict[tuple[int, str, int], tuple[int, _Channel, int]] = {}
@@ -187,14 +181,15 @@ def _calls(rank: int, actions: tuple[Action, ...], place: dict[int, int]) -> lis
 
 
 def _on_arrival(order: Order) -> Order | None:
-    """The same order with messages that are received when they arrive: between two passes, if a forward takes as long
-    as a backward, and a message no time. None where that cannot go on."""
+    """Return the same order with messages that are received when they arrive: between two passes, if a forward takes as
+    long as a backward, and a message no time. None where that cannot go on."""
     run = _Arrivals(order)
     while run.due:
         run.go_on()
         if not run.due:
             run.make_room()
-    return tuple(map(tuple, run.found)) if run.over() else None
+    over = not any(run.sends) and [*map(len, order)] == run.at
+    return tuple(map(tuple, run.found)) if over else None
 
 
 class _Arrivals:
@@ -215,10 +210,6 @@ class _Arrivals:
         """For each rank what was sent to it, by source: the first has arrived, a second waits for room."""
         self.arrived: dict[tuple[int, int], int] = {}
 
-    def over(self) -> bool:
-        """Whether every rank has come to its end."""
-        return not any(self.sends) and all(k == len(actions) for k, actions in zip(self.at, self.order, strict=True))
-
     def go_on(self) -> None:
         """Everybody goes as far as they can."""
         while self.due:
@@ -237,7 +228,7 @@ class _Arrivals:
                 self.found[rank].append(last)
 
     def _send(self, now: int, rank: int) -> bool:
-        """Whether all that a rank has to send has found room."""
+        """Tell whether all that a rank has to send has found room."""
         sends = self.sends[rank]
         while sends:
             other, action, brings = sends[0]
@@ -286,7 +277,7 @@ TICKS = {"F": 2, "B": 2, "I": 1, "W": 1}
 
 
 def _inputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[int, Action]]:
-    """The messages that an action needs, each with the rank that it comes from."""
+    """Yield the messages that an action needs, each with the rank that it comes from."""
     for stage, kind, microbatch, _ in action.parts or (action,):
         if needed := KINDS[kind].needs:
             source = place.get(stage + KINDS[needed].towards, rank)
@@ -295,7 +286,7 @@ def _inputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[
 
 
 def _outputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[int, Action, Action]]:
-    """The messages that an action is followed by: to whom, the send, and the receive there."""
+    """Yield the messages that an action is followed by: to whom, the send, and the receive there."""
     for stage, kind, microbatch, _ in action.parts or (action,):
         if sent := KINDS[kind].passes:
             after = stage + KINDS[sent].towards
@@ -307,8 +298,9 @@ def _outputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple
 
 
 def with_weights(order: Order, *, keep: int | None = None, ahead: int = 0) -> Order:
-    """The same order where each rank has only a shard of its weights: they are gathered (UNSHARD) before the passes
-    that need them, freed (RESHARD) after, and the gradients of a stage reduced (REDUCE_GRAD) after its last backward.
+    """Return the same order where each rank has only a shard of its weights: they are gathered (UNSHARD) before the
+    passes that need them, freed (RESHARD) after, and the gradients of a stage reduced (REDUCE_GRAD) after its last
+    backward.
 
     A rank has `keep` stages whole at most, and frees the one that it needs again last. Without a number it gathers each
     stage once for its forwards and once for its backwards, or once for all where these mingle. A gather is issued
@@ -375,7 +367,7 @@ def _by_direction(stage: int, directions: dict[tuple[int, bool], list[int]]) -> 
 
 
 def _kept(rank: int, uses: dict[int, list[int]], keep: int) -> list[Span]:
-    """So many stages at a time: the one goes that is needed again last (Belady 1966)."""
+    """Return so many stages at a time: the one goes that is needed again last (Belady 1966)."""
     needed: defaultdict[int, list[int]] = defaultdict(list)
     for stage, positions in uses.items():
         for position in positions:

@@ -39,7 +39,8 @@ def program_of(
     recompute: bool = False,
     by_words: bool = False,
 ) -> Program:
-    """The function that does an order, to be run on as many ranks, or on a mesh with an axis "stage" of that size.
+    """Return the function that does an order, to be run on as many ranks, or on a mesh with an axis "stage" of that
+    size.
 
     Where an order has no messages they are put in: `awaited` at once on both sides, or `posted`, so that they travel
     while their ranks compute. What has a WAIT in an order that has messages is awaited there, and all others at once.
@@ -83,7 +84,7 @@ def program_of(
 
 
 def _tell(program: Recorder, since: int, place: Place | None) -> int:
-    """Says where in the order it is what a rank has recorded since then."""
+    """Say where in the order it is what a rank has recorded since then."""
     for event in program.events[since:]:
         event.source = place
     return len(program.events)
@@ -114,7 +115,7 @@ class Setting(NamedTuple):
 
 
 def says_messages(order: Order) -> bool:
-    """Whether an order has its messages, so that none are put in."""
+    """Tell whether an order has its messages, so that none are put in."""
     return any(action.kind in MESSAGES for actions in order for action in actions)
 
 
@@ -129,7 +130,7 @@ class Share(NamedTuple):
     """Which of them it is."""
 
     def batches(self, model: Model, microbatches: Sequence[Sequence[int]] | None, count: int) -> list[list[int]]:
-        """The batches of each microbatch of this pipeline, by their numbers in the step."""
+        """Return the batches of each microbatch of this pipeline, by their numbers in the step."""
         each, rest = divmod(model.BATCHES, len(self.replicas))
         given = [(batch,) for batch in range(each)] if microbatches is None else microbatches
         if rest:
@@ -148,8 +149,8 @@ class Share(NamedTuple):
 
 
 def share_of(model: Model, ranks: int | None = None) -> Share:
-    """Where a rank is: in a pipeline of all ranks, or of those along the axis "stage" of the mesh. `ranks` are as many
-    as a pipeline has."""
+    """Return where a rank is: in a pipeline of all ranks, or of those along the axis "stage" of the mesh. `ranks` are
+    as many as a pipeline has."""
     mesh = model.dist.mesh
     if mesh is not None and AXIS in mesh.axes and ranks in (None, mesh.axes[AXIS]):
         others = [axis for axis in mesh.axes if axis != AXIS]
@@ -166,7 +167,7 @@ def share_of(model: Model, ranks: int | None = None) -> Share:
 
 
 def _layers(model: Model, stages: int, given: Sequence[range] | None) -> list[range]:
-    """The layers of each stage."""
+    """Return the layers of each stage."""
     if given is None:
         each, rest = divmod(model.LAYERS, stages)
         if rest:
@@ -187,8 +188,9 @@ def _layers(model: Model, stages: int, given: Sequence[range] | None) -> list[ra
 
 
 def _steps(actions: Sequence[Action], recompute: bool) -> list[Step]:
-    """What a rank does, the parts of a pair one after the other. A message that has a WAIT only begins, and the first
-    pass after an UNSHARD waits for it. What is computed again comes before a gradient is used, which lies meanwhile."""
+    """Return what a rank does, the parts of a pair one after the other. A message that has a WAIT only begins, and the
+    first pass after an UNSHARD waits for it. What is computed again comes before a gradient is used, which lies
+    meanwhile."""
     behind = {(BEGINS[kind], stage, microbatch) for stage, kind, microbatch, _ in actions if kind in BEGINS}
     at_hand = _at_hand(recompute)
     gathering: set[int] = set()
@@ -213,7 +215,7 @@ def _steps(actions: Sequence[Action], recompute: bool) -> list[Step]:
 
 
 def _at_hand(recompute: bool) -> set[tuple[str, str]]:
-    """Which action sends what the one before it has made, or needs what it has received."""
+    """Return which action sends what the one before it has made, or needs what it has received."""
     found: set[tuple[str, str]] = set()
     for kind, row in KINDS.items():
         if row.passes:
@@ -262,7 +264,7 @@ class _Rank:
                     self.weights[layer], self.states[layer] = model.load_weights(layer)
 
     def handlers(self) -> dict[str, Handler]:
-        """Who does the actions of a kind."""
+        """Return who does the actions of a kind."""
         found: dict[str, Handler] = {
             "F": self.forward,
             "B": self.backward,
@@ -337,7 +339,7 @@ class _Rank:
             self.add(layer, half(layer, activations.pop((layer, microbatch)), grads.pop((layer + 1, microbatch))))
 
     def gradient(self, stage: int, microbatch: int, taken: bool) -> ActivationGrad:
-        """The gradient of a stage's output: received, made here, or that of the loss."""
+        """Return the gradient of a stage's output: received, made here, or that of the loss."""
         last = self.layers[stage][-1] + 1, microbatch
         if taken:
             return self.message
@@ -351,7 +353,7 @@ class _Rank:
             self.grads[self.layers[stage][0], microbatch] = grad
 
     def add(self, layer: int, grad: WeightGrad) -> None:
-        """Adds a gradient to the sum of its layer."""
+        """Add a gradient to the sum of its layer."""
         sums = self.sums
         sums[layer] = sums[layer] + grad if layer in sums else grad
 
@@ -405,7 +407,7 @@ class _Rank:
     # -- messages ---------------------------------------------------------------------------------------------------
 
     def take(self, what: str, stage: int, microbatch: int, kept: bool, message: Any) -> None:
-        """Puts what was received where its stage finds it."""
+        """Put what was received where its stage finds it."""
         if kept:
             self.message = message
         elif what == "F":
@@ -414,7 +416,7 @@ class _Rank:
             self.grads[self.layers[stage][-1] + 1, microbatch] = message
 
     def sending(self, what: str, towards: int) -> Handler:
-        """How this rank sends what is for a stage of another one."""
+        """Return how this rank sends what is for a stage of another one."""
         model, peers, activations, grads = self.model, self.peers, self.activations, self.grads
 
         def send(stage: int, microbatch: int, taken: bool, _: bool) -> Work[None]:
@@ -429,7 +431,7 @@ class _Rank:
         return send
 
     def receiving(self, towards: int) -> Handler:
-        """How this rank receives from a stage of another one."""
+        """Return how this rank receives from a stage of another one."""
         model, peers = self.model, self.peers
 
         def receive(stage: int, *_: object) -> Work[Any]:
@@ -438,7 +440,7 @@ class _Rank:
         return receive
 
     def behind(self, kind: str, do: Handler) -> Handler:
-        """The same beside what the rank does meanwhile."""
+        """Return the same beside what the rank does meanwhile."""
 
         def begin(stage: int, microbatch: int, taken: bool, kept: bool) -> None:
             self.under_way[kind, stage, microbatch] = cast("Work[Any]", do(stage, microbatch, taken, kept))

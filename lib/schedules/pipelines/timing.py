@@ -6,25 +6,38 @@ legal says `legality`.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, chain, islice
 from math import lcm
 from typing import Final, NamedTuple
 
-from lib.cluster.costs import as_written
+from lib.cluster.costs import Streams, as_written
 from lib.errors.exceptions import PuzzleError
 from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, Action, Messages, Order, parts_of, places
 from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.lowering import awaited
 
-__all__ = ["Bubble", "NoRoom", "Number", "Timed", "in_ticks", "peaks", "time_order"]
+__all__ = ["EVEN", "Bubble", "NoRoom", "Number", "Passes", "Timed", "in_ticks", "peaks", "time_order"]
 
 Number = float | Fraction
 Key = tuple[str, int, int]
 """What an action waits for, or makes: of what kind, for which stage and microbatch."""
+
+
+class Passes(NamedTuple):
+    """How long the passes of a microbatch over a stage take, and a message, which costs no rank any time."""
+
+    forward: Number = 1
+    input_half: Number = 1
+    weight_half: Number = 1
+    message: Number = 0
+
+
+EVEN: Final = Passes()
 
 
 class NoRoom(PuzzleError):
@@ -39,35 +52,46 @@ class Bubble(NamedTuple):
     span: float
 
 
+@dataclass(frozen=True)
 class Timed:
-    """An order with its times: `starts[r][i]` and `ends[r][i]` are of the action `order[r][i]`."""
+    """An order with its times: `starts[r][i]` and `ends[r][i]` are of the action `order[r][i]`, in time units.
 
-    def __init__(self, order: Order, starts: list[list[int]], ends: list[list[int]], ticks: int, busy: int) -> None:
-        self.order = order
-        self._starts, self._ends = starts, ends
-        self._ticks = ticks
-        """In a time unit. Times are counted in them, so that nothing is rounded."""
-        self._busy = busy
-        """What all ranks compute together."""
+    They are counted in ticks, so that nothing is rounded; `busy` is what all ranks compute together.
+    """
+
+    order: Order
+    start_ticks: list[list[int]]
+    end_ticks: list[list[int]]
+    ticks: int
+    busy: int
 
     @cached_property
     def starts(self) -> list[list[float]]:
-        return [[time / self._ticks for time in times] for times in self._starts]
+        return [[time / self.ticks for time in times] for times in self.start_ticks]
 
     @cached_property
     def ends(self) -> list[list[float]]:
-        return [[time / self._ticks for time in times] for times in self._ends]
+        return [[time / self.ticks for time in times] for times in self.end_ticks]
 
     @property
     def end(self) -> float:
         """When the last rank is done."""
-        return max((times[-1] for times in self._ends if times), default=0) / self._ticks
+        return max((times[-1] for times in self.end_ticks if times), default=0) / self.ticks
 
     @property
     def bubble(self) -> Bubble:
-        ranks, busy = len(self.order), Fraction(self._busy, self._ticks)
-        span = max(map(_at_work, self.order, self._starts, self._ends), default=0) / self._ticks
-        return Bubble(*(float(1 - busy / (ranks * Fraction(time))) if time else 0.0 for time in (self.end, span)))
+        ranks, busy = len(self.order), Fraction(self.busy, self.ticks)
+        spans = [0]
+        for actions, starts, ends in zip(self.order, self.start_ticks, self.end_ticks, strict=True):
+            computes = [
+                (start, end)
+                for action, start, end in zip(actions, starts, ends, strict=True)
+                if end > start and action.kind not in MESSAGES and action.kind not in BEGINS
+            ]
+            if computes:
+                spans.append(computes[-1][1] - computes[0][0])
+        times = self.end, max(spans) / self.ticks
+        return Bubble(*(float(1 - busy / (ranks * Fraction(time))) if time else 0.0 for time in times))
 
     @property
     def peaks(self) -> list[float]:
@@ -75,32 +99,15 @@ class Timed:
         return peaks(self.order)
 
 
-def _at_work(actions: Sequence[Action], starts: Sequence[int], ends: Sequence[int]) -> int:
-    """How long a rank is at work: from its first computation to its last. Messages, and waiting for them, are none."""
-    times = [
-        (start, end)
-        for action, start, end in zip(actions, starts, ends, strict=True)
-        if end > start and action.kind not in MESSAGES and action.kind not in BEGINS
-    ]
-    return times[-1][1] - times[0][0] if times else 0
-
-
 def peaks(order: Order) -> list[float]:
-    """The most activations of each rank, in microbatches of all its stages. A stage's are there from the start of its
-    forward to the end of its backward, or of the weight half: no costs matter."""
+    """Count the most activations of each rank, in microbatches of all its stages. A stage's are there from the start
+    of its forward to the end of its backward, or of the weight half: no costs matter."""
     stages = len(places(order)) or 1
-    return [float(Fraction(_most(actions) * len(order), stages)) for actions in order]
-
-
-def _most(actions: tuple[Action, ...]) -> int:
-    held = most = 0
-    for action in parts_of(actions):
-        if action.kind == "F":
-            held += 1
-            most = max(most, held)
-        elif action.kind in ("B", "W"):
-            held -= 1
-    return most
+    found: list[float] = []
+    for actions in order:
+        held = accumulate((part.kind == "F") - (part.kind in ("B", "W")) for part in parts_of(actions))
+        found.append(float(Fraction(max(0, *held, 0) * len(order), stages)))
+    return found
 
 
 def time_order(
@@ -115,7 +122,7 @@ def time_order(
     messages: Messages = "posted",
     cost: Callable[[Action, int], Number] | None = None,
 ) -> Timed:
-    """Times an order: every action starts as soon as its rank is free and its inputs are there.
+    """Time an order: every action starts as soon as its rank is free and its inputs are there.
 
     The costs are those of one stage; a backward that is not split takes as long as its halves, if nothing is said, and
     updates have a cost only where the order says them. `cost` gives the costs of an action on a rank instead, for
@@ -134,7 +141,19 @@ def time_order(
     lowered = order
     if messages == "awaited" and not any(a.kind in MESSAGES for actions in order for a in actions):
         lowered = awaited(order)
-    costs, half, ticks = _priced(lowered, prices, cost, message)
+    half = as_written(message) / 2
+    if cost is None:
+        (half, *each), ticks = in_ticks([half, *prices.values()])
+        known = dict(zip(prices, each, strict=True))
+        costs = [[sum([known.get(p.kind, 0) for p in a.parts or (a,)]) for a in actions] for actions in lowered]
+    else:
+        exact = [
+            [sum(as_written(cost(p, rank)) for p in a.parts or (a,) if p.kind in prices) for a in actions]
+            for rank, actions in enumerate(lowered)
+        ]
+        (half, *each), ticks = in_ticks([half, *chain(*exact)])
+        rest = iter(each)
+        costs = [[*islice(rest, len(actions))] for actions in lowered]
     clock = _Clock(lowered, costs, half, messages == "awaited")
     try:
         waiting = clock.run()
@@ -149,44 +168,24 @@ def time_order(
             expected="room for one message from a rank to another, so that each is received before the next is sent",
             got=shown,
         )
-    busy = sum(map(sum, costs))
-    if lowered is order:
-        return Timed(order, clock.starts, clock.ends, ticks, busy)
-    starts, ends = (
-        [[t for t, a in zip(times, actions, strict=True) if a.kind not in MESSAGES] for times, actions in rows]
-        for rows in (list(zip(clock.starts, lowered, strict=True)), list(zip(clock.ends, lowered, strict=True)))
-    )
-    return Timed(order, starts, ends, ticks, busy)
+    starts, ends = clock.starts, clock.ends
+    if lowered is not order:  # of the messages that were put in nobody asked
+        starts, ends = (
+            [
+                [time for time, action in zip(row, actions, strict=True) if action.kind not in MESSAGES]
+                for row, actions in zip(times, lowered, strict=True)
+            ]
+            for times in (starts, ends)
+        )
+    return Timed(order, starts, ends, ticks, sum(map(sum, costs)))
 
 
 def in_ticks(times: Iterable[Number]) -> tuple[list[int], int]:
-    """Times as whole numbers of ticks, and how many ticks make a time unit: as few as will do. A time is the decimal
-    that was written."""
+    """Return times as whole numbers of ticks, and how many ticks make a time unit: as few as will do. A time is the
+    decimal that was written."""
     exact = [*map(as_written, times)]
     ticks = lcm(*{time.denominator for time in exact})
     return [int(time * ticks) for time in exact], ticks
-
-
-def _priced(
-    order: Order, prices: dict[str, Number], cost: Callable[[Action, int], Number] | None, message: Number
-) -> tuple[list[list[int]], int, int]:
-    """What every action costs, half a message, and a time unit, in ticks."""
-    half = as_written(message) / 2
-    passes = [[part for a in actions for part in a.parts or (a,) if part.kind in prices] for actions in order]
-    if cost is None:
-        (half, *whole), ticks = in_ticks([half, *prices.values()])
-        known = dict(zip(prices, whole, strict=True))
-        each = ([known[part.kind] for part in parts] for parts in passes)
-    else:
-        times = [cost(part, rank) for rank, parts in enumerate(passes) for part in parts]
-        (half, *whole), ticks = in_ticks([half, *times])
-        every = iter(whole)
-        each = ([*islice(every, len(parts))] for parts in passes)
-    found: list[list[int]] = []
-    for actions, whole in zip(order, each, strict=True):
-        rest = iter(whole)
-        found.append([sum(islice(rest, len(a.parts) or int(a.kind in prices))) for a in actions])
-    return found, half, ticks
 
 
 BACKWARDS: Final = ("B", "I")
@@ -221,21 +220,24 @@ class _Clock:
         """When what somebody may wait for is there."""
         self.waiting: defaultdict[Key, list[int]] = defaultdict(list)
         self.runnable = [*range(len(order))]
-        self.channels: defaultdict[tuple[int, int], _Channel] = defaultdict(_Channel)
+        self.streams = Streams()
+        self.sent: Counter[tuple[int, int]] = Counter()
+        self.received: Counter[tuple[int, int]] = Counter()
+        """How many messages went out from a rank to another, and how many receives of these were issued."""
         self.rooms: dict[Key, Key] = {}
         """For each message that was sent the room that it needs."""
         self.issued: dict[Key, int] = {}
         """When receives were issued."""
 
     def run(self) -> dict[int, Action]:
-        """Goes as far as it goes, and gives the ranks that do not come to their end, with what they are at."""
+        """Go as far as it goes, and give the ranks that do not come to their end, with what they are at."""
         while self.runnable:
             self.advance(self.runnable.pop())
         stuck = {rank for ranks in self.waiting.values() for rank in ranks}
         return {rank: self.order[rank][min(len(self.ends[rank]), len(self.order[rank]) - 1)] for rank in stuck}
 
     def advance(self, rank: int) -> None:
-        """A rank does all that it can."""
+        """Return a rank does all that it can."""
         actions, costs, starts, ends = self.order[rank], self.costs[rank], self.starts[rank], self.ends[rank]
         there, now = self.there, self.now[rank]
         for number in range(len(ends), len(actions)):
@@ -265,7 +267,7 @@ class _Clock:
         self.now[rank] = now
 
     def needs(self, action: Action) -> list[Key]:
-        """What is to be there before an action."""
+        """Return what is to be there before an action."""
         stage, kind, microbatch, parts = action
         if parts:
             first, second = parts
@@ -285,7 +287,7 @@ class _Clock:
         return [(f">{kind[-1]}", stage, microbatch)] if kind in RECEIVES and self.at_once(action) else []
 
     def outcome(self, action: Action, rank: int, now: int) -> int:
-        """What is there after an action, and when its rank goes on."""
+        """Return what is there after an action, and when its rank goes on."""
         stage, kind, microbatch, _ = action
         if kind == "F":
             self.make(("f", stage, microbatch), now)
@@ -302,50 +304,50 @@ class _Clock:
         return now
 
     def hand_over(self, what: str, stage: int, microbatch: int, rank: int, now: int) -> int:
-        """The input of another stage is made: it is there if the stage is here, or when its message came."""
+        """Return the input of another stage is made: it is there if the stage is here, or when its message came."""
         place = self.place[stage]
         if place == rank:
             self.make((what, stage, microbatch), now)
         elif self.implied:
-            channel = self.channels[rank, place]
-            now = max(now, channel.sends)
-            channel.sends = over = now + self.half
-            self.make((what, stage, microbatch), over + self.half)
+            now = self.streams.carry(("send", rank, place), now, self.half)
+            self.make((what, stage, microbatch), now + 2 * self.half)
         return now
 
     # -- messages that the order says --------------------------------------------------------------------------------
 
     def at_once(self, action: Action) -> bool:
-        """Whether a message is awaited where it is sent or received."""
+        """Tell whether a message is awaited where it is sent or received."""
         return self.awaited and _key(action) not in self.behind
 
     def send(self, action: Action, rank: int, now: int) -> int:
-        """A message goes out, and when its rank goes on."""
+        """Return a message goes out, and when its rank goes on."""
         stage, kind, microbatch, _ = action
         target = stage + KINDS[kind].towards
-        other, what = self.place[target], kind[-1]
-        channel = self.channels[rank, other]
-        if channel.sent:
-            self.rooms[_key(action)] = ("room", rank * len(self.order) + other, channel.sent - 1)
-        channel.sent += 1
-        channel.sends = over = max(now, channel.sends) + self.half
-        self.make((f">{what}", target, microbatch), over)
-        self.arrive(channel, (what, target, microbatch))
+        channel = rank, self.place[target]
+        if before := self.sent[channel]:
+            self.rooms[_key(action)] = self.room(channel, before - 1)
+        self.sent[channel] += 1
+        over = self.streams.carry(("send", *channel), now, self.half) + self.half
+        self.make((f">{kind[-1]}", target, microbatch), over)
+        self.arrive(channel, (kind[-1], target, microbatch))
         return over if self.at_once(action) else now
 
     def receive(self, action: Action, rank: int, now: int) -> int:
-        """A receive is issued, and when its rank goes on."""
+        """Return a receive is issued, and when its rank goes on."""
         stage, kind, microbatch, _ = action
-        other, end = self.place[stage + KINDS[kind].towards], (kind[-1], stage, microbatch)
-        channel = self.channels[other, rank]
-        self.make(("room", other * len(self.order) + rank, channel.received), 0)
-        channel.received += 1
+        channel, end = (self.place[stage + KINDS[kind].towards], rank), (kind[-1], stage, microbatch)
+        self.make(self.room(channel, self.received[channel]), 0)
+        self.received[channel] += 1
         self.issued[end] = now
         self.arrive(channel, end)
-        return channel.arrivals if self.at_once(action) else now
+        return self.there[end] if self.at_once(action) else now
 
-    def arrive(self, channel: _Channel, end: Key) -> None:
-        """A message arrives, once it is sent and its receive issued, after the one before it."""
+    def room(self, channel: tuple[int, int], number: int) -> Key:
+        """Return the room for a message in a channel."""
+        return "room", channel[0] * len(self.order) + channel[1], number
+
+    def arrive(self, channel: tuple[int, int], end: Key) -> None:
+        """Return a message arrives, once it is sent and its receive issued, after the one before it."""
         what, stage, microbatch = end
         sent, issued = self.there.get((f">{what}", stage, microbatch)), self.issued.get(end)
         behind = (f"RECV_{what}", stage, microbatch) in self.behind
@@ -354,7 +356,7 @@ class _Clock:
         if not self.awaited and not behind:
             self.make(end, sent + self.half)  # its receive was issued early enough
         elif issued is not None:
-            channel.arrivals = arrived = max(sent, issued, channel.arrivals) + self.half
+            arrived = self.streams.carry(("receive", *channel), issued, self.half, sent) + self.half
             self.make((f"={what}", stage, microbatch) if behind else end, arrived)
 
     def make(self, key: Key, time: int) -> None:
@@ -362,14 +364,6 @@ class _Clock:
         self.there[key] = time
         if key in self.waiting:
             self.runnable.extend(self.waiting.pop(key))
-
-
-class _Channel:
-    """What goes from a rank to another: when all that was sent has gone out, and all that was received has arrived."""
-
-    def __init__(self) -> None:
-        self.sends = self.arrivals = 0
-        self.sent = self.received = 0
 
 
 def _key(action: Action) -> Key:

@@ -79,7 +79,7 @@ class _Counted:
         return tuple(action for word in words for action in self.action(word))
 
     def action(self, word: str) -> Iterable[Action]:
-        """One action, or none."""
+        """Return one action, or none."""
         parts = tuple(part for one in word.split("+") if (part := self.part(one)).microbatch < self.batches)
         if len(parts) == 2:
             return (Action(parts[0].stage, PAIR, parts[0].microbatch, parts),)
@@ -129,8 +129,8 @@ def v_min(ranks: int, batches: int) -> Order:
 
 
 def _repeated(block: Sequence[tuple[int, ...]], batches: int) -> Order:
-    """A block for every microbatch, six slots after the one before; weight halves in what is free. At both ends, where
-    blocks are missing, all is squeezed together, as far as that takes no more memory.
+    """Return a block for every microbatch, six slots after the one before; weight halves in what is free. At both ends,
+    where blocks are missing, all is squeezed together, as far as that takes no more memory.
 
     First the beginning, until the first rank has the first gradient of its first stage, with the weight halves where
     they are. Then, as soon as it has begun its last microbatch, the end, with weight halves again in what is free.
@@ -148,7 +148,7 @@ def _repeated(block: Sequence[tuple[int, ...]], batches: int) -> Order:
 
 
 def _squeeze(ranks: list[Lines], chosen: Callable[[int, int], bool], fits: Callable[[list[str]], bool]) -> None:
-    """Puts what is chosen, by slot and rank, into the first slot that is free, after what it needs, and fits."""
+    """Put what is chosen, by slot and rank, into the first slot that is free, after what it needs, and fits."""
     rows = [_row(lines) for lines in ranks]
     passes = [
         (slot, r, k, m) for r, lines in enumerate(ranks) for k, line in enumerate(lines) for m, slot in enumerate(line)
@@ -171,8 +171,8 @@ KINDS_OF_LINES: Final = "FFIIW"
 
 
 def _earliest(ranks: list[Lines], rank: int, line: int, microbatch: int) -> int:
-    """The slot after what a pass needs: the same on the rank before, what turns round to it here, its input half, and
-    the microbatch before."""
+    """Return the slot after what a pass needs: the same on the rank before, what turns round to it here, its input
+    half, and the microbatch before."""
     lines = ranks[rank]
     needs = [lines[line][microbatch - 1]] if microbatch else []
     before = rank - 1 if line in (0, 2) else rank + 1
@@ -185,7 +185,7 @@ def _earliest(ranks: list[Lines], rank: int, line: int, microbatch: int) -> int:
 
 
 def _row(lines: Lines) -> list[str]:
-    """What a rank does in each slot, or nothing."""
+    """Return what a rank does in each slot, or nothing."""
     row = [""] * (1 + max(map(max, lines)))
     for kind, line in zip(KINDS_OF_LINES, lines, strict=False):
         for slot in line:
@@ -194,7 +194,7 @@ def _row(lines: Lines) -> list[str]:
 
 
 def _weight_halves(lines: Lines) -> list[int]:
-    """The slots that are free after the input halves, one for each."""
+    """Return the slots that are free after the input halves, one for each."""
     found: list[int] = []
     row = _row(lines)
     for half in sorted(lines[2] + lines[3]):
@@ -206,7 +206,7 @@ def _weight_halves(lines: Lines) -> list[int]:
 
 
 def _most(row: list[str], *, fill: bool = True) -> int:
-    """The most activations of a rank. `fill`: a weight half is done in each free slot, if there is one to do."""
+    """Return the most activations of a rank. `fill`: a weight half is done in each free slot, if there is one to do."""
     held = most = halves = 0
     for kind in row:
         if kind == "F":
@@ -221,7 +221,7 @@ def _most(row: list[str], *, fill: bool = True) -> int:
 
 
 def _order(ranks: list[Lines]) -> Order:
-    """What all ranks do, by slot."""
+    """Return what all ranks do, by slot."""
     found: list[tuple[Action, ...]] = []
     for rank, lines in enumerate(ranks):
         down, up = rank, 2 * len(ranks) - 1 - rank
@@ -238,7 +238,7 @@ def _order(ranks: list[Lines]) -> Order:
 
 
 def _timed(ranks: list[Lines]) -> list[Lines]:
-    """The slots in which all but the weight halves are done, if everybody goes on as soon as they can."""
+    """Return the slots in which all but the weight halves are done, if everybody goes on as soon as they can."""
     order = _order(ranks)
     found: list[Lines] = []
     for actions, starts in zip(order, time_order(order).starts, strict=True):

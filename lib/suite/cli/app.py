@@ -300,7 +300,7 @@ def what_if(
     limit: Limit = None,
 ) -> None:
     """Time a run anew with something faster, its order as it is. Say what; or nothing, to see what would help most."""
-    from lib.analysis.waiting.what_helps import what_helps
+    from lib.analysis.waiting.what_if import what_helps
     from lib.analysis.waiting.what_if import what_if as suppose
 
     trace = _run(what, puzzle=puzzle, limit=limit).trace
@@ -442,7 +442,7 @@ def profile(
     compared with the order of the schedule. Files that `--perfetto` wrote are read, too.
     """
     from drawing.comparing.recordings import draw_recordings
-    from lib.analysis.recordings.words import figures, told
+    from lib.analysis.recording import figures, told
 
     found = recorded(files, step)
     try:
@@ -549,7 +549,7 @@ def _write(found: Run | None, save: Path | None, perfetto: Path | None, chakra: 
     if save is not None:
         found.trace.save(save)
     if perfetto is not None:
-        from lib.schedules.formats.timelines.perfetto import write_perfetto
+        from lib.schedules.formats.perfetto import write_perfetto
 
         write_perfetto(perfetto, {found.name: found.trace})
     if chakra is not None:

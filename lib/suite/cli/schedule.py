@@ -11,13 +11,13 @@ from typing import Annotated, Any, cast
 import typer
 from rich.table import Column, Table
 
-from lib.analysis.recordings.recording import Recording
+from lib.analysis.recording import Recording
 from lib.errors.wording import counted, exact
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES
-from lib.schedules.formats.order_file import Imported
 from lib.schedules.formats.orders import (
     FORMATS,
+    Imported,
     at_equal_costs,
     in_positions,
     in_time,
@@ -25,9 +25,9 @@ from lib.schedules.formats.orders import (
     read_file,
     suffixes,
 )
-from lib.schedules.formats.timelines.kineto import read_profile
-from lib.schedules.formats.timelines.perfetto import is_ours, read_perfetto
-from lib.schedules.formats.timelines.recorded import costs_of, order_of_recording, recording_of, recording_of_order
+from lib.schedules.formats.kineto import read_profile
+from lib.schedules.formats.perfetto import is_ours, read_perfetto
+from lib.schedules.formats.recorded import costs_of, order_of_recording, recording_of, recording_of_order
 from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines.action import Messages, Order, batches_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named

@@ -8,9 +8,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from lib.analysis import figures
-from lib.analysis.event_words import operation
+from lib.analysis.event_words import Answer, asked, operation
 from lib.analysis.figures import Peak
-from lib.analysis.peak import Holding, Row, holdings, lean, rows
+from lib.analysis.memory import Holding, Row, holdings, lean, rows
 from lib.analysis.waiting.critical_path import Path, critical_path
 from lib.analysis.waiting.gaps import Gap, Group, gaps, grouped
 from lib.checker.verdict import Verdict
@@ -18,7 +18,7 @@ from lib.cluster.costs import in_units, units
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount, exact
 from lib.puzzles.records import Puzzle, Size, schedule_record
-from lib.trace.trace import ModelLike, Trace, absent, trace_of
+from lib.trace.trace import ModelLike, Trace
 from lib.values.values import Elements
 
 if TYPE_CHECKING:
@@ -46,11 +46,10 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
     from lib.suite.course.solutions import known_ways, run_of_file, schedule_of
     from lib.suite.submissions.locations import reference as reference_file
 
-    if (why := absent(models)) is not None:
-        print(f"{why}.")
+    trace = asked(models, "review")
+    if trace is None:
         return None
     record = schedule_record(puzzle)
-    trace = trace_of(models, "review takes the Models that simulate returned, or a Trace")
     _same_size(trace, record)
     verdict = check(trace, puzzle)
     try:
@@ -88,8 +87,8 @@ def _same_size(trace: Trace, record: Puzzle) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+@dataclass(frozen=True, slots=True, repr=False)
+class Review(Answer):
     """A run beside the reference solution of its puzzle.
 
     `mine` and `reference` are Traces timed with the costs of the puzzle; `reference` is None for a run that is not
@@ -119,11 +118,13 @@ class Review:
         """The table of what is alive at the peak."""
         return rows(self.mine, self.alive)
 
-    def text(self) -> str:
-        """The whole review in words. Of the verdict's notes it has the first lines: what they tell of is told below."""
-        verdict = replace(self.verdict, notes=tuple(note.partition("\n")[0] for note in self.verdict.notes))
-        parts = (self.bounds(), self.proofs(), (self.beside(),), self.waits(), self.memory())
-        return "\n".join([verdict.text(), *chain.from_iterable(parts)])
+    def head(self) -> str:
+        """The verdict. Of its notes it has the first lines: what they tell of is told below."""
+        return replace(self.verdict, notes=tuple(note.partition("\n")[0] for note in self.verdict.notes)).text()
+
+    def ends(self) -> Iterator[str]:
+        """The whole review in words, below the verdict."""
+        yield from chain(self.bounds(), self.proofs(), (self.beside(),), self.waits(), self.memory())
 
     def bounds(self) -> Iterator[str]:
         """The lower bounds, what they are made of, and how far the run is above them."""

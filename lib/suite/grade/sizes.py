@@ -29,8 +29,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from lib.analysis.bounds.family import Family
-from lib.analysis.bounds.puzzle_bounds import bound_of
-from lib.analysis.bounds.shared_work import SharedWork
+from lib.analysis.bounds.puzzle_bounds import SharedWork, bound_of
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.cluster.costs import as_written

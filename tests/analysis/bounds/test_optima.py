@@ -4,7 +4,7 @@ import pytest
 
 from lib import Trace, check, simulate
 from lib.analysis.bounds.family import Family, excuse
-from lib.analysis.bounds.optima import AIMS, Optimum, Size, from_record, stored, to_record
+from lib.analysis.bounds.optima import AIMS, Optimum, Size, stored
 from lib.analysis.bounds.puzzle_bounds import bound_of
 from lib.analysis.figures import end, peak
 from lib.puzzles.records import PUZZLES
@@ -102,13 +102,13 @@ def test_there_is_one_of_each() -> None:
 
 def test_a_record_reads_back() -> None:
     for optimum in optima()[::20]:
-        assert from_record(to_record(optimum)) == optimum
+        assert Optimum.of(optimum.record()) == optimum
 
 
 def test_what_is_open_is_said() -> None:
     proved = find(Size(2, 4, 2, False), "fastest")
-    record = to_record(proved)
-    open_ = from_record({**record, "end_bound": 14.0, "peak_bound": 12})
+    record = proved.record()
+    open_ = Optimum.of({**record, "end_bound": 14.0, "peak_bound": 12})
     assert not open_.optimal
     assert open_.status == "feasible: end 14.2, bound 14; peak 1,966,080, bound 1,572,864"
 

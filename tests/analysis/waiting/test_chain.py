@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from lib import LINKS, Links, Trace, retime, simulate
 from lib.analysis.dependencies import causes_of
-from lib.analysis.waiting.chain import Step, led_to
+from lib.analysis.waiting.chains import HOW, Step, led_to, legs, pieces
 from lib.analysis.waiting.gaps import gaps
-from lib.analysis.waiting.legs import HOW, legs, pieces
 from lib.trace.event import Event
 from lib.values.operations import COMPUTE
 from tests.support.random_programs import RUNS, Schedule, run, schedules, traced

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lib import Costs, Links, Model, Trace, retime, simulate
 from lib.analysis.figures import makespan
-from lib.analysis.waiting.slack import slack
+from lib.analysis.waiting.critical_path import slack
 from lib.trace.order import meetings
 from tests.analysis.waiting.test_chain import longer
 from tests.analysis.waiting.test_gaps import compute

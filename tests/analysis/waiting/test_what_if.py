@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Costs, Mesh, Model, Trace, Uneven, retime, simulate, what_helps, what_if
-from lib.analysis.waiting.what_helps import Helps
-from lib.analysis.waiting.what_if import Change, WhatIf, changed
+from lib.analysis.waiting.what_if import Change, Helps, WhatIf, changed
 from lib.values.operations import COMPUTE
 from tests.analysis.waiting.test_critical_path import pair
 from tests.analysis.waiting.test_gaps import down

@@ -64,7 +64,7 @@ def test_run_on_another_mesh_has_no_goals(folder: Path) -> None:
 
 
 def test_a_profile_is_shown_beside_the_schedule_that_it_was_to_be(folder: Path) -> None:
-    from tests.schedules.formats.timelines.test_kineto import profile_of
+    from tests.schedules.formats.test_kineto import profile_of
 
     files = profile_of(folder, "one_f_one_b")
     result = puzzles("profile", *files, "--schedule", "gpipe", "-o", "both.svg")

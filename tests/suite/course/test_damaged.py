@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from drawing import picture_of
 from lib import TraceError, what_helps, why
 from lib.analysis import figures
-from lib.analysis.peak import holdings, lean, rows
+from lib.analysis.memory import holdings, lean, rows
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import computing, gaps
 from lib.suite.course.review import review

@@ -15,10 +15,11 @@ from itertools import zip_longest
 from statistics import median
 from typing import Final, NamedTuple
 
+from lib.errors.wording import exact, numbered
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, OPERATIONS
 
-__all__ = ["COMPUTE", "PER_UNIT", "Departure", "Message", "Recording", "Span", "departures"]
+__all__ = ["COMPUTE", "PER_UNIT", "Departure", "Message", "Recording", "Span", "departures", "figures", "told"]
 
 COMPUTE: Final = "compute"
 """The stream of what a rank does itself, one after the other."""
@@ -106,7 +107,7 @@ class Recording:
         return any(span.word for span in self.spans)
 
     def passes(self, rank: int) -> list[str]:
-        """The words of what a rank computes, one after the other; the parts of a pair each on its own."""
+        """Return the words of what a rank computes, one after the other; the parts of a pair each on its own."""
         return [word for span in self.by_rank[rank] if span.op not in COMMUNICATION for word in _parts(span.word)]
 
     @property
@@ -115,7 +116,7 @@ class Recording:
         return self.median_of("forward")
 
     def median_of(self, op: str) -> float | None:
-        """The median time of an operation; None where nothing is called so, or it took none."""
+        """Return the median time of an operation; None where nothing is called so, or it took none."""
         lengths = [span.end - span.start for span in self.spans if span.op == op]
         return median(lengths) or None if lengths else None
 
@@ -137,7 +138,7 @@ class Recording:
 
 
 def _computes(op: str) -> bool:
-    """Whether an operation is a rank's own work. What nobody knows is: it kept the device busy."""
+    """Tell whether an operation is a rank's own work. What nobody knows is: it kept the device busy."""
     return not op or (op in OPERATIONS and op not in COMMUNICATION and op != "wait")
 
 
@@ -160,7 +161,7 @@ def _parts(word: str) -> Sequence[str]:
 
 
 def departures(expected: Recording, found: Recording) -> list[Departure]:
-    """Where each rank first departs from the order of another recording. Nothing where all do the same."""
+    """Return where each rank first departs from the order of another recording. Nothing where all do the same."""
     every: list[Departure] = []
     for rank in range(max(expected.ranks, found.ranks)):
         sides = (one.passes(rank) if rank < one.ranks else [] for one in (expected, found))
@@ -172,5 +173,42 @@ def departures(expected: Recording, found: Recording) -> list[Departure]:
 
 
 def known(op: str) -> bool:
-    """Whether one of our tables has an operation of this name."""
+    """Tell whether one of our tables has an operation of this name."""
     return op in OPERATIONS or op in COLLECTIVES
+
+
+MOST: Final = 6
+"""Ranks of which it is said where they depart."""
+
+
+def figures(one: Recording) -> str:
+    """Return what is said of a recording: how long it takes, and how much of the ranks' time they do not compute."""
+    time = f"end {exact(one.end / one.unit)}" if one.unit is not None else f"{one.end / 1e6:.4g} ms"
+    forward = "" if one.forward is None or one.unit is not None else f" · median forward {one.forward / 1e3:.4g} µs"
+    return f"{one.name}: {time} · bubble {one.bubble:.1%}{forward}"
+
+
+def told(expected: Recording, found: Sequence[Recording]) -> Iterator[str]:
+    """Yield where orders differ, and what is to be known of where recordings come from."""
+    for one in found:
+        yield from _compared(expected, one)
+    notes: defaultdict[str, list[str]] = defaultdict(list)
+    for one in (expected, *found):
+        for note in one.notes:
+            notes[note].append(one.name)
+    yield from (note if len(names) > len(found) else f"{', '.join(names)}: {note}" for note, names in notes.items())
+
+
+def _compared(expected: Recording, one: Recording) -> Iterator[str]:
+    """Yield where the ranks of one depart from what was expected of them, if orders are known."""
+    if not (expected.has_order and one.has_order):
+        if expected.has_order or one.has_order:
+            silent = one if expected.has_order else expected
+            yield f"The ranges of {silent.name} are not named, so its order is not compared."
+        return
+    gaps = departures(expected, one)
+    if not gaps:
+        yield f"Every rank of {one.name} passes its microbatches in the order of {expected.name}."
+        return
+    yield f"{one.name} departs from the order of {expected.name} on {numbered('rank', (gap.rank for gap in gaps))}:"
+    yield from (gap.words(expected.name, one.name) for gap in gaps[:MOST])

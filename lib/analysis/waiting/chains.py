@@ -1,14 +1,20 @@
-"""A chain in words: what a rank did one after the other, and a message with both of its ends, are one leg of it."""
+"""The chain of operations that led to a moment: each of them began exactly when the one before was over.
+
+It is followed back from an operation, or from the end of a gap. Of several causes at one moment the rank's own is
+taken, so that a chain changes ranks only where it must; the others stand beside it.
+
+In words a chain is told in legs: what a rank did one after the other, and a message with both of its ends, are one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, slowed
 from lib.analysis.event_words import layers_of, operation, operations, spoken
-from lib.analysis.waiting.chain import Step
+from lib.analysis.waiting.gaps import Gap
 from lib.cluster.costs import units
 from lib.errors.wording import exact, numbered, these
 from lib.trace.trace import Trace, kept
@@ -16,7 +22,108 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, LOCAL, MESSAGES, OPERATIONS, READS
 from lib.values.values import Value, definite, describe
 
-__all__ = ["HOW", "SHARED", "Leg", "amounts", "carried", "legs", "lines", "pieces"]
+__all__ = [
+    "HOW",
+    "SHARED",
+    "Cause",
+    "Leg",
+    "Step",
+    "amounts",
+    "carried",
+    "causes_before",
+    "followed",
+    "led_to",
+    "legs",
+    "pieces",
+    "written_at",
+]
+
+
+class Cause(NamedTuple):
+    """What was over just when an operation began, and so let it begin. `how`: see Step."""
+
+    how: str
+    at: At
+
+
+class Step(NamedTuple):
+    """A step of a chain: an operation from `start` to `end`, in ticks, the moment at which the next step began.
+
+    `how` says why the next step waited for it: "own" (their rank did one after the other), "sent" (it sent what the
+    next one receives), "member" (its rank came last to a collective), "stream" (the same ranks communicate one after
+    the other), "reader" (their process reads one after the other) or "room" (what its rank did then made room for a
+    message). `also` are the others that were over at the same moment, and for which the next step waited just as long.
+    """
+
+    at: At
+    start: int
+    end: int
+    how: str
+    also: tuple[At, ...] = ()
+
+
+def causes_before(causes: Causes, here: At) -> list[Cause]:
+    """List all that was over just when an operation began, the one to follow first."""
+    event, found = here.event, list[Cause]()
+    start, before = event.start, causes.stream(here)
+    if event.op in COLLECTIVES:
+        last = causes.last_member(here)
+        for one in (last, *(one for one in causes.members(here) if one[:2] != last[:2])):
+            if one.event.issued == start:
+                found += [Cause("own" if one.rank == here.rank else "member", kept) for kept in causes.kept_by(one)]
+    elif event.issued == start:
+        found += [Cause("own", kept) for kept in causes.kept_by(here)]
+    if event.op in READS:
+        return found if event.issued == start or before is None else [Cause("reader", before)]
+    if event.op in MESSAGES and (sent := causes.sent(here)) is not None and sent.event.end == start:
+        found.append(Cause("sent", sent))
+    if before is not None and before.event.end == start:
+        found.append(Cause("stream", before))
+    return found
+
+
+def followed(causes: Causes, here: At | None, end: int, until: int = 0, how: str = "own") -> tuple[Step, ...]:
+    """Follow the chain that led to `end`, when an operation was over or had come so far: the last step first.
+
+    It goes back to what computes at the moment `until`, or before it.
+    """
+    found: list[Step] = []
+    seen: set[tuple[int, int]] = set()
+    also: tuple[At, ...] = ()
+    while here is not None and here[:2] not in seen:  # a Trace from a file may say that something waits for itself
+        seen.add(here[:2])
+        if (room := causes.room(here)) is not None and here.event.end == end:
+            here, how = room, "room"  # its beginning let the message go
+        elif (start := here.event.start or 0) < end:
+            found.append(Step(here, start, end, how, also))
+            if not start or (start <= until and here.event.op in COMPUTE):
+                break
+            end, how, also = start, "own", ()
+        before = causes_before(causes, here)
+        also += tuple(cause.at for cause in before[1:])
+        if not before:
+            break
+        here, how = before[0].at, before[0].how if how == "own" else how
+    return tuple(found)
+
+
+def led_to(causes: Causes, gap: Gap) -> tuple[Step, ...]:
+    """Follow the chain that led to the end of a gap, back to what was computed when it began; the last step first.
+
+    Nothing where nobody knows what led there: in a run that failed, or was measured.
+    """
+    here, how = gap.before, "own"
+    if gap.kind == "drain":
+        here = gap.cause
+    elif here is None or gap.kind in ("never", "unknown", "stopped"):
+        return ()
+    elif gap.kind in ("collective", "stream", "reader"):
+        here, how = gap.cause, "member" if gap.kind == "collective" else gap.kind
+    elif (sent := causes.sent(here)) is not None and gap.end <= (here.event.start or 0):
+        late = gap.kind != "communication" and gap.end <= sent.event.issued
+        here, how = (causes.kept(sent) if late else sent), "sent"
+    return followed(causes, here, gap.end, gap.start, how)
+
 
 HOW: Final = {
     # It is itself what the rank spends the gap in.
@@ -70,7 +177,7 @@ class Leg:
         return operations(self.steps[0].at.event)
 
     def what(self, run: Trace) -> str:
-        """What is done: "forward of layers 2, 3 (batch 0)"."""
+        """Say what is done: "forward of layers 2, 3 (batch 0)"."""
         rank, _, event = self.steps[-1].at
         if event.op in MESSAGES:
             ends = (rank, event.peer) if event.op == "pass_to" else (event.peer, rank)
@@ -87,54 +194,46 @@ class Leg:
         return words
 
     def when(self) -> str:
-        """From when to when: "4.4 to 6.4"."""
+        """Say from when to when: "4.4 to 6.4"."""
         return f"{exact(units(self.start))} to {exact(units(self.end))}"
 
     def place(self, run: Trace) -> str:
-        """What is done, and where: "forward of layer 2 (batch 0) on rank 1"."""
+        """Say what is done, and where: "forward of layer 2 (batch 0) on rank 1"."""
         own = self.steps[0].at.event.op in LOCAL or self.steps[0].at.event.op in READS
         return f"{self.what(run)} on rank {self.rank}" if own else self.what(run)
 
     def clause(self, run: Trace) -> str:
-        """How it led to what came next, in words."""
+        """Say how it led to what came next."""
         return HOW[self.how].format(what=self.what(run), place=self.place(run), rank=self.rank)
 
     def text(self, run: Trace, file: str = "") -> str:
-        """How it led to what came next, when it was, where the student wrote it, and what else was as late. `file` is
-        the one that needs no name."""
-        where = lines(run, [step.at for step in reversed(self.steps)], file)
+        """Say how it led to what came next, when it was, where the student wrote it, and what else was as late. `file`
+        is the one that needs no name."""
+        where = written_at(run, [step.at for step in reversed(self.steps)], file)
         said = f"{self.clause(run)}: {self.when()}{f' ({where})' if where else ''}"
         if self.steps[0].at.event.op not in COMPUTE and (why := slowed(run, *self.steps[0].at[:2])):
             said += f"; {why}"
-        if others := self._also():
-            said += f"; just as late: {others}"
-        return said
-
-    def _also(self) -> str:
-        """What else was as late: other ranks by their numbers, and of its own rank what that was."""
         also = [at for step in self.steps for at in step.also]
         ranks = {at.rank for at in also if at.rank != self.rank}
         own = dict.fromkeys(operation(at.event) for at in also if at.rank == self.rank)
-        return ", ".join([*([numbered("rank", ranks)] if ranks else []), *own])
+        others = ", ".join([*([numbered("rank", ranks)] if ranks else []), *own])
+        return f"{said}; just as late: {others}" if others else said
 
 
 def legs(run: Trace, steps: Sequence[Step], late: At | None = None) -> list[Leg]:
-    """A chain in legs, the last first. `late` is the operation that could only begin when the chain was over."""
+    """Put a chain into legs, the last first. `late` is the operation that could only begin when the chain was over."""
     found: list[list[Step]] = []
     for step in steps:
         if found and _belongs(found[-1][-1], step):
             found[-1].append(step)
         else:
             found.append([step])
-    told: list[Leg] = []
-    for leg in found:
-        told.append(Leg(tuple(leg), _how(run, leg[0], late)))
-        late = leg[-1].at
-    return told
+    lates = [late, *(leg[-1].at for leg in found)]
+    return [Leg(tuple(leg), _how(run, leg[0], after)) for leg, after in zip(found, lates, strict=False)]
 
 
 def _belongs(after: Step, step: Step) -> bool:
-    """Whether a step is told together with the one that comes next in time."""
+    """Tell whether a step is told together with the one that comes next in time."""
     one, other = after.at, step.at
     if step.how == "sent":
         return one.event.op == "receive" and other.event.op == "pass_to"
@@ -143,7 +242,7 @@ def _belongs(after: Step, step: Step) -> bool:
 
 
 def _how(run: Trace, step: Step, late: At | None) -> str:
-    """The row of HOW that leads from a step to what came next."""
+    """Return the row of HOW that leads from a step to what came next."""
     if late is None:
         return "last"
     if step.at[:2] == late[:2]:
@@ -156,7 +255,8 @@ def _how(run: Trace, step: Step, late: At | None) -> str:
 
 
 def _uses(run: Trace, late: At, early: At) -> bool:
-    """Whether an operation uses what an earlier one of its rank made, as it is or added up, put together or cut."""
+    """Tell whether an operation uses what an earlier one of its rank made, as it is or added up, put together or
+    cut."""
     events, makers = run.programs[late.rank].events, _makers(run)[late.rank]
     waiting, seen = [late.number], set[int]()
     while waiting:
@@ -180,7 +280,7 @@ def _makers(run: Trace) -> list[dict[int, int]]:
 
 
 def carried(run: Trace, at: At) -> str:
-    """What a message carries, in words: "the gradient of activation 4, batch 0". Nothing where it is no value."""
+    """Say what a message carries: "the gradient of activation 4, batch 0". Nothing where it is no value."""
     event, program = at.event, run.programs[at.rank]
     values: list[Value] = program.values_of(event.inputs if event.op == "pass_to" else event.outputs)
     if len(values) > BRIEF:
@@ -188,9 +288,9 @@ def carried(run: Trace, at: At) -> str:
     return ", ".join(definite(describe(value)) for value in values)
 
 
-def lines(run: Trace, done: Sequence[At], file: str = "") -> str:
-    """The student's lines of some operations: "line 12", "lines 12, 15"; with their file, but for one that needs no
-    name."""
+def written_at(run: Trace, done: Sequence[At], file: str = "") -> str:
+    """Name the student's lines of some operations: "line 12", "lines 12, 15"; with their file, but for one that needs
+    no name."""
     found: dict[str, set[int]] = {}
     for at in done:
         if (place := run.place(at.event)) is not None:
@@ -202,8 +302,8 @@ def lines(run: Trace, done: Sequence[At], file: str = "") -> str:
 
 
 def pieces(causes: Causes, steps: Sequence[Step], start: int, end: int) -> Iterator[tuple[At, bool, int]]:
-    """How many ticks each operation of a chain has from `start` to `end`; those by which a communication is longer
-    because it shares its links by themselves (True)."""
+    """Yield how many ticks each operation of a chain has from `start` to `end`; those by which a communication is
+    longer because it shares its links by themselves (True)."""
     for step in steps:
         alone = causes.by_itself(step.at)
         until = step.end if alone is None else min(alone, step.end)
@@ -213,7 +313,7 @@ def pieces(causes: Causes, steps: Sequence[Step], start: int, end: int) -> Itera
 
 
 def amounts(causes: Causes, steps: Sequence[Step], start: int, end: int) -> str:
-    """What a chain is made of, in words, the most first: "4 of forward (ranks 2, 3), 0.2 of messages"."""
+    """Say what a chain is made of, the most first: "4 of forward (ranks 2, 3), 0.2 of messages"."""
     found: dict[str, int] = {}
     ranks: dict[str, set[int]] = {}
     for at, shared, took in pieces(causes, steps, start, end):

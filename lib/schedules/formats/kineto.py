@@ -10,6 +10,7 @@ such names there are boxes alone: kernels and collectives on a GPU, else what to
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,19 +18,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
 
-from lib.analysis.recordings.recording import COMPUTE, Recording, Span, known
+from lib.analysis.recording import COMPUTE, Recording, Span, known
 from lib.errors.exceptions import TraceError
 from lib.errors.wording import counted, numbered
-from lib.schedules.formats.timelines.actions import action_of
-from lib.schedules.formats.timelines.chrome import MAX_TIME, Slice, Slices, read
-from lib.schedules.formats.timelines.recorded import as_recording, span_of
+from lib.schedules.formats.perfetto import MAX_TIME, Slice, Slices, read_slices
+from lib.schedules.formats.recorded import PREFIX, action_of, as_recording, span_of
 from lib.schedules.pipelines.action import KINDS, Action
 from lib.values.collectives import COLLECTIVES
 
-__all__ = ["OWN", "PREFIX", "our_name", "read_profile"]
+__all__ = ["OWN", "our_name", "read_profile"]
 
-PREFIX: Final = "PP:"
-"""What stands before the words of actions in the names of ranges."""
 OWN: Final = "puzzles:"
 """What stands before the other ranges of a replay of ours: the operation, its layer and its batches follow."""
 MAX_RANKS: Final = 1024
@@ -50,7 +48,8 @@ OPTIMIZER: Final = "Optimizer.step"
 
 @cache
 def our_name(name: str) -> str:
-    """What we call a communication of torch's: "_reduce_scatter_base_" is the one with the title "reduce-scatter"."""
+    """Return what we call a communication of torch's: "_reduce_scatter_base_" is the one with the title
+    "reduce-scatter"."""
     plain = name.strip("_").removesuffix("_base").replace("_", "").lower()
     return _MESSAGES.get(plain) or _TITLES.get(plain, name)
 
@@ -59,8 +58,8 @@ _TITLES: Final = {row.title.replace("-", ""): row.name for row in COLLECTIVES.va
 
 
 def read_profile(paths: Sequence[str | Path], name: str = "profile", step: int | None = None) -> Recording:
-    """The recording of some ranks, a file each. `step` is one of those in the files, from 0; the last one is taken
-    otherwise. TraceError where a file is anything else, or two are of one rank."""
+    """Return the recording of some ranks, a file each. `step` is one of those in the files, from 0; the last one is
+    taken otherwise. TraceError where a file is anything else, or two are of one rank."""
     if not paths:
         raise TraceError("a profile needs at least one file")
     if len(paths) > MAX_RANKS:
@@ -71,7 +70,9 @@ def read_profile(paths: Sequence[str | Path], name: str = "profile", step: int |
         files = " and ".join(one.file for one in ranks if one.rank == same)
         raise TraceError(f"{files} are both of rank {same}: give one file for each rank")
     ranks.sort(key=lambda one: one.rank)
-    notes = _numbering(ranks)
+    notes: list[str] = []
+    if silent := [one.file for one in ranks if not one.said]:
+        notes.append(f"{', '.join(silent[:4])}: no rank is named there, so files are numbered as they were given.")
     notes += _one_step(ranks, step)
     notes += _align(ranks)
     every = [span for one in ranks for span in one.spans]
@@ -102,7 +103,7 @@ class _Rank:
 
     @classmethod
     def of(cls, path: Path, place: int) -> _Rank:
-        slices = read(path)
+        slices = read_slices(path)
         world: Any = slices.head.get("distributedInfo")
         told: Any = cast("dict[str, Any]", world).get("rank") if isinstance(world, dict) else None
         said = type(told) is int and 0 <= told < MOST_RANKS
@@ -116,7 +117,7 @@ class _Rank:
         return found
 
     def shift(self, by: int) -> None:
-        """Moves everything in time."""
+        """Move everything in time."""
         self.spans = [span._replace(start=span.start + by, end=span.end + by) for span in self.spans]
         self.collectives = [span._replace(start=span.start + by, end=span.end + by) for span in self.collectives]
 
@@ -125,7 +126,7 @@ class _Rank:
 
 
 def _spans(slices: Slices, rank: int) -> Iterator[Span]:
-    """The spans of one rank: named actions, or else whatever there is; and communication beside them."""
+    """Yield the spans of one rank: named actions, or else whatever there is; and communication beside them."""
     named = [(one, action) for one in slices.slices if (action := _action(one, rank)) is not None]
     on_gpu = [(one, action) for one, action in named if one.category == "gpu_user_annotation"]
     if named:
@@ -144,7 +145,7 @@ def _spans(slices: Slices, rank: int) -> Iterator[Span]:
 
 
 def _communication(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
-    """What nccl's kernels say of themselves where there are any, else what the calls do."""
+    """Yield what nccl's kernels say of themselves where there are any, else what the calls do."""
     kernels = [(one, kernel[1]) for one in slices if one.category == "kernel" and (kernel := _KERNEL.match(one.name))]
     calls = [(one, call[1]) for one in slices if one.category == ANNOTATIONS[0] and (call := _CALL.match(one.name))]
     for one, name in kernels or calls:
@@ -153,7 +154,7 @@ def _communication(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
 
 
 def _action(one: Slice, rank: int) -> Action | None:
-    """The action that a range is named after, if it is."""
+    """Return the action that a range is named after, if it is."""
     if one.category not in ANNOTATIONS:
         return None
     if one.name.startswith(PREFIX):
@@ -163,7 +164,7 @@ def _action(one: Slice, rank: int) -> Action | None:
 
 
 def _ours(one: Slice, rank: int) -> Span:
-    """A range of a replay of ours that belongs to no action."""
+    """Return a range of a replay of ours that belongs to no action."""
     op, layer, batches = [*one.name.removeprefix(OWN).split(":"), "", ""][:3]
     op = op if known(op) else ""
     stage = int(layer) if layer.isdecimal() and len(layer) < 8 else None
@@ -180,8 +181,6 @@ class _Inside:
             self.starts[one.thread].append(one)
 
     def __call__(self, outer: Slice) -> Iterator[Slice]:
-        from bisect import bisect_left
-
         mine = self.starts[outer.thread]
         for place in range(bisect_left(mine, outer.start, key=lambda one: one.start), len(mine)):
             if mine[place].start >= outer.end:
@@ -211,7 +210,7 @@ def _actions(named: Sequence[tuple[Slice, Action]], rank: int, inside: _Inside |
 
 
 def _parted(span: Span, one: Slice, action: Action, inside: _Inside | None) -> Iterator[Span]:
-    """A pair as a forward and a backward, where it is seen when autograd begins; else the span as it is."""
+    """Yield a pair as a forward and a backward, where it is seen when autograd begins; else the span as it is."""
     turn = None
     if action.parts and inside is not None:
         turn = next((op.start for op in inside(one) if op.name.startswith(AUTOGRAD)), None)
@@ -223,7 +222,8 @@ def _parted(span: Span, one: Slice, action: Action, inside: _Inside | None) -> I
 
 
 def _plain(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
-    """What a rank computed where nobody named it: kernels of a GPU, or operations of the CPU, close ones as one box."""
+    """Yield what a rank computed where nobody named it: kernels of a GPU, or operations of the CPU, close ones as one
+    box."""
     own = [one for one in slices if one.category in KERNELS and not _KERNEL.match(one.name)]
     outer = own or list(_outermost(one for one in slices if one.category == "cpu_op"))
     steps = [one for one in slices if one.category in ANNOTATIONS and one.name.startswith(OPTIMIZER)]
@@ -258,7 +258,8 @@ def _outermost(slices: Iterable[Slice]) -> Iterator[Slice]:
 
 
 def _steps(slices: Slices, spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """When each step of a rank begins, and the next one does. An action that comes again is one of the next step."""
+    """Return when each step of a rank begins, and the next one does. An action that comes again is one of the next
+    step."""
     starts: list[int] = []
     counts: Counter[str] = Counter()
     for span in spans:
@@ -273,7 +274,7 @@ def _steps(slices: Slices, spans: Sequence[Span]) -> list[tuple[int, int]]:
 
 
 def _one_step(ranks: Sequence[_Rank], step: int | None) -> list[str]:
-    """Leaves of each rank what one step did."""
+    """Leave of each rank what one step did."""
     count = min(len(one.steps) for one in ranks)
     if count == 0:
         if step:
@@ -291,16 +292,8 @@ def _one_step(ranks: Sequence[_Rank], step: int | None) -> list[str]:
     return [f"Step {chosen} of {count} that were recorded."] if count > 1 else []
 
 
-def _numbering(ranks: Sequence[_Rank]) -> list[str]:
-    """How the files were numbered, where they do not say it."""
-    if all(one.said for one in ranks):
-        return []
-    silent = [one.file for one in ranks if not one.said]
-    return [f"{', '.join(silent[:4])}: no rank is named there, so files are numbered as they were given."]
-
-
 def _align(ranks: Sequence[_Rank]) -> list[str]:
-    """Puts all ranks on one clock, and says how."""
+    """Put all ranks on one clock, and say how."""
     if len(ranks) == 1:
         return []
     bases = [one.base for one in ranks]
@@ -308,10 +301,10 @@ def _align(ranks: Sequence[_Rank]) -> list[str]:
         for one in ranks:
             one.shift(cast("int", one.base))
         said = "Clocks: each file's own base time."
-    elif (common := _common(ranks)) is not None:
-        for one, span in zip(ranks, common, strict=True):
-            one.shift(-span.end)
-        said = f"Clocks: the end of the first {common[0].name} of all ranks is taken as one moment."
+    elif all(one.collectives for one in ranks) and len({one.collectives[0].op for one in ranks}) == 1:
+        said = f"Clocks: the end of the first {ranks[0].collectives[0].name} of all ranks is taken as one moment."
+        for one in ranks:
+            one.shift(-one.collectives[0].end)
     else:
         for one in ranks:
             one.shift(-min((span.start for span in one.spans), default=0))
@@ -319,20 +312,18 @@ def _align(ranks: Sequence[_Rank]) -> list[str]:
     return [said, _causal(ranks)]
 
 
-def _common(ranks: Sequence[_Rank]) -> list[Span] | None:
-    """The first collective of each rank, if it is the same one for all."""
-    firsts = [one.collectives[0] for one in ranks if one.collectives]
-    same = len(firsts) == len(ranks) and len({span.op for span in firsts}) == 1
-    return firsts if same else None
-
-
 def _causal(ranks: Sequence[_Rank]) -> str:
-    """Moves clocks later by as little as it takes for nothing to be used before it was made. Says which were moved."""
+    """Move clocks later by as little as it takes for nothing to be used before it was made. Say which were moved."""
     made = {span.word: (place, span) for place, one in enumerate(ranks) for span in one.spans if span.word}
     gaps: dict[tuple[int, int], int] = {}
     for word, (place, span) in made.items():
         action = action_of(word)
-        for after in () if action is None or action.parts else _users(action):
+        users: list[str] = []  # the words of what may use what it makes
+        if action is not None and action.kind == "F":
+            users = [str(Action(action.stage + 1, "F", action.microbatch))]
+        elif action is not None and action.kind in ("B", "I"):
+            users = [str(Action(action.stage - 1, kind, action.microbatch)) for kind in "BI"]
+        for after in users:
             if after in made and made[after][0] != place:
                 other, user = made[after]
                 late = span.end - user.end
@@ -351,12 +342,3 @@ def _causal(ranks: Sequence[_Rank]) -> str:
     most = max(moved) / 1e6
     who = numbered("rank", which).capitalize()
     return f"{who} moved later, by up to {most:.3g} ms, so that nothing is used before it was made."
-
-
-def _users(action: Action) -> list[str]:
-    """The words of what may use what an action makes."""
-    if action.kind == "F":
-        return [str(Action(action.stage + 1, "F", action.microbatch))]
-    if action.kind in "BI":
-        return [str(Action(action.stage - 1, kind, action.microbatch)) for kind in "BI"]
-    return []

@@ -12,8 +12,8 @@ import pytest
 from lib import Links, Trace, simulate
 from lib.errors.exceptions import TraceError
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.formats.timelines.perfetto import is_ours, perfetto, read_perfetto, write_perfetto
-from lib.schedules.formats.timelines.recorded import order_of_recording, recording_of
+from lib.schedules.formats.perfetto import is_ours, perfetto, read_perfetto, write_perfetto
+from lib.schedules.formats.recorded import order_of_recording, recording_of
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
@@ -122,9 +122,7 @@ def test_a_file_of_somebody_else_has_a_rank_for_each_process(tmp_path: Path) -> 
 def test_a_small_file_that_unpacks_to_a_huge_one_is_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lib.schedules.formats.timelines import chrome
-
-    monkeypatch.setattr(chrome, "MAX_BYTES", 10_000)
+    monkeypatch.setattr("lib.schedules.formats.perfetto.MAX_BYTES", 10_000)
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b" " * 1_000_000))
     with pytest.raises(TraceError, match="larger than"):

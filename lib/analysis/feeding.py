@@ -1,0 +1,136 @@
+"""How a run was fed: how many examples each process read, which each device got, and which rows of data there are.
+
+A process that takes an example with `get_activation` reads it each time; its reader, asked with `read`, reads it once.
+
+Nobody says which axes of a mesh cut the data; the run does. Along an axis of which all ranks of each line got the same
+examples the data is not cut: those ranks are one row of data.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lib.cluster.reader import Readers, process_of
+from lib.errors.wording import amount, counted, these
+from lib.trace.event import NO_BATCHES
+from lib.trace.order import requests
+from lib.trace.trace import Event, Trace
+from lib.values.operations import OPERATIONS, READS
+from lib.values.values import Activation, Elements
+
+__all__ = ["Rows", "examples_read", "feeds", "got", "on_device", "rows_of", "words"]
+
+
+def feeds(event: Event) -> bool:
+    """Tell whether an event brings input data to its rank, and not from another rank."""
+    row = OPERATIONS.get(event.op)
+    return row is not None and row.loads and Activation in row.gives and event.start is not None
+
+
+def got(trace: Trace) -> list[frozenset[int]]:
+    """Return the examples that each rank's device got from outside."""
+    every = [[event.batches for event in program.events if feeds(event)] for program in trace.programs]
+    return [NO_BATCHES.union(*batches) for batches in every]
+
+
+def on_device(trace: Trace) -> list[Elements]:
+    """Elements of input data that were put on each device."""
+    batch = trace.shape.activations[0].size // trace.shape.items
+    return [batch * sum(len(e.batches) for e in program.events if feeds(e)) for program in trace.programs]
+
+
+def examples_read(trace: Trace) -> dict[int, int]:
+    """Return how many examples each process read, one that it read twice counted twice."""
+    found: dict[int, int] = defaultdict(int)
+    for program in trace.programs:
+        taken = sum(len(e.batches) for e in program.events if feeds(e) and e.op not in READS)
+        found[process_of(trace.mesh, program.rank)] += taken
+    readers = Readers(trace.costs, trace.mesh)
+    for process, queue in requests(trace).items():
+        for rank, number in queue:
+            event = trace.programs[rank].events[number]
+            found[process] += len(readers.read(rank, event.batches, event.issued).fresh)
+    return dict(sorted(found.items()))
+
+
+def words(trace: Trace) -> str:
+    """Return what was read and copied: "each of 4 processes read 8 examples, and each device got 524,288 elements of
+    them"."""
+    read, put = examples_read(trace), [float(elements) for elements in on_device(trace)]
+    devices = "each device got" if len(put) > 1 else "the device got"
+    copied = f"{devices} {_between(put)} elements of them"
+    if len(read) == 1:
+        return f"one process read {counted(read[0], 'example')}, and {copied}"
+    if len(set(read.values())) == 1:
+        return f"each of {len(read)} processes read {counted(read[0], 'example')}, and {copied}"
+    groups: dict[int, list[int]] = defaultdict(list)
+    for process, count in read.items():
+        groups[count].append(process)
+    said = [f"{these('process', members)} read {counted(count, 'example')}" for count, members in groups.items()]
+    return f"{', '.join(said)}, and {copied}"
+
+
+def _between(numbers: Sequence[float]) -> str:
+    least, most = min(numbers), max(numbers)
+    return amount(most) if least == most else f"{amount(least)} to {amount(most)}"
+
+
+SHOWN = 8
+"""Rows that are named one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of data of a run. `axes` are those along which they are counted, none where there is no mesh; `ranks`
+    and `examples` are those of each row, of a row whose ranks got different ones all of them."""
+
+    axes: tuple[str, ...]
+    ranks: tuple[tuple[int, ...], ...]
+    examples: tuple[frozenset[int], ...]
+
+    def holding(self, batch: int) -> list[int]:
+        """Return the rows that hold an example."""
+        return [row for row, held in enumerate(self.examples) if batch in held]
+
+    def named(self, rows: Sequence[int]) -> str:
+        """Rows in a sentence: "rows 1 and 3", or by their only rank each: "ranks 1 and 3"."""
+        if all(len(self.ranks[row]) == 1 for row in rows):
+            return these("rank", [self.ranks[row][0] for row in rows])
+        return these("row", rows)
+
+    def shared(self, batches: frozenset[int]) -> str | None:
+        """Return who holds the same example, of some: "rows 1 and 3 hold the same example (batch 5)"."""
+        for batch in sorted(batches):
+            rows = self.holding(batch)
+            if len(rows) > 1:
+                both = batches.intersection(*[self.examples[row] for row in rows])
+                what = "example" if len(both) == 1 else "examples"
+                return f"{self.named(rows)} hold the same {what} ({these('batch', both)})"
+        return None
+
+    def words(self) -> str:
+        """Return what each row holds: "row 0: batches 0-3; row 1: batches 4, 5"."""
+        held = [f"{self.named([row])}: {these('batch', self.examples[row])}" for row in range(len(self.ranks))[:SHOWN]]
+        return "; ".join(held) + ("; ..." if len(self.ranks) > SHOWN else "")
+
+    def unread(self, batches: frozenset[int]) -> frozenset[int]:
+        """Return those of some examples that nobody got."""
+        return batches - frozenset[int]().union(*self.examples)
+
+
+def rows_of(trace: Trace) -> Rows:
+    """Return the rows of data of a run, as far as it went. Ranks that got none, such as later stages, are in no row."""
+    held = got(trace)
+    mesh = trace.mesh
+    if mesh is None:
+        fed = [rank for rank in range(trace.ranks) if held[rank]]
+        return Rows((), tuple((rank,) for rank in fed), tuple(held[rank] for rank in fed))
+    axes: list[str] = []
+    for axis in mesh.axes:
+        lines = {mesh.group(rank, axis) for rank in range(trace.ranks)}
+        if any(len({held[rank] for rank in line if held[rank]}) > 1 for line in lines):
+            axes.append(axis)
+    found = [row for row in mesh.rows(*axes) if any(held[rank] for rank in row)]
+    return Rows(tuple(axes), tuple(found), tuple(frozenset[int]().union(*[held[r] for r in row]) for row in found))

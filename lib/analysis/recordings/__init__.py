@@ -1,1 +1,0 @@
-"""Recordings: when each rank did what, of a profiler, a file or an order that was timed; and how two of them differ."""
