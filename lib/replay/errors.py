@@ -20,7 +20,6 @@ import os
 import shlex
 import subprocess
 import sys
-from types import ModuleType
 
 from lib.errors.source_lines import notebook
 
@@ -65,22 +64,16 @@ class RankStalled(ReplayError):
     """A rank did not move for the whole timeout."""
 
 
-def need_torch() -> ModuleType:
-    """Torch itself. ImportError that says in one line what to type where it is missing: here, where this runs."""
+def need_torch() -> None:
+    """Raise ImportError where torch is missing, which says in one line what to type: here, where this runs."""
     try:
-        import torch
-        import torch.distributed
+        from torch.distributed import is_available
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        here = "run `%pip install torch numpy` in a cell" if notebook() is not None else f"run `{_pip()}`"
+        pip = [sys.executable, "-m", "pip", "install", "torch", "numpy"]  # torch warns where there is no numpy
+        typed = subprocess.list2cmdline(pip) if os.name == "nt" else shlex.join(pip)
+        here = "run `%pip install torch numpy` in a cell" if notebook() is not None else f"run `{typed}`"
         raise ImportError(f"a replay needs torch, which is not installed: {here}, then try again") from None
-    if not torch.distributed.is_available():
+    if not is_available():
         raise ImportError("this torch was built without torch.distributed; install an official one")
-    return torch
-
-
-def _pip() -> str:
-    """Name the command that installs it for this Python. With numpy, as torch warns where there is none."""
-    command = [sys.executable, "-m", "pip", "install", "torch", "numpy"]
-    return subprocess.list2cmdline(command) if os.name == "nt" else shlex.join(command)

@@ -115,23 +115,21 @@ def test_buckets_beside_those_of_ddp() -> None:
 
 
 @pytest.mark.thorough
-def test_whole_layers_are_what_the_zero_redundancy_optimizer_calls() -> None:
-    (zero,) = against(answer("zero1", "whole_layers"), "zero1").libraries
-    assert zero.replay_counts == zero.counts == {"allreduce": 4 * 6, "broadcast": 4 * 6}
-
-
-@pytest.mark.thorough
-def test_gathering_first_is_what_fully_shard_calls_that_keeps_its_weights() -> None:
-    (zero,) = against(answer("zero1", "gather_first"), "zero2").libraries
-    assert zero.replay_counts == zero.counts == {"allgather": 4 * 6, "scatterreduce": 4 * 6}
-
-
-@pytest.mark.thorough
-def test_the_second_stage_with_two_microbatches() -> None:
-    """fully_shard drops the weights after backward all the same, and gathers them for the next microbatch."""
-    (zero,) = against(answer("zero2"), "zero2").libraries
-    assert zero.counts == {"allgather": 4 * 2 * 6, "scatterreduce": 4 * 2 * 6}
-    assert zero.replay_counts == zero.counts | {"allgather": 4 * 6}
+@pytest.mark.parametrize(
+    ("way", "library", "counts", "more"),
+    [
+        ("whole_layers", "zero1", {"allreduce": 4 * 6, "broadcast": 4 * 6}, {}),
+        ("gather_first", "zero2", {"allgather": 4 * 6, "scatterreduce": 4 * 6}, {}),
+        # fully_shard drops the weights after backward all the same, and gathers them for the next microbatch.
+        ("", "zero2", {"allgather": 4 * 2 * 6, "scatterreduce": 4 * 2 * 6}, {"allgather": 4 * 6}),
+    ],
+)
+def test_stages_of_zero_call_what_torch_calls(
+    way: str, library: str, counts: dict[str, int], more: dict[str, int]
+) -> None:
+    (zero,) = against(answer("zero1" if way else "zero2", way), library).libraries
+    assert zero.counts == counts
+    assert zero.replay_counts == counts | more
 
 
 def test_each_layer_cut_into_columns_or_rows() -> None:

@@ -109,19 +109,6 @@ def test_only_the_first_step_counts_as_evidence_without_verify() -> None:
     assert "Not compared" in result.text()
 
 
-@pytest.mark.parametrize(("name", "width"), [("sgd", 1), ("adam", 2)])
-def test_optimizers_are_those_of_torch(name: str, width: int) -> None:
-    from lib.replay.layers import optimizers
-
-    grad, weight = torch.randn(30, dtype=torch.float64), torch.randn(30, dtype=torch.float64)
-    state = torch.rand(30 * width, dtype=torch.float64)
-    theirs = weight.clone()
-    (after,) = optimizers.torch_step(name, [grad], [theirs], [state])
-    optimizers.step(name, grad, weight, state)
-    torch.testing.assert_close(weight, theirs, rtol=1e-15, atol=1e-15)
-    torch.testing.assert_close(state, after, rtol=1e-15, atol=1e-15)
-
-
 # -- kernels --------------------------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ from torch import Tensor
 from lib.replay.errors import RankStalled, ReplayError, WrongWorld
 from lib.replay.layers.reference import Comparison, compared
 from lib.replay.plan.plan import describe_event, raised, stalled
-from lib.replay.processes.play import STARTING, WAITING, Here, RankError, Rendezvous, is_echo, meet, play
+from lib.replay.processes.play import STARTING, WAITING, Here, RankError, Rendezvous, meet, play
 from lib.replay.rank.context import Examples, Job
 from lib.replay.rank.distributed import exchange
 from lib.replay.rank.interpreter import Report
@@ -119,16 +119,11 @@ class Life:
                 found[rank] = (beats, state, event)
         return found
 
-    def end(self) -> None:
-        """No more signs of life."""
-        self.over.set()
-        self.thread.join(5)
-
 
 def play_here(job: Job) -> tuple[int, list[Report], Comparison]:
-    """Plays this process's ranks. Every process gets the first of its ranks, the reports of all, and the comparison."""
-    process, world = int(os.environ["RANK"]), processes_started()
-    _must_be_as_many(job, world)
+    """Play this process's ranks. Every process gets the first of its ranks, the reports of all, and the comparison."""
+    process = int(os.environ["RANK"])
+    _must_be_as_many(job, processes_started())
     begun = time.perf_counter_ns()
     rendezvous = rendezvous_here(job.options.timeout)
     try:
@@ -142,8 +137,12 @@ def play_here(job: Job) -> tuple[int, list[Report], Comparison]:
             mine = play(job, here, examples, results, life.say)
             for report in mine:
                 report["ready"] -= begun
-            reports = _exchange(job, mine, here)
-            return min(here.ranks), reports, _compared_on_process_0(job, results, here)
+            # Where processes exchange what they have to say.
+            device = here.devices[0] if job.options.transport == "nccl" else torch.device("cpu")
+            told = zip(job.processes, exchange(mine, device), strict=True)
+            reports = {rank: report for ranks, each in told for rank, report in zip(ranks, each, strict=True)}
+            comparison = _compared_on_process_0(job, results, here, device)
+            return min(here.ranks), [reports[rank] for rank in range(job.plan.ranks)], comparison
     finally:
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
@@ -167,19 +166,17 @@ def _alive(job: Job, store: Any, ranks: Sequence[int]) -> Iterator[Life]:
     life = Life(store, ranks)
     try:
         yield life
-    except RankError as error:
-        blamed = _blame(job, life, error.rank) if error.echo else None
-        raise blamed or raised(job.plan, error.rank, life.now[error.rank][1], str(error)) from error
     except Exception as error:
-        rank = ranks[0]
-        blamed = _blame(job, life, rank) if is_echo(error) else None
-        raise blamed or raised(job.plan, rank, life.now[rank][1], f"{type(error).__name__}: {error}") from error
+        failed = error if isinstance(error, RankError) else RankError(ranks[0], error)
+        blamed = _blame(job, life, failed.rank) if failed.echo else None
+        raise blamed or raised(job.plan, failed.rank, life.now[failed.rank][1], str(failed)) from error
     finally:
-        life.end()
+        life.over.set()
+        life.thread.join(5)
 
 
 def _blame(job: Job, life: Life, waiting: int) -> ReplayError | None:
-    """The first rank that gives no sign of life any more, or has not moved though it waits for nobody."""
+    """Find the first rank that gives no sign of life any more, or has not moved though it waits for nobody."""
     plan = job.plan
     before = life.told(plan.ranks)
     time.sleep(3 * BEAT)
@@ -195,23 +192,10 @@ def _blame(job: Job, life: Life, waiting: int) -> ReplayError | None:
     return None
 
 
-def _exchange(job: Job, mine: list[Report], here: Here) -> list[Report]:
-    """Everybody gets everybody's reports."""
-    each = zip(job.processes, exchange(mine, _device(job, here)), strict=True)
-    found = {rank: report for ranks, reports in each for rank, report in zip(ranks, reports, strict=True)}
-    return [found[rank] for rank in range(job.plan.ranks)]
-
-
-def _device(job: Job, here: Here) -> torch.device:
-    """Name the device on which processes exchange what they have to say."""
-    return here.devices[0] if job.options.transport == "nccl" else torch.device("cpu")
-
-
-def _compared_on_process_0(job: Job, results: Sequence[Tensor], here: Here) -> Comparison:
+def _compared_on_process_0(job: Job, results: Sequence[Tensor], here: Here, device: torch.device) -> Comparison:
     """Process 0 collects what all kept, compares, and tells the others."""
     if not job.options.verify:
         return compared(job.plan, job.options, job.initial, ())
-    device = _device(job, here)
     if dist.get_rank() != 0:
         for kept in results:
             if kept.numel():

@@ -51,17 +51,14 @@ class Job:
         return any(event.op in READS for _, event in self.plan.trace.events())
 
     def examples(self) -> dict[int, bytes]:
-        """The data set: what is to be in the file of each batch. Nothing where nobody reads one."""
-        return {batch: _bytes(self.initial("data", batch)) for batch in range(self.plan.trace.batches) if self.reads}
+        """Return the data set, by batch the bytes of its file. Nothing where nobody reads one."""
+        data = {batch: self.initial("data", batch) for batch in range(self.plan.trace.batches) if self.reads}
+        return {batch: ctypes.string_at(one.data_ptr(), one.numel() * one.itemsize) for batch, one in data.items()}
 
     @property
     def kept(self) -> list[int]:
         """Count the numbers that each rank keeps to be compared. ReplayError if a library cannot train this model."""
         return [library_results(self.plan, self.options.against, rank)[1] for rank in range(self.plan.ranks)]
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
 class RankContext:

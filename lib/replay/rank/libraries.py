@@ -290,24 +290,16 @@ class Pipelined(LibraryStep):
         at = 0
         for stage in self.pipeline.stages(rank):
             after = at + len(self.pipeline.layers_of[stage])
-            inputs = output if stage else output.detach()
-            self.stages.append(
-                pipelining.PipelineStage(
-                    self.modules[at:after],
-                    stage,
-                    count,
-                    self.context.device,
-                    input_args=(inputs,),
-                    output_args=(output,),
-                )
-            )
+            shapes: dict[str, Any] = {"input_args": (output if stage else output.detach(),), "output_args": (output,)}
+            modules = self.modules[at:after]
+            self.stages.append(pipelining.PipelineStage(modules, stage, count, self.context.device, **shapes))
             at = after
         self.schedule = self.of_torch() or self.executed()
         mine = self.pipeline.stages(rank)
         self.first, self.last = 0 in mine, count - 1 in mine
 
     def of_torch(self) -> Any:
-        """Torch's own class, where it has this schedule, and takes this size."""
+        """Make torch's own class, where it has this schedule, and takes this size."""
         from torch.distributed.pipelining import schedules
 
         if self.pipeline.torch is None:
@@ -316,25 +308,24 @@ class Pipelined(LibraryStep):
         kind: Any = getattr(schedules, self.by)
         single = issubclass(kind, schedules.PipelineScheduleSingle)
         try:
-            return kind(self.stages[0] if single else self.stages, **self.settings)
+            return kind(self.stages[0] if single else self.stages, **self.settings())
         except ValueError:
             return None
 
     def executed(self) -> Any:
-        """Torch's executor with our order, in the file that it reads."""
+        """Make torch's executor with our order, in the file that it reads."""
         from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
         self.by = "torch's executor with this order"
-        made: Any = _PipelineScheduleRuntime(self.stages, **self.settings)
+        made: Any = _PipelineScheduleRuntime(self.stages, **self.settings())
         with tempfile.TemporaryDirectory(prefix="puzzles-replay-") as folder:
             path = Path(folder, "order.csv")
             path.write_text(to_csv(self.pipeline.order, comms=True).text, encoding="utf-8")
             made._load_csv(str(path), format="compute_comms")
         return made
 
-    @property
     def settings(self) -> dict[str, Any]:
-        """The settings that all schedules of torch's have."""
+        """Return the settings that all schedules of torch's have."""
         return {"n_microbatches": len(self.pipeline.microbatches), "loss_fn": self.loss, "scale_grads": False}
 
     def loss(self, y: Tensor, target: Tensor) -> Tensor:
