@@ -153,8 +153,7 @@ class _Grading:
         self._journal, self._traces = journal, traces
         self._done = done
         self._limits = assignment.limits
-        same = f"{version()} {self._limits}"
-        self._prefix = sha256(same.encode()).hexdigest()[:8]
+        self._prefix = sha256(f"{version()} {self._limits}".encode()).hexdigest()[:8]
         known = journal.known(self._prefix)
         self._known = {key: Entry(_shared(entry.score), entry.isolation) for key, entry in known.items()}
         self._rows: list[_Row] = []
@@ -169,19 +168,30 @@ class _Grading:
     def run(self, jobs: int | None) -> None:
         """Judges what is not known."""
         self._tell()
-        for several in _judged(self._batches(), self._limits, jobs):
-            for finished in several:
-                if finished.schedule is not None:  # before the line that speaks of it
-                    self._traces.keep(finished.schedule)
-                entry = Entry(_shared(finished.score), finished.features)
-                self._journal.add(finished.key, entry)
-                self._known[finished.key] = entry
-                for row in self._pending.pop(finished.key, ()):
-                    self._left[row] -= 1
-                    self._finished += not self._left[row]
-            self._tell()
+        judge = partial(_judge, limits=self._limits, run=secrets.token_hex(8))
+        batches = self._batches()
+        try:
+            for several in shared_out(
+                judge, batches, jobs, "grading", ends=True, batch_size=1, pre_dispatch="2*n_jobs"
+            ):
+                self._take(several)
+                self._tell()
+        finally:
+            while _every:
+                _every.pop().close()
         if self._error is not None:
             raise self._error
+
+    def _take(self, several: Iterable[_Finished]) -> None:
+        """Keeps what came of some jobs."""
+        for finished in several:
+            if finished.schedule is not None:  # before the line that speaks of it
+                self._traces.keep(finished.schedule)
+            entry = self._known[finished.key] = Entry(_shared(finished.score), finished.features)
+            self._journal.add(finished.key, entry)
+            for row in self._pending.pop(finished.key, ()):
+                self._left[row] -= 1
+                self._finished += not self._left[row]
 
     def _tell(self) -> None:
         if self._done is not None:
@@ -212,7 +222,8 @@ class _Grading:
         for required in self._assignment.required:
             puzzle = required.record.id
             for file, source in (*self._earlier(submission, puzzle, found), *filter(None, [found.of.get(puzzle)])):
-                key = f"{self._prefix}-{_digest(source)}-{puzzle}-{required.key}"
+                code = repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")
+                key = f"{self._prefix}-{sha256(code).hexdigest()[:32]}-{puzzle}-{required.key}"
                 row.keys.setdefault(puzzle, []).append((file, key))
                 if self._is_known(key):
                     continue
@@ -308,21 +319,7 @@ def _shared(score: Score) -> Score:
     return replace(score, own=shared(score.own), hidden=tuple(map(shared, score.hidden)))
 
 
-def _digest(source: Source) -> str:
-    """The same for the same code in the same places."""
-    return sha256(repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
 # -- in as many processes as there are ------------------------------------------------------------------------------
-
-
-def _judged(batches: Iterable[list[_Job]], limits: Limits, jobs: int | None) -> Iterator[list[_Finished]]:
-    """What came of each batch, in the order in which they are finished."""
-    judge = partial(_judge, limits=limits, run=secrets.token_hex(8))
-    try:
-        yield from shared_out(judge, batches, jobs, "grading", ends=True, batch_size=1, pre_dispatch="2*n_jobs")
-    finally:
-        _close()
 
 
 _mine = threading.local()
@@ -337,15 +334,14 @@ def _judge(batch: Sequence[_Job], limits: Limits, run: str) -> list[_Finished]:
     global _sent
     if _sent[0] != run:
         _sent = run, set()
-    already = _sent[1]
     isolation = _isolation()
     finished: list[_Finished] = []
     for key, source, required in batch:
         score, schedule = judge_source(source, required, isolation, limits)
-        if schedule is not None and schedule.digest in already:
+        if schedule is not None and schedule.digest in _sent[1]:
             schedule = None
         elif schedule is not None:
-            already.add(schedule.digest)
+            _sent[1].add(schedule.digest)
         finished.append(_Finished(key, score, schedule, isolation.features))
     return finished
 
@@ -359,12 +355,6 @@ def _isolation() -> Isolation:
         if multiprocessing.current_process().name.startswith("Loky"):
             _end_with_parent()
     return found
-
-
-def _close() -> None:
-    """Ends every Isolation of this process."""
-    while _every:
-        _every.pop().close()
 
 
 def _end_with_parent() -> None:
@@ -393,11 +383,8 @@ def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: 
     about = [row for row, its in rows.items() if its == puzzle] or [row for row, its in rows.items() if its is None]
     if about:
         row = about[-1]
-        return _score(puzzle, row.state, f"{row.file.rpartition('/')[2]} {row.why}")
-    if anything and not others and not refused:
-        return _score(puzzle, "unrelated")
-    return _score(puzzle, "absent")
-
-
-def _score(puzzle: str, state: str, why: str = "") -> Score:
-    return Score(puzzle, state, Result("", state, message=why or STATES[state].about))
+        state, why = row.state, f"{row.file.rpartition('/')[2]} {row.why}"
+    else:
+        state = "unrelated" if anything and not others and not refused else "absent"
+        why = STATES[state].about
+    return Score(puzzle, state, Result("", state, message=why))

@@ -42,20 +42,7 @@ THIS_PROJECT: Final = ("lib", "puzzles", "chapters.toml")
 OURS: Final = frozenset({"lib", "drawing", "solutions", "tests", "benchmarks", "prototypes"})
 AN_ENVIRONMENT: Final = "pyvenv.cfg"
 """A file that lies in a virtual environment."""
-OF_PLATFORMS: Final = (
-    ".csv",
-    ".xml",
-    ".html",
-    ".htm",
-    ".yml",
-    ".yaml",
-    ".txt",
-    ".json",
-    ".xlsx",
-    ".xls",
-    ".toml",
-    ".md",
-)
+OF_PLATFORMS: Final = ".csv .xml .html .htm .yml .yaml .txt .json .xlsx .xls .toml .md"
 """What platforms and instructors put beside submissions; anything else that is nobody's may be one."""
 NOT_GRADABLE: Final = "neither a notebook (.ipynb) nor Python (.py)"
 LINK: Final = re.compile(
@@ -251,7 +238,7 @@ def _nobodys(pile: _Pile) -> tuple[list[str], list[Refused]]:
     kept: list[tuple[str, str]] = []
     rows = [Refused(name, why) for name, why in pile.refused]
     for name, why in pile.others:
-        if ending(name) in OF_PLATFORMS:
+        if ending(name) in OF_PLATFORMS.split():
             kept.append((name, f"{why}, and nobody's"))
         else:
             rows.append(Refused(name, f"is {why}, and its name does not say whose it is"))

@@ -43,11 +43,11 @@ def test_a_solution_comes_back_as_a_trace_at_any_size(isolation: Isolation, puzz
 
 
 def test_what_does_not_end_is_ended_and_located(isolation: Isolation) -> None:
-    sent = isolation.run(source("while True: pass"), "basic", limits=Limits(seconds=2))
+    sent = isolation.run(source("while True: pass"), "basic", limits=Limits(seconds=1))
     assert sent.outcome == "failed"
     assert "mine.py, line 6, in basic: while True: pass" in sent.text
-    sent = isolation.run(source("sum(range(10**13))"), "basic", limits=Limits(seconds=2))
-    assert "basic did not end within 2 seconds, so it was stopped\n  where:    mine.py, line 6, in basic" in sent.text
+    sent = isolation.run(source("sum(range(10**13))"), "basic", limits=Limits(seconds=1))
+    assert "basic did not end within 1 seconds, so it was stopped\n  where:    mine.py, line 6, in basic" in sent.text
     assert isolation.run(solution("basic"), "basic").outcome == "trace"
 
 
