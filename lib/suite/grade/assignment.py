@@ -153,7 +153,7 @@ class Config:
         )
 
     def assignment(self, worked_on: Iterable[str] = ()) -> Assignment:
-        """What is asked; where no puzzles are named, those that somebody has `worked_on`.
+        """Return what is asked; where no puzzles are named, those that somebody has `worked_on`.
 
         AssignmentError for a goal that a puzzle does not have, or a size at which our own solution is not correct.
         """
@@ -167,7 +167,7 @@ class Config:
 
 
 def _over(first: PartOfConfig, second: PartOfConfig) -> PartOfConfig:
-    """What the first says, and where it says nothing the second."""
+    """Return what the first says, and where it says nothing the second."""
     return PartOfConfig(
         second.need if first.need is None else first.need,
         second.hidden if first.hidden is None else first.hidden,
@@ -240,7 +240,7 @@ class _Reader:
         self._lines = text.splitlines()
 
     def wrong(self, key: str, expected: str, got: object, fix: str = "") -> NoReturn:
-        """Says what is wrong with a key, and in which line it stands, if it stands in one alone."""
+        """Say what is wrong with a key, and in which line it stands, if it stands in one alone."""
         name = re.escape(re.sub(r"\[\d+\]$", "", key).rpartition(".")[2])
         lines = [number for number, line in enumerate(self._lines, 1) if re.search(rf"(^|[\s{{,\[.]){name}\b", line)]
         place = f"{self._path.name}, line {lines[0]}" if len(lines) == 1 else self._path.name
@@ -292,7 +292,7 @@ class _Reader:
         return value.replace(tzinfo=None)
 
     def rules(self, table: dict[str, Any]) -> Rules:
-        """How points follow from results."""
+        """Return how points follow from results."""
         points = {"": self.points(table["points"], "points")} if "points" in table else dict(Rules().points)
         for name, part in table.get("puzzle", {}).items():
             if "points" in part:
@@ -313,7 +313,7 @@ class _Reader:
         )
 
     def part(self, table: dict[str, Any], key: str, puzzle: Puzzle | None) -> PartOfConfig:
-        """What is said of a puzzle, or (None) of all of them."""
+        """Return what is said of a puzzle, or (None) of all of them."""
         need, hidden, seed = (table.get(name) for name in ("need", "hidden", "seed"))
         if need is not None:
             need = self.value(need, f"{key}need", str, 'a text, such as "best"')

@@ -85,7 +85,7 @@ def grade(
     jobs: int | None = None,
     done: Callable[[int, int], None] | None = None,
 ) -> Gradebook:
-    """Grades all submissions, in `jobs` processes (None: in this one, -1: one for each core).
+    """Grade all submissions, in `jobs` processes (None: in this one, -1: one for each core).
 
     `done(so_far, all)` is called with numbers of students now and then. Which processes these are is for joblib to say:
     `joblib.parallel_config(backend="dask")` around the call takes a cluster. OSError where another process is grading
@@ -102,7 +102,7 @@ def grade(
 
 
 def _asked(required: Required, traces: Traces) -> Asked:
-    """What is asked of a puzzle, with our own solution, whose schedule is kept."""
+    """Return what is asked of a puzzle, with our own solution, whose schedule is kept."""
     record, ours = required.record, reference_result(required)
     goals = tuple((goal.name, goal.time, goal.memory) for goal in record.goals)
     if ours is not None and ours.schedule is not None:
@@ -166,7 +166,7 @@ class _Grading:
         self._error: BaseException | None = None
 
     def run(self, jobs: int | None) -> None:
-        """Judges what is not known."""
+        """Judge what is not known."""
         self._tell()
         judge = partial(_judge, limits=self._limits, run=secrets.token_hex(8))
         batches = self._batches()
@@ -183,7 +183,7 @@ class _Grading:
             raise self._error
 
     def _take(self, several: Iterable[_Finished]) -> None:
-        """Keeps what came of some jobs."""
+        """Keep what came of some jobs."""
         for finished in several:
             if finished.schedule is not None:  # before the line that speaks of it
                 self._traces.keep(finished.schedule)
@@ -198,7 +198,7 @@ class _Grading:
             self._done(self._finished, len(self._collected.submissions))
 
     def _batches(self) -> Iterator[list[_Job]]:
-        """Reads one submission after the other, and gives what is to be judged of them. joblib asks for more in threads
+        """Read one submission after the other, and gives what is to be judged of them. joblib asks for more in threads
         of its own, where an error would be nobody's."""
         batch: list[_Job] = []
         try:
@@ -213,7 +213,7 @@ class _Grading:
             self._error = error
 
     def _jobs_of(self, submission: Submission) -> list[_Job]:
-        """Reads a submission. What of it is not known, nor under way."""
+        """Read a submission. What of it is not known, nor under way."""
         found = chosen(submission, [required.record.id for required in self._assignment.required])
         row, number = _Row(submission, notes=(*submission.notes, *found.notes)), len(self._rows)
         self._rows.append(row)
@@ -235,7 +235,7 @@ class _Grading:
         return jobs
 
     def _earlier(self, submission: Submission, puzzle: str, found: Chosen) -> Iterator[tuple[File, Source]]:
-        """What else may count for a puzzle where the best attempt does: what is chosen of each earlier one."""
+        """Yield what else may count for a puzzle where the best attempt does: what is chosen of each earlier one."""
         if self._assignment.rules.attempts != "best" or puzzle not in found.of:
             return
         latest = found.of[puzzle][0].attempt
@@ -246,7 +246,7 @@ class _Grading:
                 yield alone.of[puzzle]
 
     def _is_known(self, key: str) -> bool:
-        """Whether a score is known, and its schedule is still there."""
+        """Return whether a score is known, and its schedule is still there."""
         entry = self._known.get(key)
         return entry is not None and (not entry.score.own.schedule or entry.score.own.schedule in self._traces)
 
@@ -295,7 +295,7 @@ class _Grading:
 
 
 def _worth(mark: Mark, _: File, entry: Entry) -> tuple[float, int, int, int]:
-    """What makes one attempt better than another: points, and where they are equal what they are for."""
+    """Return what makes one attempt better than another: points, and where they are equal what they are for."""
     score = entry.score
     return mark.points, -list(STATES).index(score.state), score.hidden_passed, len(score.own.goals)
 
@@ -330,7 +330,7 @@ _sent: tuple[str, set[str]] = "", set()
 
 
 def _judge(batch: Sequence[_Job], limits: Limits, run: str) -> list[_Finished]:
-    """What a process does: judges a batch."""
+    """Judge a batch, in whatever process this is."""
     global _sent
     if _sent[0] != run:
         _sent = run, set()
@@ -358,7 +358,7 @@ def _isolation() -> Isolation:
 
 
 def _end_with_parent() -> None:
-    """Has a worker end when its parent does, even by kill -9; and leaves Ctrl-C to the parent."""
+    """Have a worker end when its parent does, even by kill -9; and leaves Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = os.getppid()
 

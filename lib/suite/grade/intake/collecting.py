@@ -138,7 +138,7 @@ def _roster(entries: Iterable[Entry], top: int) -> dict[str, str]:
 
 
 def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
-    """Puts one entry where it belongs."""
+    """Put one entry where it belongs."""
     name = "/".join(map(readable, entry.parts))
     pile.owner, pile.late = pile.owner or owner, pile.late or owner.late
     if entry.junk or not owner.parts:
@@ -161,7 +161,7 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
 
 
 def _is_link(entry: Entry) -> bool:
-    """Whether a file is the address of a notebook that somebody shares."""
+    """Return whether a file is the address of a notebook that somebody shares."""
     if entry.place is None or ending(entry.parts[-1]) not in WITH_LINKS or entry.size > MAX_BYTES:
         return False
     try:

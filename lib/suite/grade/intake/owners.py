@@ -92,12 +92,12 @@ def ending(name: str) -> str:
 
 
 def is_gradable(name: str) -> bool:
-    """Whether a file of that name can be graded: a notebook or Python."""
+    """Return whether a file of that name can be graded: a notebook or Python."""
     return ending(name) in (NOTEBOOK, PYTHON)
 
 
 def stem_of(name: str) -> Stem:
-    """Takes a file's name apart: "05_fsdp_ann-2.ipynb" is puzzle fsdp, rest "ann", copy 2."""
+    """Take a file's name apart: "05_fsdp_ann-2.ipynb" is puzzle fsdp, rest "ann", copy 2."""
     stem = name[: len(name) - len(ending(name))]
     if len(stem) > LONGEST_STEM:
         return Stem(None, stem)

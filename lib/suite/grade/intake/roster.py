@@ -109,7 +109,7 @@ def moment(text: str) -> datetime | None:
 
 
 def read_table(path: Path) -> Table:
-    """Reads a table whose first row has headings. TableError where there is none; OSError where there is no file."""
+    """Read a table whose first row has headings. TableError where there is none; OSError where there is no file."""
     with path.open("rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
@@ -363,7 +363,7 @@ def _may_be(name: str, shown: str) -> bool:
 
 
 def _shown_names(people: Sequence[Person], strangers: Sequence[Submission]) -> list[str]:
-    """What each row is called; no two are alike."""
+    """Return what each row is called; no two are alike."""
     alike = Counter(readable(person.name) for person in people)
     found: list[str] = []
     taken = Counter[str]()
@@ -380,7 +380,7 @@ def _shown_names(people: Sequence[Person], strangers: Sequence[Submission]) -> l
 
 
 def _together(several: Sequence[Submission], name: str, person: Person) -> Submission:
-    """What one person handed in, in one place or, as of two platforms, in several."""
+    """Return what one person handed in, in one place or, as of two platforms, in several."""
     first = next((one for one in several if one.id), several[0])
     return replace(
         first,

@@ -144,7 +144,7 @@ class Chosen:
 
 
 def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
-    """Reads the files of a submission, and says which one counts for each of `puzzles`."""
+    """Read the files of a submission, and says which one counts for each of `puzzles`."""
     read, refused = _read(submission)
     modules = {file: _modules(submission, file, read) for file in read}
     sources = {
@@ -238,7 +238,7 @@ Rank = tuple[bool, bool, bool, int, tuple[str, ...]]
 
 
 def _rank(file: File, source: Source, puzzle: str, candidates: Sequence[File]) -> Rank:
-    """What goes before what, smallest first; its places are those of REASONS."""
+    """Return what goes before what, smallest first; its places are those of REASONS."""
     stem = file.stem
     latest = max(other.attempt for other in candidates)
     untouched = len(candidates) > 1 and source.untouched(puzzle)

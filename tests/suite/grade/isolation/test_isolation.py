@@ -105,14 +105,14 @@ def test_who_is_interrupted_hears_no_answer_to_another_question(monkeypatch: pyt
         if isolation.features == ("a new Python for each run",):
             pytest.skip("there is no server here")
         with monkeypatch.context() as patch:
-            patch.setattr("lib.suite.isolation.isolation._received", interrupted)
+            patch.setattr("lib.suite.isolation.isolation._Child.rest", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 isolation.run(solution("ddp"), "ddp")
         sent = isolation.run(source("print('this'); model.get_activation([0])"), "basic")
         assert (sent.outcome, sent.printed) == ("trace", "this\n")
 
 
-def interrupted(_: object) -> bytes:
+def interrupted(*_: object) -> bytes:
     raise KeyboardInterrupt
 
 
