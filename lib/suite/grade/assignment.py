@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 from lib.cluster.costs import costs_from
 from lib.errors.wording import counted
@@ -52,17 +52,8 @@ LIMITS: Final = Limits(seconds=10.0, memory=1024 * 2**20)
 """Of one run, where nothing is said."""
 
 
-class _Bounds(NamedTuple):
-    """What a limit may be in a file, and how many of the unit of `Limits` one of it is. A least one that is a float:
-    any number will do."""
-
-    least: float
-    most: int
-    unit: int = 1
-
-
-OF_A_RUN: Final = {"seconds": _Bounds(0.1, 3600), "memory": _Bounds(64, 2**20, 2**20)}
-"""The fields of `Limits` that a file may set."""
+OF_A_RUN: Final = ("seconds", "memory")
+"""The fields of `Limits` that a file may set; memory in MiB."""
 OF_RULES: Final = ("deadline", "attempts", "points", "late", "extension")
 KEYS: Final = ("title", "puzzles", "need", "hidden", "seed", *OF_A_RUN, "tell_sizes", *OF_RULES, "puzzle")
 OF_A_PUZZLE: Final = ("need", "hidden", "seed", "points")
@@ -72,6 +63,7 @@ MOST_POINTS: Final = 1000
 OF_BEING_LATE: Final = {"percent": 100.0, "grace": 100_000.0, "days": 1000.0}
 """The keys of `late`, and how much each may be."""
 OF_A_SIZE: Final = ("ranks", "layers", "batches", "mesh", "costs")
+T = TypeVar("T")
 
 
 class AssignmentError(ValueError):
@@ -97,7 +89,8 @@ class Required:
         if self.record.is_function:
             draws = min(self.record.draws, INPUTS)
             return tuple(f"{counted(draws, 'random input', ',')} (set {n})" for n in range(1, len(self.seeds) + 1))
-        return tuple(_words(record, self.record) for record in self.hidden)
+        others = ["" if record.costs == self.record.costs else "; other costs" for record in self.hidden]
+        return tuple(Task(record).size() + other for record, other in zip(self.hidden, others, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +153,7 @@ class Config:
         )
 
     def assignment(self, worked_on: Iterable[str] = ()) -> Assignment:
-        """What is asked; where no puzzles are named, those that somebody has `worked_on`.
+        """Return what is asked; where no puzzles are named, those that somebody has `worked_on`.
 
         AssignmentError for a goal that a puzzle does not have, or a size at which our own solution is not correct.
         """
@@ -174,7 +167,7 @@ class Config:
 
 
 def _over(first: PartOfConfig, second: PartOfConfig) -> PartOfConfig:
-    """What the first says, and where it says nothing the second."""
+    """Return what the first says, and where it says nothing the second."""
     return PartOfConfig(
         second.need if first.need is None else first.need,
         second.hidden if first.hidden is None else first.hidden,
@@ -236,11 +229,6 @@ def _need(record: Puzzle, need: str) -> str | None:
     return chosen
 
 
-def _words(record: Puzzle, own: Puzzle) -> str:
-    """A size in words, with the mesh."""
-    return Task(record).size() + ("" if record.costs == own.costs else "; other costs")
-
-
 # -- a file ---------------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +240,7 @@ class _Reader:
         self._lines = text.splitlines()
 
     def wrong(self, key: str, expected: str, got: object, fix: str = "") -> NoReturn:
-        """Says what is wrong with a key, and in which line it stands, if it stands in one alone."""
+        """Say what is wrong with a key, and in which line it stands, if it stands in one alone."""
         name = re.escape(re.sub(r"\[\d+\]$", "", key).rpartition(".")[2])
         lines = [number for number, line in enumerate(self._lines, 1) if re.search(rf"(^|[\s{{,\[.]){name}\b", line)]
         place = f"{self._path.name}, line {lines[0]}" if len(lines) == 1 else self._path.name
@@ -269,39 +257,26 @@ class _Reader:
                 self.wrong(where, f"one of {', '.join(allowed)}", name, _did_you_mean(name, allowed))
         return found
 
+    def value(self, value: object, key: str, kind: type[T], expected: str) -> T:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # a truth is no number
+            self.wrong(key, expected, _shown(value))
+        return value
+
     def whole(self, value: object, key: str, least: int, most: int) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            self.wrong(key, f"a whole number from {least} to {most:,}", _shown(value))
-        return value
+        expected = f"a whole number from {least} to {most:,}"
+        if not least <= self.value(value, key, int, expected) <= most:
+            self.wrong(key, expected, value)
+        return cast("int", value)
 
-    def limit(self, value: object, key: str) -> float | int:
-        """A limit of a run, in the unit of `Limits`."""
-        least, most, unit = OF_A_RUN[key]
-        if isinstance(least, int):
-            return self.whole(value, key, least, most) * unit
+    def number(self, value: object, key: str, most: float, least: float = 0) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-            self.wrong(key, f"a number from {least:g} to {most:,}", _shown(value))
-        return float(value) * unit
-
-    def text(self, value: object, key: str) -> str:
-        if not isinstance(value, str):
-            self.wrong(key, 'a text, such as "best"', _shown(value))
-        return value
-
-    def truth(self, value: object, key: str) -> bool:
-        if not isinstance(value, bool):
-            self.wrong(key, "true or false", _shown(value))
-        return value
+            self.wrong(key, f"a number from {least:g} to {most:,g}", _shown(value))
+        return float(value)
 
     def puzzle(self, name: object, key: str) -> str:
         if not isinstance(name, str) or name not in PUZZLES:
             self.wrong(key, "the id of a puzzle", _shown(name), _did_you_mean(str(name), PUZZLES))
         return name
-
-    def number(self, value: object, key: str, most: float) -> float:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
-            self.wrong(key, f"a number from 0 to {most:,g}", _shown(value))
-        return float(value)
 
     def points(self, value: object, key: str) -> dict[str, float]:
         """Points by what they are given for."""
@@ -317,7 +292,7 @@ class _Reader:
         return value.replace(tzinfo=None)
 
     def rules(self, table: dict[str, Any]) -> Rules:
-        """How points follow from results."""
+        """Return how points follow from results."""
         points = {"": self.points(table["points"], "points")} if "points" in table else dict(Rules().points)
         for name, part in table.get("puzzle", {}).items():
             if "points" in part:
@@ -338,10 +313,10 @@ class _Reader:
         )
 
     def part(self, table: dict[str, Any], key: str, puzzle: Puzzle | None) -> PartOfConfig:
-        """What is said of a puzzle, or (None) of all of them."""
+        """Return what is said of a puzzle, or (None) of all of them."""
         need, hidden, seed = (table.get(name) for name in ("need", "hidden", "seed"))
         if need is not None:
-            need = self.text(need, f"{key}need")
+            need = self.value(need, f"{key}need", str, 'a text, such as "best"')
             if puzzle is not None:
                 try:
                     _need(puzzle, need)
@@ -411,13 +386,18 @@ def read_config(path: str | Path) -> Config:
     for name, part in reader.table(of_puzzles, "puzzle", of_puzzles).items():
         record = PUZZLES[reader.puzzle(name, f"puzzle.{name}")]
         parts[name] = reader.part(reader.table(part, f"puzzle.{name}", OF_A_PUZZLE), f"puzzle.{name}.", record)
+    limits = LIMITS
+    if "seconds" in table:
+        limits = replace(limits, seconds=reader.number(table["seconds"], "seconds", 3600, 0.1))
+    if "memory" in table:
+        limits = replace(limits, memory=reader.whole(table["memory"], "memory", 64, 2**20) * 2**20)
     return Config(
-        title=reader.text(table.get("title", ""), "title"),
+        title=reader.value(table.get("title", ""), "title", str, 'a text, such as "best"'),
         puzzles=puzzles,
         every=reader.part(table, "", None),
-        limits=replace(LIMITS, **{name: reader.limit(table[name], name) for name in OF_A_RUN if name in table}),
+        limits=limits,
         parts=parts,
-        tell_sizes=reader.truth(table.get("tell_sizes", False), "tell_sizes"),
+        tell_sizes=reader.value(table.get("tell_sizes", False), "tell_sizes", bool, "true or false"),
         rules=reader.rules(table),
     )
 

@@ -228,7 +228,7 @@ class Gradebook:
         )
 
     def refused_of(self, student: Student) -> tuple[Refused, ...]:
-        """What a student handed in that cannot be graded."""
+        """Return what a student handed in that cannot be graded."""
         return tuple(one for one in self.refused if one.student and one.student == student.name)
 
     def of(self, puzzle: str) -> dict[str, Score]:
@@ -242,7 +242,7 @@ class Gradebook:
 
     @classmethod
     def from_json(cls, text: str) -> Gradebook:
-        """Reads one that `to_json` wrote. ValueError for anything else."""
+        """Read one that `to_json` wrote. ValueError for anything else."""
         try:
             data = cast("dict[str, Any]", json.loads(text))
             if (data["format"], data["version"]) != (FORMAT, VERSION):
@@ -345,7 +345,7 @@ class Traces:
             raise TraceError(f"{path.name} is damaged: {error}") from None
 
     def keep(self, schedule: Schedule) -> None:
-        """Writes a schedule, all of it or nothing, unless it is there."""
+        """Write a schedule, all of it or nothing, unless it is there."""
         path = self.path(schedule.digest)
         if not path.is_file():
             write_whole(ready(path), schedule.packed)
@@ -379,11 +379,11 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Lets others write."""
+        """Let others write."""
         self._file.close()
 
     def known(self, prefix: str) -> dict[str, Entry]:
-        """What is there under keys that begin so, the latest of each."""
+        """Return what is there under keys that begin so, the latest of each."""
         found: dict[str, Entry] = {}
         with self._path.open("rb") as file:
             for line in file:
@@ -396,14 +396,14 @@ class Journal:
         return found
 
     def add(self, key: str, entry: Entry) -> None:
-        """Writes a score. It is in the file when this returns."""
+        """Write a score. It is in the file when this returns."""
         data = {"key": key, "score": asdict(entry.score), "isolation": entry.isolation}
         self._file.write(json.dumps(data, separators=(",", ":")).encode() + b"\n")
         self._file.flush()
 
 
 def _lock(file: IO[bytes]) -> None:
-    """Keeps a file for this process until it is closed, or the process ends, however it does."""
+    """Keep a file for this process until it is closed, or the process ends, however it does."""
     try:
         import fcntl
     except ImportError:  # Windows

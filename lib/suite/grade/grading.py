@@ -85,7 +85,7 @@ def grade(
     jobs: int | None = None,
     done: Callable[[int, int], None] | None = None,
 ) -> Gradebook:
-    """Grades all submissions, in `jobs` processes (None: in this one, -1: one for each core).
+    """Grade all submissions, in `jobs` processes (None: in this one, -1: one for each core).
 
     `done(so_far, all)` is called with numbers of students now and then. Which processes these are is for joblib to say:
     `joblib.parallel_config(backend="dask")` around the call takes a cluster. OSError where another process is grading
@@ -102,7 +102,7 @@ def grade(
 
 
 def _asked(required: Required, traces: Traces) -> Asked:
-    """What is asked of a puzzle, with our own solution, whose schedule is kept."""
+    """Return what is asked of a puzzle, with our own solution, whose schedule is kept."""
     record, ours = required.record, reference_result(required)
     goals = tuple((goal.name, goal.time, goal.memory) for goal in record.goals)
     if ours is not None and ours.schedule is not None:
@@ -153,8 +153,7 @@ class _Grading:
         self._journal, self._traces = journal, traces
         self._done = done
         self._limits = assignment.limits
-        same = f"{version()} {self._limits}"
-        self._prefix = sha256(same.encode()).hexdigest()[:8]
+        self._prefix = sha256(f"{version()} {self._limits}".encode()).hexdigest()[:8]
         known = journal.known(self._prefix)
         self._known = {key: Entry(_shared(entry.score), entry.isolation) for key, entry in known.items()}
         self._rows: list[_Row] = []
@@ -167,28 +166,39 @@ class _Grading:
         self._error: BaseException | None = None
 
     def run(self, jobs: int | None) -> None:
-        """Judges what is not known."""
+        """Judge what is not known."""
         self._tell()
-        for several in _judged(self._batches(), self._limits, jobs):
-            for finished in several:
-                if finished.schedule is not None:  # before the line that speaks of it
-                    self._traces.keep(finished.schedule)
-                entry = Entry(_shared(finished.score), finished.features)
-                self._journal.add(finished.key, entry)
-                self._known[finished.key] = entry
-                for row in self._pending.pop(finished.key, ()):
-                    self._left[row] -= 1
-                    self._finished += not self._left[row]
-            self._tell()
+        judge = partial(_judge, limits=self._limits, run=secrets.token_hex(8))
+        batches = self._batches()
+        try:
+            for several in shared_out(
+                judge, batches, jobs, "grading", ends=True, batch_size=1, pre_dispatch="2*n_jobs"
+            ):
+                self._take(several)
+                self._tell()
+        finally:
+            while _every:
+                _every.pop().close()
         if self._error is not None:
             raise self._error
+
+    def _take(self, several: Iterable[_Finished]) -> None:
+        """Keep what came of some jobs."""
+        for finished in several:
+            if finished.schedule is not None:  # before the line that speaks of it
+                self._traces.keep(finished.schedule)
+            entry = self._known[finished.key] = Entry(_shared(finished.score), finished.features)
+            self._journal.add(finished.key, entry)
+            for row in self._pending.pop(finished.key, ()):
+                self._left[row] -= 1
+                self._finished += not self._left[row]
 
     def _tell(self) -> None:
         if self._done is not None:
             self._done(self._finished, len(self._collected.submissions))
 
     def _batches(self) -> Iterator[list[_Job]]:
-        """Reads one submission after the other, and gives what is to be judged of them. joblib asks for more in threads
+        """Read one submission after the other, and gives what is to be judged of them. joblib asks for more in threads
         of its own, where an error would be nobody's."""
         batch: list[_Job] = []
         try:
@@ -203,7 +213,7 @@ class _Grading:
             self._error = error
 
     def _jobs_of(self, submission: Submission) -> list[_Job]:
-        """Reads a submission. What of it is not known, nor under way."""
+        """Read a submission. What of it is not known, nor under way."""
         found = chosen(submission, [required.record.id for required in self._assignment.required])
         row, number = _Row(submission, notes=(*submission.notes, *found.notes)), len(self._rows)
         self._rows.append(row)
@@ -212,7 +222,8 @@ class _Grading:
         for required in self._assignment.required:
             puzzle = required.record.id
             for file, source in (*self._earlier(submission, puzzle, found), *filter(None, [found.of.get(puzzle)])):
-                key = f"{self._prefix}-{_digest(source)}-{puzzle}-{required.key}"
+                code = repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")
+                key = f"{self._prefix}-{sha256(code).hexdigest()[:32]}-{puzzle}-{required.key}"
                 row.keys.setdefault(puzzle, []).append((file, key))
                 if self._is_known(key):
                     continue
@@ -224,7 +235,7 @@ class _Grading:
         return jobs
 
     def _earlier(self, submission: Submission, puzzle: str, found: Chosen) -> Iterator[tuple[File, Source]]:
-        """What else may count for a puzzle where the best attempt does: what is chosen of each earlier one."""
+        """Yield what else may count for a puzzle where the best attempt does: what is chosen of each earlier one."""
         if self._assignment.rules.attempts != "best" or puzzle not in found.of:
             return
         latest = found.of[puzzle][0].attempt
@@ -235,7 +246,7 @@ class _Grading:
                 yield alone.of[puzzle]
 
     def _is_known(self, key: str) -> bool:
-        """Whether a score is known, and its schedule is still there."""
+        """Return whether a score is known, and its schedule is still there."""
         entry = self._known.get(key)
         return entry is not None and (not entry.score.own.schedule or entry.score.own.schedule in self._traces)
 
@@ -284,7 +295,7 @@ class _Grading:
 
 
 def _worth(mark: Mark, _: File, entry: Entry) -> tuple[float, int, int, int]:
-    """What makes one attempt better than another: points, and where they are equal what they are for."""
+    """Return what makes one attempt better than another: points, and where they are equal what they are for."""
     score = entry.score
     return mark.points, -list(STATES).index(score.state), score.hidden_passed, len(score.own.goals)
 
@@ -308,21 +319,7 @@ def _shared(score: Score) -> Score:
     return replace(score, own=shared(score.own), hidden=tuple(map(shared, score.hidden)))
 
 
-def _digest(source: Source) -> str:
-    """The same for the same code in the same places."""
-    return sha256(repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
 # -- in as many processes as there are ------------------------------------------------------------------------------
-
-
-def _judged(batches: Iterable[list[_Job]], limits: Limits, jobs: int | None) -> Iterator[list[_Finished]]:
-    """What came of each batch, in the order in which they are finished."""
-    judge = partial(_judge, limits=limits, run=secrets.token_hex(8))
-    try:
-        yield from shared_out(judge, batches, jobs, "grading", ends=True, batch_size=1, pre_dispatch="2*n_jobs")
-    finally:
-        _close()
 
 
 _mine = threading.local()
@@ -333,19 +330,18 @@ _sent: tuple[str, set[str]] = "", set()
 
 
 def _judge(batch: Sequence[_Job], limits: Limits, run: str) -> list[_Finished]:
-    """What a process does: judges a batch."""
+    """Judge a batch, in whatever process this is."""
     global _sent
     if _sent[0] != run:
         _sent = run, set()
-    already = _sent[1]
     isolation = _isolation()
     finished: list[_Finished] = []
     for key, source, required in batch:
         score, schedule = judge_source(source, required, isolation, limits)
-        if schedule is not None and schedule.digest in already:
+        if schedule is not None and schedule.digest in _sent[1]:
             schedule = None
         elif schedule is not None:
-            already.add(schedule.digest)
+            _sent[1].add(schedule.digest)
         finished.append(_Finished(key, score, schedule, isolation.features))
     return finished
 
@@ -361,14 +357,8 @@ def _isolation() -> Isolation:
     return found
 
 
-def _close() -> None:
-    """Ends every Isolation of this process."""
-    while _every:
-        _every.pop().close()
-
-
 def _end_with_parent() -> None:
-    """Has a worker end when its parent does, even by kill -9; and leaves Ctrl-C to the parent."""
+    """Have a worker end when its parent does, even by kill -9; and leaves Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = os.getppid()
 
@@ -393,11 +383,8 @@ def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: 
     about = [row for row, its in rows.items() if its == puzzle] or [row for row, its in rows.items() if its is None]
     if about:
         row = about[-1]
-        return _score(puzzle, row.state, f"{row.file.rpartition('/')[2]} {row.why}")
-    if anything and not others and not refused:
-        return _score(puzzle, "unrelated")
-    return _score(puzzle, "absent")
-
-
-def _score(puzzle: str, state: str, why: str = "") -> Score:
-    return Score(puzzle, state, Result("", state, message=why or STATES[state].about))
+        state, why = row.state, f"{row.file.rpartition('/')[2]} {row.why}"
+    else:
+        state = "unrelated" if anything and not others and not refused else "absent"
+        why = STATES[state].about
+    return Score(puzzle, state, Result("", state, message=why))

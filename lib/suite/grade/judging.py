@@ -63,7 +63,7 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
 
 
 def _judged(score: Score, required: Required, trial: _Trial) -> Judged:
-    """What came of a function that somebody has worked on."""
+    """Return what came of a function that somebody has worked on."""
     record = required.record
     if record.is_function:
         own = trial.answers(record, _own_words(record))
@@ -85,7 +85,7 @@ def _judged(score: Score, required: Required, trial: _Trial) -> Judged:
 
 
 def reference_result(required: Required) -> Judged | None:
-    """What our own solution gives at the puzzle's size; None for a plain function."""
+    """Return what our own solution gives at the puzzle's size; None for a plain function."""
     record = required.record
     if record.is_function:
         return None
@@ -138,7 +138,7 @@ T = TypeVar("T")
 
 
 def _known(known: OrderedDict[K, T], key: K, made: Callable[[], tuple[T, bool]]) -> T:
-    """What is kept in mind under a key, or else what is made, and whether that may be kept."""
+    """Return what is kept in mind under a key, or else what is made, and whether that may be kept."""
     if key not in known:
         value, keep = made()
         if not keep:
@@ -163,7 +163,7 @@ class _Trial:
         """Whether a plain function has answered."""
 
     def run(self, asked: _Asked) -> tuple[Result, Sent | None]:
-        """What came of a run, and what was sent, if that is worth keeping."""
+        """Return what came of a run, and what was sent, if that is worth keeping."""
         sent = self._isolation.run(self._source, asked.record.id, asked.size, self._limits)
         trace = sent.trace
         if trace is not None and (why := _too_long(trace, asked)) is not None:
@@ -178,7 +178,7 @@ class _Trial:
         return _known(_verdicts, (sent.schedule, asked.name), checked), sent
 
     def answers(self, record: Puzzle, words: str, seed: str | None = None) -> Result:
-        """What came of asking a plain function the inputs of its record, or random ones of a seed."""
+        """Return what came of asking a plain function the inputs of its record, or random ones of a seed."""
         asked = _Asked(record, words)
         try:
             return _contained(lambda: (self._answered(asked, seed), False), asked)[0]
@@ -248,7 +248,7 @@ def _too_long(trace: Trace, asked: _Asked) -> str | None:
 
 
 def _checked(trace: Trace, asked: _Asked) -> tuple[Result, bool]:
-    """What `check` says of a Trace, and whether it says so without a word on the source."""
+    """Return what `check` says of a Trace, and whether it says so without a word on the source."""
     verdict = check(trace, asked.record)
     if not verdict.correct:
         return asked.result("failed", replace(verdict, goals=()).text()), False  # no goal can be near yet

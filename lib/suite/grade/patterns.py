@@ -112,7 +112,7 @@ class Mistake:
 
 
 def mistakes(book: Gradebook, puzzle: str | None = None) -> tuple[Mistake, ...]:
-    """What went wrong in a class, or in one puzzle of it: what most students did first.
+    """Return what went wrong in a class, or in one puzzle of it: what most students did first.
 
     Of each student and puzzle there is one message: that of the puzzle's size, or else of the first other size that
     failed. What is not solved, and what is correct and not good enough, is no mistake.
@@ -145,7 +145,7 @@ def kind_of(message: str, puzzle: str) -> tuple[str, str]:
 
 
 def _without_file(happened: str) -> str:
-    """What is said of a file, without which one and without the student's line."""
+    """Return what is said of a file, without which one and without the student's line."""
     found = FILE.fullmatch(happened)
     if found is None:
         return happened
@@ -155,7 +155,7 @@ def _without_file(happened: str) -> str:
 
 
 def _parts(message: str) -> tuple[str, str]:
-    """What happened, in a line, and the fix, in as many as it has."""
+    """Return what happened, in a line, and the fix, in as many as it has."""
     lines = [line[:LONGEST] for line in message[:MOST_TEXT].split("\n")]
     if lines[0] in VERDICTS and len(lines) > 1:
         # The first fault of a verdict: its lines stand two to the right.
@@ -269,7 +269,7 @@ def solutions_of(puzzle: str) -> Solutions:
 
 
 def similar(book: Gradebook, solutions: Callable[[str], Solutions] = solutions_of) -> Similarity:
-    """Who in a class is alike. The same for the same gradebook, in whatever order its students are."""
+    """Return who in a class is alike. The same for the same gradebook, in whatever order its students are."""
     kinds: dict[str, dict[str, Shared]] = {}
     ours: list[Ours] = []
     for asked in book.asked:
@@ -281,7 +281,7 @@ def similar(book: Gradebook, solutions: Callable[[str], Solutions] = solutions_o
 def _kinds(
     puzzle: str, scores: dict[str, Score], solutions: Callable[[str], Solutions]
 ) -> tuple[dict[str, Shared], list[Ours]]:
-    """What each student shares with somebody, where that weighs something; and whose code is ours."""
+    """Return what each student shares with somebody, where that weighs something; and whose code is ours."""
     worked = {name: score for name, score in sorted(scores.items()) if score.state != "unsolved" and score.source}
     is_function = PUZZLES[puzzle].is_function
     having: defaultdict[str, list[str]] = defaultdict(list)
@@ -304,7 +304,7 @@ def _kinds(
 
 
 def _bits(worked: int, having: int | None, writing: int) -> float:
-    """How much it weighs. `having`: None for a plain function."""
+    """Return how much it weighs. `having`: None for a plain function."""
     if having is None:
         return round(log2((worked - 1) / (writing - 1)) / 2, 6)
     schedule = log2((worked - 1) / (having - 1))
@@ -331,7 +331,7 @@ def _alike(kinds: dict[str, dict[str, Shared]]) -> list[Alike]:
 
 
 def _common(kinds: dict[str, dict[str, Shared]], students: Iterable[str]) -> tuple[Shared, ...]:
-    """What all of some students share, in the order of the puzzles."""
+    """Return what all of some students share, in the order of the puzzles."""
     first, *others = students
     shared = (found.get(first) for found in kinds.values())
     return tuple(

@@ -107,7 +107,7 @@ class Late:
     days: float | None = None
 
     def factor(self, late: timedelta) -> float:
-        """What is left of the points."""
+        """Return what is left of the points."""
         begun = _days(late, self.grace)
         if self.days is not None and begun > self.days:
             return 0.0
@@ -218,7 +218,7 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
 def _read(
     book: Gradebook, rules: Rules, name: str, row: Row, cells: Mapping[str, str], said: dict[tuple[str, str], _Said]
 ) -> str:
-    """Takes one row into `said`; why it is not used, or not all of it, or nothing."""
+    """Take one row into `said`; why it is not used, or not all of it, or nothing."""
     points_text, comment, puzzle = (cells.get(one, "") for one in ("points", "comment", "puzzle"))
     if not points_text and not comment:
         return ""
@@ -249,7 +249,7 @@ def _read(
 
 
 def _student(book: Gradebook, its_id: str, name: str) -> Student | str:
-    """Whom a row is about; or why nobody knows."""
+    """Return whom a row is about; or why nobody knows."""
     found = [student for student in book.students if (student.id == its_id if its_id else student.name == name)]
     if len(found) != 1:
         return f"there is no student {its_id or name!r}" if not found else f"there are several {its_id or name!r}"
@@ -259,7 +259,7 @@ def _student(book: Gradebook, its_id: str, name: str) -> Student | str:
 
 
 def to_fill_in(book: Gradebook, path: Path) -> None:
-    """Writes a file of marks with a row for each student and puzzle that is there, for somebody to fill in."""
+    """Write a file of marks with a row for each student and puzzle that is there, for somebody to fill in."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -78,7 +78,7 @@ def file_names(students: Sequence[str]) -> list[str]:
 
 
 def is_ours(stem: str) -> bool:
-    """Whether a file was called so by `file_names`."""
+    """Return whether a file was called so by `file_names`."""
     return re.fullmatch(rf"[a-z0-9-]+-([0-9a-f]{{{DIGITS}}}|[0-9a-f]{{64}})(-\d+)?", stem) is not None
 
 
@@ -209,7 +209,7 @@ FORMS: Final[tuple[Form, ...]] = (
 
 
 def write_results(book: Gradebook, out: str | Path) -> list[Path]:
-    """Writes a gradebook in every form, each file whole or not at all. The same gradebook gives the same bytes."""
+    """Write a gradebook in every form, each file whole or not at all. The same gradebook gives the same bytes."""
     written: list[Path] = []
     for form in FORMS:
         path = Path(out, form.file)
@@ -247,7 +247,7 @@ class Class:
         return self.book.students[0].of if self.book.students else 0.0
 
     def own(self, platform: str) -> bool:
-        """Whether the roster is an export of this platform."""
+        """Return whether the roster is an export of this platform."""
         return any(one.platform == platform and one.headings <= set(self.roster.headings) for one in RETURNS)
 
     def rows(self, platform: str) -> list[tuple[Mapping[str, str], str, Student]]:
@@ -306,7 +306,7 @@ def _scaled(points: float, of: float, most: str) -> str:
 
 
 def _comments(student: Student) -> str:
-    """What people wrote, for a platform's field of comments."""
+    """Return what people wrote, for a platform's field of comments."""
     said = [f"{mark.puzzle}: {mark.comment}" if mark.puzzle else mark.comment for mark in student.marks if mark.comment]
     return CONTROLS.sub(" ", " ".join([f"{_number(student.points)} of {_number(student.of)} points.", *said]))
 
@@ -405,7 +405,7 @@ def returning(collected: Collected, roster: Roster, also: Sequence[str] = ()) ->
 
 
 def write_returns(group: Class, platforms: Sequence[Return], out: Path) -> list[Path]:
-    """Writes what each platform takes back, of the feedback that is there, and takes away what an earlier grading wrote
+    """Write what each platform takes back, of the feedback that is there, and takes away what an earlier grading wrote
     for others. The same class gives the same bytes."""
     written: list[Path] = []
     for one in RETURNS:

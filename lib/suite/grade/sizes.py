@@ -124,7 +124,7 @@ def _bare(puzzle: str, size: AtSize) -> Puzzle:
 
 
 def _figures(path: Path, record: Puzzle) -> Figures | str:
-    """What one of our solutions takes; or in a line why it is not correct there."""
+    """Return what one of our solutions takes; or in a line why it is not correct there."""
     try:
         trace = _run(path, record)
     except (PuzzleError, ValueError, LookupError, ArithmeticError) as error:
@@ -242,7 +242,7 @@ def _mesh(mesh: Mesh, random: Random) -> Mesh:
 
 
 def _shared(number: object, mesh: Mesh, axes: dict[str, int]) -> int | None:
-    """How many devices share a host, or a process, where `number` of them did on the puzzle's own mesh."""
+    """Return how many devices share a host, or a process, where `number` of them did on the puzzle's own mesh."""
     if not isinstance(number, int):
         return None
     along = next((axis for axis in reversed(list(mesh.axes)) if mesh.axes[axis] == number), None)
@@ -261,7 +261,7 @@ def _is_alike(record: Puzzle, size: AtSize) -> bool:
 
 
 def _divides(size: AtSize) -> set[tuple[str, str]]:
-    """What is divided by what at a size, by name."""
+    """Return what is divided by what at a size, by name."""
     parts = {"ranks": size.ranks} | ({} if size.mesh is None else dict(size.mesh.axes))
     return {
         (whole, part)
@@ -272,7 +272,7 @@ def _divides(size: AtSize) -> set[tuple[str, str]]:
 
 
 def _runs(puzzle: str, size: AtSize, most: int) -> bool:
-    """Whether all solutions of ours are correct at a size, and quick."""
+    """Return whether all solutions of ours are correct at a size, and quick."""
     try:
         found = figures_at(puzzle, size)
     except Unfit:

@@ -10,11 +10,10 @@ import threading
 import time
 import weakref
 from collections.abc import Collection, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
-from types import TracebackType
 from typing import Final
 
 from lib.checker.table import Given, encode
@@ -54,7 +53,7 @@ KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "
 """Variables of the environment that a run may know. Others may hold what is nobody's business."""
 
 
-class Isolation:
+class Isolation(AbstractContextManager["Isolation"]):
     """Runs functions in limited children. Its server starts when it is first needed, and ends with this process,
     however that ends, or at `close`. `without` names keys of FEATURES that are not to be used: tests need it.
 
@@ -68,16 +67,11 @@ class Isolation:
         self._lock = threading.Lock()
         self._keeps = False
 
-    def __enter__(self) -> Isolation:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Ends the server, and all that runs there. The next run starts another one."""
+        """End the server, and all that runs there. The next run starts another one."""
         with self._lock:
             self._end()
 
@@ -94,15 +88,19 @@ class Isolation:
                 self._leave()
 
     def _leave(self) -> None:
-        """Ends the child that has answered last."""
+        """End the child that has answered last."""
         if self._server is not None and self._server.owner == os.getpid():
-            try:
+            with suppress(OSError), self._or_end():
                 self._server.leave()
-            except OSError:
-                self._end()
-            except BaseException:  # such as Ctrl-C: what the server says next is no answer to another question
-                self._end()
-                raise
+
+    @contextmanager
+    def _or_end(self) -> Generator[None]:
+        """End the server where something is raised, such as by Ctrl-C: what it says next answers no other question."""
+        try:
+            yield
+        except BaseException:
+            self._end()
+            raise
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -112,7 +110,7 @@ class Isolation:
             return ("a new Python for each run",) if server is None else tuple(FEATURES[one] for one in server.features)
 
     def run(self, source: Source, puzzle: str, size: AtSize | None = None, limits: Limits | None = None) -> Sent:
-        """Simulates the function of a puzzle in a source, at the puzzle's size or at another one.
+        """Simulate the function of a puzzle in a source, at the puzzle's size or at another one.
 
         A Trace comes back only if it is of the run that was asked for. Nothing is raised for anything that the source
         does.
@@ -124,7 +122,7 @@ class Isolation:
         return Sent("failed", why if sent.outcome == "trace" else sent.text, sent.printed)
 
     def answers(self, source: Source, puzzle: str, inputs: Sequence[Given], limits: Limits | None = None) -> Sent:
-        """Has the plain function of a puzzle in a source answer inputs: as many answers, or it failed."""
+        """Have the plain function of a puzzle in a source answer inputs: as many answers, or it failed."""
         request = _request(source, puzzle, None, limits, [encode(given) for given in inputs])
         return answered(self._ask(request), request)
 
@@ -134,17 +132,11 @@ class Isolation:
                 server = self._started()
                 if server is None:
                     return ask(request, PYTHONHASHSEED="0")
-                try:
+                with suppress(OSError), self._or_end():
                     sent = server.ask(request)
-                except OSError:
-                    self._end()
-                    continue
-                except BaseException:  # as in `_leave`
-                    self._end()
-                    raise
-                if not self._keeps:
-                    self._leave()
-                return sent
+                    if not self._keeps:
+                        self._leave()
+                    return sent
             return Sent("failed", f"{request.puzzle} ended the process that ran it, twice")
 
     def _started(self) -> _Server | None:
@@ -255,7 +247,11 @@ class _Server:
         content, late = self._exchange(child, request)
         if len(content) > request.limits.sent:
             self.leave()
-            return _too_much(request)
+            text = (
+                f"{request.puzzle} sends back more than {request.limits.sent // 2**20} MiB\n"
+                "  fix:      look for a loop that records far too many operations"
+            )
+            return Sent("failed", text)
         sent = read(content, request)
         if sent is not None and sent.outcome in ("trace", "answers") and not late:
             return sent  # the child is there for the next question
@@ -342,7 +338,7 @@ class _Child:
         while lines < LINES and len(self._said) <= self._most:
             self.link.settimeout(max(0.001, deadline - time.monotonic()))
             try:
-                part = _received(self.link)
+                part = self.link.recv(2**16)
             except ConnectionError:
                 break
             if not part:
@@ -353,15 +349,3 @@ class _Child:
             return bytes(self._said)
         # One that ends in the middle of a line, or goes on after its end, is none.
         return bytes(self._said[:-1]) if lines == LINES and self._said.endswith(b"\n") else b""
-
-
-def _received(link: socket.socket) -> bytes:
-    return link.recv(2**16)
-
-
-def _too_much(request: Request) -> Sent:
-    text = (
-        f"{request.puzzle} sends back more than {request.limits.sent // 2**20} MiB\n"
-        "  fix:      look for a loop that records far too many operations"
-    )
-    return Sent("failed", text)

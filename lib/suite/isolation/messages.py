@@ -127,7 +127,7 @@ class Sent:
 
 
 def written(sent: Sent, printed: str) -> bytes:
-    """What a process sends: see above."""
+    """Return what a process sends: see above."""
     places: list[list[Any]] = []
     lines: list[list[int]] = []
     trace = "null" if sent.trace is None else _without_places(sent.trace, places, lines)
@@ -161,7 +161,7 @@ def _without_places(trace: Trace, places: list[list[Any]], lines: list[list[int]
 
 
 def read(content: bytes, request: Request) -> Sent | None:
-    """What a process has sent, if it is whole. Its code was the student's: it may have sent anything."""
+    """Return what a process has sent, if it is whole. Its code was the student's: it may have sent anything."""
     from lib.trace.json_format import parse
 
     first, newline, second = content.partition(b"\n")
@@ -269,7 +269,7 @@ class AtSize(NamedTuple):
 
 
 def size_of(puzzle: str, size: AtSize | None) -> AtSize:
-    """What is asked of a puzzle, with the mesh and the costs there."""
+    """Return what is asked of a puzzle, with the mesh and the costs there."""
     record = PUZZLES[puzzle]
     if size is None:
         return AtSize(*record.size, record.mesh, record.costs)
@@ -286,9 +286,10 @@ def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | No
 def _differences(trace: Trace, record: Puzzle, asked: AtSize) -> Iterator[str]:
     wanted = Size.of(asked)
     if Size.of(trace) != wanted:
-        yield _other(record, f"{wanted.words()}", f"{Size.of(trace).words()}")
-    if _json(trace.mesh) != _json(asked.mesh):
-        yield _other(record, _arranged(asked.mesh), _arranged(trace.mesh))
+        yield _other(record, wanted.words(), Size.of(trace).words())
+    meshes = asked.mesh, trace.mesh
+    if len({None if mesh is None else json.dumps(mesh.to_json()) for mesh in meshes}) > 1:
+        yield _other(record, *("no mesh" if mesh is None else str(mesh) for mesh in meshes))
     if trace.costs != asked.costs:
         yield _other(record, "the costs of the simulator that was asked", "others")
     if trace.padding:
@@ -308,11 +309,3 @@ def _other(record: Puzzle, wanted: str, got: str) -> str:
         f"  got:      {got}\n"
         f"  fix:      let {record.id} use the Model that it is given, and nothing else of the simulator"
     )
-
-
-def _json(mesh: Mesh | None) -> Any:
-    return None if mesh is None else mesh.to_json()
-
-
-def _arranged(mesh: Mesh | None) -> str:
-    return "no mesh" if mesh is None else str(mesh)

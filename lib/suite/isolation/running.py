@@ -94,7 +94,7 @@ def main() -> NoReturn:
 
 
 def answer(request: Request, send: Callable[[bytes], object], *, told: bool = False) -> None:
-    """Runs a student's function, and sends what came of it. This process ends where that takes too long.
+    """Run a student's function, and sends what came of it. This process ends where that takes too long.
 
     It sees to it itself that it ends in time, with a thread, unless it is `told`: then who watches it sends LATE, and
     to one that does not hear it DEAF_SIGNAL, before it is ended.
@@ -125,7 +125,7 @@ def answer(request: Request, send: Callable[[bytes], object], *, told: bool = Fa
 
 
 def endless(request: Request, place: Place | str | None) -> Sent:
-    """What is said of a function that does not end."""
+    """Return what is said of a function that does not end."""
     where = "" if place is None else f"\n  where:    {place}"
     text = (
         f"{request.puzzle} did not end within {request.limits.seconds:g} seconds, so it was stopped{where}\n"
@@ -135,7 +135,7 @@ def endless(request: Request, place: Place | str | None) -> Sent:
 
 
 def limit(limits: Limits) -> None:
-    """Sets the limits that this system has. Each is one that is not set yet, or lower than the one that is."""
+    """Set the limits that this system has. Each is one that is not set yet, or lower than the one that is."""
     try:
         import resource
     except ImportError:  # Windows
@@ -282,7 +282,7 @@ class _Given(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _refusing(module: str, name: str) -> Callable[..., NoReturn]:
-    """What stands for a function that is not to be had."""
+    """Return what stands for a function that is not to be had."""
     if name.startswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 

@@ -21,3 +21,20 @@ def isolation() -> Iterator[Isolation]:
 def one_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is graded in this process is graded there; `monkeypatch.undo()` gives a grading one of its own."""
     monkeypatch.setattr("lib.suite.grade.grading._isolation", lambda: request.getfixturevalue("isolation"))
+
+
+class Shared:
+    """The Isolation of all tests, which nobody closes."""
+
+    def __init__(self, isolation: Isolation) -> None:
+        self.run, self.answers = isolation.run, isolation.answers
+        self.one_after_another, self.features = isolation.one_after_another, isolation.features
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def shared(isolation: Isolation) -> Shared:
+    """It, for what starts one and ends it."""
+    return Shared(isolation)

@@ -33,11 +33,11 @@ def test_few_of_the_corpus_are_taken_for_one() -> None:
     assert max(map(len, kinds.values())) <= 3
 
 
-@pytest.mark.parametrize("part", sample(range(3)))
+@pytest.mark.parametrize("part", sample(range(6)))
 def test_the_same_mistake_at_another_size_is_of_the_same_kind(part: int) -> None:
     """Where the mistake is one there at all; at some sizes it shows as something else."""
     same = others = 0
-    for case in FAILING[part::9]:
+    for case in FAILING[part::18]:
         if case.puzzle is None or "NotSolved" in case.source:
             continue
         record = PUZZLES[case.puzzle]
@@ -50,7 +50,7 @@ def test_the_same_mistake_at_another_size_is_of_the_same_kind(part: int) -> None
                     text = str(error)
                 same += bool(text) and kind_of(text, record.id) == kind(case)
                 others += bool(text) and kind_of(text, record.id) != kind(case)
-    assert same > 30
+    assert same > 15
     assert others <= 0.15 * same
 
 

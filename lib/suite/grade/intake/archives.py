@@ -95,7 +95,7 @@ class _Zip:
 
 
 def _directory_size(file: IO[bytes]) -> int:
-    """How large a zip says that its table of contents is, which zipfile would read whatever it says."""
+    """Return how large a zip says that its table of contents is, which zipfile would read whatever it says."""
     end = file.seek(0, 2)
     file.seek(max(0, end - 2**16 - 98))
     tail = file.read()
@@ -239,7 +239,7 @@ def _opened(place: Place, _state: tuple[int, int, int]) -> Archive:
 
 
 def _member(place: Place, most: int) -> bytes:
-    """What is in the member of an archive. Another one may have that number once the archive is another."""
+    """Return what is in the member of an archive. Another one may have that number once the archive is another."""
     archive = _archive_at(Place(place.path, place.members[:-1]))
     number, name = place.members[-1]
     if number >= len(archive.members) or archive.members[number].name != name:
@@ -336,7 +336,7 @@ def walk(root: Path) -> Iterator[Entry]:
 
 
 def _at(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
-    """What lies at a path of the disk."""
+    """Yield what lies at a path of the disk."""
     try:
         state = os.lstat(path)
     except OSError as error:
@@ -403,7 +403,7 @@ def _archive(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]
 
 
 def _is_junk(name: str) -> bool:
-    """Whether a computer made a file or folder of that name for itself."""
+    """Return whether a computer made a file or folder of that name for itself."""
     return name in MADE_BY_COMPUTERS or name.startswith((".", "~$"))
 
 

@@ -42,20 +42,7 @@ THIS_PROJECT: Final = ("lib", "puzzles", "chapters.toml")
 OURS: Final = frozenset({"lib", "drawing", "solutions", "tests", "benchmarks", "prototypes"})
 AN_ENVIRONMENT: Final = "pyvenv.cfg"
 """A file that lies in a virtual environment."""
-OF_PLATFORMS: Final = (
-    ".csv",
-    ".xml",
-    ".html",
-    ".htm",
-    ".yml",
-    ".yaml",
-    ".txt",
-    ".json",
-    ".xlsx",
-    ".xls",
-    ".toml",
-    ".md",
-)
+OF_PLATFORMS: Final = ".csv .xml .html .htm .yml .yaml .txt .json .xlsx .xls .toml .md"
 """What platforms and instructors put beside submissions; anything else that is nobody's may be one."""
 NOT_GRADABLE: Final = "neither a notebook (.ipynb) nor Python (.py)"
 LINK: Final = re.compile(
@@ -151,7 +138,7 @@ def _roster(entries: Iterable[Entry], top: int) -> dict[str, str]:
 
 
 def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
-    """Puts one entry where it belongs."""
+    """Put one entry where it belongs."""
     name = "/".join(map(readable, entry.parts))
     pile.owner, pile.late = pile.owner or owner, pile.late or owner.late
     if entry.junk or not owner.parts:
@@ -174,7 +161,7 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
 
 
 def _is_link(entry: Entry) -> bool:
-    """Whether a file is the address of a notebook that somebody shares."""
+    """Return whether a file is the address of a notebook that somebody shares."""
     if entry.place is None or ending(entry.parts[-1]) not in WITH_LINKS or entry.size > MAX_BYTES:
         return False
     try:
@@ -251,7 +238,7 @@ def _nobodys(pile: _Pile) -> tuple[list[str], list[Refused]]:
     kept: list[tuple[str, str]] = []
     rows = [Refused(name, why) for name, why in pile.refused]
     for name, why in pile.others:
-        if ending(name) in OF_PLATFORMS:
+        if ending(name) in OF_PLATFORMS.split():
             kept.append((name, f"{why}, and nobody's"))
         else:
             rows.append(Refused(name, f"is {why}, and its name does not say whose it is"))

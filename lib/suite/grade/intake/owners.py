@@ -69,15 +69,14 @@ class Stem(NamedTuple):
 def readable(name: str) -> str:
     """A name as it is shown everywhere: one line, no control characters, nothing that turns the direction of writing,
     not too long, and encodable; a long one ends in a digest, so that two of them differ."""
-    text = "".join(char if _is_shown(char) else "\ufffd" for char in unicodedata.normalize("NFC", name)).strip()
+    text = "".join(
+        char if char in JOINERS or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else "\ufffd"
+        for char in unicodedata.normalize("NFC", name)
+    ).strip()
     if len(text) > LONGEST:
         digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
         return f"{text[: LONGEST - 8]}… {digest}"
     return text or "(no name)"
-
-
-def _is_shown(char: str) -> bool:
-    return char in JOINERS or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def listed_names(names: Sequence[str]) -> str:
@@ -93,12 +92,12 @@ def ending(name: str) -> str:
 
 
 def is_gradable(name: str) -> bool:
-    """Whether a file of that name can be graded: a notebook or Python."""
+    """Return whether a file of that name can be graded: a notebook or Python."""
     return ending(name) in (NOTEBOOK, PYTHON)
 
 
 def stem_of(name: str) -> Stem:
-    """Takes a file's name apart: "05_fsdp_ann-2.ipynb" is puzzle fsdp, rest "ann", copy 2."""
+    """Take a file's name apart: "05_fsdp_ann-2.ipynb" is puzzle fsdp, rest "ann", copy 2."""
     stem = name[: len(name) - len(ending(name))]
     if len(stem) > LONGEST_STEM:
         return Stem(None, stem)
@@ -312,7 +311,7 @@ def students_below(paths: Iterable[tuple[str, ...]]) -> int:
     and nothing else, and there are no folders of students.
     """
     found = [path for path in paths if is_gradable(path[-1])]
-    own = any(len(path) == 2 and _is_only_a_puzzle(path[-1]) for path in found)
+    own = any(len(path) == 2 and (stem := stem_of(path[-1])).puzzle and not stem.rest for path in found)
     level = 1
     while not _several_students(found, level):
         if len({path[level] for path in found if len(path) > level + 1}) != 1 or any(
@@ -339,11 +338,6 @@ def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
             if folders.setdefault(stem.puzzle or path[-1], folder) != folder:
                 return True
     return any(len(names) >= FEW_PEOPLE for names in people.values())
-
-
-def _is_only_a_puzzle(name: str) -> bool:
-    stem = stem_of(name)
-    return stem.puzzle is not None and not stem.rest
 
 
 def names_in_roster(text: str) -> dict[str, str]:

@@ -64,7 +64,7 @@ SCALAR: Final = re.compile(r"[ \t\n\r]*[-+.\w]+")
 
 
 def kind_of_bytes(data: bytes) -> str | None:
-    """What a file is by its first bytes, where it is a kind that is known; it begins with an article."""
+    """Return what a file is by its first bytes, where it is a kind that is known; it begins with an article."""
     return next((kind for mark, kind in SIGNATURES.items() if data.startswith(mark)), None)
 
 
@@ -195,7 +195,7 @@ def _joined(cell: dict[str, object]) -> str:
 
 
 def _parts(text: str) -> int:
-    """How many values JSON may have at most: each begins with a bracket, or comes after a comma."""
+    """Return how many values JSON may have at most: each begins with a bracket, or comes after a comma."""
     return sum(map(text.count, "[{,"))
 
 

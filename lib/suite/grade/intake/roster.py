@@ -109,7 +109,7 @@ def moment(text: str) -> datetime | None:
 
 
 def read_table(path: Path) -> Table:
-    """Reads a table whose first row has headings. TableError where there is none; OSError where there is no file."""
+    """Read a table whose first row has headings. TableError where there is none; OSError where there is no file."""
     with path.open("rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
@@ -122,7 +122,11 @@ def read_table(path: Path) -> Table:
     delimiter = max(DELIMITERS, key=first.count)
     found = _records(path.name, lines, delimiter, problems)
     _, headings = next(found, (0, list[str]()))
-    names = tuple(_distinct(CONTROLS.sub(" ", plain(cell)).strip() for cell in headings))
+    names, seen = list[str](), Counter[str]()
+    for cell in headings:
+        name = CONTROLS.sub(" ", plain(cell)).strip()
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     if len(names) < 2:
         raise TableError(f"{path.name} has no headings\n  expected: a first row such as id,name\n  got: {first[:60]!r}")
     rows: list[Row] = []
@@ -134,7 +138,7 @@ def read_table(path: Path) -> Table:
             )
         padded = [*cells, *[""] * (len(names) - len(cells))]
         rows.append(Row(line, {name: plain(cell.strip()) for name, cell in zip(names, padded, strict=False)}))
-    return Table(path.name, names, tuple(rows), tuple(problems))
+    return Table(path.name, tuple(names), tuple(rows), tuple(problems))
 
 
 def _decoded(name: str, data: bytes) -> tuple[str, list[str]]:
@@ -166,14 +170,6 @@ def _records(name: str, lines: list[str], delimiter: str, problems: list[str]) -
         if any(cell.strip() for cell in cells):
             yield at + 1, cells
         at += reader.line_num
-
-
-def _distinct(names: Iterator[str]) -> Iterator[str]:
-    """Headings of which no two are alike: the second `Name` is `Name (2)`."""
-    seen: dict[str, int] = {}
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        yield name if seen[name] == 1 else f"{name} ({seen[name]})"
 
 
 # -- roster --------------------------------------------------------------------------------------------------------
@@ -241,7 +237,10 @@ def read_roster(path: Path) -> Roster:
     problems, people, others = list(table.problems), list[Person](), list[Row]()
     taken: dict[str, Person] = {}
     for row in table.rows:
-        its_id, name = _bare_id(row.cells[id_heading]), " ".join(filter(None, (row.cells[one] for one in names)))
+        name = " ".join(filter(None, (row.cells[one] for one in names)))
+        # Platforms write something around it: `Participant 12345` (Moodle), `#12345` (Brightspace).
+        its_id = row.cells[id_heading]
+        its_id = bare[1] if (bare := re.fullmatch(r"(?:\D* )?(\d+)", its_id)) else its_id.removeprefix("#")
         where = f"{path.name}, line {row.line}"
         if not its_id and name.casefold() in NO_STUDENT:
             others.append(row)
@@ -276,12 +275,6 @@ def _names(headings: Sequence[str]) -> tuple[str, ...]:
         return (name,)
     by_name = {heading.casefold(): heading for heading in headings}
     return next((tuple(by_name[one] for one in both) for both in FIRST_AND_LAST if set(both) <= set(by_name)), ())
-
-
-def _bare_id(text: str) -> str:
-    """An id without what platforms write around it: `Participant 12345` of Moodle, `#12345` of Brightspace."""
-    found = re.fullmatch(r"(?:\D* )?(\d+)", text)
-    return found[1] if found else text.removeprefix("#")
 
 
 # -- whose each hand-in is --------------------------------------------------------------------------------------
@@ -370,7 +363,7 @@ def _may_be(name: str, shown: str) -> bool:
 
 
 def _shown_names(people: Sequence[Person], strangers: Sequence[Submission]) -> list[str]:
-    """What each row is called; no two are alike."""
+    """Return what each row is called; no two are alike."""
     alike = Counter(readable(person.name) for person in people)
     found: list[str] = []
     taken = Counter[str]()
@@ -387,7 +380,7 @@ def _shown_names(people: Sequence[Person], strangers: Sequence[Submission]) -> l
 
 
 def _together(several: Sequence[Submission], name: str, person: Person) -> Submission:
-    """What one person handed in, in one place or, as of two platforms, in several."""
+    """Return what one person handed in, in one place or, as of two platforms, in several."""
     first = next((one for one in several if one.id), several[0])
     return replace(
         first,

@@ -144,7 +144,7 @@ class Chosen:
 
 
 def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
-    """Reads the files of a submission, and says which one counts for each of `puzzles`."""
+    """Read the files of a submission, and says which one counts for each of `puzzles`."""
     read, refused = _read(submission)
     modules = {file: _modules(submission, file, read) for file in read}
     sources = {
@@ -165,7 +165,9 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
         used.update(candidates, modules[first].values())
         for file in candidates:
             if file != first:
-                passed[_reason(ranks[file], ranks[first])].append(f"{puzzle} in {file.name}")
+                pairs = zip(REASONS, ranks[file], ranks[first], strict=True)
+                why = next((reason for reason, its, best in pairs if its != best), REASONS[-1])
+                passed[why].append(f"{puzzle} in {file.name}")
     lacking = [puzzle for puzzle in puzzles if puzzle not in of]
     refused += [row for file in sources for row in renamed_in(file, sources[file], lacking, submission.student)]
     named = {row.file for row in refused}
@@ -215,7 +217,12 @@ def _candidates(puzzle: str, sources: Mapping[File, Source], defined: dict[File,
     To know it for certain is to parse them, which takes most of the time of taking in a class. That is left out where
     a single file is called after the puzzle and writes `def` before its name, since that one counts in any case.
     """
-    named = [file for file, source in sources.items() if any(_may_name(puzzle, text) for _, text in source.cells)]
+    word = re.compile(rf"\b{puzzle}\b")
+    named = [  # what is not ASCII may be another spelling of it
+        file
+        for file, source in sources.items()
+        if any(not text.isascii() or (puzzle in text and word.search(text)) for _, text in source.cells)
+    ]
     definition = re.compile(rf"^(?:async[ \t]+)?def[ \t]+{puzzle}[ \t]*\(", re.MULTILINE)
     plain = [file for file in named if any(definition.search(text) for _, text in sources[file].cells)]
     called = [file for file in named if file.stem.puzzle == puzzle]
@@ -227,30 +234,25 @@ def _candidates(puzzle: str, sources: Mapping[File, Source], defined: dict[File,
     return [file for file in named if puzzle in defined[file]]
 
 
-def _may_name(name: str, text: str) -> bool:
-    """Whether a text may have a name of Python's: what is not ASCII may be another spelling of it."""
-    return not text.isascii() or (name in text and re.search(rf"\b{name}\b", text) is not None)
-
-
 Rank = tuple[bool, bool, bool, int, tuple[str, ...]]
 
 
 def _rank(file: File, source: Source, puzzle: str, candidates: Sequence[File]) -> Rank:
-    """What goes before what, smallest first; its places are those of REASONS."""
+    """Return what goes before what, smallest first; its places are those of REASONS."""
     stem = file.stem
     latest = max(other.attempt for other in candidates)
     untouched = len(candidates) > 1 and source.untouched(puzzle)
     return file.attempt != latest, stem.puzzle != puzzle, untouched, stem.copy, file.parts
 
 
-def _reason(rank: Rank, first: Rank) -> str:
-    pairs = zip(REASONS, rank, first, strict=True)
-    return next((reason for reason, its, best in pairs if its != best), REASONS[-1])
-
-
 def _modules(submission: Submission, file: File, sources: Mapping[File, Source]) -> dict[str, File]:
     """The modules beside a file that it imports, and that those import, by their path from it."""
-    beside = {_path_from(file, other): other for other in submission.modules_of(file) if other in sources}
+    depth = len(file.parts) - 1
+    beside = {
+        f"{'/'.join(other.parts[depth:])[:-3]}.py": other  # whose ending may be in capitals
+        for other in submission.modules_of(file)
+        if other in sources
+    }
     texts = [text for _, text in sources[file].cells]
     taken: dict[str, File] = {}
     while texts and beside and len(taken) < MOST_MODULES:
@@ -259,9 +261,3 @@ def _modules(submission: Submission, file: File, sources: Mapping[File, Source])
             taken[path] = beside.pop(path)
             texts += [text for _, text in sources[taken[path]].cells]
     return dict(sorted(taken.items()))
-
-
-def _path_from(file: File, other: File) -> str:
-    """The path of a module from the folder of a file, with its ending in small letters."""
-    path = "/".join(other.parts[len(file.parts) - 1 :])
-    return f"{path[:-3]}.py"

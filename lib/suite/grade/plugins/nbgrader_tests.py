@@ -30,7 +30,7 @@ __all__ = ["require", "require_elsewhere"]
 
 
 def require(puzzle: str, *, need: str = "first") -> None:
-    """Raises CheckError unless the function of a puzzle passes at the puzzle's own size.
+    """Raise CheckError unless the function of a puzzle passes at the puzzle's own size.
 
     `need` is "first", "best", "correct" or a goal's name; AssignmentError for another.
     """
@@ -38,7 +38,7 @@ def require(puzzle: str, *, need: str = "first") -> None:
 
 
 def require_elsewhere(puzzle: str, *, need: str = "first", hidden: int | None = None, seed: str | None = None) -> None:
-    """Raises CheckError unless it passes at other sizes: so many `hidden` ones drawn from `seed`; where neither is
+    """Raise CheckError unless it passes at other sizes: so many `hidden` ones drawn from `seed`; where neither is
     said, those of the puzzle's record. A plain function is asked so many sets of random inputs."""
     score = _score(_cells(), puzzle, need, hidden, seed)
     _passes(score.hidden or [score.own])
@@ -60,7 +60,7 @@ def _cells() -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def _score(cells: tuple[str, ...], puzzle: str, need: str, hidden: int | None, seed: str | None) -> Score:
-    """What came of a puzzle in the cells of a notebook, each called as nbval and nbgrader show them."""
+    """Return what came of a puzzle in the cells of a notebook, each called as nbval and nbgrader show them."""
     config = Config().with_options(puzzles=[puzzle], need=need, hidden=hidden, seed=seed)
     (required,) = config.assignment().required
     numbered = tuple((f"code cell {number}", without_package(text)) for number, text in enumerate(cells, 1))

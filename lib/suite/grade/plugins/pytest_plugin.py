@@ -105,7 +105,7 @@ class Grading:
         return self._required[puzzle]
 
     def judged(self, source: Source, required: Required) -> Score:
-        """What came of a puzzle."""
+        """Return what came of a puzzle."""
         from lib.suite.grade.judging import judge_source
         from lib.suite.isolation.isolation import Isolation
 
@@ -146,7 +146,7 @@ class Grading:
 
 
 def _config(config: pytest.Config) -> Config:
-    """What the options ask, and their file."""
+    """Return what the options ask, and their file."""
     from lib.suite.grade.assignment import AssignmentError, Config, read_config
 
     try:
@@ -218,7 +218,7 @@ class PuzzleFile(pytest.File):
             yield Unread.of(self, f"{self.path.name} defines the function of no puzzle that is asked")
 
     def result(self, required: Required, number: int) -> Result | None:
-        """What came of a puzzle at its size (0) or at a hidden one; None where it did not get there."""
+        """Return what came of a puzzle at its size (0) or at a hidden one; None where it did not get there."""
         puzzle = required.record.id
         if puzzle not in self.scores:
             self.scores[puzzle] = self.grading.judged(self.grading.source(self.path, puzzle), required)
@@ -228,7 +228,7 @@ class PuzzleFile(pytest.File):
 
 
 def _names(required: Required) -> Iterator[str]:
-    """What the tests of a puzzle are called: its id; then the id and a size, or a number."""
+    """Yield what the tests of a puzzle are called: its id; then the id and a size, or a number."""
     puzzle, seen = required.record.id, dict[str, int]()
     yield puzzle
     for number, _ in enumerate(required.sizes, 1):

@@ -96,6 +96,7 @@ def test_nobody_is_told_that_nothing_was_handed_in(how: str, book: dict[str, dic
         assert why in " ".join(found["terminal"].split())
 
 
+@pytest.mark.usefixtures("warm")
 def test_the_run_command_has_the_same_words(tmp_path: Path) -> None:
     for how, (name, content, why) in HANDED_IN.items():
         path = next(folder(tmp_path / how, {name: content}).iterdir())

@@ -3,6 +3,7 @@
 import ast
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,11 @@ def ours() -> Iterator[Path]:
 
 
 def bodies(path: Path) -> Iterator[list[ast.stmt]]:
-    """The bodies of all functions in a file, whatever they are called."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    """The bodies of all functions in a file, whatever they are called: no expression has one."""
+    todo: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    while todo:
+        node = todo.pop()
+        todo += [one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.expr)]
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.body
 
@@ -77,18 +81,18 @@ def basic(model):
 """
 
 
-WITHOUT = [set[str](), *sample([{"bwrap"}, {"landlock"}, {"bwrap", "landlock"}])]
+WITHOUT = [set[str](), *sample([{"landlock"}, {"bwrap"}, {"bwrap", "landlock"}])]
 
 
 @pytest.mark.parametrize("without", WITHOUT, ids=lambda without: " ".join(sorted(without)) or "nothing")
-def test_a_file_that_one_student_leaves_keeps_no_other_from_writing(without: set[str]) -> None:
+def test_a_file_that_one_student_leaves_keeps_no_other_from_writing(isolation: Isolation, without: set[str]) -> None:
     answer = ast.parse(reference("basic").read_text("utf-8"))
     (function,) = (node for node in answer.body if getattr(node, "name", None) == "basic")
     body = "\n".join("    " + line for node in getattr(function, "body") for line in ast.unparse(node).splitlines())  # noqa: B009
     source = Source.of("writes.py", WRITES + body + "\n")
-    with Isolation(without) as isolation:
+    with Isolation(without) if without else nullcontext(isolation) as used:
         for _ in range(3):
-            sent = isolation.run(source, "basic")
+            sent = used.run(source, "basic")
             assert sent.outcome == "trace", sent.text
             assert sent.trace is not None
             assert check(sent.trace, "basic").passed

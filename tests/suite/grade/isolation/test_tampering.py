@@ -17,6 +17,7 @@ from lib.suite.isolation.isolation import FEATURES, Isolation
 from lib.suite.isolation.messages import Limits, Sent
 from lib.suite.submissions.source import Source
 from tests.suite.grade.isolation.attempts import ENDED, ENDLESS, EVERY, HEAD, HUNGRY, OUTSIDE, Attempt
+from tests.support.processes import descendants
 from tests.support.profiles import THOROUGH, sample
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server is Linux's")
@@ -44,20 +45,8 @@ def has(isolation: Isolation, name: str) -> bool:
 
 def alive(grader: int | None = None) -> list[int]:
     """The processes of the isolation that a process has started, or this one: all look like the server."""
-    ours, parents = set[int](), dict[int, int]()
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            state, parent = Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[:2]
-            if state != b"Z" and b"lib.suite.isolation.server" in Path("/proc", name, "cmdline").read_bytes():
-                ours.add(int(name))
-        except OSError:
-            continue
-        parents[int(name)] = int(parent)
-    found = added = {grader or os.getpid()}
-    while added:
-        added = {child for child, parent in parents.items() if parent in added}
-        found = found | added
-    return sorted(found & ours)
+    started = descendants(grader or os.getpid())
+    return [process for process, words in started.items() if b"lib.suite.isolation.server" in words]
 
 
 def scores(sent: Sent, attempt: Attempt) -> bool:

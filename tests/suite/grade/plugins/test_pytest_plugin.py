@@ -24,8 +24,11 @@ EVIL = "__import__('pathlib').Path({!r}).touch()\n"
 
 
 @pytest.fixture(autouse=True)
-def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the inner pytest prints is looked at: it has 80 columns, and none of the outer one's plugins and colours."""
+def inner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the inner pytest prints is looked at: it has 80 columns, and none of the outer one's plugins and colours. It
+    starts no server of its own."""
+    shared = request.getfixturevalue("shared")
+    monkeypatch.setattr("lib.suite.isolation.isolation.Isolation", lambda: shared)
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("PYTEST_PLUGINS", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
