@@ -109,12 +109,14 @@ def test_demo_draws_every_reference_and_records_nothing(folder: Path, monkeypatc
 
 def test_lab_opens_the_students_own_copies_at_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[tuple[list[str], Path, dict[str, str]]] = []
+    trusted: list[Path] = []
 
     def become(command: list[str], where: Path, environment: dict[str, str]) -> int:
         called.append((command, where, environment))
         return 3
 
     monkeypatch.setattr(cli, "_become", become)
+    monkeypatch.setattr("lib.suite.notebooks.lab.trust", lambda notebooks: trusted.extend(notebooks))  # pyright: ignore
     monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path / "mine"))
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     result = puzzles("lab", "--no-browser", "--port", "8899")
@@ -125,6 +127,7 @@ def test_lab_opens_the_students_own_copies_at_the_map(tmp_path: Path, monkeypatc
     assert command[:3] == [sys.executable, "-m", "jupyterlab"]
     assert "--LabApp.default_url=/lab/tree/00_index.ipynb" in command
     assert (where / "00_index.ipynb").is_file()
+    assert set(trusted) == set(where.glob("*.ipynb"))
     assert command[-3:] == ["--no-browser", "--port", "8899"]
     assert shutil.which("puzzles", path=environment["PATH"].partition(os.pathsep)[0]) is not None
     assert puzzles("lab").output == ""  # nothing new
