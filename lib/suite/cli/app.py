@@ -125,7 +125,7 @@ def run(
     if len(asked) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
         raise typer.BadParameter(f"--{one} takes the Trace of one run")
     if len(asked) == 1 and not json:
-        found = _outcome(whats[0], puzzle=puzzle, **options)
+        found = outcome(whats[0], puzzle=puzzle, **options)
         _write(found.run, **files)
         _tell(found)
         return
@@ -144,7 +144,7 @@ def run(
 def fix(what: Subject, puzzle: Puzzle = None) -> None:
     """Run one function and show how to mend its mistake: the line itself, where the message names only the idea."""
     with fixes.shown():
-        _tell(_outcome(what, puzzle=puzzle))
+        _tell(outcome(what, puzzle=puzzle))
 
 
 @app.command()
@@ -185,7 +185,7 @@ def reveal(
         if (standing is None or not standing.passed) and own.is_file() and attempt(own, puzzle).state == "passed":
             standing = Standing(runs=1, passed=True)
     else:
-        standing = Standing.of(_outcome(str(file), puzzle=puzzle, limit=limit).verdict)
+        standing = Standing.of(outcome(str(file), puzzle=puzzle, limit=limit).verdict)
     missing = refusal(puzzle, standing)
     if missing is not None:
         say(missing)
@@ -224,7 +224,7 @@ def check(
     Exit status: 0 where it reaches its first goal (or all is in order), else 1.
     """
     if what is not None:
-        return _tell(_outcome(what, puzzle=puzzle, limit=limit))
+        return _tell(outcome(what, puzzle=puzzle, limit=limit))
     from lib.suite.notebooks.verify import CHECKS, verify
 
     with console().status("Running every notebook, solved and unsolved"):
@@ -244,7 +244,7 @@ def draw(what: Subject, output: Output = None, puzzle: Puzzle = None, limit: Lim
     """Draw a run, even one that fails: up to where it did."""
     path = output or Path(f"{Path(what).stem}.svg")
     try:
-        trace = _run(what, puzzle=puzzle, limit=limit).trace
+        trace = run_subject(what, puzzle=puzzle, limit=limit).trace
     except PuzzleError as error:
         if error.trace is not None:
             _draw(error.trace, path, "Drew what happened before the error:")
@@ -257,7 +257,7 @@ def review(what: Subject, output: Output = None, puzzle: Puzzle = None, limit: L
     """Say how far a run is from the best, where its ranks wait, and what fills its memory."""
     from lib.suite.course.review import review as look
 
-    found = _run(what, puzzle=puzzle, limit=limit)
+    found = run_subject(what, puzzle=puzzle, limit=limit)
     name = found.puzzle
     if name is None:
         fail(f"{found.name} is no run of a puzzle at its own size; name the puzzle with --puzzle")
@@ -280,7 +280,7 @@ def why(
 
     if (rank is None) != (at is None):
         raise typer.BadParameter("say which rank waits and when: --rank 2 --at 5")
-    trace = _run(what, puzzle=puzzle, limit=limit).trace
+    trace = run_subject(what, puzzle=puzzle, limit=limit).trace
     _answer(lambda: critical_path(trace) if rank is None or at is None else explain(trace, rank, at), output)
 
 
@@ -303,7 +303,7 @@ def what_if(
     from lib.analysis.waiting.what_if import what_helps
     from lib.analysis.waiting.what_if import what_if as suppose
 
-    trace = _run(what, puzzle=puzzle, limit=limit).trace
+    trace = run_subject(what, puzzle=puzzle, limit=limit).trace
     chosen: dict[str, Any] = {"rank": rank or None, "op": op, "layer": layer, "link": link, "group": group}
     some = any(one is not None for one in chosen.values())
     _answer(lambda: suppose(trace, **chosen, faster=faster) if some else what_helps(trace, faster), output)
@@ -411,7 +411,7 @@ def replay(
     from lib.replay.feeding import feed_and_tell
 
     if (fed := feedings(what, limit=limit)) is not None:
-        raise typer.Exit(feed_and_tell(fed) if fed else 1)
+        raise typer.Exit(feed_and_tell(fed))
 
     def paint(result: Any) -> None:
         if output is not None:
@@ -420,7 +420,7 @@ def replay(
             _draw(draw_both(simulated=result.simulated, measured=result.measured), output)
 
     outputs = Outputs(calibrate, json, save, perfetto)
-    raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: _run(name, limit=limit).trace, paint))
+    raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: run_subject(name, limit=limit).trace, paint))
 
 
 @app.command()
@@ -449,7 +449,7 @@ def profile(
         if order is not None:
             say(write_order(order, found[0]))
         if schedule is not None:
-            found.insert(0, expected(schedule, found[0], lambda what: _run(what, limit=limit).trace))
+            found.insert(0, expected(schedule, found[0], lambda what: run_subject(what, limit=limit).trace))
     except ValueError as error:
         fail(str(error))
     for line in (*map(figures, found), *told(found[0], found[1:])):
@@ -480,7 +480,7 @@ def demo(
     for puzzle, record in PUZZLES.items():
         if record.is_function:
             continue  # which there is nothing to draw of
-        found, path = _run(puzzle), output / f"{record.stem}.svg"
+        found, path = run_subject(puzzle), output / f"{record.stem}.svg"
         picture_of_trace(found.trace).save(path)
         verdict = judge(found.trace, puzzle)
         correct &= verdict.correct
@@ -498,20 +498,6 @@ def _made_up_class(folder: Path, number: int) -> None:
     say(f"Wrote {len(files)} files of {people} students who do not exist to {folder}: {', '.join(ASKED)}.")
     roster = f" --roster {folder / 'roster.csv'}" if number else ""
     say(f"Grade them: puzzles grade {folder}{roster} --out report")
-
-
-def _run(what: str, **options: Any) -> Run:
-    found = run_subject(what, **options)
-    if found is None:
-        raise typer.Exit(1)  # simulate has said that it is not solved
-    return found
-
-
-def _outcome(what: str, **options: Any) -> Outcome:
-    found = outcome(what, **options)
-    if found is None:
-        raise typer.Exit(1)  # which it has said
-    return found
 
 
 def _tell(found: Outcome) -> None:

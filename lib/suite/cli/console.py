@@ -27,7 +27,7 @@ from lib.puzzles.records import PUZZLES, Chapter, Puzzle, by_chapter
 from lib.suite.course.exercises import Hints
 from lib.suite.course.progress import ProgressError, Standing, is_off, next_puzzle
 from lib.suite.course.solutions import Way, ways
-from lib.suite.course.subject import Attempt
+from lib.suite.course.subject import Attempt, Stub
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError
 from lib.suite.submissions.locations import shown
@@ -54,9 +54,12 @@ class Door(TyperGroup):
         return found
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; exit status 1 for a run that failed, a file that will not do, or a missing extra."""
+        """Run a command; exit status 1 for a stub, a run that failed, a file that will not do, or a missing extra."""
         try:
             return super().invoke(ctx)
+        except Stub as stub:
+            print(stub)
+            raise typer.Exit(1) from None
         except (PuzzleError, TraceError, SourceError, BuildError, ProgressError, ImportError, OSError) as error:
             fail(str(error))
 

@@ -211,8 +211,6 @@ def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None
         names = ", ".join(SCHEDULES)
         raise typer.BadParameter(f"there is no schedule, puzzle or file {what!r}; the schedules are {names}")
     run = run_subject(what, ranks=ranks, batches=batches)
-    if run is None:
-        raise typer.Exit(1)  # which simulate has said
     try:
         return Imported(order_of(run.trace))
     except ValueError as error:

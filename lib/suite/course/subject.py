@@ -6,11 +6,10 @@ written it (see `lib.suite.isolation`), and what comes back is judged and record
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lib.checker.checker import check
 from lib.checker.table import Answer, Ask, Given, ask_here
@@ -31,6 +30,7 @@ from lib.trace.trace import Trace
 
 __all__ = ["Attempt", "Outcome", "Run", "Stub", "attempt", "feedings", "outcome", "ran", "run", "subjects"]
 
+R = TypeVar("R", "Run", "Outcome")
 PATIENCE = 30.0
 """Seconds that a function may run when the command runs it once; more, where somebody asks for another size."""
 
@@ -101,47 +101,56 @@ class Failed(PuzzleError):
 
 
 class Stub(Exception):
-    """A function that is not solved yet."""
+    """A function that is not solved yet: its text says so, as simulate does."""
+
+    def __init__(self, puzzle: str, path: Path) -> None:
+        text = str(NotSolved(puzzle))
+        if is_edition(path):
+            text += f"\n{shown(path)} is the copy that stays as it is; yours is {shown(notebook_of(puzzle))}"
+        super().__init__(text)
 
 
-def run(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Run | None:
-    """Simulate the function of a notebook or .py, or a puzzle's reference solution, or loads a Trace.
+def run(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Run:
+    """Simulate the function of a notebook or .py, or a puzzle's reference solution, or load a Trace.
 
-    The function is that of `puzzle`, else of the puzzle that the file is about, and `size` are ranks, layers,
-    batches and a mesh in place of the puzzle's. None where it is not solved yet, which is said. Raises SourceError,
-    PuzzleError, or TraceError for a damaged Trace.
+    The function is that of `puzzle`, else of the puzzle that the file is about, and `size` are ranks, layers, batches
+    and a mesh, if they are not the puzzle's. What it prints is printed. Raises Stub where it is not solved yet,
+    SourceError, PuzzleError (whose `trace` is the run up to there, if there was any), or TraceError for a damaged
+    Trace.
     """
     path, name = _found(what, puzzle)
-    with _said(name, path):
-        found = _ran(what, path, name, limit, size)
-        print(found.printed, end="")
-        return found
-    return None
+    return _printed(lambda: _ran(what, path, name, limit, size))
 
 
 def ran(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Run:
-    """Do the same, and print nothing: raises Stub where it is not solved yet. The `trace` of a PuzzleError is the run
-    up to there, if there was any."""
+    """Do the same, and print nothing."""
     path, name = _found(what, puzzle)
     return _ran(what, path, name, limit, size)
 
 
-def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Outcome | None:
+def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Outcome:
     """Run it as `run` does, and judge it. What is solved is recorded as progress."""
     path, name = _found(what, puzzle)
-    with _said(name, path):
-        found = _judged(what, path, name, limit, size)
-        print(found.printed, end="")
-        return found
-    return None
+    return _printed(lambda: _judged(what, path, name, limit, size))
+
+
+def _printed(what: Callable[[], R]) -> R:
+    """Print what a function printed, even where it failed."""
+    try:
+        found = what()
+    except Failed as failed:
+        print(failed.printed, end="")
+        raise
+    print(found.printed, end="")
+    return found
 
 
 def feedings(what: str, *, puzzle: str | None = None, limit: float | None = None) -> list[Any] | None:
     """Return what processes read by a plain function's answers to the table of its puzzle, to be replayed: what
     `<puzzle>_feeding(answer, *arguments)` of its source makes of each. None for anything but a plain function.
 
-    Raises SourceError for one that feeds nothing, and PuzzleError for one that answers wrong. Empty where it is not
-    solved yet, which is said.
+    Raises SourceError for one that feeds nothing, PuzzleError for one that answers wrong, and Stub for one that is not
+    solved yet.
     """
     path, puzzle = _found(what, puzzle)
     if puzzle is None or path.suffix == ".json" or not PUZZLES[puzzle].is_function:
@@ -151,13 +160,11 @@ def feedings(what: str, *, puzzle: str | None = None, limit: float | None = None
     except SourceError:
         raise SourceError(f"the answer to {puzzle} is a plain function, and feeds no mesh: nothing to replay") from None
     given = [row.given for row in PUZZLES[puzzle].table if not row.raises]
-    with _said(puzzle, path):
-        verdict = _answered(what, path, puzzle, limit or PATIENCE).verdict
-        if not verdict.correct:
-            raise PuzzleError(verdict.text())
-        ask = ask_here(load_function(path, puzzle)) if what in PUZZLES else _asked(path, puzzle, limit or PATIENCE, [])
-        return [made(answer.value, *arguments) for answer, arguments in zip(ask(given), given, strict=True)]
-    return []
+    verdict = _printed(lambda: _answered(what, path, puzzle, limit or PATIENCE)).verdict
+    if not verdict.correct:
+        raise PuzzleError(verdict.text())
+    ask = ask_here(load_function(path, puzzle)) if what in PUZZLES else _asked(path, puzzle, limit or PATIENCE, [])
+    return [made(answer.value, *arguments) for answer, arguments in zip(ask(given), given, strict=True)]
 
 
 def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: Any) -> Attempt:
@@ -214,21 +221,6 @@ def _state_of(what: str, puzzle: str | None, error: SourceError) -> str:
         return why.state
 
 
-@contextmanager
-def _said(puzzle: str | None, path: Path) -> Generator[None]:
-    """Say that a function is not solved yet, as simulate does, and what it printed before it failed."""
-    try:
-        yield
-    except Stub:
-        assert puzzle is not None, "a stub is a puzzle's"
-        print(NotSolved(puzzle))
-        if is_edition(path):
-            print(f"{shown(path)} is the copy that stays as it is; yours is {shown(notebook_of(puzzle))}")
-    except Failed as failed:
-        print(failed.printed, end="")
-        raise
-
-
 def judged(found: Run) -> Verdict:
     """The verdict on a run. One of your own function, at the size of its puzzle, is recorded as progress."""
     verdict = check(found.trace, found.puzzle)
@@ -270,9 +262,9 @@ def _ran(what: str, path: Path, puzzle: str | None, limit: float | None, size: M
     if what in PUZZLES and not given:
         models = simulate(load_function(path, puzzle), puzzle=puzzle)
         if isinstance(models, Unsolved):
-            raise Stub
+            raise Stub(puzzle, path)
         return _run(Run(what, Trace.of(models), puzzle))
-    sent = _whole(run_of(path, puzzle, **given, limit=limit or (4 * PATIENCE if given else PATIENCE)))
+    sent = _whole(run_of(path, puzzle, **given, limit=limit or (4 * PATIENCE if given else PATIENCE)), puzzle, path)
     assert sent.trace is not None, "what ran has a Trace"
     found = _run(Run(what, sent.trace, puzzle, _is_own(path), sent.printed, sized=bool(given)))
     return replace(found, trace=replace(found.trace, puzzle=None), puzzle=None) if "mesh" in given else found
@@ -317,17 +309,17 @@ def _asked(path: Path, puzzle: str, limit: float, printed: list[str]) -> Ask:
     """Ask the plain function of a file in a process of its own, and keeps what it printed."""
 
     def ask(inputs: Sequence[Given]) -> Sequence[Answer]:
-        sent = _whole(answers_of(path, puzzle, inputs, limit))
+        sent = _whole(answers_of(path, puzzle, inputs, limit), puzzle, path)
         printed.append(sent.printed)
         return sent.answers
 
     return ask
 
 
-def _whole(sent: Sent) -> Sent:
+def _whole(sent: Sent, puzzle: str, path: Path) -> Sent:
     """Return what a process sent, if the function came to its end."""
     if sent.outcome == "unsolved":
-        raise Stub
+        raise Stub(puzzle, path)
     if sent.outcome == "source":
         raise SourceError(sent.text)
     if sent.outcome == "failed":

@@ -27,7 +27,6 @@ FILES = {
     "bob/basic.py": STUCK.replace("fsdp", "basic"),
     "off.csv": "0F0,0F1,0B0,0B1\n1F1,1B0,1F2,1B1\n",
     "slow.csv": "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n",
-    "many.csv": "".join(f"{rank}F0,{rank}F1,{rank}B0,{rank}B1\n" for rank in range(5001)),
 }
 SESSIONS = Path(__file__).with_name("sessions.txt").read_text("utf-8").split("\n=== ")[1:]
 
@@ -38,7 +37,13 @@ def names(folder: Path) -> set[str]:
     return {name for name in files if not name.startswith("state/")}
 
 
-@pytest.mark.parametrize("session", SESSIONS, ids=[session.partition("\n")[0] for session in SESSIONS])
+@pytest.mark.parametrize(
+    "session",
+    [
+        pytest.param(one, marks=[pytest.mark.thorough] if one.startswith("(thorough)") else [], id=one.split("\n")[0])
+        for one in SESSIONS
+    ],
+)
 def test_a_session(session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUZZLES_PROGRESS", str(tmp_path / "state" / "progress.json"))
     monkeypatch.setattr(progress, "_said", set[str]())
