@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +21,8 @@ from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.suite.notebooks.shared_cells import PAGES, expand, puzzles_page, teaching
 from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
 from lib.suite.submissions.load import Notebook
+from lib.suite.submissions.needed import Program
+from lib.suite.submissions.statements import statements
 from lib.suite.submissions.workplace import is_worked_on
 
 try:
@@ -31,7 +33,18 @@ try:
 except ImportError as missing:
     raise ImportError(f'notebooks need the extra "notebook": {install("notebook")}') from missing
 
-__all__ = ["Source", "build", "demonstrated", "misnumbered", "read_sources", "renumber", "stale", "worked_on", "write"]
+__all__ = [
+    "Source",
+    "build",
+    "demonstrated",
+    "misnumbered",
+    "read_sources",
+    "renumber",
+    "stale",
+    "without_demonstrations",
+    "worked_on",
+    "write",
+]
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -220,66 +233,62 @@ def _is_worked_on(path: Path) -> bool:
 
 
 def demonstrated(student: Notebook, solved: Notebook) -> Notebook:
-    """A student's notebook with the outputs of its demonstrations, taken from the solved one, which has been run."""
+    """Return a student's notebook with the outputs of its demonstrations, taken from the solved one, which was run."""
+    uses = {use.cell: use for use in _uses(student)}
     cells: list[dict[str, Any]] = []
-    theirs = set[str]()
-    """The names whose values depend on what a student writes."""
     for cell, ran in zip(student["cells"], solved["cells"], strict=True):
-        if cell["cell_type"] != "code":
-            cells.append(cell)
-            continue
-        names = _Names(parse(cell["source"], cell["id"]))
-        if STUB in cell["source"] or (ASKS | theirs) & names.used:
-            theirs |= names.made | names.compared
-            cells.append(cell)
-        else:
-            theirs -= names.made
-            # An output and the number of the run that it is of go together: nbval takes one without it as a mistake.
-            cells.append({**cell, **{key: ran[key] for key in ("outputs", "execution_count") if ran["outputs"]}})
+        is_shown = cell["cell_type"] == "code" and not uses[cell["id"]].is_theirs and ran["outputs"]
+        # An output and the number of the run that it is of go together: nbval takes one without it as a mistake.
+        cells.append({**cell, **{key: ran[key] for key in ("outputs", "execution_count") if is_shown}})
     return {**student, "cells": cells}
 
 
-class _Names(ast.NodeVisitor):
-    """The names of the notebook that a cell gives values to, and those whose values from before it reads."""
+def without_demonstrations(student: Notebook) -> Notebook:
+    """Return a student's notebook with those code cells alone whose outcome depends on what a student writes, and those
+    that give or change the names which they use. Where the solved notebook runs, the others do."""
+    kept, used = set[str](), set[str]()
+    for use in reversed([*_uses(student)]):
+        if use.is_theirs or used & (use.made | use.touched):
+            kept.add(use.cell)
+            used |= use.used
+    return {**student, "cells": [cell for cell in student["cells"] if cell["id"] in kept]}
 
-    def __init__(self, tree: ast.AST) -> None:
-        self.made = set[str]()
-        self.used = set[str]()
-        self.compared = set[str]()
-        """The runs that predictions are compared with, which from there on give the answer away."""
-        self.visit(tree)
 
-    def visit_Name(self, node: ast.Name) -> None:
-        if not isinstance(node.ctx, ast.Load):
-            self.made.add(node.id)
-        elif node.id not in self.made:
-            self.used.add(node.id)
+@dataclass(slots=True)
+class _Uses:
+    """The names of the notebook that a code cell gives values to, changes, and takes from cells before it. `is_theirs`:
+    its outcome depends on what a student writes or guesses."""
 
-    def visit_Assign(self, node: ast.Assign) -> None:
-        for part in (node.value, *node.targets):  # what is read comes first
-            self.visit(part)
+    cell: str
+    made: set[str] = field(default_factory=set[str])
+    touched: set[str] = field(default_factory=set[str])
+    used: set[str] = field(default_factory=set[str])
+    is_theirs: bool = False
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self.used.update(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
-        self.generic_visit(node)
 
-    def visit_For(self, node: ast.For) -> None:
-        for part in (node.iter, node.target, *node.body, *node.orelse):
-            self.visit(part)
+def _uses(student: Notebook) -> Iterator[_Uses]:
+    theirs = set[str]()
+    """The names whose values depend on what a student writes."""
+    for cell in student["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        use, own, source = _Uses(cell["id"]), set[str](), "".join(cell["source"])
+        for unit in Program(statements([(cell["id"], source)])[0]).units:
+            use.used |= (unit.names.now | unit.names.later) - own
+            use.touched |= unit.names.touches | unit.names.touches_later
+            use.made |= unit.names.gives
+            if not isinstance(unit.node, ast.Import | ast.ImportFrom):  # what is imported is asked for by its name
+                own |= unit.names.gives
+        use.is_theirs = STUB in source or bool((ASKS | theirs) & use.used)
+        if use.is_theirs:
+            theirs |= use.made | _compared(parse(source, cell["id"]))
+        else:
+            theirs -= use.made
+        yield use
 
-    def visit_Call(self, node: ast.Call) -> None:
-        self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "against":
-            given = (part for argument in node.args for part in ast.walk(argument))
-            self.compared.update(part.id for part in given if isinstance(part, ast.Name))
 
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """What a function reads of the notebook's is read; what it makes is its own."""
-        for decorator in node.decorator_list:
-            self.visit(decorator)
-        inside = _Names(ast.Module(node.body, []))
-        own = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)} | inside.made
-        self.used |= inside.used - own - self.made
-        self.made.add(node.name)
-
-    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
+def _compared(tree: ast.AST) -> set[str]:
+    """The runs that predictions are compared with, which from there on give the answer away."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    given = [one for call in calls if getattr(call.func, "attr", "") == "against" for one in call.args]
+    return {part.id for one in given for part in ast.walk(one) if isinstance(part, ast.Name)}

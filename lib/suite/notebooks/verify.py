@@ -19,7 +19,7 @@ from lib.puzzles.records import HINTS, PUZZLES, Puzzle
 from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course.solutions import FOLDER, alternatives, description
-from lib.suite.notebooks.build import Source, build, read_sources, stale
+from lib.suite.notebooks.build import Source, build, read_sources, stale, without_demonstrations
 from lib.suite.notebooks.exports import read_notebook
 from lib.suite.notebooks.kernels import execute
 from lib.suite.notebooks.shared_cells import LISTEN, PAGES, ROUND, estimate, near, words
@@ -50,14 +50,15 @@ class Finding:
 def verify(root: Path, *, stored: bool = False) -> list[Finding]:
     """Every check of every puzzle, in order. `root` holds puzzles/ and solutions/.
 
-    With `stored` the solved notebooks are not run: their outputs are taken to be what they put out, as nbval checks.
+    With `stored` the solved notebooks are not run, nor what the unsolved ones have of them whatever a student writes:
+    their outputs are taken to be what they put out, as nbval checks.
     """
     findings = [Finding(record.stem, "record", _record_problem(root, record)) for record in PUZZLES.values()]
     findings += [
         Finding(name, "record", "nobody expects this file: remove it, or give it a record") for name in _extra(root)
     ]
     findings += _generated(root, stored)
-    findings += _unsolved(root)
+    findings += _unsolved(root, stored)
     for record in PUZZLES.values():
         findings += _reference(root, record)
         findings.append(Finding(record.stem, "hints", _hints_problem(record)))
@@ -115,8 +116,11 @@ def _generated(root: Path, stored: bool) -> Iterator[Finding]:
         yield Finding(stem, "generated", problem)
 
 
-def _unsolved(root: Path) -> Iterator[Finding]:
-    """Runs every student's notebook untouched: it must say that it is not solved, and fail nowhere."""
+def _unsolved(root: Path, stored: bool) -> Iterator[Finding]:
+    """Run every student's notebook untouched: it must say that it is not solved, and fail nowhere.
+
+    With `stored` its demonstrations are left out: they are cells of the solved notebooks as well, which nbval runs.
+    """
     try:
         sources = read_sources(root / "solutions")
     except BuildError:
@@ -126,6 +130,8 @@ def _unsolved(root: Path) -> Iterator[Finding]:
     there = {path: source for path, source in there.items() if path.is_file()}
     try:
         notebooks = {path: read_notebook(path) for path in there}
+        if stored:
+            notebooks = {path: without_demonstrations(notebook) for path, notebook in notebooks.items()}
     except BuildError as error:
         yield Finding("puzzles", "unsolved", str(error))
         return

@@ -98,7 +98,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package with this puzzle alone."""
     root = tmp_path_factory.mktemp("tree")
     for name in ("lib", "drawing", "solutions/parts"):
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "_notebooks"))
+        # With what Python has compiled, which holds for a copy of the same time.
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("*-pytest-*", "_notebooks"))
     for name in ("pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, root)
     shutil.copytree(Path(__file__).with_name("function_puzzle"), root / "lib" / "puzzles", dirs_exist_ok=True)

@@ -81,7 +81,7 @@ def test_the_tests_fail_for_what_is_unsolved_right_at_one_size_or_only_seems_rig
     notebooks = copies(tmp_path, "ddp", untouched=STUB, one_size=found[0].replace("model.LAYERS", "2"), forged=forged)
     failed = failed_cells(*notebooks.values(), PUZZLES_GRADING="0")
     tests = {
-        name: [re.findall(r"\b(require\w*)\(", source) for _, _, source in failed[path.stem]]
+        name: [re.findall(r"\b(require\w*)\(", source) for _, _, source in failed[str(path)]]
         for name, path in notebooks.items()
     }
     assert tests == {

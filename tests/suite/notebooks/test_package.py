@@ -64,12 +64,13 @@ def loaded() -> frozenset[str]:
 
 
 def test_no_room_is_carried_that_a_student_never_loads() -> None:
-    rooms = {name.rpartition("/")[0] for name in package() if not name.startswith("lib/_notebooks/")}
+    files = package()
+    rooms = {name.rpartition("/")[0] for name in files if not name.startswith("lib/_notebooks/")}
     used = {name.rpartition(".")[0].replace(".", "/") for name in loaded()} | {
         name.replace(".", "/") for name in loaded()
     }
     assert not rooms - used
-    assert sum(map(len, package().values())) < 2_970_000
+    assert sum(map(len, files.values())) < 2_970_000
 
 
 def test_of_what_stays_behind_nothing_is_needed_but_by_its_door() -> None:
@@ -85,19 +86,21 @@ def test_of_what_stays_behind_nothing_is_needed_but_by_its_door() -> None:
 
 
 def test_each_reference_is_carried_without_its_prose() -> None:
+    files = package()
     for puzzle in PUZZLES:
-        text = package()[f"lib/_notebooks/solutions/{reference(puzzle).name}"].decode()
+        text = files[f"lib/_notebooks/solutions/{reference(puzzle).name}"].decode()
         assert f"def {puzzle}(" in text
         assert "[markdown]" not in text
         ast.parse(text)
 
 
 def test_the_cell_unpacks_to_the_package_and_tells_no_time() -> None:
-    text = in_text(package())
-    assert set_up().count(text) == 1
-    assert len(set_up()) < 800_000
+    files, cell = package(), set_up()
+    text = in_text(files)
+    assert cell.count(text) == 1
+    assert len(cell) < 800_000
     with zipfile.ZipFile(io.BytesIO(lzma.decompress(b64decode(text)))) as archive:
-        assert {name: archive.read(name) for name in archive.namelist()} == package()
+        assert {name: archive.read(name) for name in archive.namelist()} == files
         assert {one.date_time for one in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
