@@ -1,7 +1,7 @@
 """How pictures are laid out: pieces beside and below each other, arrows, the time axis that panels share, and legends.
 
 A piece is a rectangle with marks in it, and to others no more than its rectangle, as chalk's diagrams are to each other
-(chalk's own `hcat` takes a thousand times as long, as its envelopes are of any shape). All pictures but timelines are
+(chalk's own `hcat` takes 300 times as long, as its envelopes may be of any shape). All pictures but timelines are
 put together from pieces as far as one thing stands beside another; what is to scale has coordinates.
 """
 
