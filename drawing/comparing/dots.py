@@ -7,20 +7,7 @@ from math import sqrt
 from typing import Any, Final, NamedTuple, cast
 
 from drawing.canvas.layout import listed
-from drawing.canvas.palette import (
-    ACCENT,
-    EDGE,
-    GOOD,
-    GRID,
-    INK,
-    MINE,
-    NONE,
-    PAPER,
-    SOFT,
-    Colour,
-    ink_on,
-    mix,
-)
+from drawing.canvas.palette import ACCENT, EDGE, GOOD, GRID, INK, MINE, NONE, PAPER, SOFT, Colour, ink_on, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit
 from drawing.comparing.plot import HIGH as PLOT_HIGH

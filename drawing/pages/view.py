@@ -9,18 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final, Protocol
 
-from drawing.canvas.palette import (
-    BOUND,
-    GOOD,
-    INK,
-    KINDS,
-    NONE,
-    PASSES,
-    Colour,
-    ink_on,
-    layer_colour,
-    mix,
-)
+from drawing.canvas.palette import BOUND, GOOD, INK, KINDS, NONE, PASSES, Colour, ink_on, layer_colour, mix
 from drawing.canvas.picture import Page, asset, document, variables
 from drawing.canvas.scene import escape
 from drawing.pages.data import encode, shown_ranks
