@@ -6,11 +6,11 @@ IPython is not imported, only asked for where it is there already: `import drawi
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from chalk.core import BaseDiagram
 
@@ -51,7 +51,7 @@ class Shown(NamedTuple):
     text: Callable[[Any], str] | None = None
 
 
-def _itself(picture: Picture) -> Picture:
+def _itself(picture: Any) -> Any:
     return picture
 
 
@@ -82,13 +82,10 @@ def picture_of(thing: Any) -> Picture:
     for kind, shown in PICTURES.items():
         if isinstance(thing, kind):
             return shown.picture(thing)
-    values = isinstance(thing, dict) or (isinstance(thing, list | tuple) and not _is_run(thing))
-    return draw_group(thing) if values else picture_of_trace(trace_of(thing))
-
-
-def _is_run(things: Any) -> bool:
-    """Whether a list is one of Models. An empty one is a store with nothing in it."""
-    return bool(things) and hasattr(things[0], "program")
+    # A list of Models is a run; an empty one is a store with nothing in it.
+    if isinstance(thing, list | tuple) and hasattr(next(iter(cast("Sequence[Any]", thing)), None), "program"):
+        return picture_of_trace(trace_of(thing))
+    return draw_group(thing) if isinstance(thing, dict | list | tuple) else picture_of_trace(trace_of(thing))
 
 
 Bundle = dict[str, str]

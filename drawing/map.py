@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
+from statistics import fmean as mean
 from typing import Final, Protocol
 
 from drawing.canvas.palette import EDGE, GOLD, PANEL, PAPER, SOFT, TRACK, ink_on, layer_colour
@@ -82,36 +84,31 @@ def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> 
     is_table = isinstance(puzzles, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_table or not all(hasattr(stop, "needs") for stop in puzzles.values()):
         raise ValueError(f"puzzle_map takes puzzles by their ids, such as PUZZLES; got {puzzles!r}")
-    depth, known = depths(puzzles), chapters()
-    names = dict.fromkeys(stop.chapter for stop in puzzles.values())
-    panels = [_Panel(known.get(name, Chapter(name, "")), name, puzzles, depth, solved) for name in names]
+    depth, names = depths(puzzles), dict.fromkeys(stop.chapter for stop in puzzles.values())
+    panels = [_Panel(name, puzzles, depth, solved) for name in names]
     width = max([ROOM, *(panel.width for panel in panels)]) + 2 * INSIDE
     scene, links, y = Scene(width + 2 * MARGIN, 0), list[Link](), float(MARGIN)
     for panel in panels:
         links += panel.paint(scene, y, width)
         y += panel.height + MARGIN
     scene.height = y
-    return Picture(
-        scene, f"Map of {len(puzzles)} puzzles. {' '.join(panel.words() for panel in panels)}".strip(), links
-    )
+    told = " ".join(f"{panel.chapter.title}: {panel.progress()}." for panel in panels)
+    return Picture(scene, f"Map of {len(puzzles)} puzzles. {told}".strip(), links)
 
 
 def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
     """How deep each puzzle lies: 0 where it needs none, else one more than the deepest that it needs."""
-    found: dict[str, int] = {}
-
-    def depth(name: str, under: tuple[str, ...]) -> int:
-        if name in under:
-            raise ValueError(f"these puzzles need each other: {' -> '.join([*under[under.index(name) :], name])}")
-        if name not in puzzles:
-            raise ValueError(f"{under[-1]} needs {name!r}, and there is no such puzzle")
-        if name not in found:
-            found[name] = max((depth(need, (*under, name)) + 1 for need in puzzles[name].needs), default=0)
-        return found[name]
-
-    for name in puzzles:
-        depth(name, ())
-    return found
+    for name, stop in puzzles.items():
+        for need in stop.needs:
+            if need not in puzzles:
+                raise ValueError(f"{name} needs {need!r}, and there is no such puzzle")
+    depth: dict[str, int] = {}
+    try:
+        for name in TopologicalSorter({name: stop.needs for name, stop in puzzles.items()}).static_order():
+            depth[name] = max((depth[need] + 1 for need in puzzles[name].needs), default=0)
+    except CycleError as error:
+        raise ValueError(f"these puzzles need each other: {' -> '.join(error.args[1])}") from None
+    return depth
 
 
 # -- where the cards of a chapter lie -------------------------------------------------------------------------------
@@ -153,7 +150,8 @@ def _arranged(puzzles: Mapping[str, Stop], across: int) -> Rows:
     for sweep in range(4):
         downwards = sweep % 2 == 0
         for row in rows[1:] if downwards else rows[-2::-1]:
-            wish = {place: _middle(place.above if downwards else place.below, place.x) for place in row}
+            near = {place: place.above if downwards else place.below for place in row}
+            wish = {place: mean([other.x for other in others] or [place.x]) for place, others in near.items()}
             row.sort(key=lambda place: wish[place])
             _settle(row, wish)
     return rows
@@ -167,10 +165,6 @@ def _join(rows: Rows, first: Place, last: Place) -> None:
     for upper, lower in pairwise(chain):
         upper.below.append(lower)
         lower.above.append(upper)
-
-
-def _middle(others: list[Place], otherwise: float) -> float:
-    return sum(place.x for place in others) / len(others) if others else otherwise
 
 
 def _settle(row: list[Place], wish: Mapping[Place, float]) -> None:
@@ -191,31 +185,23 @@ class _Panel:
     """A chapter: its title, how far one is, what it is about, and the cards of its puzzles."""
 
     def __init__(
-        self,
-        chapter: Chapter,
-        name: str,
-        puzzles: Mapping[str, Stop],
-        depth: Mapping[str, int],
-        solved: Collection[str],
+        self, name: str, puzzles: Mapping[str, Stop], depth: Mapping[str, int], solved: Collection[str]
     ) -> None:
-        self.chapter = chapter
-        self.puzzles = puzzles
+        self.chapter, self.puzzles = chapters().get(name, Chapter(name, "")), puzzles
         mine = [key for key, stop in puzzles.items() if stop.chapter == name]
         self.mine = {key: puzzles[key] for key in sorted(mine, key=depth.__getitem__)}
         self.solved = [key for key in self.mine if key in solved]
         self.rows = _layout(self.mine)
         self.left, right = _extent(self.rows)
         self.width = right - self.left
-        self.lines = wrapped(chapter.about, ROOM, TEXT)
+        self.lines = wrapped(self.chapter.about, ROOM, TEXT)
         self.head = INSIDE + 38 + LINE * len(self.lines)
-        self.high = [max(_high(self.mine[place.name]) for place in row if place.name is not None) for row in self.rows]
+        lines = [[sum(map(len, _said(self.mine[place.name]))) for place in row if place.name] for row in self.rows]
+        self.high = [max(80, 20 + STEP * max(counts)) for counts in lines]
         self.height = self.head + sum(self.high) + BETWEEN * (len(self.rows) - 1) + INSIDE
 
-    def words(self) -> str:
+    def progress(self) -> str:
         """How far one is."""
-        return f"{self.chapter.title}: {self._progress()}."
-
-    def _progress(self) -> str:
         return f"{len(self.solved)} of {len(self.mine)} solved"
 
     def paint(self, scene: Scene, top: float, width: float) -> list[Link]:
@@ -234,7 +220,7 @@ class _Panel:
 
     def _heading(self, scene: Scene, left: float, right: float, y: float) -> None:
         done = len(self.solved) / len(self.mine)
-        words = self._progress()
+        words = self.progress()
         wide = text_width(words, TEXT) + 10
         scene.add(Text(left, y + 8, fit(self.chapter.title, right - left - BAR - wide - 12, 15), 15, bold=True))
         scene.add(Text(right, y + 8, words, TEXT, SOFT, "end"))
@@ -294,8 +280,11 @@ class _Panel:
             needs = "\n".join(f"{need.number}. {need.title}" for need in self._elsewhere(name))
             scene.add(Rect(x + 8, y - 9, end - 8, 18, PAPER, SOFT, radius=9, title=f"solve first:\n{needs}"))
             scene.add(Text(x + 8 + (end - 8) / 2, y, words, SIZE, SOFT, "middle"))
-        if solved:
-            _check_mark(scene, x + WIDTH - 3, y + 3)
+        if solved:  # a badge on the corner, where it takes no room from the title
+            x0, y0 = x + WIDTH - 3, y + 3
+            scene.add(Rect(x0 - BADGE, y0 - BADGE, 2 * BADGE, 2 * BADGE, GOLD, PAPER, 1.5, radius=BADGE))
+            tick = ((x0 - 4.5, y0), (x0 - 1.3, y0 + 3.5), (x0 + 4.7, y0 - 3.8))
+            scene.add(Poly(tick, stroke=ink_on(GOLD), line=2))
         return Link(x, y, WIDTH, high, f"{stop.stem}.ipynb", f"{title} (solved)" if solved else title)
 
 
@@ -303,21 +292,10 @@ def _spread(index: int, count: int) -> float:
     return (index - (count - 1) / 2) * 40
 
 
-def _check_mark(scene: Scene, x: float, y: float) -> None:
-    """A badge on the corner of a card, where it takes no room from the title."""
-    scene.add(Rect(x - BADGE, y - BADGE, 2 * BADGE, 2 * BADGE, GOLD, PAPER, 1.5, radius=BADGE))
-    scene.add(Poly(((x - 4.5, y), (x - 1.3, y + 3.5), (x + 4.7, y - 3.8)), stroke=ink_on(GOLD), line=2))
-
-
 def _said(stop: Stop) -> tuple[list[str], list[str]]:
     """The lines of a card: its number and title, and what it teaches."""
     names = _lines(f"{stop.number}. {stop.title}", SIZE * 1.04, 2)
     return names, _lines(stop.teaches, SIZE, MOST - len(names))
-
-
-def _high(stop: Stop) -> float:
-    """Pixels that the card of a puzzle is high, if it were alone."""
-    return max(80, 20 + STEP * sum(map(len, _said(stop))))
 
 
 def _lines(text: str, size: float, most: int) -> list[str]:

@@ -1,7 +1,7 @@
 """How pictures are laid out: pieces beside and below each other, arrows, the time axis that panels share, and legends.
 
 A piece is a rectangle with marks in it, and to others no more than its rectangle, as chalk's diagrams are to each other
-(chalk's own `hcat` takes a thousand times as long, as its envelopes are of any shape). All pictures but timelines are
+(chalk's own `hcat` takes 300 times as long, as its envelopes may be of any shape). All pictures but timelines are
 put together from pieces as far as one thing stands beside another; what is to scale has coordinates.
 """
 
@@ -17,7 +17,7 @@ from lib.cluster.costs import ticks
 from lib.errors.wording import exact
 
 __all__ = ["MARGIN", "Axis", "Box", "Entry", "Piece", "Point", "arrow", "card", "compact", "curve", "few", "flow"]
-__all__ += ["hcat", "heading", "label", "legend", "nice", "pad", "swatch", "vcat"]
+__all__ += ["hcat", "heading", "label", "legend", "listed", "nice", "pad", "swatch", "vcat"]
 
 MARGIN: Final = 18.0
 """Pixels of paper around what is put together from pieces."""
@@ -131,6 +131,16 @@ def card(
     for number, line in enumerate(lines):
         marks.append(Text(width / 2, y + step * number, line, size, ink, "middle", bold=not number))
     return Piece(width, height, marks)
+
+
+def listed(rows: Sequence[Sequence[str]], widths: Sequence[float], step: float) -> Piece:
+    """Words in columns of these widths, the first at their left and the others at their right, below their names."""
+    columns = (
+        vcat(label(row[at], width, fill=INK if number else SOFT, anchor="end" if at else "start", height=step)
+             for number, row in enumerate(rows))
+        for at, width in enumerate(widths)
+    )  # fmt: skip
+    return hcat(columns, align=0)
 
 
 def curve(start: Point, end: Point) -> list[Point]:

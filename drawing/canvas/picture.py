@@ -29,8 +29,7 @@ from drawing.canvas.scene import DARK_PAGES, Link, Scene, escape, moved, num
 from lib.extras import need_extra
 from lib.files import ready
 
-__all__ = ["Canvas", "Page", "Picture", "asset", "bundle", "document", "framed", "json_in_html", "on_paper"]
-__all__ += ["save_page", "variables"]
+__all__ = ["Canvas", "Page", "Picture", "asset", "bundle", "document", "json_in_html", "on_paper", "variables"]
 
 UNIT: Final = 40
 """Pixels of a Scene in one unit of chalk, so that a rectangle(1, 1) is about as high as a row of a timeline."""
@@ -257,43 +256,31 @@ THEMES: Final = (
 class Page:
     """A page that notebooks show and `save` writes. `words` say in text what it shows."""
 
-    def __init__(self, html: str, words: str, title: str, height: float) -> None:
-        self._html = html
-        self._title = title
-        self._height = height
+    def __init__(self, html: Callable[[], str], words: str, title: str, height: Callable[[], float]) -> None:
+        self._html, self._title, self._height = cache(html), title, height
         self.words = words
 
     def html(self) -> str:
-        """The whole page: one HTML document that needs nothing else."""
-        return self._html
+        """The whole page: one HTML document that needs nothing else. It is made when it is first asked for."""
+        return self._html()
 
     def save(self, path: str | Path) -> Path:
         """Writes the page as a file, .html, that any browser opens."""
-        return save_page(path, self._html)
+        path = Path(path)
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"a page is saved as .html; got {path.suffix!r}")
+        ready(path).write_text(self.html(), encoding="utf-8", newline="\n")
+        return path
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/html": framed(self._html, self._title, self._height), "text/plain": self.words}
+        # In single quotes, since JSON is full of double ones. The frame may run scripts, but is of no origin.
+        inside = self.html().replace("&", "&amp;").replace("'", "&#39;")
+        style = f"width:100%;height:{round(self._height())}px;border:0;resize:vertical;overflow:auto"
+        about = f"class='framed-page' title='{escape(self._title)}' sandbox='allow-scripts' style='{style}'"
+        return {"text/html": f"{THEMES}<iframe {about} srcdoc='{inside}'></iframe>", "text/plain": self.words}
 
     def __repr__(self) -> str:
         return self.words
-
-
-def save_page(path: str | Path, html: str) -> Path:
-    """Writes a page. ValueError where its name is that of something else."""
-    path = Path(path)
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"a page is saved as .html; got {path.suffix!r}")
-    ready(path).write_text(html, encoding="utf-8", newline="\n")
-    return path
-
-
-def framed(html: str, title: str, height: float) -> str:
-    """A page in a frame of its own, as a notebook holds it."""
-    # In single quotes, since JSON is full of double ones. The frame may run scripts, but is of no origin.
-    inside = html.replace("&", "&amp;").replace("'", "&#39;")
-    style = f"width:100%;height:{round(height)}px;border:0;resize:vertical;overflow:auto"
-    about = f"class='framed-page' title='{escape(title)}' sandbox='allow-scripts' style='{style}'"
-    return f"{THEMES}<iframe {about} srcdoc='{inside}'></iframe>"
 
 
 def document(template: str, style: str, script: str, data: Any, **parts: str) -> str:

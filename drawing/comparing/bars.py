@@ -225,12 +225,7 @@ WIDTHS: Final = (0.22, 0.27, 0.27, 0.07, 0.17)
 
 
 def table(
-    scene: Scene,
-    runs: Sequence[tuple[str, Trace]],
-    left: float,
-    right: float,
-    y: float,
-    valid: Sequence[bool],
+    scene: Scene, runs: Sequence[tuple[str, Trace]], left: float, right: float, y: float, valid: Sequence[bool]
 ) -> float:
     """Paints the table from `y` on; returns where it ends. The better ones of those that are `valid` are marked, and of
     two such runs the last row says how far they are apart."""

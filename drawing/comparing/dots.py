@@ -6,20 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import sqrt
 from typing import Any, Final, NamedTuple, cast
 
-from drawing.canvas.palette import (
-    ACCENT,
-    EDGE,
-    GOOD,
-    GRID,
-    INK,
-    MINE,
-    NONE,
-    PAPER,
-    SOFT,
-    Colour,
-    ink_on,
-    mix,
-)
+from drawing.canvas.layout import listed
+from drawing.canvas.palette import ACCENT, EDGE, GOOD, GRID, INK, MINE, NONE, PAPER, SOFT, Colour, ink_on, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit
 from drawing.comparing.plot import HIGH as PLOT_HIGH
@@ -56,15 +44,11 @@ def draw_trade_off(runs: Mapping[str, Any], puzzle: str | None = None) -> Pictur
     scene = Scene(WIDTH, 0)
     scene.add(Text(BESIDE, 24, "Time against memory", TEXT + 2, INK, bold=True))
     bottom = plot(scene, Plot(points, goals), BESIDE, PLOT, 40)
-    y = 40 + max(18.0, (PLOT_HIGH - LINE * (len(points) + 1)) / 2 - 20)
-    columns = (BESIDE + PLOT + 22, WIDTH - 116, WIDTH - BESIDE)
-    for x, words, place in zip(columns, ("", "time", "memory"), ("start", "end", "end"), strict=True):
-        scene.add(Text(x, y, words, TEXT, SOFT, place))
-    for row, point in enumerate(points, 1):
-        cells = (fit(point.name, columns[1] - columns[0] - 40, TEXT), exact(point.time), amount(point.memory))
-        for x, words, place in zip(columns, cells, ("start", "end", "end"), strict=True):
-            scene.add(Text(x, y + LINE * row, words, TEXT, INK, place))
-    scene.height = max(bottom, y + LINE * (len(points) + 1)) + 8
+    cells = [(point.name, exact(point.time), amount(point.memory)) for point in points]
+    figures = listed([("", "time", "memory"), *cells], (168, 40, 92), LINE)
+    y = 40 + max(8.0, (PLOT_HIGH - figures.height) / 2 - 30)
+    scene.add(*figures.at(BESIDE + PLOT + 22, y))
+    scene.height = max(bottom, y + figures.height + 10) + 8
     said = "; ".join(f"{point.name}: time {exact(point.time)}, memory {amount(point.memory)}" for point in points)
     return Picture(scene, f"Time against memory. {said}.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from drawing.canvas.layout import Piece, hcat, label, vcat
 from drawing.canvas.palette import (
     ALARM,
     EDGE,
@@ -22,7 +23,7 @@ from drawing.canvas.palette import (
     mix,
 )
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fit, moved
+from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fit
 from drawing.timeline.boxes import Box, boxes
 from drawing.timeline.memory import levels, stepped
 from drawing.timeline.rows import shown_rows
@@ -125,24 +126,23 @@ def draw_overview(title: str, about: str, tiles: Sequence[Tile]) -> Picture:
     """A picture of all of them, in their order, from left to right and from top to bottom."""
     lines = max((len(tile.said) for tile in tiles), default=0)
     across = min(4, max(1, len(tiles)), 2 if len(tiles) <= 4 else 3 if len(tiles) <= 9 else 4)
-    wide, high = WIDE + 2 * PAD, HIGH + 2 * PAD + 22 + 16 * (lines + 1)
-    scene = Scene(max(560.0, across * (wide + PAD) + PAD), 0)
+    high = HIGH + 2 * PAD + 22 + 16 * (lines + 1)
+    small = thumbnails([tile.trace for tile in tiles])
+    cards = [_tile(tile, marks, high) for tile, marks in zip(tiles, small, strict=True)]
+    rows = vcat((hcat(cards[first : first + across], PAD) for first in range(0, len(cards), across)), PAD)
+    scene = Scene(max(560.0, rows.width + 2 * PAD), 0)
     scene.add(Text(PAD * 1.5, 28, fit(title, scene.width - 3 * PAD, 18), 18, INK, bold=True))
     y = scene.paragraph(PAD * 1.5, 52, about, scene.width - 3 * PAD, 17, SOFT)
-    for number, (tile, small) in enumerate(zip(tiles, thumbnails([tile.trace for tile in tiles]), strict=True)):
-        left, top = PAD + number % across * (wide + PAD), y + number // across * (high + PAD)
-        scene.add(Rect(left, top, wide, high, PANEL, EDGE, radius=6))
-        _tile(scene, tile, small, left + PAD, top + PAD)
-    scene.height = y + (len(tiles) + across - 1) // across * (high + PAD) + 4
+    scene.add(*rows.at(PAD, y))
+    scene.height = y + rows.height + PAD + 4
     return Picture(scene, "\n".join([title, *(f"{tile.name}: {'; '.join([*tile.said, tile.goal])}" for tile in tiles)]))
 
 
-def _tile(scene: Scene, tile: Tile, small: Sequence[Mark], left: float, top: float) -> None:
-    scene.add(Text(left, top + 6, fit(tile.name, WIDE, TEXT * 1.1), TEXT * 1.1, INK, bold=True))
-    y = top + 26
-    for line in tile.said:
-        scene.add(Text(left, y, fit(line, WIDE, TEXT), TEXT, INK if tile.correct else SOFT))
-        y += 16
-    if tile.goal:
-        scene.add(Text(left, y, fit(tile.goal, WIDE, TEXT), TEXT, GOOD if tile.correct else ALARM))
-    scene.add(*(moved(mark, left, y + 14) for mark in small))
+def _tile(tile: Tile, small: Sequence[Mark], high: float) -> Piece:
+    """A solution on a card: its name, what is said of it, and its small timeline."""
+    said = [label(line, WIDE, fill=INK if tile.correct else SOFT, height=16) for line in tile.said]
+    goal = [label(tile.goal, WIDE, fill=GOOD if tile.correct else ALARM)] if tile.goal else []
+    name = label(tile.name, WIDE, TEXT * 1.1, bold=True, height=18)
+    inside = vcat([name, *said, *goal, Piece(0, 6 if goal else 22), Piece(WIDE, HIGH, small)])
+    frame = Rect(0, 0, WIDE + 2 * PAD, high, PANEL, EDGE, radius=6)
+    return Piece(WIDE + 2 * PAD, high, [frame, *inside.at(PAD, PAD)])

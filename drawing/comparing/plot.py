@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import log2
 from typing import Any, Final, NamedTuple, cast
 
-from drawing.canvas.layout import compact, nice
+from drawing.canvas.layout import compact, listed, nice
 from drawing.canvas.palette import (
     ACCENT,
     ACCENT_INK,
@@ -482,15 +482,11 @@ def draw_front(dots: Sequence[Dot], best: Sequence[Dot], title: str, unit: str =
         scene.add(Rect(x - 8, y - 8, 16, 16, ACCENT, PAPER, 1, radius=8, title=dot.name))
         scene.add(Text(x, y, str(number), SMALL, ACCENT_INK, "middle", bold=True))
     y = frame.bottom + 58
-    columns = (LEFT, right - 200, right - 100, right)
-    for x, words in zip(columns[1:], ("time", "memory", "sent"), strict=True):
-        scene.add(Text(x, y, words, TEXT, SOFT, "end"))
-    for number, dot in enumerate(best, 1):
-        y += ROW
-        scene.add(Text(LEFT - 10, y, str(number), TEXT, ACCENT, "end", bold=True))
-        scene.add(Text(LEFT, y, fit(dot.name, columns[1] - LEFT - 60, TEXT), TEXT, INK))
-        for x, figure in zip(columns[1:], dot[1:], strict=True):
-            scene.add(Text(x, y, exact(round(float(figure), 3)), TEXT, INK, "end"))
-    scene.height = y + 16
+    for number, _ in enumerate(best, 1):
+        scene.add(Text(LEFT - 10, y + ROW * number, str(number), TEXT, ACCENT, "end", bold=True))
+    cells = [(dot.name, *(exact(round(float(figure), 3)) for figure in dot[1:])) for dot in best]
+    rows = listed([("", "time", "memory", "sent"), *cells], (right - LEFT - 260, 60, 100, 100), ROW)
+    scene.add(*rows.at(LEFT, y - ROW / 2))
+    scene.height = y + ROW * len(best) + 16
     said = "; ".join(f"{dot.name}: time {exact(dot.time)}, memory {exact(dot.memory)}" for dot in best)
     return Picture(scene, f"{title}. Nothing beats: {said}.")

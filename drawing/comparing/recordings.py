@@ -14,10 +14,9 @@ from drawing.canvas.palette import ALARM, INK, SOFT, TRACK, fill_and_border, ink
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width
 from drawing.comparing.comparison import together
-from drawing.timeline.boxes import Box
+from drawing.timeline.boxes import Box, Fold
 from drawing.timeline.boxes import Message as Arrow
 from drawing.timeline.paint import ARROWS, SHOWN, Rows, arrow, operations, place_label, place_rows
-from drawing.timeline.rows import Fold
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, titled
 from lib.analysis.recording import COMPUTE, Recording, Span, departures
 from lib.analysis.recording import figures, told

@@ -42,7 +42,7 @@ def picture_of_stages(shown: Stages) -> Picture:
     for stage, (rank, size) in enumerate(zip(shown.homes(), sizes, strict=True)):
         boxes.append(Box(x, TOP + LANE * ranks.index(rank), unit * size, STAGE) if rank in ranks else None)
         if (box := boxes[-1]) is not None:
-            scene.add(*_stage(shown, stage, box.width).at(box.x, box.y))
+            scene.add(*_stage(shown, stage, rank, box.width).at(box.x, box.y))
         x += unit * size + beside
     for here, there in pairwise(boxes):
         if here is not None and there is not None:
@@ -54,7 +54,7 @@ def picture_of_stages(shown: Stages) -> Picture:
     return Picture(scene, f"<{title}. {shown.words()}. {told}>")
 
 
-def _stage(shown: Stages, stage: int, wide: float) -> Piece:
+def _stage(shown: Stages, stage: int, rank: int, wide: float) -> Piece:
     """A stage, below its number its layers, if they are known."""
     colour, layers = layer_colour(stage, shown.count), shown.layers[stage] if shown.layers else None
     has = "" if layers is None else ": no layer" if not layers else f": layer {layers.start}"
@@ -62,7 +62,7 @@ def _stage(shown: Stages, stage: int, wide: float) -> Piece:
         has = f": layers {layers.start} to {layers.stop - 1}"
     words, ink = fitting(wide - 4, f"stage {stage}", str(stage), ""), ink_on(colour)
     marks: list[Mark] = [
-        Rect(0, 0, wide, STAGE, colour, radius=4, title=f"stage {stage} on rank {shown.homes()[stage]}{has}"),
+        Rect(0, 0, wide, STAGE, colour, radius=4, title=f"stage {stage} on rank {rank}{has}"),
         Text(wide / 2, STAGE / 2 if layers is None else 11, words, TEXT, ink, "middle", bold=True),
     ]
     for place, layer in enumerate(layers or ()):

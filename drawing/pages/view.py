@@ -7,22 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, Protocol
 
-from drawing.canvas.palette import (
-    BOUND,
-    GOOD,
-    INK,
-    KINDS,
-    NONE,
-    PASSES,
-    Colour,
-    ink_on,
-    layer_colour,
-    mix,
-)
-from drawing.canvas.picture import Page, asset, document, framed, save_page, variables
+from drawing.canvas.palette import BOUND, GOOD, INK, KINDS, NONE, PASSES, Colour, ink_on, layer_colour, mix
+from drawing.canvas.picture import Page, asset, document, variables
 from drawing.canvas.scene import escape
 from drawing.pages.data import encode, shown_ranks
 from drawing.timeline.boxes import boxes, size
@@ -74,45 +62,26 @@ def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] |
     return View([(str(name), trace_of(run, "step_through")) for name, run in zip(given, runs, strict=True)])
 
 
-class View:
-    """A page about one run or two. It is made when it is first asked for."""
+class View(Page):
+    """A page about one run or two."""
 
     def __init__(self, runs: Sequence[tuple[str, Trace]], note: str = "") -> None:
         self.runs = tuple(runs)
-        self.note = note
-        self._html: str | None = None
+        told = [f"{size(trace)}: {ending(trace)}, {highest_peak(trace)}" for _, trace in self.runs]
+        words = f"<step through {'; '.join(told)}>" if told else "<nothing to step through>"
+        notes = [note] if note else []
+        super().__init__(lambda: page(encode(self.runs, notes)), words, "Step through a run", self._about_high)
 
-    def html(self) -> str:
-        """The whole page: one HTML document that needs nothing else."""
-        if self._html is None:
-            self._html = page(encode(self.runs, [self.note] if self.note else []))
-        return self._html
-
-    def save(self, path: str | Path) -> Path:
-        """Writes the page as a file, .html, that any browser opens."""
-        return save_page(path, self.html())
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/html": framed(self.html(), "Step through a run", self._height()), "text/plain": repr(self)}
-
-    def _height(self) -> int:
-        """About what the page takes in a notebook."""
+    def _about_high(self) -> float:
+        """Pixels that the page takes in a notebook; what is longer scrolls inside."""
         height = 640.0 if self.runs else 120.0
         for _, trace in self.runs:
             height += 120 + place_rows(boxes(trace, shown_ranks(trace)).lanes, 0).bottom
-        return round(min(1000, height))  # what is longer scrolls inside
-
-    def __repr__(self) -> str:
-        if not self.runs:
-            return "<nothing to step through>"
-        found = [f"{size(trace)}: {ending(trace)}, {highest_peak(trace)}" for _, trace in self.runs]
-        return f"<step through {'; '.join(found)}>"
+        return min(1000, height)
 
 
 PASS_OF: Final = {OPERATIONS[name].letter or OPERATIONS[name].word: name for name in PASSES}
 """The colours of the passes, by the letters of actions."""
-ROW, REST = 30, 640
-"""How high a page is in pixels: each rank of the timeline, and all the rest."""
 
 
 class Shown(Protocol):
@@ -135,7 +104,7 @@ def draw_gallery(gallery: Shown) -> Page:
     named = [(piece, data["names"][piece["name"]]["title"]) for piece in data["pieces"] if piece["name"]]
     said = [f"{name} ends at {piece['end']:g} with {max(piece['peaks']):g}" for piece, name in named if "end" in piece]
     words = f"<{title}; {data['world']}. {'; '.join(said)} microbatches of activations at most>"
-    return Page(html, words, title, REST + ROW * data["ranks"])
+    return Page(lambda: html, words, title, lambda: 640 + 30 * data["ranks"])
 
 
 def _colours(shades: int) -> dict[str, Colour]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import slowed
 from lib.analysis.event_words import event_words, layers_of, ranges, spoken
@@ -25,7 +25,7 @@ from lib.trace.trace import Program, Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS, READS
 
-__all__ = ["LANES", "Box", "Message", "Timeline", "boxes", "failed_rank", "labels", "padded", "size", "title"]
+__all__ = ["LANES", "Box", "Fold", "Message", "Timeline", "boxes", "failed_rank", "labels", "padded", "size", "title"]
 __all__ += ["waiting"]
 
 LANES: Final = 4
@@ -181,24 +181,20 @@ def _messages(trace: Trace, drawn: Sequence[int]) -> list[Message]:
     return sorted(found)
 
 
-NONE: Final[Mapping[int, str]] = MappingProxyType({})
+class Fold(NamedTuple):
+    """Ranks in one row, in ascending order: the first is drawn, and stands for all.
 
+    `own` has the numbers of its events on batches that are another rank's on another rank, and what to call them:
+    "own", or "own 0" and "own 1" where a rank has several, one after the other.
+    """
 
-class Like(Protocol):
-    """Ranks that are alike (see `folding.Fold`): the first is drawn."""
+    ranks: tuple[int, ...]
+    own: Mapping[int, str] = MappingProxyType({})
 
     @property
-    def ranks(self) -> tuple[int, ...]: ...
-    @property
-    def own(self) -> Mapping[int, str]: ...
-
-
-class _Alone(NamedTuple):
-    ranks: tuple[int, ...] = ()
-    own: Mapping[int, str] = NONE
-
-
-ALONE: Final[Like] = _Alone()
+    def rank(self) -> int:
+        """The rank that is drawn."""
+        return self.ranks[0]
 
 
 def size(trace: Trace) -> str:
@@ -207,11 +203,11 @@ def size(trace: Trace) -> str:
 
 
 def labels(
-    box: Box, event: Event, own: Mapping[int, str] = NONE, waits: Waiting | None = None
+    box: Box, event: Event, own: Mapping[int, str] = MappingProxyType({}), waits: Waiting | None = None
 ) -> tuple[list[str], str]:
     """The label of a box, best first with shorter ones after it, and a smaller second line.
 
-    `own` says what the batches of some events are called, by their numbers (see `folding.Fold`), and `waits` what the
+    `own` says what the batches of some events are called, by their numbers (see `Fold`), and `waits` what the
     box of a rank that waits is about.
     """
     layer = "" if event.layer is None else f"L{ranges(layers_of(event))}"
@@ -286,7 +282,7 @@ def _peer(trace: Trace, rank: int, peer: int | None) -> str:
     return f"{axes[0]} {there[axes[0]]}" if len(axes) == 1 else trace.mesh.named(peer)
 
 
-def title(trace: Trace, box: Box, fold: Like = ALONE, brief: bool = False) -> str:
+def title(trace: Trace, box: Box, fold: Fold, brief: bool = False) -> str:
     """What the pointer shows over a box, which stands for all ranks of a fold. `brief` leaves out the text of the
     source line, for crowded pictures."""
     event = trace.programs[box.rank].events[box.number]

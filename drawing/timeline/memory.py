@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from drawing.canvas.layout import Axis, Entry, Point, compact, legend, swatch
 from drawing.canvas.palette import ALARM, GOOD, GRID, GUEST, INK, KINDS, SOFT, TRACK
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
-from drawing.timeline.rows import Fold, names, write_names
+from drawing.timeline.boxes import Fold
+from drawing.timeline.rows import names, write_names
 from lib.analysis.figures import makespan, peak, samples
 from lib.analysis.memory import guests
 from lib.cluster.costs import units

@@ -22,8 +22,8 @@ from drawing.canvas.palette import (
     passes,
 )
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
-from drawing.timeline.boxes import Box, Message, Timeline, labels, padded, title, waiting
-from drawing.timeline.rows import Fold, Name, Shown, groups, write_names
+from drawing.timeline.boxes import Box, Fold, Message, Timeline, labels, padded, title, waiting
+from drawing.timeline.rows import Name, Shown, groups, write_names
 from lib.errors.wording import counted, numbered
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace

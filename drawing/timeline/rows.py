@@ -8,14 +8,13 @@ to have batches of their own and share one, or pass each other messages, keep ro
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from drawing.canvas.palette import INK, SOFT
 from drawing.canvas.scene import SMALL, TEXT, Poly, Scene, Text, fit, text_width
-from drawing.timeline.boxes import failed_rank, padded, waiting
+from drawing.timeline.boxes import Fold, failed_rank, padded, waiting
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import numbered, ranges
 from lib.trace.event import Event, Program
@@ -23,23 +22,7 @@ from lib.trace.order import messages
 from lib.trace.trace import Trace, kept
 from lib.values.operations import OPERATIONS, READS
 
-__all__ = ["Fold", "Name", "Shown", "fold", "groups", "margin", "names", "shown_rows", "write_names"]
-
-
-class Fold(NamedTuple):
-    """Ranks in one row, in ascending order: the first is drawn, and stands for all.
-
-    `own` has the numbers of its events on batches that are another rank's on another rank, and what to call them:
-    "own", or "own 0" and "own 1" where a rank has several, one after the other.
-    """
-
-    ranks: tuple[int, ...]
-    own: Mapping[int, str] = MappingProxyType({})
-
-    @property
-    def rank(self) -> int:
-        """The rank that is drawn."""
-        return self.ranks[0]
+__all__ = ["Name", "Shown", "fold", "groups", "margin", "names", "shown_rows", "write_names"]
 
 
 class Shown(NamedTuple):

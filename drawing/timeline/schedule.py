@@ -88,10 +88,7 @@ def panels(
 
 
 def panels_of(
-    width: float,
-    traces: Sequence[Trace],
-    fold: bool | None = None,
-    only: Container[int] | None = None,
+    width: float, traces: Sequence[Trace], fold: bool | None = None, only: Container[int] | None = None
 ) -> tuple[list[Panel], list[Entry]]:
     """Panels of runs on one axis in so many pixels, and what their colours mean.
 

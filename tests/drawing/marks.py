@@ -1,5 +1,6 @@
 """What is on a picture: its marks by kind and looks, its words, where their letters are."""
 
+import xml.etree.ElementTree as ET
 from itertools import islice, pairwise, takewhile
 from typing import Any, TypeVar
 
@@ -65,6 +66,12 @@ def corners(mark: Mark) -> list[tuple[float, float]]:
         return [(mark.x, mark.y), (mark.x + mark.width, mark.y + mark.height)]
     left, top, right, bottom = place(mark)
     return [(left, top), (right, bottom)]
+
+
+def fits(thing: Any, *plates: tuple[float, float]) -> bool:
+    """Whether it is valid XML, all of it is on the paper, and no words lie on others but on `plates`."""
+    ET.fromstring(_scene(thing).svg())
+    return on_paper(thing) and apart([text for text in written(thing) if (text.x, text.y) not in plates])
 
 
 def on_paper(thing: Any) -> bool:

@@ -11,7 +11,7 @@ from drawing import picture_of
 from drawing.canvas.palette import BOUND, GOLD, MINE, PAPER
 from drawing.canvas.scene import Poly, Rect, Scene, text_width
 from drawing.comparing.bars import Bar, Bound, Column, Part, columns
-from drawing.display import PICTURES, _bundle
+from drawing.display import PICTURES, _bundle  # pyright: ignore[reportPrivateUsage]
 from lib import PUZZLES, check, goal
 from lib.checker.verdict import Verdict
 from lib.puzzles.records import Goal, Task

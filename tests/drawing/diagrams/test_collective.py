@@ -14,7 +14,7 @@ from drawing.canvas.palette import ALARM, origin_colour
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene
 from drawing.diagrams.exchange import MESSAGE, beside, chosen, exchanges
 from drawing.diagrams.tiles import Origin, caption, laid, parts, weave
-from lib import Activation, Model, Trace, Weight, WeightGrad
+from lib import Activation, Model, Weight, WeightGrad
 from lib.analysis.figures import traffic
 from lib.values.collectives import COLLECTIVES
 from lib.values.layers import by_hand
@@ -97,11 +97,6 @@ def test_one_is_chosen_by_name_word_title_and_layer() -> None:
         for one in (chosen(EXCHANGES[run], which, None, "test") for which in words):
             assert one is not None
             assert (one.op, one.layer if layer else None) == (op, layer)
-
-
-def test_it_is_drawn_from_a_saved_trace() -> None:
-    for run in EXCHANGES.values():
-        assert draw_collective(Trace.parse(run.text())).svg() == draw_collective(run).svg() or run.error
 
 
 # -- tiles ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from drawing import Picture, draw_halo
 from drawing.canvas.palette import ALARM, ALARM_PALE, ORIGINS, TRACK
 from drawing.canvas.scene import Poly, Rect
 from lib import Layer, Model, Trace
-from tests.drawing.marks import apart, on_paper, polys, rects, texts, written
+from tests.drawing.marks import fits, polys, rects, texts
 from tests.drawing.runs import trace
 from tests.values.halos import Part, overlapped, step
 
@@ -148,8 +148,7 @@ def test_arrows_go_from_owner_to_borrower_and_back(name: str) -> None:
     heights = bands(picture, sizes, left=True)
     scale = heights[0].height / sizes[0]
     assert [mark.height for mark in heights.values()] == pytest.approx([size * scale for size in sizes if size])
-    assert on_paper(picture)
-    assert apart(written(picture))
+    assert fits(picture)
     assert picture.scene.width == 840
     assert "In backward each gradient goes home" in picture.words
     assert (f"Rank {sizes.index(0)} has no rows." in texts(picture)) if 0 in sizes else ("no rows" not in picture.words)
@@ -268,7 +267,7 @@ def test_a_rank_that_failed_before_its_forward_still_lends() -> None:
 
 def test_many_batches_are_one_picture_and_soon_drawn() -> None:
     layers = [Layer("convolution", 8, 8, 64, kernel=1), Layer("convolution", 8, 8, 64, kernel=3, padding=1)]
-    picture = draw_halo(trace(program([4] * 16, "messages"), layers=layers, ranks=16, batches=32), 1)
+    picture = draw_halo(trace(program([4] * 16, "messages"), layers=layers, ranks=16, batches=8), 1)
     assert shown(picture, [4] * 16, back=True) == lent([4] * 16)
 
 

@@ -15,8 +15,6 @@ from lib.schedules.pipelines.program import program_of
 from lib.values.values import Activation
 from tests.drawing.marks import texts
 from tests.drawing.runs import RUNS, ddp
-from tests.support.profiles import sample
-from tests.support.schedules import OTHERS, Case
 
 PIPELINE = Trace.of(simulate(program_of(one_f_one_b(3, 4)), ranks=3, layers=3, batches=4))
 SHARDED = Trace.of(simulate(fsdp, ranks=4, layers=4, batches=4))
@@ -74,12 +72,6 @@ def test_it_is_drawn_of_every_rank_and_of_a_run_that_failed(run: Trace) -> None:
         assert picture.scene.width <= 840
         assert picture.words.startswith(f"<One training step on rank {rank}")
         assert picture.svg() == draw_step(run, rank).svg()
-
-
-@pytest.mark.parametrize("case", sample(OTHERS), ids=lambda case: case.name)
-def test_every_schedule_has_a_picture(case: Case) -> None:
-    run = Trace.of(case.run(simulate))
-    assert draw_step(run, run.ranks - 1).scene.width <= 840
 
 
 def test_a_pipeline_shows_the_layers_of_its_rank_and_a_deep_network_some() -> None:

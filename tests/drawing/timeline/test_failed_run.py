@@ -10,7 +10,7 @@ from drawing.timeline.paint import MARK
 from drawing.timeline.rows import fold
 from lib import Mesh, Model, Trace
 from tests.diagnosis.test_mistakes import CASES, outcome
-from tests.drawing.marks import apart, on_paper, polys, rects, texts, written
+from tests.drawing.marks import fits, polys, rects, texts, written
 from tests.drawing.runs import trace
 from tests.support.profiles import sample
 
@@ -32,8 +32,7 @@ def test_no_words_lie_on_others_and_all_are_on_the_paper(name: str) -> None:
     error = outcome(name).error
     if error is None or not isinstance(error.trace, Trace):
         return
-    assert on_paper(error.trace)
-    assert apart(written(error.trace))
+    assert fits(error.trace)
 
 
 @pytest.mark.parametrize(("rank", "at"), [(0, 0), (2, 1), (3, 5)])

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import draw
-from drawing.timeline.boxes import boxes, labels
+from drawing.timeline.boxes import Fold, boxes, labels
 from drawing.timeline.memory import levels
-from drawing.timeline.rows import Fold, fold, groups, names, shown_rows
+from drawing.timeline.rows import fold, groups, names, shown_rows
 from lib import Mesh, Model, Trace, simulate
 from lib.trace.event import Program
 from lib.values.operations import OPERATIONS
