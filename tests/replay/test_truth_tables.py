@@ -115,7 +115,7 @@ def ran(layers: list[Layer], exchange: str, batches: int, **sizes: Sequence[int]
     return Trace.of(simulate(domain_parallel(sizes, exchange=exchange), layers=layers, mesh=mesh, batches=batches))
 
 
-def as_it_is(features: int, **space: int) -> Layer:
+def as_it_is(features: int, **space: Any) -> Layer:
     """A layer that gives what it takes: nobody gives back the gradient of the data, and of its output everybody."""
     return Layer("pooling", features, features, **space, kernel=1)
 
@@ -124,7 +124,7 @@ def as_it_is(features: int, **space: int) -> Layer:
 @pytest.mark.parametrize("row", TABLES["conv"], ids=lambda row: f"{row['sizes']} {row['kernel']} {row['cols']}")
 def test_a_convolution(row: dict[str, Any], exchange: str) -> None:
     (inputs, outputs), sizes, kernel, seed = row["channels"], row["sizes"], row["kernel"], row["seed"]
-    space = {"rows": sum(sizes), **({"columns": row["cols"]} if row["cols"] else {})}
+    space: dict[str, Any] = {"rows": sum(sizes), **({"columns": row["cols"]} if row["cols"] else {})}
     how = {name: row[name] for name in ("kernel", "stride", "padding", "dilation")}
     layers = [as_it_is(inputs, **space), Layer("convolution", inputs, outputs, **space, **how)]
     weight = rnd(seed + 1, outputs, inputs, *[kernel] * len(space))
@@ -139,16 +139,16 @@ def test_a_convolution(row: dict[str, Any], exchange: str) -> None:
     ends = [*pairwise([0, *accumulate(sizes)])]
     for rank, (program, (low, high)) in enumerate(zip(trace.rebuilt().run.programs, ends, strict=True)):
         forward = [event for event in program.events if event.op == "forward"][-1]
-        x, y = (program.values_of(numbers)[0].place.part("rows") for numbers in (forward.inputs, forward.outputs))
+        x, y = (program.values_of(numbers)[0].place.named["rows"] for numbers in (forward.inputs, forward.outputs))
         assert len(y.pieces) >= row["outputs"][rank]
         assert x.pieces.runs == (tuple(row["needs"][rank]),)
         if exchange == "alltoall":
             (*_, back) = [event for event in program.events if event.op == "alltoall"]
-            assert [len(value.place.part("rows").pieces) for value in program.values_of(back.inputs)] == row[
+            assert [len(value.place.named["rows"].pieces) for value in program.values_of(back.inputs)] == row[
                 "gradient_rows_given_back"
             ][rank]
         tensor, value = found.parts[rank][ActivationGrad, 0]
-        here, most = [*value.place.part("rows").pieces], 0.0
+        here, most = [*value.place.named["rows"].pieces], 0.0
         mine = last(tensor.view(row["batches"], len(here), *[*space.values()][1:], inputs))
         for number in range(low, high):
             most = max(most, (mine[:, :, here.index(number)] - dx[:, :, number]).abs().max().item())
@@ -159,7 +159,7 @@ def test_a_convolution(row: dict[str, Any], exchange: str) -> None:
 def test_corners_of_a_grid(exchange: str) -> None:
     (row,) = TABLES["conv_corners"]
     rows, columns, n, kernel, seed = (row[name] for name in ("rows", "cols", "channels", "kernel", "seed"))
-    space = {"rows": sum(rows), "columns": sum(columns)}
+    space: dict[str, Any] = {"rows": sum(rows), "columns": sum(columns)}
     layers = [as_it_is(n, **space), Layer("convolution", n, n, **space, kernel=kernel, padding=kernel // 2)]
     data, gradient = (first(rnd(seed + more, 1, n, *space.values())) for more in (0, 2))
     weight = rnd(seed + 1, n, n, kernel, kernel).transpose(0, 1)
