@@ -15,6 +15,7 @@ import pytest
 
 from lib import Activation, ActivationGrad, Layer, Mesh, Model, Trace, WeightGrad, simulate
 from lib.schedules.mesh_parallel import EXCHANGES, domain_parallel
+from lib.values.dims import RunSet
 from tests.replay.hooks import hooked
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
