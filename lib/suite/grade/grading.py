@@ -198,7 +198,7 @@ class _Grading:
             self._done(self._finished, len(self._collected.submissions))
 
     def _batches(self) -> Iterator[list[_Job]]:
-        """Read one submission after the other, and gives what is to be judged of them. joblib asks for more in threads
+        """Read one submission after the other, and yield what is to be judged of them. joblib asks for more in threads
         of its own, where an error would be nobody's."""
         batch: list[_Job] = []
         try:
@@ -358,7 +358,7 @@ def _isolation() -> Isolation:
 
 
 def _end_with_parent() -> None:
-    """Have a worker end when its parent does, even by kill -9; and leaves Ctrl-C to the parent."""
+    """Have a worker end when its parent does, even by kill -9; and leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = os.getppid()
 
