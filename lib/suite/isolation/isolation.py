@@ -19,15 +19,7 @@ from typing import Final
 from lib.checker.table import Given, encode
 from lib.files import ROOT
 from lib.suite.isolation.asking import answered, ask, deaf, vanished
-from lib.suite.isolation.messages import (
-    QUESTIONS,
-    AtSize,
-    Limits,
-    Request,
-    Sent,
-    asked_for,
-    read,
-)
+from lib.suite.isolation.messages import QUESTIONS, AtSize, Limits, Request, Sent, asked_for, read
 from lib.suite.isolation.running import DEAF, DEAF_SIGNAL, LATE, schedules_below
 from lib.suite.submissions.function_check import sources_below
 from lib.suite.submissions.source import Source
