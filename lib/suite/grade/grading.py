@@ -198,7 +198,7 @@ class _Grading:
             self._done(self._finished, len(self._collected.submissions))
 
     def _batches(self) -> Iterator[list[_Job]]:
-        """Read one submission after the other, and gives what is to be judged of them. joblib asks for more in threads
+        """Read one submission after the other, and yield what is to be judged of them. joblib asks for more in threads
         of its own, where an error would be nobody's."""
         batch: list[_Job] = []
         try:
@@ -270,7 +270,12 @@ class _Grading:
                     continue
                 entries = [(file, self._known[key]) for file, key in row.keys[one.puzzle]]
                 tried = [(self._mark(of, file, entry.score, one), file, entry) for file, entry in entries]
-                mark, file, (score, kept) = max(enumerate(tried), key=lambda each: (_worth(*each[1]), each[0]))[1]
+                # The one with most points, and where they are equal with what they are for; else the latest.
+                worth = [
+                    (mark.points, -list(STATES).index(its.state), its.hidden_passed, len(its.own.goals), number)
+                    for number, (mark, _, (its, _)) in enumerate(tried)
+                ]
+                mark, file, (score, kept) = tried[max(worth)[-1]]
                 features = list(kept) if features is None else [word for word in features if word in kept]
                 opened = [count for count in (score.hints, of.hints.get(one.puzzle)) if count is not None]
                 scores.append(replace(score, file=file.name, hints=max(opened, default=None)))
@@ -292,12 +297,6 @@ class _Grading:
         told = file.attempt[0] if file is not None and submission.platform else ""
         when = moment(told) or next((found for name in SUBMITTED if (found := moment(cells.get(name, "")))), None)
         return rules.mark(score, asked, when, due, submission.late and due == rules.deadline)
-
-
-def _worth(mark: Mark, _: File, entry: Entry) -> tuple[float, int, int, int]:
-    """Return what makes one attempt better than another: points, and where they are equal what they are for."""
-    score = entry.score
-    return mark.points, -list(STATES).index(score.state), score.hidden_passed, len(score.own.goals)
 
 
 def made_by() -> str:
@@ -358,7 +357,7 @@ def _isolation() -> Isolation:
 
 
 def _end_with_parent() -> None:
-    """Have a worker end when its parent does, even by kill -9; and leaves Ctrl-C to the parent."""
+    """Have a worker end when its parent does, even by kill -9; and leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = os.getppid()
 

@@ -124,8 +124,8 @@ class _Asked(NamedTuple):
 
     def result(self, state: str, text: str) -> Result:
         """A result in words: at a size of which the student may not know, it is said first."""
-        text = text if self.size is None else f"At {self.words}: {text}"
-        return Result(self.words, state, message=_text(text))
+        text = ADDRESS.sub("0x...", text if self.size is None else f"At {self.words}: {text}")
+        return Result(self.words, state, message=text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + MORE)
 
 
 _verdicts = OrderedDict[tuple[str, str], Result]()
@@ -256,9 +256,3 @@ def _checked(trace: Trace, asked: _Asked) -> tuple[Result, bool]:
     state = "passed" if asked.need is None or asked.need in goals else "missed"
     figures = {"time": verdict.time, "memory": verdict.memory, "sent": verdict.sent, "rank": verdict.rank}
     return replace(asked.result(state, verdict.text()), goals=goals, **figures), not verdict.notes
-
-
-def _text(text: str) -> str:
-    """A message as it is kept: the same each time, and not too long."""
-    text = ADDRESS.sub("0x...", text)
-    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + MORE

@@ -405,7 +405,7 @@ def returning(collected: Collected, roster: Roster, also: Sequence[str] = ()) ->
 
 
 def write_returns(group: Class, platforms: Sequence[Return], out: Path) -> list[Path]:
-    """Write what each platform takes back, of the feedback that is there, and takes away what an earlier grading wrote
+    """Write what each platform takes back, of the feedback that is there, and take away what an earlier grading wrote
     for others. The same class gives the same bytes."""
     written: list[Path] = []
     for one in RETURNS:

@@ -31,7 +31,6 @@ from typing import Final, NamedTuple
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.puzzle_bounds import SharedWork, bound_of
 from lib.checker.checker import check
-from lib.checker.verdict import Verdict
 from lib.cluster.costs import as_written
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError
@@ -71,7 +70,7 @@ class Figures(NamedTuple):
 def own_ways(puzzle: str) -> tuple[Path, ...]:
     """The files of our solutions that reach the first goal of a puzzle, the reference first."""
     record = PUZZLES[puzzle]
-    others = [path for path in alternatives(puzzle) if _verdict(path, record).passed]
+    others = [path for path in alternatives(puzzle) if check(_run(path, record), record).passed]
     return (reference(puzzle), *others)
 
 
@@ -139,10 +138,6 @@ def _figures(path: Path, record: Puzzle) -> Figures | str:
 def reference_run(puzzle: str) -> Trace:
     """The run of our own solution at the puzzle's size."""
     return _run(reference(puzzle), PUZZLES[puzzle])
-
-
-def _verdict(path: Path, record: Puzzle) -> Verdict:
-    return check(_run(path, record), record)
 
 
 def _run(path: Path, record: Puzzle) -> Trace:

@@ -22,13 +22,7 @@ from lib.checker.table import Given, encode
 from lib.cluster.mesh import Mesh
 from lib.errors import fixes
 from lib.files import child_environment
-from lib.suite.isolation.messages import (
-    MAX_PRINTED,
-    Limits,
-    Request,
-    Sent,
-    read,
-)
+from lib.suite.isolation.messages import MAX_PRINTED, Limits, Request, Sent, read
 from lib.suite.isolation.running import GRACE, endless
 
 __all__ = ["LIMIT", "answered", "answers_of", "ask", "deaf", "run_of", "vanished"]

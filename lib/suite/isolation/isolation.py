@@ -19,15 +19,7 @@ from typing import Final
 from lib.checker.table import Given, encode
 from lib.files import ROOT
 from lib.suite.isolation.asking import answered, ask, deaf, vanished
-from lib.suite.isolation.messages import (
-    QUESTIONS,
-    AtSize,
-    Limits,
-    Request,
-    Sent,
-    asked_for,
-    read,
-)
+from lib.suite.isolation.messages import QUESTIONS, AtSize, Limits, Request, Sent, asked_for, read
 from lib.suite.isolation.running import DEAF, DEAF_SIGNAL, LATE, schedules_below
 from lib.suite.submissions.function_check import sources_below
 from lib.suite.submissions.source import Source
@@ -199,24 +191,22 @@ class _Server:
         # What a child says that Python itself has to say: it has no name, and begins anew for each child.
         self._noise = open(os.memfd_create("noise"), "r+b")  # noqa: SIM115  # `close` closes it
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        asker = os.pidfd_open(self.owner)
         known = {name: os.environ[name] for name in KEPT if name in os.environ}
         without = without if around else without | {"bwrap"}
         program = [sys.executable, "-P", "-c", "from lib.suite.isolation.server import main; main()"]
-        with theirs:
+        with theirs, open(os.pidfd_open(self.owner), "rb", buffering=0) as asker:
             self._process = Popen(
-                [*around, *program, str(theirs.fileno()), str(asker), ",".join(without)],
+                [*around, *program, str(theirs.fileno()), str(asker.fileno()), ",".join(without)],
                 env=known
                 | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
                 | {"PUZZLES_PROGRESS": "off", "PYTHONUTF8": "1"},
                 stdin=DEVNULL,
                 stdout=DEVNULL,
                 stderr=DEVNULL,
-                pass_fds=[theirs.fileno(), asker],
+                pass_fds=[theirs.fileno(), asker.fileno()],
                 start_new_session=True,
                 cwd="/",
             )
-        os.close(asker)
         with suppress(OSError):  # where memory runs out, it is not the grading that ends
             Path(f"/proc/{self._process.pid}/oom_score_adj").write_text("500")
         try:
@@ -336,7 +326,10 @@ class _Child:
         """Go on to receive an answer until a time by the clock."""
         lines = self._said.count(b"\n")
         while lines < LINES and len(self._said) <= self._most:
-            self.link.settimeout(max(0.001, deadline - time.monotonic()))
+            left = deadline - time.monotonic()
+            if left <= 0:  # however much of what comes by and by is there already
+                raise TimeoutError
+            self.link.settimeout(left)
             try:
                 part = self.link.recv(2**16)
             except ConnectionError:

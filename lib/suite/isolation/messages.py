@@ -280,32 +280,32 @@ def size_of(puzzle: str, size: AtSize | None) -> AtSize:
 def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | None:
     """Why a Trace is not of the run that was asked for, in words; None where it is. Whether it is a correct step is
     not asked here."""
-    return next(_differences(trace, PUZZLES[puzzle], size_of(puzzle, size)), None)
+    for wanted, got in _differences(trace, PUZZLES[puzzle], size_of(puzzle, size)):
+        return (
+            f"what came back is not the run of {puzzle} that was asked for\n"
+            f"  expected: {wanted}\n"
+            f"  got:      {got}\n"
+            f"  fix:      let {puzzle} use the Model that it is given, and nothing else of the simulator"
+        )
+    return None
 
 
-def _differences(trace: Trace, record: Puzzle, asked: AtSize) -> Iterator[str]:
-    wanted = Size.of(asked)
-    if Size.of(trace) != wanted:
-        yield _other(record, wanted.words(), Size.of(trace).words())
-    meshes = asked.mesh, trace.mesh
-    if len({None if mesh is None else json.dumps(mesh.to_json()) for mesh in meshes}) > 1:
-        yield _other(record, *("no mesh" if mesh is None else str(mesh) for mesh in meshes))
+def _differences(trace: Trace, record: Puzzle, asked: AtSize) -> Iterator[tuple[str, str]]:
+    if Size.of(trace) != Size.of(asked):
+        yield Size.of(asked).words(), Size.of(trace).words()
+    if _json(asked.mesh) != _json(trace.mesh):
+        yield str(asked.mesh or "no mesh"), str(trace.mesh or "no mesh")
     if trace.costs != asked.costs:
-        yield _other(record, "the costs of the simulator that was asked", "others")
+        yield "the costs of the simulator that was asked", "others"
     if trace.padding:
-        yield _other(record, "no padding", f"{trace.padding} batches of it")
+        yield "no padding", f"{trace.padding} batches of it"
     if trace.descriptions != record.described(trace.layers):
-        yield _other(record, "the layers that the puzzle has", "others")
+        yield "the layers that the puzzle has", "others"
     if trace.puzzle != record.id:
-        yield _other(record, record.id, "a run of another puzzle" if trace.puzzle else "a run of no puzzle")
+        yield record.id, "a run of another puzzle" if trace.puzzle else "a run of no puzzle"
     if trace.sandbox:
-        yield _other(record, "a run with a Dist", "one of a Model without")
+        yield "a run with a Dist", "one of a Model without"
 
 
-def _other(record: Puzzle, wanted: str, got: str) -> str:
-    return (
-        f"what came back is not the run of {record.id} that was asked for\n"
-        f"  expected: {wanted}\n"
-        f"  got:      {got}\n"
-        f"  fix:      let {record.id} use the Model that it is given, and nothing else of the simulator"
-    )
+def _json(mesh: Mesh | None) -> Any:
+    return None if mesh is None else mesh.to_json()

@@ -94,7 +94,7 @@ def main() -> NoReturn:
 
 
 def answer(request: Request, send: Callable[[bytes], object], *, told: bool = False) -> None:
-    """Run a student's function, and sends what came of it. This process ends where that takes too long.
+    """Run a student's function, and send what came of it. This process ends where that takes too long.
 
     It sees to it itself that it ends in time, with a thread, unless it is `told`: then who watches it sends LATE, and
     to one that does not hear it DEAF_SIGNAL, before it is ended.

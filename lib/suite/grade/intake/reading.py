@@ -111,10 +111,14 @@ def _as_text(data: bytes) -> str:
         if max(halves) < len(begin) // 4 or min(halves) > len(begin) // 8:
             raise Unreadable("is binary, and no text")
         return _decoded_as("utf-16-be" if halves[0] > halves[1] else "utf-16-le", data)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return _decoded_otherwise(data)
+    lines = data.split(b"\n", 2)[:2]
+    told = next((found[1].decode("ascii", "replace") for line in lines if (found := COOKIE.match(line))), "cp1252")
+    for encoding in ("utf-8", told, "cp1252"):
+        try:
+            return data.decode(encoding)
+        except (LookupError, ValueError):
+            continue
+    return data.decode("latin-1")
 
 
 def _decoded_as(encoding: str, data: bytes) -> str:
@@ -122,18 +126,6 @@ def _decoded_as(encoding: str, data: bytes) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         raise Unreadable(f"begins as text in {encoding.upper()}, and is none: {error.reason}") from None
-
-
-def _decoded_otherwise(data: bytes) -> str:
-    """Text that is not in UTF-8."""
-    lines = data.split(b"\n", 2)[:2]
-    told = next((found[1].decode("ascii", "replace") for line in lines if (found := COOKIE.match(line))), "cp1252")
-    for encoding in (told, "cp1252"):
-        try:
-            return data.decode(encoding)
-        except (LookupError, ValueError):
-            continue
-    return data.decode("latin-1")
 
 
 def _clean(text: str) -> str:

@@ -284,7 +284,12 @@ def enrolled(collected: Collected, roster: Roster) -> tuple[Collected, tuple[str
     """The hand-ins of a class by its roster: everybody is there, under the name and id of the roster, with nothing
     where nothing came. Second, in words, what belongs to nobody in the roster, or cannot be told apart."""
     by_id = _index(roster.people, lambda person: [_key(person.id)])
-    by_login = _index(roster.people, lambda person: [_key(text) for text in _logins(person)])
+
+    def logins(person: Person) -> list[str]:
+        every = [person.id, *(person.cell(login) for login in LOGINS)]
+        return [_key(text) for one in every for text in (one, one.partition("@")[0])]
+
+    by_login = _index(roster.people, logins)
     by_name = _index(roster.people, lambda person: [_words(person.name)])
     found: dict[int, list[Submission]] = defaultdict(list)
     strangers: list[Submission] = []
@@ -337,11 +342,6 @@ def _index(people: Sequence[Person], keys: Callable[[Person], Iterable[object]])
             if key:
                 found[key].append(number)
     return found
-
-
-def _logins(person: Person) -> list[str]:
-    every = [person.id, *(person.cell(login) for login in LOGINS)]
-    return [*every, *(text.partition("@")[0] for text in every if "@" in text)]
 
 
 def _key(text: str) -> str:

@@ -144,7 +144,7 @@ class Chosen:
 
 
 def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
-    """Read the files of a submission, and says which one counts for each of `puzzles`."""
+    """Read the files of a submission, and say which one counts for each of `puzzles`."""
     read, refused = _read(submission)
     modules = {file: _modules(submission, file, read) for file in read}
     sources = {

@@ -32,7 +32,7 @@ import pytest
 from lib.errors import graded
 
 if TYPE_CHECKING:
-    from lib.suite.grade.assignment import Config, Required
+    from lib.suite.grade.assignment import Required
     from lib.suite.grade.gradebook import Result, Score
     from lib.suite.grade.intake.submission import File
     from lib.suite.isolation.isolation import Isolation
@@ -90,7 +90,14 @@ class Grading:
     """What is asked, and who runs it, in one process of pytest."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.config = _config(config)
+        from lib.suite.grade.assignment import AssignmentError, Config, read_config
+
+        try:
+            file = config.option.puzzles_config
+            found = Config() if file is None else read_config(config.invocation_params.dir / file)
+            self.config = found.with_options(need=config.option.puzzles_need)
+        except (AssignmentError, OSError) as error:
+            raise pytest.UsageError(str(error)) from None
         self._required: dict[str, Required] = {}
         self._modules: dict[Path, list[File]] = {}
         self._isolation: Isolation | None = None
@@ -143,18 +150,6 @@ class Grading:
     def pytest_unconfigure(self) -> None:
         if self._isolation is not None:
             self._isolation.close()
-
-
-def _config(config: pytest.Config) -> Config:
-    """Return what the options ask, and their file."""
-    from lib.suite.grade.assignment import AssignmentError, Config, read_config
-
-    try:
-        file = config.option.puzzles_config
-        found = Config() if file is None else read_config(config.invocation_params.dir / file)
-        return found.with_options(need=config.option.puzzles_need)
-    except (AssignmentError, OSError) as error:
-        raise pytest.UsageError(str(error)) from None
 
 
 def _file(path: Path) -> File:

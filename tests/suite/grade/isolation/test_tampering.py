@@ -104,6 +104,11 @@ def test_nor_in_a_new_python_where_there_is_no_server(attempt: Attempt, secret: 
         tampered(isolation, attempt, secret, port)
 
 
+def test_newer_calls_that_are_allowed_are_not_taken_for_unknown_ones(isolation: Isolation) -> None:
+    close_range = Attempt("", "print(ctypes.CDLL(None).syscall(436, 900, 901, 0))").text
+    assert isolation.run(Source((("new.py", close_range),), name="new.py"), "basic").printed == "0\n"
+
+
 def test_nobody_finds_what_another_has_left(isolation: Isolation) -> None:
     leave = """
     text = whole(data(good))
