@@ -84,8 +84,9 @@ def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> 
     is_table = isinstance(puzzles, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_table or not all(hasattr(stop, "needs") for stop in puzzles.values()):
         raise ValueError(f"puzzle_map takes puzzles by their ids, such as PUZZLES; got {puzzles!r}")
-    depth, names = depths(puzzles), dict.fromkeys(stop.chapter for stop in puzzles.values())
-    panels = [_Panel(name, puzzles, depth, solved) for name in names]
+    depth, known = depths(puzzles), chapters()
+    names = dict.fromkeys(stop.chapter for stop in puzzles.values())
+    panels = [_Panel(known.get(name, Chapter(name, "")), name, puzzles, depth, solved) for name in names]
     width = max([ROOM, *(panel.width for panel in panels)]) + 2 * INSIDE
     scene, links, y = Scene(width + 2 * MARGIN, 0), list[Link](), float(MARGIN)
     for panel in panels:
@@ -185,9 +186,14 @@ class _Panel:
     """A chapter: its title, how far one is, what it is about, and the cards of its puzzles."""
 
     def __init__(
-        self, name: str, puzzles: Mapping[str, Stop], depth: Mapping[str, int], solved: Collection[str]
+        self,
+        chapter: Chapter,
+        name: str,
+        puzzles: Mapping[str, Stop],
+        depth: Mapping[str, int],
+        solved: Collection[str],
     ) -> None:
-        self.chapter, self.puzzles = chapters().get(name, Chapter(name, "")), puzzles
+        self.chapter, self.puzzles = chapter, puzzles
         mine = [key for key, stop in puzzles.items() if stop.chapter == name]
         self.mine = {key: puzzles[key] for key in sorted(mine, key=depth.__getitem__)}
         self.solved = [key for key in self.mine if key in solved]
