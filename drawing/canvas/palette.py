@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 __all__ = ["ACCENT", "ACCENT_INK", "ALARM", "ALARM_PALE", "ARROW", "BOUND", "EDGE", "GOLD", "GOOD", "GRID", "GUEST"]
 __all__ += ["INK", "KINDS", "LOOKS", "MINE", "NONE", "ORIGINS", "PAGE", "PANEL", "PAPER", "PASSES", "READABLE", "SHINE"]
 __all__ += ["SOFT", "TINTS", "TRACK", "WOOD", "Colour", "Look", "contrast", "fill_and_border", "ink_on", "layer_colour"]
-__all__ += ["mix", "night", "origin_colour", "passes"]
+__all__ += ["looks_of", "mix", "night", "origin_colour", "passes"]
 
 
 class Colour(str):
@@ -232,6 +232,12 @@ def passes(found: Collection[str]) -> list[str]:
     """The passes that a legend shows: forward and backward, or in place of that the halves of it that occur."""
     halves = [name for name in PASSES if name in found and name not in ("forward", "backward")]
     return ["forward", *(["backward"] if "backward" in found or not halves else []), *halves]
+
+
+def looks_of(found: Collection[str], own: Colour) -> list[tuple[str, Pair, str]]:
+    """What a legend says of boxes but of forward: the name, the fill and border, and the words of each that occurs."""
+    halves = [(name, PASSES[name].pair(own), PASSES[name].words) for name in passes(found)[1:]]
+    return halves + [(name, look.pair, look.words) for name, look in LOOKS.items() if name in found]
 
 
 def ink_on(fill: str) -> Colour:

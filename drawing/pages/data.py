@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
-from drawing.canvas.palette import KINDS, LOOKS, PASSES, fill_and_border, ink_on, layer_colour, passes
+from drawing.canvas.palette import KINDS, LOOKS, fill_and_border, ink_on, layer_colour, looks_of
 from drawing.timeline.boxes import Box, Timeline, boxes, labels, size
 from drawing.timeline.paint import place_rows
 from drawing.values import batches_in, slot
@@ -171,7 +171,7 @@ def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dic
     if len(named) == 2:
         (one, first), (other, second) = named
         lines.append(said(difference(first, second), one, other))
-    found = {(box.look, box.lane > 0) for line in timelines for box in line.boxes}
+    found = {box.look for line in timelines for box in line.boxes}
     return {
         "fields": FIELDS,
         "kinds": list(KINDS),
@@ -324,14 +324,11 @@ def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
     return fill, border, ink, stripe, fill.night, border.night, ink.night
 
 
-def legend(layers: int, found: set[tuple[str, bool]]) -> list[list[str]]:
+def legend(layers: int, found: set[str]) -> list[list[str]]:
     """Fill and border by day and by night of the operations that occur, and what they mean."""
     own = layer_colour(0, layers)
     shown = [(own, own, "forward (number: batch)")]
-    shown += [(*PASSES[name].pair(own), PASSES[name].words) for name in passes({family for family, _ in found})[1:]]
-    for family, look in LOOKS.items():
-        if (family, False) in found or (family, True) in found:
-            shown.append((*look.pair, look.words))
+    shown += [(*pair, words) for _, pair, words in looks_of(found, own)]
     return [[fill, border, fill.night, border.night, words] for fill, border, words in shown]
 
 
