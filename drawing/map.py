@@ -32,7 +32,7 @@ BETWEEN: Final = 42
 MARGIN: Final = 10
 INSIDE: Final = 12
 ROOM: Final = 840 - 2 * MARGIN - 2 * INSIDE
-"""What the rows of a panel may take, so that nothing is made smaller where it is shown."""
+"""Pixels that the rows of a panel may take, so that nothing is made smaller where it is shown."""
 LINE: Final = 16
 BADGE: Final = 10
 BAR: Final = 110
@@ -40,7 +40,7 @@ SIZE: Final = TEXT
 
 
 class Stop(Protocol):
-    """What the map asks of a puzzle: such as the records in lib.PUZZLES."""
+    """A puzzle as the map needs it, such as the records in lib.PUZZLES."""
 
     @property
     def number(self) -> int: ...  # counted from 1, as in the titles of the notebooks
@@ -98,7 +98,7 @@ def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> 
 
 
 def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
-    """How deep each puzzle lies: 0 where it needs none, else one more than the deepest that it needs."""
+    """Return the depth of each puzzle: 0 where it needs none, else one more than the deepest that it needs."""
     for name, stop in puzzles.items():
         for need in stop.needs:
             if need not in puzzles:
@@ -126,7 +126,7 @@ def _layout(puzzles: Mapping[str, Stop]) -> Rows:
 
 
 def _extent(rows: Rows) -> tuple[float, float]:
-    """Where the rows begin and end."""
+    """Return the left and right end of the rows."""
     places = [place for row in rows for place in row]
     return min(place.x - place.width / 2 for place in places), max(place.x + place.width / 2 for place in places)
 
@@ -207,7 +207,7 @@ class _Panel:
         self.height = self.head + sum(self.high) + BETWEEN * (len(self.rows) - 1) + INSIDE
 
     def progress(self) -> str:
-        """How far one is."""
+        """Say how far one is."""
         return f"{len(self.solved)} of {len(self.mine)} solved"
 
     def paint(self, scene: Scene, top: float, width: float) -> list[Link]:
@@ -259,12 +259,12 @@ class _Panel:
             scene.add(Poly(((end[0] - 4, end[1] - 7), (end[0] + 4, end[1] - 7), (end[0], end[1] + 1)), SOFT))
 
     def _elsewhere(self, name: str) -> Sequence[Stop]:
-        """What a puzzle needs of other chapters."""
+        """Return the puzzles of other chapters that a puzzle needs."""
         needs = (self.puzzles[need] for need in self.mine[name].needs if need not in self.mine)
         return sorted(needs, key=lambda stop: stop.number)
 
     def _tag(self, name: str) -> tuple[str, float]:
-        """What stands on the edge of its card, and where on it that ends."""
+        """Return the words on the edge of its card, and where on it they end."""
         needs = self._elsewhere(name)
         words = f"after {', '.join(str(stop.number) for stop in needs)}"
         return (words, 8 + text_width(words, SIZE) + 14) if needs else ("", 0.0)

@@ -122,7 +122,7 @@ def label(
 
 
 def heading(title: str, told: str, room: float) -> Piece:
-    """What a picture is of, and below it a line about how to read it."""
+    """Return the title of a picture, and below it a line about how to read it."""
     return vcat([label(title, room, TEXT * 1.05, bold=True, height=18), label(told, room, fill=SOFT, height=18)])
 
 
@@ -184,7 +184,7 @@ def arrow(scene: Scene, points: Sequence[Point], colour: str, line: float = 2, t
 
 
 class Axis(NamedTuple):
-    """Where time lies on the paper: from `left` on, `end` ticks over `width` pixels."""
+    """The time axis on the paper: from `left` on, `end` ticks over `width` pixels."""
 
     left: float
     width: float

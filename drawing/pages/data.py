@@ -80,7 +80,7 @@ FEW: Final = 2
 
 
 class Gift(NamedTuple):
-    """What one member of an exchange gives another: rank and event of the one and of the other."""
+    """A value that one member of an exchange gives another: rank and event of the one and of the other."""
 
     source: int
     sent: int
@@ -91,8 +91,8 @@ class Gift(NamedTuple):
 
 @kept
 def gifts(run: Trace) -> list[Gift]:
-    """Who gives what to whom in each exchange of lists, such as an exchange of halos, in which few have anything for
-    each other. What is empty, or stays where it is, is no gift."""
+    """List who gives what to whom in each exchange of lists, such as one of halos, in which few have anything for each
+    other. What is empty, or stays where it is, is no gift."""
     found: list[Gift] = []
     for members in meetings(run):
         rank, number = members[0]
@@ -144,7 +144,7 @@ def _about(trace: Trace, program: Program, number: int) -> str:
 
 
 def _part(place: Place) -> str:
-    """Which part of an activation, in words, but for its batches: "rows 4-11"."""
+    """Name the part of an activation, but for its batches: "rows 4-11"."""
     words: list[str] = []
     for role, pieces, grid in place.rest:
         kind = DIMS[role]
@@ -190,7 +190,7 @@ def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dic
 
 
 def shown_ranks(trace: Trace) -> int:
-    """How many ranks the page shows: as many as there is a budget of events for, and at least one."""
+    """Count the ranks that the page shows: as many as there is a budget of events for, and at least one."""
     shown = events = 0
     for program in trace.programs[:128]:
         events += len(program.events)
@@ -316,7 +316,7 @@ def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
 
 
 def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
-    """How a box looks: fill, border, ink; the stripe in the colour of its layer; fill, border and ink by night."""
+    """Return the looks of a box: fill, border, ink; the stripe in its layer's colour; fill, border and ink by night."""
     own = layer_colour(event.layer or 0, layers)
     fill, border = fill_and_border(box.look, own)
     stripe = own if box.look in LOOKS and LOOKS[box.look].layered and event.layer is not None else ""

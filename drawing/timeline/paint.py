@@ -38,7 +38,7 @@ PACKED: Final = 20_000
 SHOWN: Final = 128
 """Rows of a picture at most; of more, the first ones are shown."""
 PALER: Final = 0.4
-"""How much paler than its box the hatching of padding is."""
+"""The paper in the hatching of padding."""
 ARROWS: Final = 96
 """Messages that get a line from the sender to the receiver; more would only be a thicket."""
 
@@ -52,7 +52,7 @@ READABLE: Final = 11
 
 
 class Rows(NamedTuple):
-    """Where the rows are: the ranks that are drawn, one a row; for every rank that has a row its top, which those that
+    """The places of rows: the ranks that are drawn, one a row; for every rank that has a row its top, which those that
     are alike share; the height of a row, and that of its communication lanes."""
 
     ranks: Sequence[int]
