@@ -1,4 +1,4 @@
-"""What notebooks show by themselves: values, Traces, verdicts and errors, by one table that `picture_of` reads, too.
+"""Notebooks show values, Traces, verdicts and errors by themselves, by one table that `picture_of` reads, too.
 
 IPython is not imported, only asked for where it is there already: `import drawing` works, and is as quick, without.
 """
@@ -44,7 +44,7 @@ __all__ = ["PICTURES", "error_text", "picture_of", "register", "student_frames"]
 
 
 class Shown(NamedTuple):
-    """How things of a class are shown: their picture, and the text beside it where that is not the picture's words."""
+    """The way to show things of a class: their picture, and the text beside it if it is not the picture's words."""
 
     picture: Callable[[Any], Picture]
     text: Callable[[Any], str] | None = None
@@ -140,7 +140,7 @@ def _on_error(
 def _as_usual(
     shell: Any, kind: type[BaseException], error: BaseException, tb: TracebackType | None, tb_offset: int | None
 ) -> None:
-    """What IPython does with an error if nobody else asks for it. A cell that is no Python has not run at all."""
+    """Show an error as IPython does if nobody else asks for it. A cell that is no Python has not run at all."""
     has_run = next(student_frames(tb), None) is not None
     if isinstance(error, IndentationError) and not has_run:
         shell.showindentationerror()
@@ -149,7 +149,7 @@ def _as_usual(
 
 
 def _is_ours(error: BaseException, tb: TracebackType | None) -> bool:
-    """Whether an error is for us to show: a mistake of the student's, or one that was raised inside our own code."""
+    """Check if an error is for us to show: a mistake of the student's, or one raised inside our own code."""
     if isinstance(error, PuzzleError) or isinstance(getattr(error, "trace", None), Trace):
         return True
     return any(frame.f_code.co_filename.startswith(OURS) for frame, _ in traceback.walk_tb(tb))

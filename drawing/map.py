@@ -32,7 +32,7 @@ BETWEEN: Final = 42
 MARGIN: Final = 10
 INSIDE: Final = 12
 ROOM: Final = 840 - 2 * MARGIN - 2 * INSIDE
-"""What the rows of a panel may take, so that nothing is made smaller where it is shown."""
+"""Pixels that the rows of a panel may take, so that nothing is made smaller where it is shown."""
 LINE: Final = 16
 BADGE: Final = 10
 BAR: Final = 110
@@ -40,7 +40,7 @@ SIZE: Final = TEXT
 
 
 class Stop(Protocol):
-    """What the map asks of a puzzle: such as the records in lib.PUZZLES."""
+    """A puzzle as the map needs it, such as the records in lib.PUZZLES."""
 
     @property
     def number(self) -> int: ...  # counted from 1, as in the titles of the notebooks
@@ -84,8 +84,9 @@ def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> 
     is_table = isinstance(puzzles, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_table or not all(hasattr(stop, "needs") for stop in puzzles.values()):
         raise ValueError(f"puzzle_map takes puzzles by their ids, such as PUZZLES; got {puzzles!r}")
-    depth, names = depths(puzzles), dict.fromkeys(stop.chapter for stop in puzzles.values())
-    panels = [_Panel(name, puzzles, depth, solved) for name in names]
+    depth, known = depths(puzzles), chapters()
+    names = dict.fromkeys(stop.chapter for stop in puzzles.values())
+    panels = [_Panel(known.get(name, Chapter(name, "")), name, puzzles, depth, solved) for name in names]
     width = max([ROOM, *(panel.width for panel in panels)]) + 2 * INSIDE
     scene, links, y = Scene(width + 2 * MARGIN, 0), list[Link](), float(MARGIN)
     for panel in panels:
@@ -97,7 +98,7 @@ def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> 
 
 
 def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
-    """How deep each puzzle lies: 0 where it needs none, else one more than the deepest that it needs."""
+    """Return the depth of each puzzle: 0 where it needs none, else one more than the deepest that it needs."""
     for name, stop in puzzles.items():
         for need in stop.needs:
             if need not in puzzles:
@@ -125,7 +126,7 @@ def _layout(puzzles: Mapping[str, Stop]) -> Rows:
 
 
 def _extent(rows: Rows) -> tuple[float, float]:
-    """Where the rows begin and end."""
+    """Return the left and right end of the rows."""
     places = [place for row in rows for place in row]
     return min(place.x - place.width / 2 for place in places), max(place.x + place.width / 2 for place in places)
 
@@ -185,9 +186,14 @@ class _Panel:
     """A chapter: its title, how far one is, what it is about, and the cards of its puzzles."""
 
     def __init__(
-        self, name: str, puzzles: Mapping[str, Stop], depth: Mapping[str, int], solved: Collection[str]
+        self,
+        chapter: Chapter,
+        name: str,
+        puzzles: Mapping[str, Stop],
+        depth: Mapping[str, int],
+        solved: Collection[str],
     ) -> None:
-        self.chapter, self.puzzles = chapters().get(name, Chapter(name, "")), puzzles
+        self.chapter, self.puzzles = chapter, puzzles
         mine = [key for key, stop in puzzles.items() if stop.chapter == name]
         self.mine = {key: puzzles[key] for key in sorted(mine, key=depth.__getitem__)}
         self.solved = [key for key in self.mine if key in solved]
@@ -201,7 +207,7 @@ class _Panel:
         self.height = self.head + sum(self.high) + BETWEEN * (len(self.rows) - 1) + INSIDE
 
     def progress(self) -> str:
-        """How far one is."""
+        """Say how far one is."""
         return f"{len(self.solved)} of {len(self.mine)} solved"
 
     def paint(self, scene: Scene, top: float, width: float) -> list[Link]:
@@ -253,12 +259,12 @@ class _Panel:
             scene.add(Poly(((end[0] - 4, end[1] - 7), (end[0] + 4, end[1] - 7), (end[0], end[1] + 1)), SOFT))
 
     def _elsewhere(self, name: str) -> Sequence[Stop]:
-        """What a puzzle needs of other chapters."""
+        """Return the puzzles of other chapters that a puzzle needs."""
         needs = (self.puzzles[need] for need in self.mine[name].needs if need not in self.mine)
         return sorted(needs, key=lambda stop: stop.number)
 
     def _tag(self, name: str) -> tuple[str, float]:
-        """What stands on the edge of its card, and where on it that ends."""
+        """Return the words on the edge of its card, and where on it they end."""
         needs = self._elsewhere(name)
         words = f"after {', '.join(str(stop.number) for stop in needs)}"
         return (words, 8 + text_width(words, SIZE) + 14) if needs else ("", 0.0)

@@ -58,7 +58,7 @@ class Slot(NamedTuple):
 
     @property
     def across(self) -> tuple[frozenset[int], int]:
-        """What lies across of how many: columns of a weight, batches of an activation, or rows in each batch."""
+        """The parts that lie across, and of how many: columns of a weight, batches of an activation, rows in each."""
         if self.column == "layer":
             return self.columns, self.total_columns
         if self.total_columns == 1:
@@ -94,12 +94,12 @@ def slot(value: Any) -> Slot:
 
 
 def _cut(part: Part) -> tuple[frozenset[int], int]:
-    """Which pieces of a dim are there, of how many."""
+    """Return the pieces of a dim that are there, and of how many."""
     return (frozenset([0]), 1) if part.whole else (frozenset(part.pieces), cast(int, part.grid))
 
 
 def _partial(place: Place) -> str:
-    """Which part of a sum it is, if it is one. Batches are told by themselves."""
+    """Name the part of a sum that a value is, if it is one. Batches are told by themselves."""
     sums = [one for one in place.rest if one[0] in place.schema.roles[place.schema.ndim :]]
     if not all(pieces for _, pieces, _ in sums):
         return "nothing"
@@ -158,7 +158,7 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
 
 
 def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
-    """What stands below the network: each value with its key, and the colour of its kind."""
+    """Return the lines below the network: each value with its key, and the colour of its kind."""
     shown = items if len(items) <= LISTED else items[: LISTED - 1]
     found: list[tuple[str, str]] = []
     found += [(f"{key}: {value}" if key else str(value), KINDS[value.kind]) for key, value in shown]
@@ -176,7 +176,7 @@ def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
 
 
 def _directions(value: Value) -> Iterator[str]:
-    """Which way its dims go, of those that are cut: "across: batches"."""
+    """Yield the directions of the dims that are cut: "across: batches"."""
     part, place = slot(value), value.place
     last = len(place.dims) - 1
     for at, dim in enumerate(place.dims):
@@ -272,7 +272,7 @@ def _sheets(parts: Iterable[Slot]) -> list[list[Slot]]:
 
 
 def _overlap(one: Slot, other: Slot) -> bool:
-    """Whether two values take the same room in a slot."""
+    """Check if two values take the same room in a slot."""
     if one.summed or one.column == "layer":
         if one.total_columns == other.total_columns and one.columns.isdisjoint(other.columns):
             return False
@@ -335,7 +335,7 @@ def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
 
 
 def batches_in(part: Slot) -> str:
-    """What is written on a gradient: the batches whose sum it is."""
+    """Return the words on a gradient: the batches whose sum it is."""
     batches = [batch for batch in part.batches if 0 <= batch < part.total_batches]
     words = f"Σ {ranges(batches)}" if len(batches) > 1 else numbered("batch", batches) if batches else "no batches"
     return f"{words}, {part.partial}" if part.partial else words

@@ -44,35 +44,47 @@ class Box(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of a picture: marks in a rectangle whose top left corner is (0, 0)."""
+    """A part of a picture: marks, and other pieces, in a rectangle whose top left corner is (0, 0)."""
 
     width: float
     height: float
-    marks: Sequence[Mark] = ()
+    marks: Sequence[Mark | Inner] = ()
 
     def at(self, x: float, y: float) -> Iterator[Mark]:
-        """Its marks where its top left corner is at a point."""
-        return (moved(mark, x, y) for mark in self.marks)
+        """Its marks where its top left corner is at a point: each is moved once, however deep it lies."""
+        for mark in self.marks:
+            if isinstance(mark, Inner):
+                yield from mark.piece.at(x + mark.x, y + mark.y)
+            else:
+                yield moved(mark, x, y)
+
+
+class Inner(NamedTuple):
+    """A piece inside another one, and where in it its top left corner is."""
+
+    piece: Piece
+    x: float
+    y: float
 
 
 def hcat(pieces: Iterable[Piece], gap: float = 0.0, align: float = 0.5) -> Piece:
     """Pieces beside each other: `align` 0 puts their tops on one level, 1 their bottoms, 0.5 their middles."""
     every = [*pieces]
-    high, x, marks = max((piece.height for piece in every), default=0.0), 0.0, list[Mark]()
+    high, x, inside = max((piece.height for piece in every), default=0.0), 0.0, list[Inner]()
     for piece in every:
-        marks += piece.at(x, align * (high - piece.height))
+        inside.append(Inner(piece, x, align * (high - piece.height)))
         x += piece.width + gap
-    return Piece(x - gap if every else 0.0, high, marks)
+    return Piece(x - gap if every else 0.0, high, inside)
 
 
 def vcat(pieces: Iterable[Piece], gap: float = 0.0, align: float = 0.0) -> Piece:
     """Pieces below each other: `align` 0 puts their left edges on one line, 1 their right ones, 0.5 their middles."""
     every = [*pieces]
-    wide, y, marks = max((piece.width for piece in every), default=0.0), 0.0, list[Mark]()
+    wide, y, inside = max((piece.width for piece in every), default=0.0), 0.0, list[Inner]()
     for piece in every:
-        marks += piece.at(align * (wide - piece.width), y)
+        inside.append(Inner(piece, align * (wide - piece.width), y))
         y += piece.height + gap
-    return Piece(wide, y - gap if every else 0.0, marks)
+    return Piece(wide, y - gap if every else 0.0, inside)
 
 
 def flow(pieces: Iterable[Piece], room: float, gap: float = 0.0, below: float = 0.0) -> Piece:
@@ -88,7 +100,7 @@ def flow(pieces: Iterable[Piece], room: float, gap: float = 0.0, below: float = 
 
 def pad(piece: Piece, left: float = 0.0, top: float = 0.0, right: float = 0.0, bottom: float = 0.0) -> Piece:
     """A piece with room around it; a negative one lets marks stand out of it."""
-    return Piece(piece.width + left + right, piece.height + top + bottom, [*piece.at(left, top)])
+    return Piece(piece.width + left + right, piece.height + top + bottom, [Inner(piece, left, top)])
 
 
 def label(
@@ -104,12 +116,13 @@ def label(
     """A line of text: as wide as it is, or cut to a `width`, at the end of which or in whose middle it may stand."""
     wide = text_width(words, size) if width is None else width
     x = {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
-    marks = [Text(x, height / 2, fit(words, wide + 0.01, size), size, fill, anchor, bold)]
+    words = words if width is None else fit(words, width, size)
+    marks = [Text(x, height / 2, words, size, fill, anchor, bold)]
     return Piece(wide, height, marks if words else ())
 
 
 def heading(title: str, told: str, room: float) -> Piece:
-    """What a picture is of, and below it a line about how to read it."""
+    """Return the title of a picture, and below it a line about how to read it."""
     return vcat([label(title, room, TEXT * 1.05, bold=True, height=18), label(told, room, fill=SOFT, height=18)])
 
 
@@ -171,7 +184,7 @@ def arrow(scene: Scene, points: Sequence[Point], colour: str, line: float = 2, t
 
 
 class Axis(NamedTuple):
-    """Where time lies on the paper: from `left` on, `end` ticks over `width` pixels."""
+    """The time axis on the paper: from `left` on, `end` ticks over `width` pixels."""
 
     left: float
     width: float

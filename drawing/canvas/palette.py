@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 __all__ = ["ACCENT", "ACCENT_INK", "ALARM", "ALARM_PALE", "ARROW", "BOUND", "EDGE", "GOLD", "GOOD", "GRID", "GUEST"]
 __all__ += ["INK", "KINDS", "LOOKS", "MINE", "NONE", "ORIGINS", "PAGE", "PANEL", "PAPER", "PASSES", "READABLE", "SHINE"]
 __all__ += ["SOFT", "TINTS", "TRACK", "WOOD", "Colour", "Look", "contrast", "fill_and_border", "ink_on", "layer_colour"]
-__all__ += ["mix", "night", "origin_colour", "passes"]
+__all__ += ["looks_of", "mix", "night", "origin_colour", "passes"]
 
 
 class Colour(str):
@@ -161,7 +161,7 @@ _RAMP: Final = (
 )
 
 _INKS: Final = ("#ffffff", INK, "#000000"), ("#ffffff", PAPER.night, "#000000")
-"""What is written with on colours, by day and by night: the first that is easy enough to read."""
+"""Inks on colours, by day and by night: the first that is easy enough to read is used."""
 READABLE: Final = 4.5
 """The contrast of text with what it stands on that WCAG asks for."""
 
@@ -175,7 +175,7 @@ ORIGINS: Final = (
     Colour("#7d5bb0", "#a586d6"),
     Colour("#94765a", "#b3977b"),
 )
-"""Who brought what to a collective: the first members of its group."""
+"""Colours of the first members of a group, for what they brought to a collective."""
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:
@@ -187,7 +187,7 @@ def _hex(red: float, green: float, blue: float) -> str:
 
 
 def night(colour: str) -> str:
-    """What takes the place of a colour by night."""
+    """Return the colour that takes the place of another by night."""
     return colour.night if isinstance(colour, Colour) else colour
 
 
@@ -234,8 +234,14 @@ def passes(found: Collection[str]) -> list[str]:
     return ["forward", *(["backward"] if "backward" in found or not halves else []), *halves]
 
 
+def looks_of(found: Collection[str], own: Colour) -> list[tuple[str, Pair, str]]:
+    """Return the rows of a legend of boxes, without forward: name, fill and border, and words of each that occurs."""
+    halves = [(name, PASSES[name].pair(own), PASSES[name].words) for name in passes(found)[1:]]
+    return halves + [(name, look.pair, look.words) for name, look in LOOKS.items() if name in found]
+
+
 def ink_on(fill: str) -> Colour:
-    """What is easy to read on a colour, by day and by night."""
+    """Return an ink that is easy to read on a colour, by day and by night."""
     return _ink(str(fill), night(fill))
 
 
@@ -250,7 +256,7 @@ def _ink(fill: str, dark_fill: str) -> Colour:
 
 
 def contrast(one: str, other: str) -> float:
-    """How well two colours are told apart, from 1 to 21, as WCAG 2 counts it."""
+    """Return the contrast of two colours, from 1 to 21, as WCAG 2 counts it."""
     darker, lighter = sorted((_luminance(one), _luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 

@@ -72,7 +72,7 @@ class Canvas(Shape):
 
 
 class _Element:
-    """What svgwrite takes for one of its own elements."""
+    """A Scene that svgwrite takes for one of its own elements."""
 
     elementname = "g"
 
@@ -101,7 +101,7 @@ class Picture(Primitive):
         self.scene = scene
         self.words = words
         self.links = tuple(links)
-        """Where it leads when a notebook shows it. A file has none."""
+        """Places that lead elsewhere when a notebook shows the picture. A file has none."""
 
     def svg(
         self, height: float | None = None, width: float | None = None, *, framed: bool = False, night: bool = True
@@ -165,7 +165,7 @@ def on_paper(paint: Callable[[float], Picture], width: float, frame: bool, aspec
 
 
 def bundle(diagram: BaseDiagram) -> dict[str, str]:
-    """What a notebook shows of any chalk diagram: one picture, and no memory addresses."""
+    """Return what a notebook shows of any chalk diagram: one picture, and no memory addresses."""
     if isinstance(diagram, Picture):
         return diagram._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
     height = chalk.core.SVG_HEIGHT
@@ -180,7 +180,7 @@ def bundle(diagram: BaseDiagram) -> dict[str, str]:
 
 
 def _has_picture(diagram: Any) -> bool:
-    """Whether one of ours is somewhere in a diagram, which then has a size of its own."""
+    """Check if one of our pictures is in a diagram, which then has a size of its own."""
     waiting = [diagram]
     while waiting:
         part = waiting.pop()

@@ -8,6 +8,7 @@ lines, names, Trace files) passes through `escape`; nothing else is text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -179,7 +180,7 @@ def moved(mark: Mark, dx: float, dy: float) -> Mark:
     """A mark somewhere else."""
     if isinstance(mark, Poly):
         return mark._replace(points=[(x + dx, y + dy) for x, y in mark.points])
-    return mark._replace(x=mark.x + dx, y=mark.y + dy)
+    return mark._make((mark.x + dx, mark.y + dy, *mark[2:]))  # half the time of _replace
 
 
 def num(value: float) -> str:
@@ -195,6 +196,7 @@ def escape(text: str) -> str:
     return text.translate(_ESCAPED)
 
 
+@lru_cache(maxsize=8192)
 def text_width(text: str, size: float) -> float:
     """About how wide a text is in pixels: no font is asked, so that pictures are the same everywhere."""
     narrow = sum(text.count(letter) for letter in " .,:;'|()[]iljtfr-")

@@ -186,7 +186,7 @@ def time_parts(shares: Sequence[Share]) -> list[Part]:
 
 
 def memory_parts(shares: Iterable[Share]) -> list[Part]:
-    """What is alive at the peak, by kind, in the order in which memory is stacked."""
+    """Return the parts of a bar of memory: values alive at the peak, by kind, in the order of the stack."""
     amounts = {share.what: share.amount for share in shares}
     return [
         Part(
@@ -198,7 +198,7 @@ def memory_parts(shares: Iterable[Share]) -> list[Part]:
 
 
 def sent_parts(shares: Sequence[Share], first: Iterable[str] = ()) -> list[Part]:
-    """What is sent, by collective, and in messages. Those named `first` come first."""
+    """Return the parts of a bar of traffic: by collective, and messages. Those named `first` come first."""
     order = list(first)
     parts: list[Part] = []
     for share in sorted(shares, key=lambda share: order.index(share.what) if share.what in order else len(order)):
@@ -220,7 +220,7 @@ def _shade(collective: str) -> tuple[Colour, Colour]:
 LINE: Final = 24
 """Pixels from one run to the next."""
 WIDTHS: Final = (0.22, 0.27, 0.27, 0.07, 0.17)
-"""How the columns share the room: time, peak, sent, idle, and what is counted."""
+"""The shares of the columns in the room: time, peak, sent, idle, calls."""
 
 
 def table(
@@ -258,7 +258,7 @@ def table(
 
 
 def _common(runs: Sequence[Trace]) -> list[str]:
-    """What all runs send comes first, so that the rest can be compared."""
+    """Return the operations by which all runs send: they come first, so that the rest can be compared."""
     sent = [{share.what for share in sent_shares(trace)} for trace in runs]
     return [op for op in (*COLLECTIVES, "pass_to") if all(op in ops for ops in sent)]
 
@@ -281,7 +281,7 @@ def _measured(runs: Sequence[Trace], valid: Sequence[bool]) -> list[tuple[Column
 
 
 def _best(figures: Sequence[float], valid: Sequence[bool]) -> list[bool]:
-    """Which of the figures are the lowest of those that are valid, where not all of these are equal."""
+    """Mark the lowest of the valid figures, unless all of these are equal."""
     judged = [figure for figure, counts in zip(figures, valid, strict=True) if counts]
     best = min(judged) if judged and min(judged) != max(judged) else None
     return [counts and figure == best for figure, counts in zip(figures, valid, strict=True)]

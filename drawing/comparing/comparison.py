@@ -156,7 +156,7 @@ class Comparison:
         return Picture(scene, "\n".join(f"{name}: {figures_of(trace)}" for name, trace in self.drawn))
 
     def parts(self) -> tuple[Picture, list[Picture]]:
-        """What the colours mean, and a picture for each run under its name, to stand under each other."""
+        """Return the legend, and a picture of each run under its name, to stand under each other."""
         pictures: list[Picture] = []
         for placed, run in zip(self._laid[0], self.runs, strict=True):
             part = self._scene()
@@ -167,7 +167,7 @@ class Comparison:
         return Picture(scene, "what the colours mean"), pictures
 
     def differences(self) -> list[str]:
-        """How each run differs from the first, in words: what it has less or more of, and where they first part, if
+        """Say how each run differs from the first: what it has less or more of, and where they first part, if
         they are of one puzzle."""
         found: list[str] = []
         counts = [run.counts for run in self.runs if run.trace is not None]
@@ -182,7 +182,7 @@ class Comparison:
         return Scene(self.width, 0)
 
     def _words(self) -> Iterator[str]:
-        """What is read aloud: figures, what differs, and where first."""
+        """Yield the lines that are read aloud: figures, differences, and the first place of each."""
         yield from map(_words_of, self.runs)
         yield from filter(None, (unequal(self.drawn), self._lesson()))
         for (name, _), gap, related in zip(self.drawn[1:], self.gaps, self.related, strict=True):
@@ -265,7 +265,7 @@ class Comparison:
         return y + (8 if lines else 0)
 
     def _differences(self, scene: Scene, y: float) -> float:
-        """Where each run first differs from the first."""
+        """Write where each run first differs from the first one."""
         for (name, _), gap, related in zip(self.drawn[1:], self.gaps, self.related, strict=True):
             for part in _told(gap, self.drawn[0][0], name, self.width) if related else ():
                 scene.add(

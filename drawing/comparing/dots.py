@@ -54,13 +54,13 @@ def draw_trade_off(runs: Mapping[str, Any], puzzle: str | None = None) -> Pictur
 
 
 LEFT, RIGHT, TOP, HIGH = 78.0, 770.0, 100.0, 280.0
-"""Where the plot begins and ends across, where it begins, and how high it is."""
+"""The left and right edge of the plot, its top, and its height."""
 BARS: Final = 44.0
 """Pixels of the longest bar beside and above the plot."""
 ACROSS, UP = 48, 24
 """Bars above the plot, and beside it."""
 FAR: Final = 1.6
-"""How many times as much as all goals allow, and the reference needs, there is room for."""
+"""The plot has room for so many times what goals allow and the reference needs."""
 OVER: Final = mix(SOFT, PAPER, 0.3)
 """The colour of what does not pass."""
 
@@ -119,7 +119,7 @@ def draw_spread(
 
 
 def _below(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
-    """What the colours mean, and who is beyond the edge."""
+    """Write what the colours mean, and how many students are beyond the edge."""
     x = LEFT
     for colour, words in ((GOOD, "passes"), (OVER, "correct, and not all that is needed")):
         scene.add(Rect(x, frame.bottom + 41, 10, 10, colour, radius=5))
@@ -161,7 +161,7 @@ def _beyond(frame: Frame, one: Handed) -> bool:
 
 
 def _place(frame: Frame, one: Handed) -> tuple[float, float]:
-    """Where a dot stands; at the edge, if it is beyond."""
+    """Return the place of a dot; at the edge, if it is beyond."""
     return min(frame.x(one.time), frame.right - 7), max(frame.y(one.memory), frame.top + 7)
 
 
@@ -183,7 +183,7 @@ def _dot(frame: Frame, one: Handed) -> Iterator[Rect | Poly | Text]:
 
 
 def _bars(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
-    """How many students there are by time, above the plot, and by memory, beside it."""
+    """Paint the numbers of students by time, above the plot, and by memory, beside it."""
     wide, high = (RIGHT - LEFT) / ACROSS, HIGH / UP
     above, beside = [0] * ACROSS, [0] * UP
     for one in handed:
@@ -211,7 +211,7 @@ def _bars(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
 def _words(
     title: str, handed: Sequence[Handed], goals: Sequence[Goal], rings: dict[str, tuple[float, float]]
 ) -> Iterator[str]:
-    """What is read aloud."""
+    """Yield the lines that are read aloud."""
     students = sum(one.students for one in handed)
     times, memories = [one.time for one in handed], [one.memory for one in handed]
     yield f"{title}. {counted(students, 'correct answer')}, {counted(len(handed), 'place')} in time and memory."

@@ -43,7 +43,7 @@ def _is_labelled(gap: Gap) -> bool:
 
 
 def _is_band(gap: Gap) -> bool:
-    """Whether a gap is a communication in its own box, which gets a band along its upper edge."""
+    """Check if a gap is a communication in its own box, which gets a band along its upper edge."""
     return gap.kind == "communication" and gap.before is not None and gap.before.event.blocking
 
 
@@ -109,7 +109,7 @@ def gap_list(scene: Scene, review: Review, y: float) -> float:
 
 
 def _sample(scene: Scene, group: Group, letter: str, y: float) -> None:
-    """How a group looks on the timeline."""
+    """Paint a sample of a group as it looks on the timeline."""
     fill, line = TINTS[group.kind]
     if group.kind == "never":
         scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["pending"].pair, dash="3 2"))

@@ -32,7 +32,7 @@ BETWEEN: Final = 16.0
 
 
 def may_send(wanted: Sequence[Goal], others: float | None = None) -> list[float]:
-    """How many elements may be sent per rank for each goal; `others` is for those that do not say."""
+    """Return the elements that may be sent per rank for each goal; `others` is for goals that do not say."""
     limits = [others if goal.sent is None else goal.sent for goal in wanted]
     return [LIMITLESS if limit is None else limit for limit in limits]
 
@@ -104,7 +104,7 @@ TITLE: Final = 17
 
 
 def picture_of_task(task: Task) -> Picture:
-    """What a puzzle asks for. The run that is shown is that of the official answer, of which no line is."""
+    """Draw the goals of a puzzle, with the run of the official answer, of which no line is shown."""
     record, scene = task.record, Scene(WIDTH, 60)
     scene.add(Text(EDGE, 26, fit(record.heading, WIDTH - 2 * EDGE, TITLE), TITLE, INK, bold=True))
     if record.is_function:
@@ -175,7 +175,7 @@ def picture_of_answers(verdict: FunctionVerdict) -> Picture:
 
 
 def _words(verdict: Verdict) -> Iterator[str]:
-    """What is read aloud."""
+    """Yield the lines that are read aloud."""
     yield _headline(verdict)
     if verdict.correct and verdict.goals:
         sent = f", sent per rank {amount(verdict.sent)}" if verdict.sent else ""

@@ -33,7 +33,7 @@ from lib.trace.trace import Trace
 __all__ = ["HIGH", "WIDE", "Tile", "draw_overview", "thumbnails"]
 
 BESIDE: Final = 0.35
-"""How high a lane of communication is, in rows."""
+"""Height of a lane of communication, in rows."""
 LEAST: Final = 1.0
 """Pixels below which a box goes into the one before it."""
 GAP: Final = 0.5
@@ -87,7 +87,7 @@ def _add(lane: list[Rect], rect: Rect, least: float) -> None:
 
 
 def _memory(trace: Trace, width: float, top: float, bottom: float, scale: float, highest: float) -> list[Mark]:
-    """What the rank with the highest peak holds, as one area."""
+    """Return the memory of the rank with the highest peak, as one area."""
     curve = levels(trace, peak(trace).rank)
     if not curve or bottom - top < 4:
         return []

@@ -61,7 +61,7 @@ class Limits(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """What is plotted."""
+    """The contents of a plot."""
 
     points: Sequence[Point]
     goals: Sequence[Goal] = ()
@@ -69,7 +69,7 @@ class Plot(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Where the plot lies, and what its edges are in time and elements."""
+    """The place of a plot on the paper, and its edges in time and elements."""
 
     left: float
     top: float
@@ -129,7 +129,7 @@ class Labels:
             scene.add(Text(box[0] + 1, (box[1] + box[3]) / 2, words, size, colour, bold=bold))
 
     def below(self, scene: Scene, right: float, y: float) -> None:
-        """What the region is where nothing can be; lines stop beside the words."""
+        """Name the region where no schedule can be; lines stop beside the words."""
         words = "no schedule of this kind"
         box = (right - text_width(words, SMALL) - 3, y - 7, right + 3, y + 7)
         self.taken.append(box)
@@ -141,7 +141,7 @@ class Labels:
         return frame.left + 2 < box[0] and box[2] < frame.right - 2 and frame.top < box[1] and box[3] < frame.bottom
 
     def _ground(self, box: Box) -> Colour:
-        """What is below the middle of a box: paper, or the region where no schedule can be."""
+        """Return the colour below the middle of a box: paper, or the region where no schedule can be."""
         x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
         below = [top for (ax, top), (bx, _) in pairwise(self.edge) if ax <= x <= bx and ax < bx]
         return TRACK if self.edge and (x < self.edge[0][0] or (below and y > max(below))) else PAPER
@@ -243,7 +243,7 @@ def _impossible(scene: Scene, frame: Frame, limits: Limits, labels: Labels) -> N
 
 
 def corner(scene: Scene, frame: Frame, goal: Goal) -> Sequence[tuple[float, float]]:
-    """What a goal allows is left of and below its corner; gives the line."""
+    """Paint the corner of a goal, which allows everything left of it and below; return the line."""
     x, y = frame.x(goal.time), frame.y(goal.memory)
     line = (frame.left, y), (x, y), (x, frame.bottom)
     colour = mix(GOOD, PAPER, 0.25) if goal.reached else mix(SOFT, PAPER, 0.3)
@@ -283,7 +283,7 @@ Curve = Sequence[At]
 
 
 class Crossing(NamedTuple):
-    """Where the fastest way becomes another one: x and y, who is fastest before it, and who behind it."""
+    """A place where another curve becomes the lowest: x and y, and the lowest before and behind it."""
 
     x: float
     y: float
@@ -352,7 +352,7 @@ def _ring(scene: Scene, frame: Frame, place: At, number: str, words: str) -> Non
 
 
 def crossings(curves: Mapping[str, Curve]) -> list[Crossing]:
-    """Where the lowest of some curves of straight parts becomes another one, from left to right."""
+    """Return the places where another curve becomes the lowest, from left to right; curves have straight parts."""
     now, found = min(curves, key=lambda name: (curves[name][0][1], curves[name][1][1])), list[Crossing]()
     for at, (begin, end) in enumerate(pairwise(next(iter(curves.values())))):
         x, right = begin[0], end[0]
@@ -364,7 +364,7 @@ def crossings(curves: Mapping[str, Curve]) -> list[Crossing]:
 
 
 def _cuts(curves: Mapping[str, Curve], now: str, at: int, x: float, right: float) -> Iterator[tuple[float, float, str]]:
-    """Where others get below one in what is left of a part: the place, how high they end, and who."""
+    """Yield who gets below a curve in the rest of a part: the place, the height at its end, and the name."""
     for name, curve in curves.items():
         gap = _height(curve, at, x) - _height(curves[now], at, x)
         then = curve[at + 1][1] - curves[now][at + 1][1]

@@ -27,7 +27,7 @@ from lib.values.operations import OPERATIONS
 __all__ = ["draw_recordings"]
 
 FAR: Final = 2.5
-"""How many times as long as the shortest recording one may be to share its axis."""
+"""A recording that is more than so many times as long as the shortest has an axis of its own."""
 
 
 class _Panel(NamedTuple):
@@ -174,7 +174,7 @@ class _Painter:
         self.texts: list[Text] = []
         self.frames: list[Rect | Poly] = []
         self.passed: dict[int, int] = {}
-        """How many passes of each rank were painted."""
+        """Passes painted so far, by rank."""
         self.painted: dict[tuple[int, int], float] = {}
 
     def span(self, span: Span, lane: int) -> None:
@@ -202,7 +202,7 @@ class _Painter:
             self.frames.append(Rect(x - 1.5, top - 1.5, max(width, 2) + 2.2, height + 3, "none", ALARM, 2, radius=1))
 
     def is_marked(self, span: Span) -> bool:
-        """Whether it is one of those that are pointed at. Counts the passes of its rank."""
+        """Check if a span is one of those that are pointed at, and count the passes of its rank."""
         if not span.word or span.op in ("pass_to", "receive"):
             return False
         before = self.passed.get(span.rank, 0)

@@ -56,7 +56,7 @@ def speaking(review: Review) -> tuple[Limit | None, Limit | None, Limit | None]:
 
 
 def bound_parts(limit: Limit) -> list[Part]:
-    """What a lower bound is made of, in two shades by turns."""
+    """Return the parts of a lower bound, in two shades by turns."""
     shades = [mix(BOUND, PAPER, 0.45), mix(BOUND, PAPER, 0.65)]
     return [
         Part(part.amount, shades[place % 2], BOUND, (amount(part.amount),), f"{amount(part.amount)} for {part.what}")
@@ -117,7 +117,7 @@ def _apart(points: Sequence[Point]) -> list[Point]:
 
 
 def _words(scene: Scene, review: Review, left: float, room: float, y: float) -> float:
-    """How yours compares with the reference, of which schedules the bounds speak, and whether both can be had."""
+    """Write how yours compares with the reference, which schedules the bounds speak of, and if both can be had."""
     y = scene.paragraph(left, y, review.beside(), room, 17, INK, bold=True) + 6
     if (premise := review.premise()) is not None:
         y = scene.paragraph(left, y, premise, room, 17, SOFT) + 6
@@ -165,7 +165,7 @@ def at_the_peak(scene: Scene, review: Review, y: float) -> float:
 
 
 def _kinds(review: Review) -> list[Share]:
-    """What the reference holds at its own peak, by kind."""
+    """Return the values of the reference at its own peak, by kind."""
     assert review.reference is not None, "only a correct run has a reference beside it"
     sums: dict[str, float] = {}
     for alive in peak(review.reference).alive:
@@ -275,7 +275,7 @@ def _timelines(scene: Scene, review: Review, y: float) -> float:
 
 
 def _made_of(scene: Scene, review: Review, panel: Panel, y: float) -> float:
-    """What determines the end of a run, to the scale of its time axis, and what its lower bound is made of."""
+    """Paint the critical path of a run and its lower bound as bars, to the scale of the time axis."""
     axis, trace = panel.axis, panel.trace
     shares = time_shares(trace, review.path if trace is review.mine else None)
     if trace.error is not None or not shares:

@@ -26,7 +26,7 @@ MOST: Final = 8
 
 
 class Block(NamedTuple):
-    """What a rank works on at once: its queries and keys, in runs, and how long that takes, in ticks."""
+    """The queries and keys that a rank works on at once, in runs, and how long that takes, in ticks."""
 
     rank: int
     queries: RunSet
@@ -50,7 +50,7 @@ class Turning(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """Whether some ranks work on the same pairs, each for some heads."""
+        """True if some ranks work on the same pairs, each for some heads."""
         return any(len(ranks) > 1 for blocks in self.steps for _, _, ranks in _cells(blocks))
 
     @property
@@ -60,7 +60,7 @@ class Turning(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the picture says."""
+        """The picture in words."""
         times = [exact(units(length)) for length in self.longest]
         together = f", {exact(units(sum(self.longest)))} together" if len(times) > 1 else ""
         stripes = "; stripes: each rank has some of the heads" if self.shared else ""
@@ -69,7 +69,7 @@ class Turning(NamedTuple):
 
 
 def draw_attention(runs: Any, layer: int | None = None) -> Picture:
-    """Which pairs of queries and keys each rank works on, in the forward of an attention layer, step by step.
+    """Draw which pairs of queries and keys each rank works on, in the forward of an attention layer, step by step.
 
     Queries go down, keys across, and above the diagonal there is nothing to do. What is being worked on has the colour
     of the rank, what was done before is paler; below are the times. `runs` is a run (a Trace, or Models), or several by
@@ -141,7 +141,7 @@ def _row(one: Turning, longest: int) -> Piece:
 
 
 def _triangle(one: Turning, step: int, side: float) -> Piece:
-    """What is worked on in a step, in the colours of the ranks, and paler what was before."""
+    """Paint the pairs of a step in the colours of the ranks, and paler those of the steps before."""
     scene, whole, each = Scene(side, side), Box(0, 0, side, side), side / one.tokens
     scene.add(Rect(*whole, TRACK))
     for number, blocks in enumerate(one.steps[: step + 1]):
@@ -170,7 +170,7 @@ def _cells(blocks: Sequence[Block]) -> Iterator[tuple[Run, Run, list[int]]]:
 
 
 def _bars(one: Turning, step: int, longest: int, wide: float) -> Piece:
-    """How long each rank's block of a step takes, and the longest in figures."""
+    """Return bars for how long each rank's block of a step takes, the longest in figures."""
     room, high = wide - 44, min(9.0, 36.0 / one.ranks)
     lengths = {block.rank: block.length for block in one.steps[step]}
     marks: list[Mark] = []

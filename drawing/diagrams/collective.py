@@ -79,12 +79,12 @@ class _Picture:
         return Picture(scene, summary(self.trace, one))
 
     def _beside(self, word: str, paint: Callable[[Exchange], Piece], align: float = 0.5) -> Piece:
-        """What is painted of each group, beside each other, with a word before it."""
+        """Paint something of each group, beside each other, with a word before it."""
         groups = hcat((paint(each) for each in self.shown), BETWEEN, align)
         return hcat([label(word, LEFT, 13, SOFT, bold=True), groups], align=align)
 
     def _side(self, word: str, side: int) -> list[Piece]:
-        """What all have before or after, and the words below that."""
+        """Return the tiles of all ranks before or after, and the words below them."""
         stacks = self._beside(word, lambda each: self._row(each, partial(self._stack, each, side), dots="…"))
         return [
             stacks,
@@ -126,7 +126,7 @@ class _Picture:
         return vcat(label(line, self.column, fill=fill, anchor="middle") for line in lines or [""])
 
     def _stack(self, each: Exchange, side: int, place: int, seat: Seat) -> Piece:
-        """What one rank has: a tile, several on top of each other, or none."""
+        """Return what one rank has: a tile, several on top of each other, or none."""
         values = seat.got if side else seat.brought
         if not values:
             return self._nothing(each, seat, side)
@@ -168,7 +168,7 @@ class _Picture:
         return (self.places.index(place) + 0.5) * self.column
 
     def _bar(self, each: Exchange) -> Piece:
-        """What becomes of what all bring: a bar with arrows into it and out of it."""
+        """Return the bar in which all parts are united, with arrows into it and out of it."""
         high = BAR + 2 * ARROW
         scene = Scene(self.wide, high)
         for place in (place for place in self.places if place is not None):
@@ -215,11 +215,11 @@ class _Picture:
         return Piece(self.wide, 70, scene.marks)
 
     def _spread(self, other: int) -> float:
-        """Where an arrow to or from another member touches a tile, so that several lie side by side."""
+        """Return where an arrow to or from another member touches a tile, so that several lie side by side."""
         return 0.0 if self.size < 3 else (other / (self.size - 1) - 0.5) * self.tile * 0.7
 
     def _never(self, each: Exchange) -> Piece:
-        """Where something would happen: that it never did."""
+        """Return a bar that says that it never happened."""
         frame = Rect(4, 8, self.wide - 8, BAR, ALARM_PALE, ALARM, dash="4 3")
         words = label("never happened", self.wide - 16, fill=ALARM, bold=True, anchor="middle", height=BAR)
         return Piece(self.wide, BAR + 8, [frame, *words.at(8, 8)])

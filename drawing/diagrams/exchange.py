@@ -26,7 +26,7 @@ __all__ = ["MESSAGE", "Exchange", "Seat", "beside", "chosen", "cost", "exchanges
 __all__ += ["is_cut", "summary"]
 
 MESSAGE: Final = "message"
-"""What `pass_to` and `receive` are together."""
+"""The name of a `pass_to` and its `receive` together."""
 
 
 class Seat(NamedTuple):
@@ -61,7 +61,7 @@ class Exchange(NamedTuple):
 
     @property
     def happened(self) -> bool:
-        """Whether it took place."""
+        """True if it took place."""
         return self.start is not None
 
     @property
@@ -76,7 +76,7 @@ class Exchange(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """What it is about: "weight of layer 0"; of different things their kinds."""
+        """Its subject: "weight of layer 0"; of different things their kinds."""
         found = [*dict.fromkeys(subject(value.kind, value.layer) for value in self.values)]
         return " and ".join(found[:3]) + (", …" if len(found) > 3 else "")
 
@@ -177,7 +177,7 @@ def _name(which: object) -> str:
 
 
 def _there_is(found: Iterable[Exchange]) -> str:
-    """What a run has, in words: "allgather (layers 0-3), message (layers 1, 2)"."""
+    """List what a run has: "allgather (layers 0-3), message (layers 1, 2)"."""
     layers: dict[str, set[int]] = {}
     for one in found:
         layers.setdefault(one.op, set()).update([] if one.layer is None else [one.layer])
@@ -205,7 +205,7 @@ def beside(run: Trace, one: Exchange, layer: int | None = None) -> list[Exchange
 
 
 def headline(shown: Sequence[Exchange]) -> str:
-    """What it is: "all-gather of layer 0 (weight), ranks 0-3"."""
+    """Name a collective: "all-gather of layer 0 (weight), ranks 0-3"."""
     subjects = [*dict.fromkeys(one.subject for one in shown if one.subject)]
     about = f": {'; '.join(subjects)}" if subjects else ""
     one = shown[0]
@@ -216,7 +216,7 @@ def headline(shown: Sequence[Exchange]) -> str:
 
 
 def group_name(trace: Trace, one: Exchange) -> str:
-    """What a group of ranks is called: where it stands on the axes of the mesh that its members share."""
+    """Name a group of ranks, by its place on the axes of the mesh that its members share."""
     mesh = trace.mesh
     ranks = numbered("rank", one.ranks)
     if mesh is None or len(mesh.axes) < 2:
@@ -261,7 +261,7 @@ def idea(one: Exchange) -> str:
 
 
 def is_cut(one: Exchange) -> bool:
-    """Whether members get a part of what becomes of it. (The sum of a softmax is smaller than what it is made of.)"""
+    """Check if members get a part of the result. (The sum of a softmax is smaller than what it is made of.)"""
     return any(not got.place.covers(own.place) for seat in one.seats for got in seat.got for own in seat.brought[:1])
 
 
@@ -282,7 +282,7 @@ def _why_not(one: Exchange) -> str:
 
 
 def cost(one: Exchange, left_out: int = 0) -> str:
-    """What it costs: its time, and what each rank sends."""
+    """Say what it costs: its time, and what each rank sends."""
     more = f" {counted(left_out, 'more group')} like these." if left_out else ""
     if not one.happened:
         return more.strip()
@@ -304,7 +304,7 @@ def _elements(number: int | Fraction) -> str:
 
 
 def _compared(one: Exchange) -> str:
-    """What is sent, as a share of the whole thing that is moved."""
+    """Say which share of the whole thing is sent."""
     row, sent = one.row, one.seats[0].sent
     kinds = {value.kind for value in one.values}
     if row is not None and row.law is gather:  # what comes of it; of padded parts more is sent
@@ -335,7 +335,7 @@ def summary(trace: Trace, one: Exchange) -> str:
 
 
 def _seat_words(one: Exchange, seat: Seat) -> str:
-    """What a rank brings and gets, without the kind where there is one value only, which the headline names."""
+    """Say what a rank brings and gets, without the kind of a single value, which the headline names."""
     if seat.called is None:
         return f"Rank {seat.rank} never came."
     if not seat.fits:

@@ -23,9 +23,9 @@ __all__ = ["draw_experts"]
 
 WIDTH: Final = 840
 TOP, HIGH, GAPS = 84.0, 260.0, 48.0
-"""Where bars begin, and pixels for all tokens that go to experts, and for the gaps of a column together."""
+"""The top of the bars, and pixels for all tokens that go to experts, and for the gaps of a column together."""
 RANK, EXPERT = 92.0, 150.0
-"""How wide a bar of a rank is, and one of an expert; and where those of the three columns begin."""
+"""Widths of the bars of ranks and of experts, and the left edges of the three columns."""
 LEFTS: Final = (MARGIN, (WIDTH - EXPERT) / 2, WIDTH - MARGIN - RANK)
 MOST: Final = 32
 """Ranks, and experts, that are shown."""
@@ -45,7 +45,7 @@ class Box(NamedTuple):
         return cls(RunSet.of(parts["batch"].pieces), RunSet.of(parts["rows"].pieces), here)
 
     def both(self, other: Box) -> Box:
-        """What is in this one and the other."""
+        """Return the tokens that are in this one and the other."""
         return Box(*[mine & its for mine, its in zip(self, other, strict=True)])
 
 
@@ -101,7 +101,7 @@ class _Picture:
             raise ValueError(f"draw_experts shows up to {MOST} ranks and experts; a smaller run looks the same")
 
     def _boxes(self, layer: int) -> list[list[tuple[Box, int]]]:
-        """What each rank gives to forward of a layer, one after the other, and how long that takes."""
+        """Return what each rank gives to forward of a layer, one after the other, and how long that takes."""
         return [
             [
                 (Box.of(values[0].place, self.experts), event.length)
@@ -207,7 +207,7 @@ class _Picture:
             scene.add(*hatch(x, bar.y + high, wide, gone, line))
 
     def _words(self, columns: Sequence[Sequence[Bar]]) -> str:
-        """What is written above and below the bars; and all of it, for those who cannot see it."""
+        """Write the texts above and below the bars, and return all of it for those who cannot see it."""
         before, middle, _ = columns
         loads = Counter[str]()
         for bar in middle:

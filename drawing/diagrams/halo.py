@@ -35,7 +35,7 @@ Key = tuple[Area, Area, Area]
 
 
 class Loan(NamedTuple):
-    """What one rank lends another in forward, for which batches; for which of them the borrower has worked backwards,
+    """A loan of one rank to another in forward, for some batches; for which of them the borrower has worked backwards,
     and for which the owner has the gradient as a sum of what both have worked out."""
 
     owner: int
@@ -69,7 +69,7 @@ def draw_halo(run: Any, layer: int | None = None) -> Picture:
 
 
 class _Grid:
-    """What a layer takes: who has which part of it at rest, who lends what, and whose gradient comes home.
+    """The input of a layer: who has which part of it at rest, who lends what, and whose gradient comes home.
 
     Parts are sets of cells: the grid is cut wherever some value begins or ends, so that a million rows that lie
     together are one cell. What is known is by rank and batch.
@@ -110,7 +110,7 @@ class _Grid:
         ]
 
     def _cells(self, runs: Iterable[Sequence[Run]]) -> set[Cell]:
-        """What lies in some rows and columns."""
+        """Return the cells in some rows and columns."""
         rows, columns = (
             [at for low, high in some for at in range(bisect_left(ends, low), bisect_left(ends, high))]
             for some, ends in zip(runs, self.ends, strict=True)
@@ -130,7 +130,7 @@ class _Grid:
         return sorted(((rows[a], rows[b]), (columns[c], columns[d])) for (a, b), (c, d) in runs)
 
     def _read(self, rank: int, others: Set[int]) -> None:
-        """What a rank had, took and worked out, in the order of its program. `others` work at this layer too."""
+        """Read what a rank had, took and worked out, in the order of its program. `others` work at this layer too."""
         program, here = self.trace.programs[rank], set[int]()
         for event in program.events:
             everybody = {*event.group, rank if event.peer is None else event.peer}
@@ -156,7 +156,7 @@ class _Grid:
                     self.gradients[at].append(value)
 
     def _borrowed(self, rank: int) -> list[Loan]:
-        """What a rank borrows, and of whom: where several have it, of one with which it communicates."""
+        """Return what a rank borrows, and of whom: where several have it, of one with which it communicates."""
         lent = defaultdict[tuple[int, Cell], set[int]](set)
         owners = [*sorted(self.near[rank]), *sorted({who for who, _ in self.own})]
         for batch in [batch for who, batch in self.took if who == rank]:
@@ -175,7 +175,7 @@ class _Grid:
         return sorted(loans, key=lambda loan: (loan.area, loan.owner))
 
     def _is_home(self, owner: int, borrower: int, batch: int, area: Area) -> bool:
-        """Whether the owner has the gradient of an area as a sum of what both have worked out."""
+        """Check if the owner has the gradient of an area as a sum of what both have worked out."""
         missing = self._cells([[run] for run in area])
         for value in self.gradients[owner, batch]:
             here = self._cells(self._runs(value)) & missing
@@ -221,7 +221,7 @@ class _Picture:
                 at += lows[low, high][1] + self.gap
 
     def _nearest(self, rank: int, area: Area) -> Area:
-        """Of the parts of a rank the one that some area is in, or next to."""
+        """Return the part of a rank that some area is in, or next to."""
 
         def away(part: Area) -> int:
             return sum(max(mine[0] - its[1], its[0] - mine[1], 0) for mine, its in zip(part, area, strict=True))
@@ -229,7 +229,7 @@ class _Picture:
         return min((part for part, ranks in self.grid.parts.items() if rank in ranks), key=away)
 
     def _box(self, part: Area, area: Area, back: int) -> Box:
-        """Where an area lies as a part has it: within it to scale, beside it in strips."""
+        """Return the place of an area as a part has it: within it to scale, beside it in strips."""
         found: list[float] = []
         for axis, begin in enumerate((TOP, self.lefts[back])):
             (low, high), (first, last) = part[axis], area[axis]
@@ -281,7 +281,7 @@ class _Picture:
         return ", ".join([*words[: 1 + self.tiled], *some])
 
     def _strips(self, key: Key, loans: Sequence[Loan], back: int) -> None:
-        """What is lent, where it is at home and where it is borrowed; and a gradient that is still there."""
+        """Paint what is lent, at home and where it is borrowed, and a gradient that is still there."""
         home, there = (self._box(part, key[2], back) for part in key[:2])
         owners, borrowers = ([origin_colour(loan[at], self.ranks) for loan in loans] for at in (0, 1))
         came = any(loan.home for loan in loans)
@@ -322,7 +322,7 @@ class _Picture:
             self.scene.add(Text(points[0][0] + 9, middle, words, TEXT, INK))
 
     def _told(self) -> list[tuple[str, str]]:
-        """What is lent, and what does not come home, in sentences."""
+        """Say what is lent, and what does not come home, in sentences."""
         grid = self.grid
         count = len(self.loans) if self.tiled else sum(high - low for *_, ((low, high), _) in self.loans)
         if not count:

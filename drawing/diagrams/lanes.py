@@ -88,7 +88,7 @@ def _way(scene: Scene, here: Box, there: Box) -> None:
 
 
 def _end(words: str) -> Piece:
-    """What is done before the first layer, or behind the last."""
+    """Return the box of what is done before the first layer, or behind the last."""
     frame = Rect(0, 0, END, STAGE, TRACK, EDGE, radius=4, title=words)
     ground = Rect(4, 9, END - 8, STAGE - 18, TRACK)
     said = Text(END / 2, STAGE / 2, fit(words, END - 6, SMALL), SMALL, INK, "middle")

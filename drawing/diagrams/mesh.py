@@ -27,7 +27,7 @@ MOST: Final = 8
 LISTED: Final = 6
 """Groups that are told in words."""
 JOINED: Final = ",_"
-"""What stands between ranks that are not to be parted by the end of a line."""
+"""A comma between ranks that are not to be parted by the end of a line."""
 
 Coordinates = tuple[int, ...]
 
@@ -152,7 +152,7 @@ def picture_of_neighbours(shown: Neighbours) -> Picture:
 
 
 def picture_of_holdings(shown: Holdings) -> Picture:
-    """What each device holds, with its host and its process: a colour for each different thing, or for each process."""
+    """Draw what each device holds, with its host and process: a colour for each different thing, or each process."""
     mesh = shown.mesh
     several = shown.processes or len(mesh.processes) < len(mesh)
     held = dict.fromkeys(shown.holds.get(rank, "") for rank in mesh.ranks)

@@ -95,7 +95,7 @@ def rounds(one: Exchange) -> Rounds | None:
 
 
 def _played(start: Has, steps: Sequence[Sequence[tuple[int, int, int, bool]]], sizes: tuple[Elements, ...]) -> Rounds:
-    """What members have after each step, all hops of which happen at once: from whom, to whom, which piece, and whether
+    """Play steps, all hops of which happen at once: from which member, to which, which piece, and whether
     it is added."""
     states, done = [start], list[tuple[Hop, ...]]()
     for step in steps:
@@ -118,7 +118,7 @@ def _played(start: Has, steps: Sequence[Sequence[tuple[int, int, int, bool]]], s
 
 
 class Frame(NamedTuple):
-    """Where things are in the picture: the tile of each member and its name, and the middle of the ring."""
+    """The places in the picture: the tile of each member and its name, and the middle of the ring."""
 
     tiles: tuple[Box, ...]
     names: tuple[Point, ...]
@@ -137,7 +137,7 @@ class Frame(NamedTuple):
 
 
 def _edge(box: Box, inside: Point, outside: Point, space: float = 5) -> Point:
-    """Where a line leaves a box, with some space."""
+    """Return the point where a line leaves a box, with some space."""
     dx, dy = outside[0] - inside[0], outside[1] - inside[1]
     ways = [1.0]
     if dx:
@@ -216,11 +216,11 @@ class Ring:
         return Picture(scene, f"<{self.title}. {self.words(step)} {self.holdings(step)}>")
 
     def frame(self, top: float) -> Frame:
-        """Where everything is, below a height."""
+        """Return where everything is, below a height."""
         return _laid_out(self.size, len(self.labels), top)
 
     def background(self, frame: Frame) -> Scene:
-        """What stays the same in all steps."""
+        """Paint what stays the same in all steps."""
         scene = Scene(frame.width, frame.bottom)
         for seat, box, (x, y) in zip(self.one.seats, frame.tiles, frame.names, strict=True):
             scene.add(Text(x, y, f"rank {seat.rank}", TEXT, INK, "middle", bold=True), Rect(*box, TRACK, EDGE))
@@ -229,12 +229,12 @@ class Ring:
         return scene
 
     def inside(self, frame: Frame) -> list[Point]:
-        """Where the words in the middle of the ring stand; there is no room between two ranks."""
+        """Return the places of the words in the middle of the ring; there is no room between two ranks."""
         x, y = frame.inside
         return [(x, y - 9), (x, y + 8)] if self.size > 2 else []
 
     def _band(self, frame: Frame, member: int, piece: int) -> Box:
-        """Where a piece of a member lies."""
+        """Return the place of a piece of a member."""
         box = frame.tiles[member]
         height = box.height / len(self.labels)
         return Box(box.x, box.y + self.rows[piece] * height, box.width, height)
@@ -256,14 +256,14 @@ class Ring:
     # -- in words ---------------------------------------------------------------------------------------------------
 
     def phase(self, step: int) -> list[str]:
-        """What stands in the middle of the ring: the number of the step, and what happens in it."""
+        """Return the words in the middle of the ring: the number of the step, and what happens in it."""
         if not step:
             return ["before", f"{counted(len(self.steps.steps), 'round')} to go"]
         adds = self.steps.steps[step - 1][0].adds
         return [f"round {step} of {len(self.steps.steps)}", "adding up" if adds else "passing on"]
 
     def words(self, step: int) -> str:
-        """What a step did, and what has been sent so far."""
+        """Say what a step did, and what has been sent so far."""
         steps, count, pieces, turn = self.steps, len(self.steps.steps), len(self.steps.sizes), self.steps.turn
         if not step:
             return f"Before the first of {counted(count, 'round')}: {self._start()}."
@@ -293,7 +293,7 @@ class Ring:
         return " ".join([f"Round {step} of {count}: {did}", *reached, f"Sent so far by {who}: {figures}."])
 
     def _start(self) -> str:
-        """What the ranks have before the first step."""
+        """Say what the ranks have before the first step."""
         value, pieces = self.one.seats[0].brought[0], len(self.steps.sizes)
         if self.one.row is not None and self.one.row.law is gather:
             own = next((DIMS[role].plural for role, _, _ in value.place.rest if not DIMS[role].partial), None)
@@ -303,7 +303,7 @@ class Ring:
         return f"each rank has its own {value.kind}" + (f", cut into {pieces} pieces" if pieces > 1 else "")
 
     def holdings(self, step: int) -> str:
-        """What each rank has after a step."""
+        """Say what each rank has after a step."""
         told: list[str] = []
         for seat, pieces in zip(self.one.seats, self.steps.states[step], strict=True):
             words = [self._piece(piece, pieces[piece]) for piece in self.labels if piece in pieces]
@@ -349,7 +349,7 @@ def ring_page(ring: Ring) -> Page:
 
 
 def _data(ring: Ring, frame: Frame) -> dict[str, Any]:
-    """What the script draws: pieces in rows, each as the bits of the members whose contributions are in it."""
+    """Return the data of the script: pieces in rows, each as the bits of the members whose parts are in it."""
     steps: list[dict[str, Any]] = []
     for step, state in enumerate(ring.steps.states):
         hops = ring.steps.steps[step - 1] if step else ()
@@ -387,7 +387,7 @@ def _colours(members: int) -> str:
 
 
 def draw_ring(run: Any, which: str | None = None, layer: int | None = None, step: int | None = None) -> Picture | Page:
-    """How a collective goes round the ring of its ranks: a page to step through, or the picture after one `step`.
+    """Draw how a collective goes round the ring of its ranks: a page to step through, or the picture after one `step`.
 
     `run` is a Trace, or the Models that simulate returned; `which` and `layer` choose a collective, as for
     draw_collective. Step 0 is before the first one.
@@ -411,7 +411,7 @@ def draw_ring(run: Any, which: str | None = None, layer: int | None = None, step
 
 
 def _chosen(trace: Trace, which: str | None, layer: int | None) -> Exchange | None:
-    """What was asked for, if it goes round a ring; without a name the first that does."""
+    """Return the collective that was asked for, if it goes round a ring; without a name the first that does."""
     if which is None:
         found = [one for one in exchanges(trace) if layer in (None, one.layer) and rounds(one) is not None]
         one = found[0] if found else None

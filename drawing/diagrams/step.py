@@ -32,7 +32,7 @@ LANES: Final[dict[str, str]] = {
     Activation.kind: "activation",
     ActivationGrad.kind: "activation gradient",
 }
-"""Where what happens to a value of a kind belongs."""
+"""The lane of what happens to a value of a kind."""
 
 
 class Deed(NamedTuple):
@@ -57,7 +57,7 @@ class Kept(NamedTuple):
 
 
 def deeds(program: Program) -> list[Deed]:
-    """What a rank does, in the order of its program."""
+    """Return what a rank does, in the order of its program."""
     found: list[Deed] = []
     for event in program.events:
         where = _where(program, event)
@@ -142,7 +142,7 @@ def draw_step(run: Any, rank: int = 0) -> Picture:
 
 
 class Lane(NamedTuple):
-    """Where a row of boxes lies, and how high a box is."""
+    """A row of boxes: its top, and the height of a box."""
 
     y: float
     height: float
@@ -171,7 +171,7 @@ class _Step:
         self.scene = Scene(self.width, 0)
 
     def _columns(self) -> float:
-        """Where layers and what lies between them are, from left to right; the width of the paper."""
+        """Place layers and what lies between them, from left to right; return the width of the paper."""
         x = MARGIN
         for number, layer in enumerate(self.layers):
             if number and self.layers[number - 1] != layer - 1:
@@ -362,7 +362,7 @@ class _Step:
             y += CHIPS
 
     def _between(self, place: int) -> None:
-        """What lies between layers: an activation, and below it its gradient."""
+        """Paint what lies between layers: an activation, and below it its gradient."""
         x, lanes = (
             self.x["between", place],
             (("activation", "forward", "act"), ("activation gradient", "backward", "grad")),
@@ -375,7 +375,7 @@ class _Step:
             self._put_chips(kind, place, x - 6, y + height + 2, BETWEEN + 12)
 
     def _made(self, kind: str, place: int) -> bool:
-        """Whether this rank makes an activation, or the gradient of one, itself."""
+        """Check if this rank makes an activation, or the gradient of one, itself."""
         return ("forward", place - 1) in self.at if kind == Activation.kind else place in self.back
 
     def _has_weight(self, layer: int) -> bool:

@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Who brought what, in the order of the group, and the `members` whose values may be in what somebody gets."""
+    """The values that each member brought, and the `members` whose values may be in what somebody gets."""
 
     brought: Sequence[Sequence[Value]]
     members: Sequence[int]
@@ -47,13 +47,13 @@ class Origin(NamedTuple):
         return tuple(i for i in self.members if any(_is_in(own, value, number, beside) for own in self.brought[i]))
 
     def beside(self, value: Value) -> Place | None:
-        """How one of its parts was cut: columns that are gathered are seen side by side."""
+        """Return how one of its parts was cut: columns that are gathered are seen side by side."""
         alike = (own.place for i in self.members for own in self.brought[i][:1] if own.kind == value.kind)
         return next(alike, None)
 
 
 class Laid(NamedTuple):
-    """What of a value lies in its tile, of how many: shards and features go down, columns and batches across."""
+    """The parts of a value in its tile, of how many: shards and features go down, columns and batches across."""
 
     held: Pieces
     total: int
@@ -62,7 +62,7 @@ class Laid(NamedTuple):
 
 
 def laid(place: Place, beside: Place | None = None) -> Laid:
-    """How a value lies in its tile; one that is whole, as it was put together from what is `beside` it."""
+    """Lay a value in its tile; one that is whole, as it was put together from what is `beside` it."""
     for role in (role for role in place.schema.roles[: place.schema.ndim] if role in REST):
         mine, its = place.part(role), None if beside is None else beside.part(role)
         cut = its if mine is not None and mine.whole and its is not None else mine
@@ -77,7 +77,7 @@ def laid(place: Place, beside: Place | None = None) -> Laid:
 
 
 def _is_in(own: Value, value: Value, number: int, beside: Place | None) -> bool:
-    """Whether a value that was brought is in part of another one."""
+    """Check if a value that was brought is in part of another one."""
     mine, its = own.place, value.place
     if own.kind != value.kind or own.layer != value.layer:
         return False
@@ -106,7 +106,7 @@ def parts(value: Value, members: Callable[[int], tuple[int, ...]], beside: Place
 
 
 def tile_height(value: Value) -> float:
-    """How high a tile is; shards that are few enough to be numbered have room for their number."""
+    """Return the height of a tile; shards that are few enough to be numbered have room for their number."""
     place = value.place
     return max(SQUARE, 14 * place.total if place.total <= 8 else 0) if place.sharded else FLAT
 
@@ -219,7 +219,7 @@ def plain_tile(wide: float, high: float, value: Value, colours: Sequence[str], o
 
 
 def caption(value: Value, room: float = 1000) -> list[str]:
-    """What stands below a tile, on a line each: "shard 0 of 4", "sum of batches 0-3"; shorter where there is little
+    """Return the lines below a tile: "shard 0 of 4", "sum of batches 0-3"; shorter where there is little
     room."""
     place, lines = value.place, list[str]()
     cut = [fitting(room, *_cut(*one)) for one in place.rest]

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
-from drawing.canvas.palette import KINDS, LOOKS, PASSES, fill_and_border, ink_on, layer_colour, passes
+from drawing.canvas.palette import KINDS, LOOKS, fill_and_border, ink_on, layer_colour, looks_of
 from drawing.timeline.boxes import Box, Timeline, boxes, labels, size
 from drawing.timeline.paint import place_rows
 from drawing.values import batches_in, slot
@@ -80,7 +80,7 @@ FEW: Final = 2
 
 
 class Gift(NamedTuple):
-    """What one member of an exchange gives another: rank and event of the one and of the other."""
+    """A value that one member of an exchange gives another: rank and event of the one and of the other."""
 
     source: int
     sent: int
@@ -91,8 +91,8 @@ class Gift(NamedTuple):
 
 @kept
 def gifts(run: Trace) -> list[Gift]:
-    """Who gives what to whom in each exchange of lists, such as an exchange of halos, in which few have anything for
-    each other. What is empty, or stays where it is, is no gift."""
+    """List who gives what to whom in each exchange of lists, such as one of halos, in which few have anything for each
+    other. What is empty, or stays where it is, is no gift."""
     found: list[Gift] = []
     for members in meetings(run):
         rank, number = members[0]
@@ -144,7 +144,7 @@ def _about(trace: Trace, program: Program, number: int) -> str:
 
 
 def _part(place: Place) -> str:
-    """Which part of an activation, in words, but for its batches: "rows 4-11"."""
+    """Name the part of an activation, but for its batches: "rows 4-11"."""
     words: list[str] = []
     for role, pieces, grid in place.rest:
         kind = DIMS[role]
@@ -171,7 +171,7 @@ def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dic
     if len(named) == 2:
         (one, first), (other, second) = named
         lines.append(said(difference(first, second), one, other))
-    found = {(box.look, box.lane > 0) for line in timelines for box in line.boxes}
+    found = {box.look for line in timelines for box in line.boxes}
     return {
         "fields": FIELDS,
         "kinds": list(KINDS),
@@ -190,7 +190,7 @@ def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dic
 
 
 def shown_ranks(trace: Trace) -> int:
-    """How many ranks the page shows: as many as there is a budget of events for, and at least one."""
+    """Count the ranks that the page shows: as many as there is a budget of events for, and at least one."""
     shown = events = 0
     for program in trace.programs[:128]:
         events += len(program.events)
@@ -316,7 +316,7 @@ def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
 
 
 def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
-    """How a box looks: fill, border, ink; the stripe in the colour of its layer; fill, border and ink by night."""
+    """Return the looks of a box: fill, border, ink; the stripe in its layer's colour; fill, border and ink by night."""
     own = layer_colour(event.layer or 0, layers)
     fill, border = fill_and_border(box.look, own)
     stripe = own if box.look in LOOKS and LOOKS[box.look].layered and event.layer is not None else ""
@@ -324,14 +324,11 @@ def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
     return fill, border, ink, stripe, fill.night, border.night, ink.night
 
 
-def legend(layers: int, found: set[tuple[str, bool]]) -> list[list[str]]:
+def legend(layers: int, found: set[str]) -> list[list[str]]:
     """Fill and border by day and by night of the operations that occur, and what they mean."""
     own = layer_colour(0, layers)
     shown = [(own, own, "forward (number: batch)")]
-    shown += [(*PASSES[name].pair(own), PASSES[name].words) for name in passes({family for family, _ in found})[1:]]
-    for family, look in LOOKS.items():
-        if (family, False) in found or (family, True) in found:
-            shown.append((*look.pair, look.words))
+    shown += [(*pair, words) for _, pair, words in looks_of(found, own)]
     return [[fill, border, fill.night, border.night, words] for fill, border, words in shown]
 
 

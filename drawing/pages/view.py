@@ -85,7 +85,7 @@ PASS_OF: Final = {OPERATIONS[name].letter or OPERATIONS[name].word: name for nam
 
 
 class Shown(Protocol):
-    """What has schedules to show, as `lib.schedules.gallery` makes them."""
+    """Schedules to show, as `lib.schedules.gallery` makes them."""
 
     def to_json(self) -> dict[str, Any]: ...
 

@@ -105,7 +105,7 @@ def failed_rank(trace: Trace) -> int | None:
 
 
 def _clock(program: Program) -> int:
-    """How far a rank had come by itself."""
+    """Return the time that a rank had reached by itself."""
     own = [e.end if e.blocking or e.op not in COMMUNICATION else e.issued for e in program.events]
     return max((time for time in own if time is not None), default=0)
 
@@ -132,7 +132,7 @@ def _rank(trace: Trace, program: Program, edge: int, failed: bool) -> Iterator[B
 
 
 def _without_room(trace: Trace, program: Program) -> bool:
-    """Whether the last thing that a rank did was to send a message without room for it, until the run failed."""
+    """Check if a rank ended with a message for which there was no room until the run failed."""
     if trace.error is None or not program.events or program.events[-1].op != "pass_to":
         return False
     last = program.events[-1].peer
@@ -141,7 +141,7 @@ def _without_room(trace: Trace, program: Program) -> bool:
 
 
 def padded(trace: Trace, event: Event) -> int:
-    """How many of the batches that an event is about are padding, where they belong to what it is."""
+    """Count the batches of an event that are padding, where it is about batches."""
     if not trace.padding or event.op not in OPERATIONS or not OPERATIONS[event.op].has_batches:
         return 0
     return sum(batch >= trace.batches for batch in event.batches)
@@ -168,7 +168,7 @@ def _lane(free: list[int], event: Event, edge: int) -> int:
 
 
 def _messages(trace: Trace, drawn: Sequence[int]) -> list[Message]:
-    """What was sent by the ranks drawn, to whomever, and received."""
+    """Return the messages of the ranks that are drawn, to any rank, as far as they were received."""
     found: list[Message] = []
     shown = frozenset(drawn)
     for passage in messages(trace):
@@ -239,7 +239,7 @@ def labels(
 
 
 class Waiting(NamedTuple):
-    """What a rank waited for when a run stopped, and what is known of the others: "rank 1 is missing"."""
+    """The thing for which a rank waited when a run stopped, and what is known of others: "rank 1 is missing"."""
 
     what: str
     who: str
@@ -252,7 +252,7 @@ def _calls(trace: Trace) -> dict[tuple[int, int], list[tuple[int, int]]]:
 
 
 def waiting(trace: Trace, rank: int, number: int) -> Waiting:
-    """What a rank waits for in one of its events."""
+    """Say what a rank waits for in one of its events."""
     event = trace.programs[rank].events[number]
     if event.op == "pass_to":
         return Waiting(f"room to send to {_peer(trace, rank, event.peer)}", "the message before is not received")
@@ -272,7 +272,7 @@ def waiting(trace: Trace, rank: int, number: int) -> Waiting:
 
 
 def _peer(trace: Trace, rank: int, peer: int | None) -> str:
-    """What a rank calls another one: "stage 2" where they differ along that axis of the mesh only, else its number."""
+    """Name a rank as another one does: "stage 2" where they differ along that axis of the mesh only, else by number."""
     if peer is None:
         return "any rank"
     if trace.mesh is None or max(rank, peer) >= len(trace.mesh):
@@ -283,7 +283,7 @@ def _peer(trace: Trace, rank: int, peer: int | None) -> str:
 
 
 def title(trace: Trace, box: Box, fold: Fold, brief: bool = False) -> str:
-    """What the pointer shows over a box, which stands for all ranks of a fold. `brief` leaves out the text of the
+    """Return the title of a box, which stands for all ranks of a fold. `brief` leaves out the text of the
     source line, for crowded pictures."""
     event = trace.programs[box.rank].events[box.number]
     who = f"rank {box.rank}"

@@ -23,9 +23,9 @@ __all__ = ["GATHERED", "SERIES", "Level", "Plateau", "goals", "kinds_of", "level
 __all__ += ["memory_at_peak", "stepped"]
 
 GATHERED: Final = "gathered weight"
-"""What a weight is called that came in a communication and goes again: it is a guest."""
+"""The name of a weight that came in a communication and goes again: it is a guest."""
 SERIES: Final = (*list(KINDS)[:2], GATHERED, *list(KINDS)[2:])
-"""What memory is stacked of: what stays lies at the bottom, guests above it, then what comes and goes."""
+"""The stack of memory: values that stay lie at the bottom, guests above them, then those that come and go."""
 
 
 class Level(NamedTuple):
@@ -78,7 +78,7 @@ def _stacked(by_name: Mapping[str, object]) -> tuple[float, ...]:
 
 
 def _left(trace: Trace, rank: int) -> dict[str, float]:
-    """What a rank has after its last operation."""
+    """Return the elements that a rank has after its last operation, by kind."""
     program, lives = trace.programs[rank], trace.lifetimes()[rank]
     over, visiting = len(program.events), guests(program)
     found = dict.fromkeys(SERIES, 0.0)
@@ -98,7 +98,7 @@ class Plateau(NamedTuple):
 
 
 def longest(curves: Mapping[int, Sequence[Level]], most: float) -> Plateau | None:
-    """Of the stretches at which the curves of ranks reach so much, the longest; of equals the first."""
+    """Return the longest stretch at which the curve of a rank reaches so much; of equals the first."""
     best: Plateau | None = None
     for rank, curve in curves.items():
         start: int | None = None
@@ -177,7 +177,7 @@ def goals(trace: Trace) -> list[float]:
 
 
 def _summary(trace: Trace, folds: Sequence[Fold], full: Plateau | None) -> str:
-    """How much at most, where, and when."""
+    """Say how much memory there is at most, where, and when."""
     top = peak(trace)
     head = f"at most {amount(top.elements)} elements on"
     if full is None:
@@ -195,7 +195,7 @@ def _height(count: int) -> tuple[float, float]:
 
 
 class _Panel(NamedTuple):
-    """Where the rows are, by the rank that is drawn, and how many pixels an element is high."""
+    """The tops of the rows, by the rank that is drawn, and the height of an element in pixels."""
 
     axis: Axis
     tops: Mapping[int, float]
@@ -250,7 +250,7 @@ class _Panel(NamedTuple):
         scene.add(Text(middle, top - 8, words, SMALL, ALARM, "middle"))
 
     def scale(self, scene: Scene, top: float, most: float, limits: Sequence[float]) -> None:
-        """What the lines mean, right of the first row; a little apart where they lie close."""
+        """Write what the lines mean, right of the first row; a little apart where they lie close."""
         x, floor = self.axis.left + self.axis.width + 3, top + self.height
         if self.height < ROOMY:
             return

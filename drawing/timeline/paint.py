@@ -12,14 +12,13 @@ from drawing.canvas.palette import (
     ARROW,
     LOOKS,
     PAPER,
-    PASSES,
     SOFT,
     TRACK,
     fill_and_border,
     ink_on,
     layer_colour,
+    looks_of,
     mix,
-    passes,
 )
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
 from drawing.timeline.boxes import Box, Fold, Message, Timeline, labels, padded, title, waiting
@@ -39,7 +38,7 @@ PACKED: Final = 20_000
 SHOWN: Final = 128
 """Rows of a picture at most; of more, the first ones are shown."""
 PALER: Final = 0.4
-"""How much paler than its box the hatching of padding is."""
+"""The paper in the hatching of padding."""
 ARROWS: Final = 96
 """Messages that get a line from the sender to the receiver; more would only be a thicket."""
 
@@ -53,7 +52,7 @@ READABLE: Final = 11
 
 
 class Rows(NamedTuple):
-    """Where the rows are: the ranks that are drawn, one a row; for every rank that has a row its top, which those that
+    """The places of rows: the ranks that are drawn, one a row; for every rank that has a row its top, which those that
     are alike share; the height of a row, and that of its communication lanes."""
 
     ranks: Sequence[int]
@@ -297,7 +296,7 @@ def operations(
 ) -> list[Entry]:
     """The legend of timelines: the layers (or what else is `coloured`), and those operations that occur. `own`: names
     of batches that each rank has of its own. `numbers`: whether others have theirs."""
-    families = {(box.look, box.lane > 0) for box in boxes}
+    occurring = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []
     for place, layer in enumerate(shown):
@@ -309,16 +308,12 @@ def operations(
     said = ["number: batch"] if numbers else [] if counted else ["each rank on its own batch"]
     batches = ", ".join([*said, *(["#0: first of each rank's own"] if counted else [])])
     entries: list[Entry] = [(ramp, 17 * len(shown), coloured), swatch(colour, text="forward (" + batches + ")")]
-    shades = [PASSES[name] for name in passes({family for family, _ in families})[1:]]
-    entries += [swatch(*shade.pair(colour), shade.words) for shade in shades]
     if padding:
         sample = [Rect(0, 0, 16, 12, colour), *hatch(1, 1, 14, 10, mix(colour, PAPER, PALER), line=1.2)]
         entries.append((sample, 16, "padding"))
-    for family, look in LOOKS.items():
-        if (family, False) in families or (family, True) in families:
-            dash = "3 2" if family == "pending" else ""
-            entries.append(swatch(*look.pair, look.words, 3 if family == "loss" else 16, dash))
-    if any(beside for _, beside in families):
+    for look, pair, words in looks_of({look for look, _ in occurring}, colour):
+        entries.append(swatch(*pair, words, 3 if look == "loss" else 16, "3 2" if look == "pending" else ""))
+    if any(beside for _, beside in occurring):
         fill, stroke = LOOKS["collective"].pair
         lane = [Rect(0, 0, 22, 5, colour), Rect(6.5, 6.5, 15, 5, fill, stroke)]
         entries.append((lane, 22, "beside computation"))

@@ -34,7 +34,7 @@ class Shown(NamedTuple):
 
 
 def shown_rows(trace: Trace, folded: bool = True, most: int | None = None) -> Shown:
-    """What to draw of a run, in the order of its mesh: its first so many rows. `folded`: those alike as one."""
+    """Return the rows to draw of a run, in the order of its mesh, at most so many. `folded`: those alike as one."""
     every = fold(trace) if folded else [Fold((program.rank,)) for program in trace.programs]
     if trace.mesh is not None and len(trace.mesh) == trace.ranks:
         place = {rank: number for number, rank in enumerate(trace.mesh.ranks)}
@@ -82,14 +82,14 @@ def _resplit(classes: Iterable[list[int]], key: Callable[[int], Hashable]) -> li
 
 
 def _glance(program: Program) -> Hashable:
-    """What tells most ranks apart at once."""
+    """Return a key that tells most ranks apart at once."""
     events = program.events
     probes = events[:: max(1, len(events) // 16)]  # most ranks that differ do so in one of a few
     return len(events), len(program.values), len(program.moves), *[(event.op, event.start) for event in probes]
 
 
 class _Keys:
-    """What ranks have to agree in."""
+    """The keys in which ranks have to agree to be alike."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -190,7 +190,7 @@ def _by_batches(trace: Trace, ranks: list[int]) -> Iterator[list[int]]:
 
 
 def _names_batches(event: Event) -> bool:
-    """Whether the batches of an event are said of it: how many are in a sum that ranks meet for is no difference."""
+    """Check if batches are said of an event: how many are in a sum that ranks meet for is no difference."""
     return event.op in OPERATIONS and OPERATIONS[event.op].has_batches
 
 
@@ -203,7 +203,7 @@ def _disjoint(sets: Sequence[frozenset[int]]) -> bool:
 
 
 def _own(trace: Trace, ranks: tuple[int, ...]) -> dict[int, str]:
-    """What to call the batches of the first of some ranks, in those events in which the others have other ones."""
+    """Name the batches of the first of some ranks, in those events in which the others have other ones."""
     if len(ranks) < 2:
         return {}
     one, other = (trace.programs[rank].events for rank in ranks[:2])
@@ -222,7 +222,7 @@ GAP: Final = 10
 
 
 class Name(NamedTuple):
-    """Which ranks a row is of, where these are in their mesh, and the group of rows along its first axis."""
+    """The ranks of a row, their place in the mesh, and the group of rows along its first axis."""
 
     ranks: str
     place: str = ""

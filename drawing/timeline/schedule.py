@@ -67,7 +67,7 @@ class Panel(NamedTuple):
         return rows
 
     def numbers(self, scene: Scene, rows: Rows) -> float:
-        """Which ranks have no row, the moments, and the end of the run; returns where they end."""
+        """Write which ranks have no row, the moments, and the end of the run; return where they end."""
         y = left_out(scene, self.trace, self.shown, rows, self.axis) + 2
         return self.axis.numbers(scene, y, makespan(self.trace), ending(self.trace))
 

@@ -12,10 +12,10 @@ from tests.drawing.comparing.test_plot import FLAT, UP
 from tests.drawing.curriculum import Stop
 from tests.drawing.diagrams import exchanges
 from tests.drawing.diagrams.test_halo import DROPPED, UNEVEN, by_batches
+from tests.drawing.diagrams.test_inside import run_of as inside
 from tests.drawing.diagrams.test_mesh import DIMS
 from tests.drawing.pages.runs import GRID, TRACES
 from tests.drawing.runs import RUNS, VALUES
-from tests.support.inside import PROGRAMS
 from tests.support.said import Said
 
 
@@ -26,11 +26,6 @@ def nothing(model: Model) -> None:
 def not_awaited() -> Any:
     model = simulate(nothing, ranks=2)[0]
     return model.allreduce(model.fake_grad(0, [0]), 0)
-
-
-def inside(name: str) -> list[Model]:
-    one = PROGRAMS[name]
-    return simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
 
 
 def said(shown: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -19,10 +20,15 @@ from tests.drawing.marks import polys, rects, texts
 from tests.support.inside import PROGRAMS
 
 
+@cache
+def run_of(name: str) -> list[Model]:
+    one = PROGRAMS[name]
+    return simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+
+
 @pytest.fixture(scope="module", params=PROGRAMS)
 def models(request: pytest.FixtureRequest) -> list[Model]:
-    one = PROGRAMS[request.param]
-    return simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+    return run_of(request.param)
 
 
 def test_a_timeline_and_a_page_are_drawn(models: list[Model]) -> None:
@@ -52,8 +58,7 @@ def test_each_value_is_drawn(models: list[Model]) -> None:
 
 def value(words: str, name: str, rank: int = 1) -> Value:
     """What a rank of a program has, by its words."""
-    one = PROGRAMS[name]
-    models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+    models = run_of(name)
     return next(value for value in models[rank].program.values if value is not None and str(value) == words)
 
 
@@ -88,9 +93,7 @@ def test_any_part_of_a_sum_is_pale_and_says_of_what() -> None:
 
 def test_pictures_of_collectives_say_what_differs() -> None:
     def drawn(name: str, op: str, layer: int) -> Any:
-        one = PROGRAMS[name]
-        models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
-        return draw_collective(models, op, layer)
+        return draw_collective(run_of(name), op, layer)
 
     assert {"features 0", "features 1", "rows 0-7", "rows 8-15"} <= set(texts(drawn("ulysses", "alltoall", 2)))
     assert "vocabulary 0 of 4" in texts(drawn("vocabulary", "allreduce", 1))
@@ -104,8 +107,7 @@ def test_pictures_of_collectives_say_what_differs() -> None:
 
 def test_a_row_of_a_sum_comes_from_all_who_brought_one() -> None:
     """Their colours are woven together in it, on whatever rank it is."""
-    one = PROGRAMS["tensor"]
-    models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+    models = run_of("tensor")
     exchange = chosen(models[0].trace, "scatterreduce", 3, "draw_collective")
     assert exchange is not None
     origin = Origin([seat.brought for seat in exchange.seats], range(4))
@@ -116,8 +118,7 @@ def test_a_row_of_a_sum_comes_from_all_who_brought_one() -> None:
 
 def test_a_layer_without_a_weight_has_none_in_its_step() -> None:
     for name, kinds, weights in (("ring", ["layer 1: attention"], 2), ("vocabulary", ["layer 3: cross entropy"], 3)):
-        one = PROGRAMS[name]
-        models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+        models = run_of(name)
         shown = texts(draw_step(models))
         assert set(kinds) <= set(shown)
         assert [shown.count(word) for word in ("weight", "gradient", "update")] == [weights] * 3
@@ -125,12 +126,11 @@ def test_a_layer_without_a_weight_has_none_in_its_step() -> None:
 
 @pytest.mark.parametrize("name", ["ring", "zigzag"])
 def test_each_pair_of_a_query_and_a_key_is_worked_on_by_one_rank_in_one_step(name: str) -> None:
-    one = PROGRAMS[name]
-    models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+    models = run_of(name)
     picture = draw_attention({name: models})
     panels = [mark for mark in rects(picture) if mark.fill == TRACK]
     assert len(panels) == 4
-    size, side = one.layers[1].rows, panels[0].width
+    size, side = PROGRAMS[name].layers[1].rows, panels[0].width
     blocks = [mark for mark in rects(picture) if mark.fill in ORIGINS and panels[0].y <= mark.y < panels[0].y + side]
     for query in range(size):
         for key in range(query + 1):
@@ -148,7 +148,6 @@ def test_heads_of_the_same_pairs_are_woven() -> None:
 
 
 def test_the_name_of_a_run_stays_as_it_is_written_and_without_one_a_sentence_begins() -> None:
-    one = PROGRAMS["ring"]
-    models = simulate(one.make(""), layers=one.layers, ranks=one.ranks, batches=one.batches)
+    models = run_of("ring")
     for runs, title in (({"ring_attention": models}, "ring_attention: the longest"), (models, "The longest")):
         assert any(text.startswith(title) for text in texts(draw_attention(runs)))

@@ -235,7 +235,7 @@ def test_every_family_of_boxes_has_its_looks_by_day_and_by_night(family: str) ->
     event = Event("forward", 1, frozenset(), (), (), 0, 0, 1, None)
     looks = style(Box(0, 0, family, 0, 1), event, 2)
     assert all(colour.startswith("#") or colour in ("none", "") for colour in looks)
-    assert len(legend(2, {(family, False)})) == 2 + (family in LOOKS)
+    assert len(legend(2, {family})) == 2 + (family in LOOKS)
 
 
 def test_parts_of_sums_and_layers_without_a_weight_are_known() -> None:
