@@ -18,7 +18,6 @@ from subprocess import Popen, TimeoutExpired
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from lib.checker.table import Given, encode
 from lib.cluster.mesh import Mesh
 from lib.errors import fixes
 from lib.files import child_environment
@@ -30,6 +29,7 @@ from lib.suite.isolation.messages import (
     read,
 )
 from lib.suite.isolation.running import GRACE, endless
+from lib.suite.submissions.table import Given, encode
 
 __all__ = ["LIMIT", "answered", "answers_of", "ask", "deaf", "run_of", "vanished"]
 

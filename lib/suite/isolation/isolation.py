@@ -16,7 +16,6 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import Final
 
-from lib.checker.table import Given, encode
 from lib.files import ROOT
 from lib.suite.isolation.asking import answered, ask, deaf, vanished
 from lib.suite.isolation.messages import (
@@ -31,6 +30,7 @@ from lib.suite.isolation.messages import (
 from lib.suite.isolation.running import DEAF, DEAF_SIGNAL, LATE, schedules_below
 from lib.suite.submissions.function_check import sources_below
 from lib.suite.submissions.source import Source
+from lib.suite.submissions.table import Given, encode
 
 __all__ = ["FEATURES", "Isolation"]
 
