@@ -10,14 +10,14 @@ from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import operation
 from lib.analysis.memory import guests
-from lib.checker.forgotten import SHOWN, STORE, Where, maker_of, more, places, remark
+from lib.checker.forgotten import SHOWN, Where, maker_of, more, places, remark
 from lib.cluster.costs import in_units, units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import amount, counted, plural, these
 from lib.puzzles.records import Goal
-from lib.trace.event import Event, Program, place_of
+from lib.trace.event import STORE, Event, Program, place_of
 from lib.trace.lifetimes import held_at
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
-from lib.cluster.mesh import Mesh
 from lib.diagnosis.provenance import calls, had_by_all, home, in_turn, line_of, maker, same_loop
 from lib.diagnosis.running import Advice, Running, line
 from lib.errors.source_lines import student_frame
-from lib.errors.wording import listed, these
+from lib.errors.wording import these
 from lib.trace.event import Event, Program, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, OPERATIONS, READS
@@ -19,10 +18,10 @@ from lib.values.values import Activation, ActivationGrad, Value, Weight
 
 __all__ = [
     "cut_otherwise",
+    "gather_call",
     "meeting",
     "not_reached",
     "other_half",
-    "outside",
     "pipelined",
     "replicas",
     "same_shard",
@@ -51,6 +50,13 @@ def sum_axis(program: Running) -> str | None:
     mesh = program.world.mesh
     axes = [] if mesh is None else [axis for axis in mesh.axes if axis not in ALONG_LAYERS and mesh.axes[axis] > 1]
     return axes[0] if mesh is not None and len(axes) == 1 and len(mesh.axes) > 1 else None
+
+
+def gather_call(program: Running) -> str:
+    """The call that puts the shards of a weight together: along an axis, where a mesh has another for the layers."""
+    axis = sum_axis(program)
+    group = "" if axis is None else f', group="{axis}"'
+    return f'weights[layer, "full"] = await model.allgather(weights[layer], layer{group})'
 
 
 def _loaded(program: Running, rank: int, layer: int) -> frozenset[int] | None:
@@ -380,41 +386,6 @@ def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
         return (
             f"{what} from rank {unread[0]} to rank {program.rank} {'was' if len(unread) == 1 else 'were'} never "
             f"received, so batch {batch} was used again:\nreceive once for each batch"
-        )
-    return None
-
-
-def outside(dist: Any, waits: dict[int, Any]) -> Advice | None:
-    """In a mesh with stages: somebody waits for a rank that is not in its pipeline, or for one at the other end."""
-    mesh: Mesh | None = dist.mesh
-    axis = None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
-    if mesh is None or axis is None:
-        return None
-    for rank, subject in waits.items():
-        peer = {"receive": "source", "pass": "peer"}.get(subject.kind, "")
-        peer = getattr(subject.event if peer == "peer" else subject, peer, None)
-        if peer is None:
-            continue
-        here, there = mesh.coordinates(rank), mesh.coordinates(peer)
-        stage = here[axis]
-        ops = {event.op for event in dist.models[rank].program.events}
-        back = "forward" not in ops if subject.kind == "receive" else subject.kind == "pass" and bool(ops & BY_INPUT)
-        end = 0 if back else mesh.axes[axis] - 1
-        together = here | {axis: 0} == there | {axis: 0}
-        if together and (stage != end or abs(there[axis] - stage) == 1):
-            continue
-        if stage == end:
-            word, instead = ("before", "it takes data with get_activation") if back else ("after", "it calls loss")
-            if back and subject.kind == "pass":
-                instead = "it passes no gradient on"
-            return f"rank {rank} is at {axis} {stage}: there is no {axis} {word} it; {instead}"
-        group = listed(mesh.group(rank, axis))[1:-1]
-        idea = f"rank {rank} waits for rank {peer}, which is not in its pipeline (ranks {group}):\n"
-        return line(
-            dist.models[rank].program,
-            "group",
-            idea + f"name the {axis} {'before' if back else 'after'} it by its rank in that group",
-            idea + f'write model.group("{axis}")[{axis} {"-" if back else "+"} 1]',
         )
     return None
 

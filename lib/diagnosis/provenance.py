@@ -23,6 +23,7 @@ __all__ = [
     "in_turn",
     "is_held",
     "line_of",
+    "made_by",
     "maker",
     "same_loop",
     "sent_in",
@@ -68,6 +69,12 @@ def line_of(event: Event | None) -> str:
     """ " in line 12", or nothing where that is not known."""
     found = place_of(event)
     return "" if found is None else f" {found.within}"
+
+
+def made_by(value: Value) -> str:
+    """Tell what made a value, as the end of a sentence: "forward gave in line 12"."""
+    made = maker(value)
+    return "it has" if made is None else f"{made.op} gave{line_of(made)}"
 
 
 def is_held(program: Running, number: int) -> bool:

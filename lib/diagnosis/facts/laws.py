@@ -10,16 +10,7 @@ from lib.errors.exceptions import Fact, Words
 from lib.errors.wording import counted, exact, numbered, ranges, these, with_article
 from lib.values.dims import AVERAGED, DIMS, REST, SPACE, RunSet
 from lib.values.placement import MOST, ROUTED, Place
-from lib.values.values import (
-    KINDS,
-    Activation,
-    ActivationGrad,
-    OptState,
-    Value,
-    Weight,
-    WeightGrad,
-    describe,
-)
+from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
 __all__ = ["Different", "Gaps", "MeanOfMeans", "NoKind", "NoMean", "NoShard", "NoSum", "NoValue", "NotCut", "OtherKind"]
 __all__ += ["TooManyShards", "Twice", "Undivided", "tokens"]
