@@ -14,9 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from lib.analysis import figures
-from lib.checker.final_weights import finals
+from lib.checker.faults import fault_of, finals, unready
 from lib.checker.forgotten import Forgotten, fed
-from lib.checker.readiness import unready
 from lib.checker.verdict import Verdict
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, message_of
@@ -158,7 +157,7 @@ def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
         rebuilt = rebuild(trace if record is None else replace(trace, costs=replace(record.costs)))
         timed = retime(rebuilt.run, rebuilt.run.costs)
     except (PuzzleError, TraceError) as error:
-        faults.append(_text(error))
+        faults.append(fault_of(error))
     if trace.error is not None:
         faults.insert(0, "the run did not end: " + trace.error.replace("\n", "\n  "))
     elif rebuilt is not None:
@@ -202,11 +201,6 @@ def _most(goal: Goal) -> float:
     return float("inf") if goal.sent is None else goal.sent
 
 
-def _text(error: PuzzleError | TraceError) -> str:
-    """A fault in the words of an error, its lines moved to stand below the first one."""
-    return str(error).replace("\n", "\n  ")
-
-
 def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
     from lib.puzzles.records import Size
 
@@ -217,7 +211,7 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
                 f"the puzzle {record.id} has {wanted} {name}, this run has {mine}",
                 fix=f'run it at its own size: simulate({record.id}, puzzle="{record.id}")',
             )
-            found.append(_text(error))
+            found.append(fault_of(error))
     if _machines(trace.mesh, trace.ranks) != _machines(record.mesh, trace.ranks):
         error = PuzzleError(
             f"the puzzle {record.id} has other hosts or processes than this run",
@@ -225,19 +219,19 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
             fix=f"leave out mesh=, or give it the host_size and the processes of the puzzle: simulate({record.id}, "
             f'puzzle="{record.id}")',
         )
-        found.append(_text(error))
+        found.append(fault_of(error))
     if trace.padding:
         error = PuzzleError(
             f"the puzzle {record.id} has no padding, and this run has {counted(trace.padding, 'batch')} of it",
             fix="leave out padding= in simulate(...)",
         )
-        found.append(_text(error))
+        found.append(fault_of(error))
     if trace.descriptions != record.described(trace.layers):
         error = PuzzleError(
             f"the layers of the puzzle {record.id} have other sizes than those of this run",
             fix="leave out layers= in simulate(...): puzzle= has them",
         )
-        found.append(_text(error))
+        found.append(fault_of(error))
     return found
 
 

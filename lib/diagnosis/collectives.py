@@ -1,4 +1,4 @@
-"""Why two members of a collective do not fit together: another order, another group, or values that overlap."""
+"""Collectives whose members do not fit together: another order, another group, or values that overlap."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ ALONG_LAYERS = frozenset({"stage", "pipeline", "pp"})
 
 
 def shard_call(program: Running | None, total: int | None = None, group: tuple[int, ...] = ()) -> str:
-    """How a rank loads its own shard: one of as many as the group has ranks, or as the axis of `total` ranks has."""
+    """Return the call that loads a rank's own shard: one of as many as the group, or the axis of `total`, has
+    ranks."""
     mesh = None if program is None else program.world.mesh
     if program is None or mesh is None:
         return f"model.load_weights(layer, model.rank, {len(group) or 'model.RANKS'})"
@@ -166,7 +167,7 @@ def _pipeline(program: Running) -> list[Program]:
 
 
 def _takes(program: Running) -> list[tuple[int, Event]]:
-    """Who took data for this rank: the rank itself, else the others of its pipeline."""
+    """The reads of data for this rank, each with who made it: its own, else those of the others in its pipeline."""
     found = [(p.rank, event) for p in _pipeline(program) for event in p.events if feeds(event)]
     return [item for item in found if item[0] == program.rank] or found
 
@@ -209,7 +210,7 @@ def not_taken(program: Running) -> str | None:
 
 
 def _looping(takes: list[tuple[int, Event]]) -> bool:
-    """Whether the line that failed stands in the loop in which batches are taken."""
+    """Tell whether the line that failed stands in the loop in which batches are taken."""
     frame = student_frame()
     if frame is None:
         return False
@@ -317,7 +318,7 @@ def _both_took(left: Value, right: Value) -> str:
 
 
 def _data_call(program: Running) -> str:
-    """How a rank comes by its data."""
+    """Return the call with which a rank takes its data."""
     return "await model.read" if _reads(program) else "model.get_activation"
 
 
@@ -411,7 +412,7 @@ def meeting(first: Any, other: Any) -> Advice | None:
 
 
 def _stages(mine: Running, theirs: Running) -> bool:
-    """Whether two ranks pass messages, and have no layer in common."""
+    """Tell whether two ranks pass messages, and have no layer in common."""
     layers = [{event.layer for event in one.events if event.op == "load_weights"} for one in (mine, theirs)]
     return not layers[0] & layers[1] and any(event.op in MESSAGES for event in (*mine.events, *theirs.events))
 

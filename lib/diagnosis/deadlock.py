@@ -1,4 +1,4 @@
-"""What to say when nobody can move: the state of every rank, the cycle of waiting, and the likely reason."""
+"""Deadlocks, and other ends of a run: the state of every rank, the cycle of waiting, and the likely reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_IN_RING = 16
 
 
 def on_stuck(dist: World) -> Callable[[], PuzzleError] | None:
-    """What makes the error each waiting rank gets, or None while some task may still move by itself."""
+    """Return what makes the error that each waiting rank gets; None while some task may still move by itself."""
     if dist.driver.tasks and _may_still_move(dist):
         return None
     waits = Waits(dist)
@@ -77,8 +77,8 @@ def on_failed(dist: World, rank: int, error: BaseException) -> None:
 
 
 def on_spinning(dist: World, rank: int, task: Any, turns: int) -> PuzzleError | None:
-    """What ends an asyncio task that takes turns without end; None for one that is not the rank's alone, such as the
-    task in which a notebook runs its cells."""
+    """Return the error that ends an asyncio task which takes turns without end; None for one that is not the rank's
+    alone, such as the task in which a notebook runs its cells."""
     model = dist.models.get(rank)
     frame = getattr(task.get_coro(), "cr_frame", None)
     if model is None or frame is None or not any(value is model for value in frame.f_locals.values()):
@@ -89,7 +89,7 @@ def on_spinning(dist: World, rank: int, task: Any, turns: int) -> PuzzleError | 
 
 
 def _may_still_move(dist: World) -> bool:
-    """Whether a rank that is not parked has a task that is not over: it sleeps, or awaits something of its own."""
+    """Tell whether a rank that is not parked has a task that is not over: it sleeps, or awaits something of its own."""
     engine, tasks = dist.engine, dist.driver.tasks
     parked = {rank for rank, _ in engine.parked()}
     waiting = {tasks[rank] for rank in parked if rank in tasks}  # one task may step several ranks
@@ -246,7 +246,7 @@ def _layers(dist: World, rank: int) -> set[int]:
 
 
 def _is_for(dist: World, target: int, sender: Any, event: Event) -> bool:
-    """Whether a rank has the layer that a message is for: the next one of an activation, that before of a gradient."""
+    """Tell whether a message is for a layer of a rank: the next one of an activation, the one before of a gradient."""
     values = [sender.program.values[number] for number in event.inputs]
     return any(
         isinstance(value, Activation | ActivationGrad) and value.layer in _layers(dist, target) for value in values

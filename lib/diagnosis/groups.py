@@ -1,4 +1,4 @@
-"""What is wrong with a group of ranks, or with a rank, that a call names."""
+"""Errors of a group of ranks, or of a rank, that a call names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs of a run tell about a value: on which rank it is, what made it, and what else was like it."""
+"""Provenance of a value, from the programs of a run: on which rank it is, what made it, and what else was like it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def made_by(value: Value) -> str:
 
 
 def is_held(program: Running, number: int) -> bool:
-    """Whether a store holds a value now."""
+    """Tell whether a store holds a value now."""
     return sum(change for _, _, value, change in program.moves if value == number) > 0
 
 
@@ -150,6 +150,6 @@ def _written(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Written]:
 
 
 def same_loop(found: list[Written], first: int, other: int) -> bool:
-    """Whether the calls of two lines stand in one loop."""
+    """Tell whether the calls of two lines stand in one loop."""
     here, there = ([call for call in found if call.line == line] for line in (first, other))
     return any(loop in call.loops for mine in here for loop in mine.loops for call in there)

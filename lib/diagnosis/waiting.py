@@ -23,7 +23,7 @@ SHOWN = 16
 
 
 def describe(subject: Any, rank: int, whom: str | None = None) -> str:
-    """What a rank waits for. `whom` is what to call the other rank of a message, where that is not its number."""
+    """Tell what a rank waits for. `whom` is what to call the other rank of a message, where that is not its number."""
     match subject.kind:
         case "collective":
             call, group = subject.member(rank), subject.group
@@ -45,7 +45,7 @@ def describe(subject: Any, rank: int, whom: str | None = None) -> str:
 
 
 def wants(subject: Any, rank: int) -> str:
-    """What would let a rank go on."""
+    """Tell what would let a rank go on."""
     match subject.kind:
         case "collective":
             call = subject.member(rank)
@@ -62,7 +62,7 @@ def wants(subject: Any, rank: int) -> str:
 
 
 class Waits(dict[int, Any]):
-    """What each parked rank waits for, in the order of ranks.
+    """The waits of all parked ranks, in the order of ranks: the subject of each.
 
     Ten thousand ranks may wait in one meeting, or each for any rank: what concerns all of them is worked out once.
     """
@@ -92,7 +92,7 @@ class Waits(dict[int, Any]):
         return self._lists[id(subject)]
 
     def awaits_over(self, rank: int) -> bool:
-        """Whether a rank waits for one that waits for nobody."""
+        """Tell whether a rank waits for one that waits for nobody."""
         subject = self[rank]
         if _is_wild(subject):
             return bool(self.over)
@@ -111,12 +111,12 @@ class Waits(dict[int, Any]):
 
 
 def _is_wild(subject: Any) -> bool:
-    """Whether it is a receive from any rank."""
+    """Tell whether it is a receive from any rank."""
     return subject.kind == "receive" and subject.source is None
 
 
 class States:
-    """What the ranks of a run are doing, in words: one line a rank, or of many ranks one line a state."""
+    """The states of the ranks of a run, in words: one line a rank, or of many ranks one line a state."""
 
     def __init__(self, dist: World, waits: Waits) -> None:
         self.dist = dist
@@ -161,7 +161,7 @@ class States:
         return found
 
     def state(self, rank: int, whom: str | None = None) -> str:
-        """What one rank is doing. `whom` is what to call the rank that it waits for."""
+        """Tell what one rank is doing. `whom` is what to call the rank that it waits for."""
         if rank in self.waits:
             subject = self.waits[rank]
             if subject.kind == "collective":
@@ -193,7 +193,7 @@ class States:
         return self._places[source]
 
     def neighbour(self, rank: int) -> str | None:
-        """What a rank would call the rank that it waits for, where that stands beside it."""
+        """Name the rank that a rank waits for by its direction, where it stands beside it: "the stage before"."""
         subject = self.waits.get(rank)
         if subject is None or subject.kind not in ("receive", "pass") or _is_wild(subject):
             return None
@@ -215,7 +215,7 @@ NOBODY = "does not exist: its Model was never made"
 
 
 def _plural(state: str) -> str:
-    """What several ranks are doing: "waits to receive" -> "wait to receive"."""
+    """Put the state of one rank as that of several: "waits to receive" -> "wait to receive"."""
     for one, many in (
         ("waits ", "wait "),
         ("has finished", "have finished"),

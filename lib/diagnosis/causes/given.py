@@ -66,7 +66,7 @@ def wrong_kind(fact: facts.WrongKind, program: Running | None) -> Advice:
 
 @likely_cause.register
 def besides(fact: facts.Besides, _: Running | None) -> str | None:
-    """What a layer takes besides its input: left out, or a name for what is None."""
+    """An argument of a layer besides its input was left out, or is a name for None."""
     here = student_place()
     written = _arguments(fact.op, "" if here is None else here.text)
     if fact.other is not None or not written:
@@ -106,7 +106,7 @@ def _misplaced(program: Running | None, value: object) -> str | None:
 
 
 def _came_from(program: Running | None, wanted: type[Value], value: object) -> str | None:
-    """Where a value of another kind came from, if that is where it went wrong."""
+    """Tell where a value of another kind came from, if that is where it went wrong."""
     made = maker(value)
     if program is None or made is None or not isinstance(value, Value):
         return None
@@ -122,7 +122,7 @@ def _came_from(program: Running | None, wanted: type[Value], value: object) -> s
 
 @likely_cause.register
 def not_stored(fact: facts.NotStored, program: Running) -> str:
-    """What is no value at all, in a store."""
+    """Something that is no value at all, in a store."""
     value: Any = fact.thing
     if isinstance(value, tuple):
         return _tuple([type(item) for item in cast("tuple[Any, ...]", value)], program.events[-1:])

@@ -76,7 +76,7 @@ def _under_another_key(program: Running, fact: facts.Missing, parts: list[Any]) 
 
 
 def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str | None:
-    """Which operation gives the value that is missing."""
+    """Name the operation that gives the value which is missing."""
     model, kind = program.world.models[program.rank], list(KINDS.values())[store]
     layers, kinds = model.LAYERS, model.shape.kinds
     last = layers if kind in (Activation, ActivationGrad) else layers - 1
@@ -193,7 +193,7 @@ def _inside_my_stage(program: Running, value: Value | None) -> str | None:
 
 
 def _back(program: Running, ops: Set[str] = BY_INPUT) -> str:
-    """Which of these operations goes backward on a rank: all of backward, or half of it where it is split."""
+    """Return which of these operations goes backward on a rank: all of backward, or half of it where it is split."""
     halves = BY_INPUT ^ BY_WEIGHT
     done = [event.op for event in program.events if event.op in BY_INPUT | BY_WEIGHT]
     return next((op for op in done if op in ops), min(ops & halves) if halves.intersection(done) else "backward")

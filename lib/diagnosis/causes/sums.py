@@ -18,7 +18,7 @@ from lib.diagnosis.collectives import (
 )
 from lib.diagnosis.provenance import alike, had_by_all, home, is_held, line_of, maker
 from lib.diagnosis.running import Advice, Running, likely_cause, line
-from lib.errors.forgotten_await import put_await
+from lib.errors.exceptions import put_await
 from lib.errors.wording import plural, these
 from lib.trace.event import STORE, Event, place_of
 from lib.values.collectives import COLLECTIVES
@@ -260,7 +260,7 @@ def uncovered(fact: facts.Uncovered, program: Running | None) -> Advice | None:
 
 
 def _has_state_of(program: Running, grad: WeightGrad) -> bool:
-    """Whether a store of the rank has the optimizer state of the shard that a gradient is of, and no more."""
+    """Tell whether a store of the rank has the optimizer state of the shard that a gradient is of, and no more."""
     return any(
         isinstance(value, OptState) and value.layer == grad.layer and value.shards == grad.shards
         for number, value in enumerate(program.values)

@@ -1,4 +1,4 @@
-"""What the laws refuse: values that cannot be put together or cut, and values that there cannot be."""
+"""Facts of the laws: values that cannot be put together or cut, and values that there cannot be."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Different(Fact):
         )
 
     def _fix(self) -> str:
-        """How to get values that are alike."""
+        """Tell how to get values that are alike."""
         if self.verb == "sum":
             if self.field == "batches" and isinstance(self.first, Activation | ActivationGrad):
                 return (
@@ -166,7 +166,7 @@ class Twice(Fact):
 
 
 class NoMean(Fact):
-    """What is to be averaged is no mean of a part of a grid."""
+    """A value to be averaged is no mean of a part of a grid."""
 
     thing: Value
 
@@ -209,7 +209,7 @@ class MeanOfMeans(Fact):
 
 
 class NoSum(Fact):
-    """What is to be summed is not a sum over anything, so there is nothing to add up."""
+    """A value to be summed is not a sum over anything, so there is nothing to add up."""
 
     thing: object
 
