@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from math import lcm
+from operator import itemgetter
 from typing import NamedTuple
 
 from lib.errors.exceptions import PuzzleError, TraceError
@@ -65,7 +66,7 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
     """
     faults: dict[_Fault, list[int]] = {}
     handed_in: dict[int, list[tuple[int, Event, Weight, Flaw | None]]] = defaultdict(list)
-    for (rank, layer), final in sorted(rebuilt.finals.items(), key=_by_place):
+    for (rank, layer), final in sorted(rebuilt.finals.items(), key=itemgetter(0)):
         handed_in[layer].append((rank, *final))
     updated: dict[int | None, list[tuple[int, Event]]] = defaultdict(list)
     kinds = rebuilt.run.shape.kinds
@@ -98,16 +99,15 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
     return [fault.text(layers) for fault, layers in faults.items()]
 
 
-def _by_place(item: tuple[tuple[int, int], object]) -> tuple[int, int]:
-    return item[0]
-
-
 def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault:
     """No rank called set_final_weight for a layer: because it was forgotten, or because the function ended early?"""
     if updated:
         rank, event = updated[0]
         ranks = these("rank", {rank for rank, _ in updated})
-        unreached = _unreached(event)
+        source = event.source  # the line that would hand in the weights is known while the code is at hand
+        unreached = None
+        if source is not None and not isinstance(source, Place):
+            unreached = line_calling(source[0], "set_final_weight")
         return _Fault(
             "no final weight of these layers",
             "model.set_final_weight(layer, weights[layer]) for each layer, on every rank that updates it",
@@ -128,13 +128,6 @@ def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault
         "look for a `return` that comes too early, or a loop that leaves layers out",
         where=place_of(event),
     )
-
-
-def _unreached(event: Event) -> Place | None:
-    """The line that would hand in the weights, in the function of an event: known while its code is at hand."""
-    if event.source is None or isinstance(event.source, Place):
-        return None
-    return line_calling(event.source[0], "set_final_weight")
 
 
 def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | None) -> _Fault | None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
-from lib.diagnosis.provenance import calls, had_by_all, home, in_turn, line_of, maker, same_loop
+from lib.cluster.mesh import Mesh
+from lib.diagnosis.provenance import batches_of, calls, had_by_all, home, in_turn, layers_of, line_of, maker, same_loop
 from lib.diagnosis.running import Advice, Running, line
 from lib.errors.source_lines import student_frame
 from lib.errors.wording import these
@@ -26,12 +27,18 @@ __all__ = [
     "replicas",
     "same_shard",
     "shard_call",
+    "stage_axis",
     "sum_axis",
     "twice",
 ]
 
 ALONG_LAYERS = frozenset({"stage", "pipeline", "pp"})
 """Axes of a mesh along which ranks have different layers, by their usual names."""
+
+
+def stage_axis(mesh: Mesh | None) -> str | None:
+    """The axis of a mesh along which ranks have different layers; None where there is none."""
+    return None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
 
 
 def shard_call(program: Running | None, total: int | None = None, group: tuple[int, ...] = ()) -> str:
@@ -161,7 +168,7 @@ def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
 def _pipeline(program: Running) -> list[Program]:
     """The programs of the ranks that pass each other messages: all of them, or those along the stages of a mesh."""
     mesh, models = program.world.mesh, program.world.models
-    axis = None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
+    axis = stage_axis(mesh)
     ranks = sorted(models) if mesh is None or axis is None else mesh.group(program.rank, axis)
     return [models[rank].program for rank in ranks if rank in models]
 
@@ -180,14 +187,14 @@ def pipelined(program: Running, grad: Any) -> str | None:
         return None
     takes = _takes(program)
     taken = frozenset[int]().union(*(event.batches for _, event in takes))
-    done = [e.batches for e in program.events if e.op == "forward" and e.layer == grad.layer]
+    done = batches_of(program, ("forward",), grad.layer)
     back = [(program.rank, e) for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer]
-    went_back = frozenset[int]().union(*(event.batches for _, event in back))
-    left = frozenset[int]().union(*done) - went_back
+    went_back = batches_of(program, BY_WEIGHT, grad.layer)
+    left = done - went_back
     if left and not _looping(takes + back) and grad.batches == went_back:
         went = f"{these('batch', left)} went forward on this rank, but not backward"
         return f"{went}: does the loop over the batches end too early?"
-    if frozenset[int]().union(*done) - grad.batches or _looping(takes):
+    if done - grad.batches or _looping(takes):
         return "update once, after the last batch; add the gradients of the batches up before"
     if not takes:
         return None
@@ -413,8 +420,8 @@ def meeting(first: Any, other: Any) -> Advice | None:
 
 def _stages(mine: Running, theirs: Running) -> bool:
     """Tell whether two ranks pass messages, and have no layer in common."""
-    layers = [{event.layer for event in one.events if event.op == "load_weights"} for one in (mine, theirs)]
-    return not layers[0] & layers[1] and any(event.op in MESSAGES for event in (*mine.events, *theirs.events))
+    passed = any(event.op in MESSAGES for event in (*mine.events, *theirs.events))
+    return passed and not layers_of(mine) & layers_of(theirs)
 
 
 def _calls(program: Running, member: Any) -> list[Event]:

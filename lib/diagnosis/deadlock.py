@@ -7,8 +7,8 @@ from contextlib import suppress
 from copy import copy
 from typing import Any
 
-from lib.diagnosis.collectives import ALONG_LAYERS
-from lib.diagnosis.provenance import line_of, maker
+from lib.diagnosis.collectives import stage_axis
+from lib.diagnosis.provenance import layers_of, line_of, maker
 from lib.diagnosis.python_errors import asleep, failed, waiting_at
 from lib.diagnosis.running import Advice, Line, World, line
 from lib.diagnosis.waiting import States, Waits, wants
@@ -187,7 +187,7 @@ def _advice(dist: World, waits: Waits, cycle: list[int]) -> Advice:
 def _outside(dist: World, waits: Waits) -> Advice | None:
     """In a mesh with stages: somebody waits for a rank that is not in its pipeline, or for one at the other end."""
     mesh = dist.mesh
-    axis = None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
+    axis = stage_axis(mesh)
     if mesh is None or axis is None:
         return None
     for rank, subject in waits.items():
@@ -241,8 +241,7 @@ def _astray(dist: World, waits: Waits) -> str | None:
 
 def _layers(dist: World, rank: int) -> set[int]:
     """The layers of which a rank has weights."""
-    events = dist.models[rank].program.events if rank in dist.models else ()
-    return {event.layer for event in events if event.op == "load_weights" and event.layer is not None}
+    return layers_of(dist.models[rank].program) if rank in dist.models else set()
 
 
 def _is_for(dist: World, target: int, sender: Any, event: Event) -> bool:

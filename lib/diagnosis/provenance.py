@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from types import CodeType
 from typing import Any
 
@@ -16,17 +16,20 @@ from lib.values.values import Activation, Value
 __all__ = [
     "Written",
     "alike",
+    "batches_of",
     "calls",
     "came_of",
     "had_by_all",
     "home",
     "in_turn",
     "is_held",
+    "layers_of",
     "line_of",
     "made_by",
     "maker",
     "same_loop",
     "sent_in",
+    "store_of",
 ]
 
 
@@ -75,6 +78,22 @@ def made_by(value: Value) -> str:
     """Tell what made a value, as the end of a sentence: "forward gave in line 12"."""
     made = maker(value)
     return "it has" if made is None else f"{made.op} gave{line_of(made)}"
+
+
+def batches_of(program: Running, ops: Container[str], layer: int) -> frozenset[int]:
+    """All batches with which a rank has done one of some operations on a layer."""
+    done = [event.batches for event in program.events if event.op in ops and event.layer == layer]
+    return frozenset[int]().union(*done)
+
+
+def layers_of(program: Running) -> set[int]:
+    """The layers of which a rank has loaded weights."""
+    return {event.layer for event in program.events if event.op == "load_weights" and event.layer is not None}
+
+
+def store_of(program: Running, number: int) -> dict[Any, Value]:
+    """One of the five stores of a rank, by its number."""
+    return program.world.models[program.rank].storage()[number]
 
 
 def is_held(program: Running, number: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import lib.diagnosis.facts as facts
 from lib.diagnosis.collectives import gather_call, not_reached
-from lib.diagnosis.provenance import came_of, in_turn, is_held, line_of, maker
+from lib.diagnosis.provenance import batches_of, came_of, in_turn, is_held, layers_of, line_of, maker, store_of
 from lib.diagnosis.running import Advice, Running, likely_cause, line
 from lib.errors.source_lines import student_place
 from lib.errors.wording import shown, these
@@ -58,7 +58,7 @@ def _number(value: Value) -> int:
 def _under_another_key(program: Running, fact: facts.Missing, parts: list[Any]) -> str | None:
     """The value that a key is for, where it is in the store under another key, or was."""
     name, batch = STORES[fact.store], _batch_in(parts)
-    store: Any = program.world.models[program.rank].storage()[fact.store]
+    store: Any = store_of(program, fact.store)
     found: list[tuple[Any, Value | None, Any]] = [(key, value, None) for key, value in store.items()]
     found += [(key, program.values[number], place) for key, number, place in store.deleted()]
     for key, value, place in found:
@@ -85,7 +85,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     if last < layers and number >= 0 and kinds[number].weight is None:
         return f"layer {number}, of the kind {kinds[number].name}, has no weight"
     what = definite(subject(kind.kind, number - (kind is ActivationGrad)))
-    mine = {event.layer for event in program.events if event.op == "load_weights" and event.layer is not None}
+    mine = layers_of(program)
     if store < 2:
         some = f": this rank has loaded {these('layer', mine)} only" if mine and program.world.ranks > 1 else ""
         return f"{what} is there after load_weights({number}, ...){some}"
@@ -104,7 +104,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
     order = "" if op not in BY_INPUT else ":\nbackward goes from the last layer to the first"
     batch = _batch_in([number, *more])
-    done = frozenset[int]().union(*(e.batches for e in program.events if e.op in ops and e.layer == layer))
+    done = batches_of(program, ops, layer)
     if batch is not None and batch in done:
         return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
@@ -119,10 +119,9 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
 
 def _elsewhere(program: Running, store: int, number: int, batch: int | None) -> list[str]:
     """The keys of a store that hold what another key was asked for."""
-    held: Any = program.world.models[program.rank].storage()[store]
     return [
         f"{STORES[store]}[{shown(key)}]"
-        for key, value in held.items()
+        for key, value in store_of(program, store).items()
         if _number(value) == number and (batch is None or batch in value.place.batches)
     ]
 
@@ -169,8 +168,8 @@ def _once_more(program: Running, fact: facts.Deleted, value: Value | None) -> st
             f"{done.op}({value.layer}, ...) has run already for {these('batch', value.place.batches)}, and after that "
             "it was deleted:\ngo back once for each batch"
         )
-    kept: Any = program.world.models[program.rank].storage()[fact.store]
-    lower = [v.layer for v in kept.values() if v.place.batches == value.place.batches and v.layer < value.layer]
+    kept = store_of(program, fact.store).values()
+    lower = [v.layer for v in kept if v.place.batches == value.place.batches and v.layer < value.layer]
     if not lower:
         return None
     return f"{fact.fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
@@ -179,7 +178,7 @@ def _once_more(program: Running, fact: facts.Deleted, value: Value | None) -> st
 def _inside_my_stage(program: Running, value: Value | None) -> str | None:
     """A gradient that this rank made and used up itself, and is now to be passed on in the place of another."""
     here = student_place()
-    mine = {event.layer for event in program.events if event.op == "load_weights" and event.layer is not None}
+    mine = layers_of(program)
     if here is None or "pass_to(" not in here.text or not isinstance(value, ActivationGrad) or not mine:
         return None
     number = value.layer + 1
@@ -203,8 +202,7 @@ def _in_a_sum(program: Running, store: int, value: Value | None) -> str | None:
     """A gradient that has gone into a sum, which is kept under another key."""
     if not isinstance(value, WeightGrad):
         return None
-    held: Any = program.world.models[program.rank].storage()[store]
-    for key, other in held.items():
+    for key, other in store_of(program, store).items():
         if isinstance(other, WeightGrad) and other.layer == value.layer and other.batches > value.batches:
             name = f"{STORES[store]}[{shown(key)}]"
             return f"it has gone into the sum of {these('batch', other.batches)}, which is {name}: use that"

@@ -16,7 +16,7 @@ from lib.diagnosis.collectives import (
     replicas,
     sum_axis,
 )
-from lib.diagnosis.provenance import alike, had_by_all, home, is_held, line_of, maker
+from lib.diagnosis.provenance import alike, batches_of, had_by_all, home, is_held, line_of, maker
 from lib.diagnosis.running import Advice, Running, likely_cause, line
 from lib.errors.exceptions import put_await
 from lib.errors.wording import plural, these
@@ -164,11 +164,7 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
 
 def _half_done(program: Running, layer: int) -> Advice | None:
     """Batches whose gradients lack the weight half of their backward."""
-    by_input, by_weight = (
-        frozenset[int]().union(*(e.batches for e in program.events if e.op in ops and e.layer == layer))
-        for ops in (BY_INPUT, BY_WEIGHT)
-    )
-    left = by_input - by_weight
+    left = batches_of(program, BY_INPUT, layer) - batches_of(program, BY_WEIGHT, layer)
     if not left:
         return None
     what = "its weight half is" if len(left) == 1 else "their weight halves are"
