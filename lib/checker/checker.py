@@ -14,9 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from lib.analysis import figures
-from lib.checker.final_weights import finals
+from lib.checker.faults import fault_of, finals, unready
 from lib.checker.forgotten import Forgotten, fed
-from lib.checker.readiness import unready
 from lib.checker.verdict import Verdict
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted, message_of
@@ -59,7 +58,11 @@ def check(
 
     models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
     _need_numbers(time, memory)
-    record = None if puzzle is None else _record_of(puzzle)
+    record = None
+    if puzzle is not None:
+        from lib.puzzles import records
+
+        record = puzzle if isinstance(puzzle, records.Puzzle) else records.schedule_record(puzzle)
     sandbox = record is None and not isinstance(models, Trace) and _is_sandbox(models)
     if record is not None:
         trace = _plain(trace, record)
@@ -73,7 +76,7 @@ def check(
     timed, faults = judged.timed, judged.faults
     top = figures.peak(timed)
     end, used = figures.end(timed), float(top.elements)
-    goals = _of(record) if record is not None else _own(time, memory)
+    goals = _goals(record, time, memory)
     forgotten = Forgotten.of(timed)
     remarks = [*judged.notes, *fed(timed), *forgotten.remarks(timed, judged=len(goals) > 1 and not faults)]
     if record is None:
@@ -88,7 +91,7 @@ def check(
     counted = 1 if forgotten.hidden and record is not None else len(goals)
     limited = any(goal.sent is not None for goal in goals)
     sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
-    over = next((number for number, goal in enumerate(goals) if sent > _most(goal)), len(goals))
+    over = next((n for n, goal in enumerate(goals) if goal.sent is not None and sent > goal.sent), len(goals))
     if over < len(goals) and not faults and all(goal.allows(end, used) for goal in goals[:over]):
         from lib.checker import notes
 
@@ -119,12 +122,6 @@ def check(
         puzzle=None if record is None else record.id,
         sent=sent,
     )
-
-
-def _record_of(puzzle: str | Puzzle) -> Puzzle:
-    from lib.puzzles import records
-
-    return puzzle if isinstance(puzzle, records.Puzzle) else records.schedule_record(puzzle)
 
 
 def _need_numbers(time: object, memory: object) -> None:
@@ -158,7 +155,7 @@ def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
         rebuilt = rebuild(trace if record is None else replace(trace, costs=replace(record.costs)))
         timed = retime(rebuilt.run, rebuilt.run.costs)
     except (PuzzleError, TraceError) as error:
-        faults.append(_text(error))
+        faults.append(fault_of(error))
     if trace.error is not None:
         faults.insert(0, "the run did not end: " + trace.error.replace("\n", "\n  "))
     elif rebuilt is not None:
@@ -166,8 +163,12 @@ def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
     stale = unready(rebuilt, sandbox) if rebuilt is not None and not faults else []
     if record is not None:
         faults.extend(stale)
+    notes: list[str] = []
+    finals_made = () if rebuilt is None or not sandbox else rebuilt.finals.values()
+    if any(flaw is not None and flaw.pretended for _, _, flaw in finals_made):
+        notes.append("this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not.")
     flawed = set[tuple[int, int]]() if rebuilt is None else rebuilt.flaws.keys()
-    return _Judged(faults, list(_pretended(rebuilt, sandbox)), stale, timed, flawed)
+    return _Judged(faults, notes, stale, timed, flawed)
 
 
 def _plain(trace: Trace, record: Puzzle | None) -> Trace:
@@ -184,27 +185,15 @@ def _plain(trace: Trace, record: Puzzle | None) -> Trace:
         return Trace(record.layers, record.batches, programs, record.costs, record.mesh, error=text)
 
 
-def _own(time: float | None, memory: float | None) -> tuple[Goal, ...]:
+def _goals(record: Puzzle | None, time: float | None, memory: float | None) -> tuple[Goal, ...]:
+    """The goals of a puzzle, each with what may be sent: its own limit, else that of the puzzle. Else one's own."""
+    if record is not None:
+        return tuple(goal._replace(sent=record.sent) if goal.sent is None else goal for goal in record.goals)
     if time is None and memory is None:
         return ()
     from lib.puzzles.records import Goal
 
     return (Goal("your goal", float("inf") if time is None else time, float("inf") if memory is None else memory),)
-
-
-def _of(record: Puzzle) -> tuple[Goal, ...]:
-    """The goals of a puzzle, each with what may be sent: its own limit, else that of the puzzle."""
-    return tuple(goal._replace(sent=record.sent) if goal.sent is None else goal for goal in record.goals)
-
-
-def _most(goal: Goal) -> float:
-    """Return the most that may be sent for a goal."""
-    return float("inf") if goal.sent is None else goal.sent
-
-
-def _text(error: PuzzleError | TraceError) -> str:
-    """A fault in the words of an error, its lines moved to stand below the first one."""
-    return str(error).replace("\n", "\n  ")
 
 
 def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
@@ -217,7 +206,7 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
                 f"the puzzle {record.id} has {wanted} {name}, this run has {mine}",
                 fix=f'run it at its own size: simulate({record.id}, puzzle="{record.id}")',
             )
-            found.append(_text(error))
+            found.append(fault_of(error))
     if _machines(trace.mesh, trace.ranks) != _machines(record.mesh, trace.ranks):
         error = PuzzleError(
             f"the puzzle {record.id} has other hosts or processes than this run",
@@ -225,19 +214,19 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
             fix=f"leave out mesh=, or give it the host_size and the processes of the puzzle: simulate({record.id}, "
             f'puzzle="{record.id}")',
         )
-        found.append(_text(error))
+        found.append(fault_of(error))
     if trace.padding:
         error = PuzzleError(
             f"the puzzle {record.id} has no padding, and this run has {counted(trace.padding, 'batch')} of it",
             fix="leave out padding= in simulate(...)",
         )
-        found.append(_text(error))
+        found.append(fault_of(error))
     if trace.descriptions != record.described(trace.layers):
         error = PuzzleError(
             f"the layers of the puzzle {record.id} have other sizes than those of this run",
             fix="leave out layers= in simulate(...): puzzle= has them",
         )
-        found.append(_text(error))
+        found.append(fault_of(error))
     return found
 
 
@@ -253,13 +242,6 @@ def _is_sandbox(models: Sequence[ModelLike] | ModelLike) -> bool:
     whatever it says of itself: it may be anybody's."""
     world = (models[0] if isinstance(models, Sequence) else models).dist
     return world.sandbox and world.ranks == 1
-
-
-def _pretended(rebuilt: Rebuilt | None, sandbox: bool) -> Iterator[str]:
-    if rebuilt is None or not sandbox:
-        return
-    if any(flaw is not None and flaw.pretended for _, _, flaw in rebuilt.finals.values()):
-        yield "this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not."
 
 
 def _over(timed: Trace, top: figures.Peak, end: float, goals: Sequence[Goal]) -> Iterator[str]:

@@ -10,19 +10,17 @@ from lib.analysis import figures
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
 from lib.errors.wording import counted, plural, with_article
-from lib.trace.event import STORES, Event, Program, place_of
+from lib.trace.event import STORE, STORES, Event, Program, place_of
 from lib.trace.lifetimes import never_awaited
 from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.operations import READS
-from lib.values.values import KINDS, Value
+from lib.values.values import Value
 
-__all__ = ["STORE", "Forgotten", "Where", "fed", "kinds_of", "maker_of", "more", "places", "remark"]
+__all__ = ["Forgotten", "Where", "fed", "kinds_of", "maker_of", "more", "places", "remark"]
 
 SHOWN = 5
 """Lines of one sort that a remark shows; of more the first ones."""
-STORE = dict(zip(KINDS.values(), STORES, strict=True))
-"""The store of each kind of value."""
 
 Where = list[tuple[int | None, Place]]
 

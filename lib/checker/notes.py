@@ -10,14 +10,14 @@ from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import operation
 from lib.analysis.memory import guests
-from lib.checker.forgotten import SHOWN, STORE, Where, maker_of, more, places, remark
+from lib.checker.forgotten import SHOWN, Where, maker_of, more, places, remark
 from lib.cluster.costs import in_units, units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import amount, counted, plural, these
 from lib.puzzles.records import Goal
-from lib.trace.event import Event, Program, place_of
+from lib.trace.event import STORE, Event, Program, place_of
 from lib.trace.lifetimes import held_at
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
@@ -207,7 +207,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
         return remark(what, got="\n".join([f"{when}; there are", *_by_kind(top)]), where=where, fix=OPEN)
     if unused:
         size = float(sum(item.value.elements() for item in unused))
-        lines = [f"{item.value}{_after(item.last)}" for item in unused[:SHOWN]]
+        lines = [f"{item.value}{_by(', last needed by', item.last)}" for item in unused[:SHOWN]]
         rest = [f"and {len(unused) - SHOWN} more"] if len(unused) > SHOWN else []
         return remark(
             what,
@@ -220,7 +220,8 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     if (spare := _spare(program, top)) is not None:
         return remark(
             what,
-            got=f"{when};\nof the {spare.value} only a shard is used from here on{_after(spare.last)}",
+            got=f"{when};\nof the {spare.value} only a shard is used from here on"
+            + _by(", last needed by", spare.last),
             where=where,
             fix="keep no more than that shard of it: cut it before this line",
         )
@@ -228,14 +229,14 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     loose = [alive for alive in top.alive if alive.hidden and id(alive.value) not in used]
     if loose:
         size = float(sum(alive.value.elements() for alive in loose))
-        lines = [f"{alive.value}{_made(alive.born)}" for alive in loose[:SHOWN]]
+        lines = [f"{alive.value}{_by(', from', alive.born)}" for alive in loose[:SHOWN]]
         return remark(
             what,
             got="\n".join([f"{when};", f"{amount(size)} elements of it are in no store, but still in use:", *lines]),
             where=where,
             fix="await what is under way, and let go of variables: what can still be used takes memory",
         )
-    loaded = sum(alive.value.elements() for alive in top.alive if _loaded(alive.born))
+    loaded = sum(alive.value.elements() for alive in top.alive if alive.born and alive.born.op in LOADS)
     alone = len(trace.programs) == 1
     fix = LOAD_LESS if loaded > limit and not alone else _fewer(program, top, alone)
     return remark(what, got="\n".join([f"{when}; there are", *_by_kind(top)]), where=where, fix=fix)
@@ -272,10 +273,6 @@ def _fewer(program: Program, top: figures.Peak, alone: bool) -> str:
     kind = min(sizes, key=lambda kind: (-sizes[kind], kind))
     batches = [alive.value.place.batches for alive in top.alive if alive.value.kind == kind == "activation"]
     return FORGET if alone and len(batches) > 1 and all(some == batches[0] for some in batches) else LESS[kind]
-
-
-def _loaded(event: Event | None) -> bool:
-    return event is not None and event.op in LOADS
 
 
 def _unused(trace: Trace, top: figures.Peak) -> list[_Unused]:
@@ -317,15 +314,10 @@ def _spare(program: Program, top: figures.Peak) -> _Unused | None:
     return None
 
 
-def _after(event: Event | None) -> str:
-    """ ", last used by forward in line 12"."""
+def _by(words: str, event: Event | None) -> str:
+    """ ", last needed by forward in line 12"; nothing where the line is not known."""
     place = place_of(event)
-    return "" if event is None or place is None else f", last needed by {event.op} {place.within}"
-
-
-def _made(event: Event | None) -> str:
-    place = place_of(event)
-    return "" if event is None or place is None else f", from {event.op} {place.within}"
+    return "" if event is None or place is None else f"{words} {event.op} {place.within}"
 
 
 # -- time ---------------------------------------------------------------------------------------------------------

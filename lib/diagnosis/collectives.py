@@ -1,4 +1,4 @@
-"""Why two members of a collective do not fit together: another order, another group, or values that overlap."""
+"""Collectives whose members do not fit together: another order, another group, or values that overlap."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
-from lib.diagnosis.provenance import calls, had_by_all, home, in_turn, line_of, maker, same_loop
+from lib.diagnosis.provenance import batches_of, calls, had_by_all, home, in_turn, layers_of, line_of, maker, same_loop
 from lib.diagnosis.running import Advice, Running, line
 from lib.errors.source_lines import student_frame
-from lib.errors.wording import listed, these
+from lib.errors.wording import these
 from lib.trace.event import Event, Program, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, OPERATIONS, READS
@@ -19,14 +19,15 @@ from lib.values.values import Activation, ActivationGrad, Value, Weight
 
 __all__ = [
     "cut_otherwise",
+    "gather_call",
     "meeting",
     "not_reached",
     "other_half",
-    "outside",
     "pipelined",
     "replicas",
     "same_shard",
     "shard_call",
+    "stage_axis",
     "sum_axis",
     "twice",
 ]
@@ -35,8 +36,14 @@ ALONG_LAYERS = frozenset({"stage", "pipeline", "pp"})
 """Axes of a mesh along which ranks have different layers, by their usual names."""
 
 
+def stage_axis(mesh: Mesh | None) -> str | None:
+    """The axis of a mesh along which ranks have different layers; None where there is none."""
+    return None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
+
+
 def shard_call(program: Running | None, total: int | None = None, group: tuple[int, ...] = ()) -> str:
-    """How a rank loads its own shard: one of as many as the group has ranks, or as the axis of `total` ranks has."""
+    """Return the call that loads a rank's own shard: one of as many as the group, or the axis of `total`, has
+    ranks."""
     mesh = None if program is None else program.world.mesh
     if program is None or mesh is None:
         return f"model.load_weights(layer, model.rank, {len(group) or 'model.RANKS'})"
@@ -51,6 +58,13 @@ def sum_axis(program: Running) -> str | None:
     mesh = program.world.mesh
     axes = [] if mesh is None else [axis for axis in mesh.axes if axis not in ALONG_LAYERS and mesh.axes[axis] > 1]
     return axes[0] if mesh is not None and len(axes) == 1 and len(mesh.axes) > 1 else None
+
+
+def gather_call(program: Running) -> str:
+    """The call that puts the shards of a weight together: along an axis, where a mesh has another for the layers."""
+    axis = sum_axis(program)
+    group = "" if axis is None else f', group="{axis}"'
+    return f'weights[layer, "full"] = await model.allgather(weights[layer], layer{group})'
 
 
 def _loaded(program: Running, rank: int, layer: int) -> frozenset[int] | None:
@@ -154,13 +168,13 @@ def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
 def _pipeline(program: Running) -> list[Program]:
     """The programs of the ranks that pass each other messages: all of them, or those along the stages of a mesh."""
     mesh, models = program.world.mesh, program.world.models
-    axis = None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
+    axis = stage_axis(mesh)
     ranks = sorted(models) if mesh is None or axis is None else mesh.group(program.rank, axis)
     return [models[rank].program for rank in ranks if rank in models]
 
 
 def _takes(program: Running) -> list[tuple[int, Event]]:
-    """Who took data for this rank: the rank itself, else the others of its pipeline."""
+    """The reads of data for this rank, each with who made it: its own, else those of the others in its pipeline."""
     found = [(p.rank, event) for p in _pipeline(program) for event in p.events if feeds(event)]
     return [item for item in found if item[0] == program.rank] or found
 
@@ -173,14 +187,14 @@ def pipelined(program: Running, grad: Any) -> str | None:
         return None
     takes = _takes(program)
     taken = frozenset[int]().union(*(event.batches for _, event in takes))
-    done = [e.batches for e in program.events if e.op == "forward" and e.layer == grad.layer]
+    done = batches_of(program, ("forward",), grad.layer)
     back = [(program.rank, e) for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer]
-    went_back = frozenset[int]().union(*(event.batches for _, event in back))
-    left = frozenset[int]().union(*done) - went_back
+    went_back = batches_of(program, BY_WEIGHT, grad.layer)
+    left = done - went_back
     if left and not _looping(takes + back) and grad.batches == went_back:
         went = f"{these('batch', left)} went forward on this rank, but not backward"
         return f"{went}: does the loop over the batches end too early?"
-    if frozenset[int]().union(*done) - grad.batches or _looping(takes):
+    if done - grad.batches or _looping(takes):
         return "update once, after the last batch; add the gradients of the batches up before"
     if not takes:
         return None
@@ -203,7 +217,7 @@ def not_taken(program: Running) -> str | None:
 
 
 def _looping(takes: list[tuple[int, Event]]) -> bool:
-    """Whether the line that failed stands in the loop in which batches are taken."""
+    """Tell whether the line that failed stands in the loop in which batches are taken."""
     frame = student_frame()
     if frame is None:
         return False
@@ -311,7 +325,7 @@ def _both_took(left: Value, right: Value) -> str:
 
 
 def _data_call(program: Running) -> str:
-    """How a rank comes by its data."""
+    """Return the call with which a rank takes its data."""
     return "await model.read" if _reads(program) else "model.get_activation"
 
 
@@ -384,41 +398,6 @@ def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
     return None
 
 
-def outside(dist: Any, waits: dict[int, Any]) -> Advice | None:
-    """In a mesh with stages: somebody waits for a rank that is not in its pipeline, or for one at the other end."""
-    mesh: Mesh | None = dist.mesh
-    axis = None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
-    if mesh is None or axis is None:
-        return None
-    for rank, subject in waits.items():
-        peer = {"receive": "source", "pass": "peer"}.get(subject.kind, "")
-        peer = getattr(subject.event if peer == "peer" else subject, peer, None)
-        if peer is None:
-            continue
-        here, there = mesh.coordinates(rank), mesh.coordinates(peer)
-        stage = here[axis]
-        ops = {event.op for event in dist.models[rank].program.events}
-        back = "forward" not in ops if subject.kind == "receive" else subject.kind == "pass" and bool(ops & BY_INPUT)
-        end = 0 if back else mesh.axes[axis] - 1
-        together = here | {axis: 0} == there | {axis: 0}
-        if together and (stage != end or abs(there[axis] - stage) == 1):
-            continue
-        if stage == end:
-            word, instead = ("before", "it takes data with get_activation") if back else ("after", "it calls loss")
-            if back and subject.kind == "pass":
-                instead = "it passes no gradient on"
-            return f"rank {rank} is at {axis} {stage}: there is no {axis} {word} it; {instead}"
-        group = listed(mesh.group(rank, axis))[1:-1]
-        idea = f"rank {rank} waits for rank {peer}, which is not in its pipeline (ranks {group}):\n"
-        return line(
-            dist.models[rank].program,
-            "group",
-            idea + f"name the {axis} {'before' if back else 'after'} it by its rank in that group",
-            idea + f'write model.group("{axis}")[{axis} {"-" if back else "+"} 1]',
-        )
-    return None
-
-
 def meeting(first: Any, other: Any) -> Advice | None:
     """Two members of a collective that called different things: in another order, or in the wrong group?"""
     mine, theirs = home(first.value), home(other.value)
@@ -440,9 +419,9 @@ def meeting(first: Any, other: Any) -> Advice | None:
 
 
 def _stages(mine: Running, theirs: Running) -> bool:
-    """Whether two ranks pass messages, and have no layer in common."""
-    layers = [{event.layer for event in one.events if event.op == "load_weights"} for one in (mine, theirs)]
-    return not layers[0] & layers[1] and any(event.op in MESSAGES for event in (*mine.events, *theirs.events))
+    """Tell whether two ranks pass messages, and have no layer in common."""
+    passed = any(event.op in MESSAGES for event in (*mine.events, *theirs.events))
+    return passed and not layers_of(mine) & layers_of(theirs)
 
 
 def _calls(program: Running, member: Any) -> list[Event]:

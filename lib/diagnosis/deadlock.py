@@ -1,41 +1,35 @@
-"""What to say when nobody can move: the state of every rank, the cycle of waiting, and the likely reason."""
+"""Deadlocks, and other ends of a run: the state of every rank, the cycle of waiting, and the likely reason."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
-from itertools import islice
 from typing import Any
 
-from lib.diagnosis.collectives import ALONG_LAYERS, outside
-from lib.diagnosis.provenance import line_of, maker
+from lib.diagnosis.collectives import stage_axis
+from lib.diagnosis.provenance import layers_of, line_of, maker
 from lib.diagnosis.python_errors import asleep, failed, waiting_at
-from lib.diagnosis.running import Advice, Line, World
-from lib.diagnosis.waiting import describe, wants
+from lib.diagnosis.running import Advice, Line, World, line
+from lib.diagnosis.waiting import States, Waits, wants
 from lib.errors import fixes
 from lib.errors.exceptions import DeadlockError, MismatchError, PuzzleError, RankFailed
-from lib.errors.source_lines import Place, resolve
-from lib.errors.wording import these
-from lib.trace.event import Event, Program, place_of
-from lib.values.operations import COMMUNICATION, COMPUTE
+from lib.errors.wording import listed, these
+from lib.trace.event import Event, place_of
+from lib.values.operations import BY_INPUT, COMPUTE
 from lib.values.values import Activation, ActivationGrad
 
 __all__ = ["on_failed", "on_spinning", "on_stuck", "rank_failed"]
 
-ONE_BY_ONE = 8
-"""Ranks that have a line each; of more, those in the same state have one together."""
-SHOWN = 16
-"""Lines about ranks; those without one are counted."""
 MOST_IN_RING = 16
 """Ranks of a ring that a message names."""
 
 
 def on_stuck(dist: World) -> Callable[[], PuzzleError] | None:
-    """What makes the error each waiting rank gets, or None while some task may still move by itself."""
+    """Return what makes the error that each waiting rank gets; None while some task may still move by itself."""
     if dist.driver.tasks and _may_still_move(dist):
         return None
-    waits = _Waits(dist)
+    waits = Waits(dist)
     raised = next(((r, e) for r in range(dist.ranks) if (e := _raised(dist, r)) is not None), None)
     failure = dist.failure
     made: list[PuzzleError] = []
@@ -83,8 +77,8 @@ def on_failed(dist: World, rank: int, error: BaseException) -> None:
 
 
 def on_spinning(dist: World, rank: int, task: Any, turns: int) -> PuzzleError | None:
-    """What ends an asyncio task that takes turns without end; None for one that is not the rank's alone, such as the
-    task in which a notebook runs its cells."""
+    """Return the error that ends an asyncio task which takes turns without end; None for one that is not the rank's
+    alone, such as the task in which a notebook runs its cells."""
     model = dist.models.get(rank)
     frame = getattr(task.get_coro(), "cr_frame", None)
     if model is None or frame is None or not any(value is model for value in frame.f_locals.values()):
@@ -95,7 +89,7 @@ def on_spinning(dist: World, rank: int, task: Any, turns: int) -> PuzzleError | 
 
 
 def _may_still_move(dist: World) -> bool:
-    """Whether a rank that is not parked has a task that is not over: it sleeps, or awaits something of its own."""
+    """Tell whether a rank that is not parked has a task that is not over: it sleeps, or awaits something of its own."""
     engine, tasks = dist.engine, dist.driver.tasks
     parked = {rank for rank, _ in engine.parked()}
     waiting = {tasks[rank] for rank in parked if rank in tasks}  # one task may step several ranks
@@ -132,173 +126,7 @@ def _raised(dist: World, rank: int) -> BaseException | None:
     return task.exception() if task is not None and task.done() and not task.cancelled() else None
 
 
-class _Waits(dict[int, Any]):
-    """What each parked rank waits for, in the order of ranks.
-
-    Ten thousand ranks may wait in one meeting, or each for any rank: what concerns all of them is worked out once.
-    """
-
-    def __init__(self, dist: World) -> None:
-        super().__init__()
-        for rank, signal in dist.engine.parked():
-            self.setdefault(rank, signal.subject)  # a rank with several tasks may wait for several things
-        self._lists: dict[int, list[int]] = {}
-        self._first = list(islice(self, 2))
-        wild = [rank for rank, subject in self.items() if _is_wild(subject)]
-        others = [r for r in range(dist.ranks) if r not in self]
-        self.over: set[int] = set(others) if wild else set()
-        """Ranks that somebody waits for and that wait for nobody."""
-        for rank in {id(subject): rank for rank, subject in self.items() if not _is_wild(subject)}.values():
-            self.over.update(r for r in self.awaits(rank) if r not in self)
-        self._over_in: dict[int, bool] = {}
-        self._following: dict[int, int | None] = {}
-
-    def awaits(self, rank: int) -> list[int]:
-        """The ranks that a rank waits for."""
-        subject = self[rank]
-        if subject.kind != "collective":
-            return subject.awaits(rank)
-        if id(subject) not in self._lists:
-            self._lists[id(subject)] = subject.awaits(rank)
-        return self._lists[id(subject)]
-
-    def awaits_over(self, rank: int) -> bool:
-        """Whether a rank waits for one that waits for nobody."""
-        subject = self[rank]
-        if _is_wild(subject):
-            return bool(self.over)
-        if id(subject) not in self._over_in:
-            self._over_in[id(subject)] = any(r in self.over for r in self.awaits(rank))
-        return self._over_in[id(subject)]
-
-    def following(self, rank: int) -> int | None:
-        """The first of the ranks that a rank waits for that waits itself."""
-        if _is_wild(self[rank]):
-            return next((r for r in self._first if r != rank), None)
-        subject = id(self[rank])
-        if subject not in self._following:
-            self._following[subject] = next((r for r in self.awaits(rank) if r in self), None)
-        return self._following[subject]
-
-
-def _is_wild(subject: Any) -> bool:
-    """Whether it is a receive from any rank."""
-    return subject.kind == "receive" and subject.source is None
-
-
-class _States:
-    """What the ranks of a run are doing, in words: one line a rank, or of many ranks one line a state."""
-
-    def __init__(self, dist: World, waits: _Waits) -> None:
-        self.dist = dist
-        self.waits = waits
-        self.shown: list[int] = []
-        """The ranks that wait and have a line."""
-        self._places: dict[Any, Place | None] = {}
-        self._meetings: dict[int, str] = {}
-
-    def lines(self) -> list[str]:
-        """The lines, of those that wait first of all, since they say more than those that are through."""
-        ranks = range(self.dist.ranks)
-        if len(ranks) <= ONE_BY_ONE:
-            self.shown = list(self.waits)
-            return [f"{self.called([rank])} {self.state(rank)}" for rank in ranks]
-        groups = self.groups()
-        first = sorted(groups, key=lambda item: (item[1][0] not in self.waits, item[1][0]))[:SHOWN]
-        first.sort(key=lambda item: item[1][0])
-        self.shown = sorted(rank for _, members in first for rank in members if rank in self.waits)
-        lines = [f"{self.called(members)} {state if len(members) == 1 else _plural(state)}" for state, members in first]
-        left = len(ranks) - sum(len(members) for _, members in first)
-        return [*lines, f"and {left} more ranks"] if left else lines
-
-    def called(self, members: Sequence[int]) -> str:
-        """Ranks by their numbers, with the coordinates that they share in a mesh: "ranks 4, 8, 12 (stage 0)"."""
-        place = "" if self.dist.mesh is None else self.dist.mesh.shared(members)
-        return these("rank", members) + (f" ({place})" if place else "")
-
-    def groups(self) -> list[tuple[str, list[int]]]:
-        """Ranks by their state: those that wait for one and the same, and those that wait for their neighbour."""
-        alike: dict[str, list[int]] = {}
-        for rank in range(self.dist.ranks):
-            alike.setdefault(self.state(rank), []).append(rank)
-        single = {members[0]: state for state, members in alike.items() if len(members) == 1}
-        found = [(state, members) for state, members in alike.items() if len(members) > 1]
-        beside: dict[str, list[int]] = {}
-        for rank, state in single.items():
-            whom = self.neighbour(rank)
-            beside.setdefault(state if whom is None else self.state(rank, whom), []).append(rank)
-        for state, members in beside.items():
-            found.append((single[members[0]] if len(members) == 1 else state, members))
-        return found
-
-    def state(self, rank: int, whom: str | None = None) -> str:
-        """What one rank is doing. `whom` is what to call the rank that it waits for."""
-        if rank in self.waits:
-            subject = self.waits[rank]
-            if subject.kind == "collective":
-                if id(subject) not in self._meetings:
-                    self._meetings[id(subject)] = describe(subject, rank)
-                said = self._meetings[id(subject)]
-            else:
-                said = describe(subject, rank, whom)
-            found = self.place(rank)
-            return said + ("" if found is None else f" (line {found.line})")
-        if rank not in self.dist.models:
-            return (
-                f"does not exist: Model(rank={rank}, dist=dist) was never made"
-                if self.dist.ranks <= ONE_BY_ONE
-                else NOBODY
-            )
-        if rank in self.dist.engine.finished:
-            return "has finished"
-        program = self.dist.models[rank].program  # no task is known to step this rank any more
-        return "has finished" if program.events or program.moves else "has not begun, or is over"
-
-    def place(self, rank: int) -> Place | None:
-        """The line in which a rank waits."""
-        if self.waits[rank].kind == "elsewhere":
-            return self.waits[rank].where
-        source = _last(self.dist.models[rank].program).source
-        if source not in self._places:
-            self._places[source] = source if source is None or isinstance(source, Place) else resolve(*source)
-        return self._places[source]
-
-    def neighbour(self, rank: int) -> str | None:
-        """What a rank would call the rank that it waits for, where that stands beside it."""
-        subject = self.waits.get(rank)
-        if subject is None or subject.kind not in ("receive", "pass") or _is_wild(subject):
-            return None
-        (peer,) = subject.awaits(rank)
-        if self.dist.mesh is not None:
-            here, there = self.dist.mesh.coordinates(rank), self.dist.mesh.coordinates(peer)
-            axes = [axis for axis in here if here[axis] != there[axis]]
-            step = there[axes[0]] - here[axes[0]] if len(axes) == 1 else 0
-            if abs(step) == 1:
-                word = "stage" if axes[0] in ALONG_LAYERS else "rank"
-                along = "" if axes[0] in ALONG_LAYERS or len(here) == 1 else f" along {axes[0]!r}"
-                return f"the {word} {'before' if step < 0 else 'after'}{along}"
-        if abs(peer - rank) == 1:
-            return f"the rank {'before' if peer < rank else 'after'}"
-        return None
-
-
-NOBODY = "does not exist: its Model was never made"
-
-
-def _plural(state: str) -> str:
-    """What several ranks are doing: "waits to receive" -> "wait to receive"."""
-    for one, many in (
-        ("waits ", "wait "),
-        ("has finished", "have finished"),
-        ("has not begun, or is over", "have not begun, or are over"),
-        (NOBODY, "do not exist: their Models were never made"),
-    ):
-        if state.startswith(one):
-            return many + state.removeprefix(one)
-    return state
-
-
-def _disagreement(waits: _Waits) -> MismatchError | None:
+def _disagreement(waits: Waits) -> MismatchError | None:
     """A collective whose members do not agree explains more than the deadlock that follows from it."""
     for subject in {id(subject): subject for subject in waits.values()}.values():
         if hasattr(subject, "disagreement") and (error := subject.disagreement()) is not None:
@@ -306,7 +134,7 @@ def _disagreement(waits: _Waits) -> MismatchError | None:
     return None
 
 
-def _cycle(waits: _Waits) -> list[int]:
+def _cycle(waits: Waits) -> list[int]:
     """Ranks that wait for each other in a ring, starting from the lowest; empty where the wait ends elsewhere."""
     seen: set[int] = set()
     for first in waits:
@@ -321,7 +149,7 @@ def _cycle(waits: _Waits) -> list[int]:
     return []
 
 
-def _deadlock(dist: World, waits: _Waits) -> DeadlockError:
+def _deadlock(dist: World, waits: Waits) -> DeadlockError:
     cycle = _cycle(waits)
     if cycle:
         ring = [str(rank) for rank in [*cycle, cycle[0]]]
@@ -331,7 +159,7 @@ def _deadlock(dist: World, waits: _Waits) -> DeadlockError:
     else:
         what = "deadlock: no rank can go on"
     first = cycle[0] if cycle else next((rank for rank in waits if waits.awaits_over(rank)), next(iter(waits)))
-    states = _States(dist, waits)
+    states = States(dist, waits)
     advice = _advice(dist, waits, cycle)
     idea, fix = advice if isinstance(advice, Line) else (None, advice)
     error = DeadlockError(what, expected=wants(waits[first], first), got="\n".join(states.lines()), fix=fix, idea=idea)
@@ -341,18 +169,12 @@ def _deadlock(dist: World, waits: _Waits) -> DeadlockError:
     return error
 
 
-def _last(program: Program) -> Event:
-    """The communication that a parked rank is in: the first that has not happened, else its last one."""
-    communication = [e for e in program.events if e.op in COMMUNICATION]
-    return next((e for e in communication if e.start is None), communication[-1])
-
-
-def _advice(dist: World, waits: _Waits, cycle: list[int]) -> Advice:
+def _advice(dist: World, waits: Waits, cycle: list[int]) -> Advice:
     absent = [r for r in sorted(waits.over) if r not in dist.models]
     if absent:
         return f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
     return (
-        outside(dist, waits)
+        _outside(dist, waits)
         or _astray(dist, waits)
         or _elsewhere(waits)
         or _left_alone(waits)
@@ -362,7 +184,42 @@ def _advice(dist: World, waits: _Waits, cycle: list[int]) -> Advice:
     )
 
 
-def _astray(dist: World, waits: _Waits) -> str | None:
+def _outside(dist: World, waits: Waits) -> Advice | None:
+    """In a mesh with stages: somebody waits for a rank that is not in its pipeline, or for one at the other end."""
+    mesh = dist.mesh
+    axis = stage_axis(mesh)
+    if mesh is None or axis is None:
+        return None
+    for rank, subject in waits.items():
+        peer = {"receive": "source", "pass": "peer"}.get(subject.kind, "")
+        peer = getattr(subject.event if peer == "peer" else subject, peer, None)
+        if peer is None:
+            continue
+        here, there = mesh.coordinates(rank), mesh.coordinates(peer)
+        stage = here[axis]
+        ops = {event.op for event in dist.models[rank].program.events}
+        back = "forward" not in ops if subject.kind == "receive" else subject.kind == "pass" and bool(ops & BY_INPUT)
+        end = 0 if back else mesh.axes[axis] - 1
+        together = here | {axis: 0} == there | {axis: 0}
+        if together and (stage != end or abs(there[axis] - stage) == 1):
+            continue
+        if stage == end:
+            word, instead = ("before", "it takes data with get_activation") if back else ("after", "it calls loss")
+            if back and subject.kind == "pass":
+                instead = "it passes no gradient on"
+            return f"rank {rank} is at {axis} {stage}: there is no {axis} {word} it; {instead}"
+        group = listed(mesh.group(rank, axis))[1:-1]
+        idea = f"rank {rank} waits for rank {peer}, which is not in its pipeline (ranks {group}):\n"
+        return line(
+            dist.models[rank].program,
+            "group",
+            idea + f"name the {axis} {'before' if back else 'after'} it by its rank in that group",
+            idea + f'write model.group("{axis}")[{axis} {"-" if back else "+"} 1]',
+        )
+    return None
+
+
+def _astray(dist: World, waits: Waits) -> str | None:
     """A message that went to another rank than the one that waits for it."""
     full = {rank for rank, subject in waits.items() if subject.kind == "pass"}
     receivers = {subject.source: rank for rank, subject in waits.items() if subject.kind == "receive"}
@@ -384,19 +241,18 @@ def _astray(dist: World, waits: _Waits) -> str | None:
 
 def _layers(dist: World, rank: int) -> set[int]:
     """The layers of which a rank has weights."""
-    events = dist.models[rank].program.events if rank in dist.models else ()
-    return {event.layer for event in events if event.op == "load_weights" and event.layer is not None}
+    return layers_of(dist.models[rank].program) if rank in dist.models else set()
 
 
 def _is_for(dist: World, target: int, sender: Any, event: Event) -> bool:
-    """Whether a rank has the layer that a message is for: the next one of an activation, that before of a gradient."""
+    """Tell whether a message is for a layer of a rank: the next one of an activation, the one before of a gradient."""
     values = [sender.program.values[number] for number in event.inputs]
     return any(
         isinstance(value, Activation | ActivationGrad) and value.layer in _layers(dist, target) for value in values
     )
 
 
-def _kept_back(dist: World, waits: _Waits, cycle: list[int]) -> str | None:
+def _kept_back(dist: World, waits: Waits, cycle: list[int]) -> str | None:
     """Somebody has what another rank waits for, and has not passed it."""
     for rank in cycle:
         source = waits[rank].source if waits[rank].kind == "receive" else None
@@ -421,7 +277,7 @@ def _kept_back(dist: World, waits: _Waits, cycle: list[int]) -> str | None:
     return None
 
 
-def _elsewhere(waits: _Waits) -> str | None:
+def _elsewhere(waits: Waits) -> str | None:
     """Somebody waits for something of asyncio, which is over only when another rank ends it."""
     rank = next((rank for rank, subject in waits.items() if subject.kind == "elsewhere"), None)
     if rank is None:
@@ -432,7 +288,7 @@ def _elsewhere(waits: _Waits) -> str | None:
     )
 
 
-def _left_alone(waits: _Waits) -> str | None:
+def _left_alone(waits: Waits) -> str | None:
     """Somebody waits for ranks that have finished."""
     rank = next((rank for rank in waits if waits.awaits_over(rank)), None)
     if rank is None:
@@ -454,7 +310,7 @@ def _left_alone(waits: _Waits) -> str | None:
     )
 
 
-def _nobody_begins(dist: World, waits: _Waits, cycle: list[int]) -> str | None:
+def _nobody_begins(dist: World, waits: Waits, cycle: list[int]) -> str | None:
     """Ranks that all wait for a message, and none of which has taken data: somebody has to be the first."""
     if not cycle or {waits[rank].kind for rank in cycle} != {"receive"}:
         return None
@@ -467,7 +323,7 @@ def _nobody_begins(dist: World, waits: _Waits, cycle: list[int]) -> str | None:
     )
 
 
-def _ring(waits: _Waits, cycle: list[int]) -> str:
+def _ring(waits: Waits, cycle: list[int]) -> str:
     """Ranks that wait for each other."""
     kinds = {waits[rank].kind for rank in cycle}
     if cycle and kinds == {"receive"}:

@@ -1,4 +1,4 @@
-"""What is wrong with a group of ranks, or with a rank, that a call names."""
+"""Errors of a group of ranks, or of a rank, that a call names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib.cluster.mesh import Mesh
-from lib.diagnosis.collectives import ALONG_LAYERS
+from lib.diagnosis.collectives import stage_axis
 from lib.diagnosis.facts import NotALayer
 from lib.diagnosis.running import Advice, Line, Running, line
 from lib.errors.arguments import written
@@ -84,7 +84,7 @@ def no_peer(program: Running, rank: Any, call: str) -> RuleError:
 def _neighbours(program: Running) -> Advice | None:
     """In a mesh with stages, who the neighbours of a rank are is for the mesh to say."""
     mesh = program.world.mesh
-    axis = None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
+    axis = stage_axis(mesh)
     if mesh is None or axis is None:
         return None
     group = listed(mesh.group(program.rank, axis))[1:-1]

@@ -1,9 +1,9 @@
-"""What the programs of a run tell about a value: on which rank it is, what made it, and what else was like it."""
+"""Provenance of a value, from the programs of a run: on which rank it is, what made it, and what else was like it."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from types import CodeType
 from typing import Any
 
@@ -16,16 +16,20 @@ from lib.values.values import Activation, Value
 __all__ = [
     "Written",
     "alike",
+    "batches_of",
     "calls",
     "came_of",
     "had_by_all",
     "home",
     "in_turn",
     "is_held",
+    "layers_of",
     "line_of",
+    "made_by",
     "maker",
     "same_loop",
     "sent_in",
+    "store_of",
 ]
 
 
@@ -70,8 +74,30 @@ def line_of(event: Event | None) -> str:
     return "" if found is None else f" {found.within}"
 
 
+def made_by(value: Value) -> str:
+    """Tell what made a value, as the end of a sentence: "forward gave in line 12"."""
+    made = maker(value)
+    return "it has" if made is None else f"{made.op} gave{line_of(made)}"
+
+
+def batches_of(program: Running, ops: Container[str], layer: int) -> frozenset[int]:
+    """All batches with which a rank has done one of some operations on a layer."""
+    done = [event.batches for event in program.events if event.op in ops and event.layer == layer]
+    return frozenset[int]().union(*done)
+
+
+def layers_of(program: Running) -> set[int]:
+    """The layers of which a rank has loaded weights."""
+    return {event.layer for event in program.events if event.op == "load_weights" and event.layer is not None}
+
+
+def store_of(program: Running, number: int) -> dict[Any, Value]:
+    """One of the five stores of a rank, by its number."""
+    return program.world.models[program.rank].storage()[number]
+
+
 def is_held(program: Running, number: int) -> bool:
-    """Whether a store holds a value now."""
+    """Tell whether a store holds a value now."""
     return sum(change for _, _, value, change in program.moves if value == number) > 0
 
 
@@ -143,6 +169,6 @@ def _written(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Written]:
 
 
 def same_loop(found: list[Written], first: int, other: int) -> bool:
-    """Whether the calls of two lines stand in one loop."""
+    """Tell whether the calls of two lines stand in one loop."""
     here, there = ([call for call in found if call.line == line] for line in (first, other))
     return any(loop in call.loops for mine in here for loop in mine.loops for call in there)

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any
 
-from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed
-from lib.errors.forgotten_await import put_await
+from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed, put_await
 from lib.errors.source_lines import Place, innermost, is_students, notebook, place, resolve, student_place
 from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures

@@ -1,19 +1,21 @@
-"""What an explanation may ask of a run that is still going on: the world of the ranks, and what each has recorded.
+"""An explanation: what it may ask of a run that is still going on, and what it answers.
 
-And what it answers: a fix, or where the fix is the line that the run's puzzle asks for, the idea with it.
+It asks the world of the ranks, and what each has recorded. It answers with a fix, or where the fix is the line that the
+run's puzzle asks for, with the idea too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import singledispatch
 from typing import Any, NamedTuple, Protocol
 
 from lib.cluster.mesh import Mesh
-from lib.errors.exceptions import PuzzleError
+from lib.errors.exceptions import Fact, PuzzleError
 from lib.trace.event import Event, Move
 from lib.values.values import Value
 
-__all__ = ["Advice", "Line", "Running", "World", "line"]
+__all__ = ["Advice", "Line", "Running", "World", "likely_cause", "line"]
 
 
 class Line(NamedTuple):
@@ -27,7 +29,7 @@ Advice = str | Line
 
 
 class World(Protocol):
-    """What all ranks of one run share. Its engine and its driver know who waits for what, and which task steps whom."""
+    """The world of the ranks of a run. Its engine and its driver know who waits for what, and which task steps whom."""
 
     failure: PuzzleError | None
     asks: frozenset[str] | None
@@ -72,3 +74,10 @@ def line(program: Running | None, asked: str, idea: str, fix: str) -> Advice:
     """A fix that is the answer to some puzzle: shown to whoever has solved that, and is at another one."""
     asks = None if program is None else program.world.asks
     return fix if asks is not None and asked not in asks else Line(idea, fix)
+
+
+@singledispatch
+def likely_cause(fact: Fact, program: Running | None) -> Advice | None:
+    """Return the likely reason for a broken rule, None where nothing tells it. A fact of which anybody knows more has
+    a function of its own (see `lib.diagnosis.causes`)."""
+    return None

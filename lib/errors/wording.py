@@ -72,11 +72,8 @@ def visible(text: str, lines: bool = True) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(map(_seen if lines else _seen_on_a_line, text.replace("\r\n", "\n")))
-
-
-def _seen_on_a_line(letter: str) -> str:
-    return " " if letter in "\n\t" else _seen(letter)
+    seen = "".join(map(_seen, text.replace("\r\n", "\n")))
+    return seen if lines else seen.replace("\n", " ").replace("\t", " ")
 
 
 def _seen(letter: str) -> str:

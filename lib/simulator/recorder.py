@@ -250,7 +250,7 @@ class Work(Generic[T]):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        from lib.errors.forgotten_await import used_before_await  # here and not above: only a mistake needs it
+        from lib.errors.exceptions import used_before_await  # here and not above: only a mistake needs it
 
         error = used_before_await(name, *self.issued())
         if self._model is not None:

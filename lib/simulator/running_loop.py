@@ -117,9 +117,11 @@ class RunningLoop:
     def _tick(self, seen: int) -> None:
         self._ticking = False
         engine = self.engine
-        if engine.moves == seen and self._still_spinning():
-            self._spin()
-            return
+        if engine.moves == seen:
+            self._spinners = [item for item in self._spinners if is_ready(item[1])]
+            if self._spinners and not self.waking:
+                self._spin()
+                return
         self._spinners = []
         if self.waking or engine.moves != seen or engine.choose():
             self.watch()
@@ -148,10 +150,6 @@ class RunningLoop:
 
     def _again(self, _: object) -> None:
         self.watch()
-
-    def _still_spinning(self) -> bool:
-        self._spinners = [item for item in self._spinners if is_ready(item[1])]
-        return bool(self._spinners) and not self.waking
 
     def _spin(self) -> None:
         count = len(self._spinners)

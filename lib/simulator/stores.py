@@ -156,7 +156,7 @@ class Store(dict[Any, T]):
     def _refuse(self, key: Any, value: Any) -> PuzzleError:
         name, wanted = f"{self.name}[{shown(key)}]", with_article(self._kind.kind)
         if is_awaitable(value):
-            from lib.errors.forgotten_await import forgotten_await  # here and not above: only a mistake needs it
+            from lib.errors.exceptions import forgotten_await  # here and not above: only a mistake needs it
 
             return self._program.blame(
                 forgotten_await(f"{name} was given the call itself, not its result", wanted, value)

@@ -14,11 +14,13 @@ from typing import Final
 
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, resolve
-from lib.values.values import Value
+from lib.values.values import KINDS, Value
 
-__all__ = ["STORES", "Event", "Move", "Program"]
+__all__ = ["STORE", "STORES", "Event", "Move", "Program"]
 
 STORES: Final = ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
+STORE: Final = dict(zip(KINDS.values(), STORES, strict=True))
+"""The store of each kind of value."""
 Source = tuple[CodeType, int] | Place | None
 NO_BATCHES: Final[frozenset[int]] = frozenset()
 

@@ -16,8 +16,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable
-from lib.errors.exceptions import RuleError
-from lib.errors.forgotten_await import forgotten_await
+from lib.errors.exceptions import RuleError, forgotten_await
 from lib.values import facts
 from lib.values.dims import AVERAGED, DIMS, REST, Pieces, RunSet, united
 from lib.values.placement import MOST, SMALL_SET, Elements, Part, Place, alike, keep, simplest

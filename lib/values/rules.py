@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable, plain
-from lib.errors.exceptions import MismatchError, PuzzleError, RuleError
-from lib.errors.forgotten_await import forgotten_await
+from lib.errors.exceptions import MismatchError, PuzzleError, RuleError, forgotten_await
 from lib.errors.wording import with_article
 from lib.values import facts
 from lib.values.collectives import Collective

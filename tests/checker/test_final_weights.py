@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from lib import Model, Trace, check, simulate
-from lib.checker.final_weights import finals
-from lib.checker.readiness import unready
+from lib.checker.faults import finals, unready
 from lib.schedules.steps import compute, load, mine
 from lib.trace.rebuild import rebuild
 

@@ -9,7 +9,7 @@ import pytest
 
 from lib import HIDDEN, PUZZLES, Mesh, Model, Trace, check, simulate
 from lib.analysis import figures
-from lib.checker.readiness import unready
+from lib.checker.faults import unready
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.steps import backward, compute, forward, load, loss, mine, step
 from lib.trace import json_format as serial

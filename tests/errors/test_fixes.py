@@ -73,7 +73,7 @@ def test_what_is_sent_too_much_is_asked_as_a_question(capsys: pytest.CaptureFixt
 
 def test_every_record_says_what_it_asks_for_in_words_that_are_used() -> None:
     folder = Path(fixes.__file__).parents[1] / "diagnosis"
-    text = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
     for record in PUZZLES.values():
         if not record.is_function:
             # The answers of this chapter are orders, or put in order what is given: they ask for no call.

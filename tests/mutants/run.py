@@ -14,11 +14,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 COPIED = ("lib", "drawing", "puzzles", "solutions", "tests", "pyproject.toml")
 TESTS = {
-    "checker.checker": (
-        *("checker/checker", "checker/door", "checker/table", "checker/cheats", "checker/readiness", "errors/misuse"),
-    ),
-    "checker.final_weights": ("checker/final_weights", "checker/checker", "checker/cheats"),
-    "checker.readiness": ("checker/readiness", "checker/checker", "checker/cheats"),
+    "checker.checker": (*("checker/checker", "checker/door", "checker/cheats", "checker/readiness", "errors/misuse"),),
+    "checker.faults": ("checker/final_weights", "checker/readiness", "checker/checker", "checker/cheats"),
     "cluster.costs": ("cluster/costs", "trace/retiming", "simulator/overlap", "errors/misuse"),
     "errors.wording": ("errors/wording", "errors/errors", "values/values"),
     "schedules.pipelines.action": ("schedules/orders",),

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES
-from lib.checker.table import Answer, Given, ask_here, first_failure
 from lib.suite.submissions.function_check import judge_answers, judge_of
 from lib.suite.submissions.locations import reference
+from lib.suite.submissions.table import Answer, Given, ask_here, first_failure
 from tests.puzzles.changed_answers import Change, changes
 from tests.support.profiles import sample
 from tests.support.puzzles import FUNCTIONS

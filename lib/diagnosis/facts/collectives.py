@@ -1,4 +1,4 @@
-"""What a collective refuses of what its members bring."""
+"""Facts of collectives: what their members bring does not fit."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _call(member: Member, beside: Member) -> str:
 
 
 class NotSized(Fact):
-    """What a member brings to be overwritten is not as large as what the root brings."""
+    """A member brings a value to be overwritten that is not as large as the root's."""
 
     value: Value
     root: Value
@@ -162,7 +162,7 @@ class NotSized(Fact):
 
 
 class Unlawful(Fact):
-    """What two members bring cannot be put together: `why` is the law's own complaint."""
+    """The values of two members cannot be put together: `why` is the law's own complaint."""
 
     row: Collective
     left: Member

@@ -1,4 +1,4 @@
-"""What the laws refuse: values that cannot be put together or cut, and values that there cannot be."""
+"""Facts of the laws: values that cannot be put together or cut, and values that there cannot be."""
 
 from __future__ import annotations
 
@@ -10,16 +10,7 @@ from lib.errors.exceptions import Fact, Words
 from lib.errors.wording import counted, exact, numbered, ranges, these, with_article
 from lib.values.dims import AVERAGED, DIMS, REST, SPACE, RunSet
 from lib.values.placement import MOST, ROUTED, Place
-from lib.values.values import (
-    KINDS,
-    Activation,
-    ActivationGrad,
-    OptState,
-    Value,
-    Weight,
-    WeightGrad,
-    describe,
-)
+from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
 __all__ = ["Different", "Gaps", "MeanOfMeans", "NoKind", "NoMean", "NoShard", "NoSum", "NoValue", "NotCut", "OtherKind"]
 __all__ += ["TooManyShards", "Twice", "Undivided", "tokens"]
@@ -96,7 +87,7 @@ class Different(Fact):
         )
 
     def _fix(self) -> str:
-        """How to get values that are alike."""
+        """Tell how to get values that are alike."""
         if self.verb == "sum":
             if self.field == "batches" and isinstance(self.first, Activation | ActivationGrad):
                 return (
@@ -175,7 +166,7 @@ class Twice(Fact):
 
 
 class NoMean(Fact):
-    """What is to be averaged is no mean of a part of a grid."""
+    """A value to be averaged is no mean of a part of a grid."""
 
     thing: Value
 
@@ -218,7 +209,7 @@ class MeanOfMeans(Fact):
 
 
 class NoSum(Fact):
-    """What is to be summed is not a sum over anything, so there is nothing to add up."""
+    """A value to be summed is not a sum over anything, so there is nothing to add up."""
 
     thing: object
 

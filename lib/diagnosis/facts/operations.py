@@ -1,4 +1,4 @@
-"""What one operation refuses of what it is given, and what stores do not have."""
+"""Facts of one operation and what it is given, and of keys that stores do not have."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def _some(items: Iterable[Any]) -> str:
 
 
 def _missing(noun: str, found: Sequence[tuple[int, int]]) -> str:
-    """What is not there, as runs of numbers: "; shard 3 is missing", "; batches 0, 2-5 are missing"."""
+    """List what is not there, as runs of numbers: "; shard 3 is missing", "; batches 0, 2-5 are missing"."""
     one = sum(after - first for first, after in found) == 1
     return f"; {noun if one else plural(noun, 2)} {listed(found)} {'is' if one else 'are'} missing" if found else ""
 
 
 def _part(value: Weight) -> str:
-    """Which part of a weight a value is: "shard 0 of 4"."""
+    """Name the part of a weight that a value is: "shard 0 of 4"."""
     return "the whole weight" if value.is_complete() else ", ".join(value.place.words())
 
 
 class WrongKind(Fact):
-    """What was given in a role of an operation is not of the kind that it needs."""
+    """An operation was given something that is not of the kind that it needs in this role."""
 
     role: str
     wanted: type[Value]
@@ -109,7 +109,7 @@ class WrongLayer(Fact):
         )
 
     def _right_layer(self) -> str:
-        """What the operation works on instead."""
+        """Tell what the operation works on instead."""
         op, layer, value = self.op, self.layer, self.value
         if op == "loss":
             return f"run forward up to layer {layer - 1} first"
@@ -201,7 +201,7 @@ class Owes(Fact):
 
 
 class OtherFeatures(Fact):
-    """What an operation takes has other features than the part of the weight that it is for (`of`: in or out)."""
+    """A value has other features than the part of the weight that it is for (`of`: in or out)."""
 
     role: str
     value: Value
@@ -232,7 +232,7 @@ class OtherFeatures(Fact):
 
 
 class NotBatches(Fact):
-    """What names batches is not a collection of numbers."""
+    """Batches are named by something that is not a collection of numbers."""
 
     batches: object
 
@@ -473,7 +473,7 @@ class Broken(Fact):
 
 
 class Besides(Fact):
-    """What a layer takes besides its input is left out, or something else: a weight, or one of the activations `of`."""
+    """A layer that takes a weight, or one of the activations `of`, besides its input got nothing, or something else."""
 
     op: str
     layer: int
@@ -484,7 +484,7 @@ class Besides(Fact):
 
     @property
     def lacks(self) -> str:
-        """What it takes besides, from its store."""
+        """Name what it takes besides, from its store."""
         return f"weights[{self.layer}]" if self.takes == "weight" else f"activations[{self.of[1]}]"
 
     def call(self, given: Sequence[str] = ()) -> str:
@@ -640,7 +640,7 @@ class Missing(Fact):
 
 
 class NotStored(Fact):
-    """What is no value at all was put into a store of values of a kind, as `name`: with its key."""
+    """Something that is no value was put into a store of values of a kind, as `name`: with its key."""
 
     name: str
     kind: type[Value]

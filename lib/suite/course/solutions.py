@@ -15,7 +15,6 @@ from typing import NamedTuple
 from lib.analysis import figures
 from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
 from lib.checker.checker import check
-from lib.checker.table import ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import amount
@@ -26,6 +25,7 @@ from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError, find
 from lib.suite.submissions.load import SourceError, load_function
 from lib.suite.submissions.locations import home, reference, shown
+from lib.suite.submissions.table import ask_here
 from lib.suite.submissions.workplace import mine, yours
 from lib.trace.json_format import with_places
 from lib.trace.trace import Trace

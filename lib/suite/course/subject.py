@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lib.checker.checker import check
-from lib.checker.table import Answer, Ask, Given, ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
@@ -25,6 +24,7 @@ from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function, puzzle_of, puzzles_of, source_in
 from lib.suite.submissions.locations import home, reference, shown
+from lib.suite.submissions.table import Answer, Ask, Given, ask_here
 from lib.suite.submissions.workplace import is_edition, located, notebook_of
 from lib.trace.trace import Trace
 

@@ -15,7 +15,6 @@ from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
 from lib.checker.checker import check
-from lib.checker.table import Answer, Given, Judge, first_failure
 from lib.checker.verdict import FunctionVerdict
 from lib.errors.wording import counted, message_of
 from lib.puzzles.records import Puzzle, Task
@@ -27,6 +26,7 @@ from lib.suite.isolation.messages import MORE, AtSize, Limits, Sent
 from lib.suite.submissions.function_check import judge_of, wrong_answer
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
+from lib.suite.submissions.table import Answer, Given, Judge, first_failure
 from lib.trace.trace import Trace
 
 __all__ = ["judge_source", "reference_result"]

@@ -18,12 +18,12 @@ from subprocess import Popen, TimeoutExpired
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from lib.checker.table import Given, encode
 from lib.cluster.mesh import Mesh
 from lib.errors import fixes
 from lib.files import child_environment
 from lib.suite.isolation.messages import MAX_PRINTED, Limits, Request, Sent, read
 from lib.suite.isolation.running import GRACE, endless
+from lib.suite.submissions.table import Given, encode
 
 __all__ = ["LIMIT", "answered", "answers_of", "ask", "deaf", "run_of", "vanished"]
 

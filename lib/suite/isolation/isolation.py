@@ -16,13 +16,13 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import Final
 
-from lib.checker.table import Given, encode
 from lib.files import ROOT
 from lib.suite.isolation.asking import answered, ask, deaf, vanished
 from lib.suite.isolation.messages import QUESTIONS, AtSize, Limits, Request, Sent, asked_for, read
 from lib.suite.isolation.running import DEAF, DEAF_SIGNAL, LATE, schedules_below
 from lib.suite.submissions.function_check import sources_below
 from lib.suite.submissions.source import Source
+from lib.suite.submissions.table import Given, encode
 
 __all__ = ["FEATURES", "Isolation"]
 

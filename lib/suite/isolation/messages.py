@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
 
-from lib.checker.table import Answer, decode, encode
 from lib.cluster.costs import Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.source_lines import Place
 from lib.puzzles.records import PUZZLES, Puzzle, Size
+from lib.suite.submissions.table import Answer, decode, encode
 from lib.trace.trace import Trace
 
 __all__ = [
@@ -73,7 +73,7 @@ class Request:
     """What a process is asked: to run a function at a size (None: the puzzle's), or to answer inputs.
 
     The function is that of a `file`, or of a `source`, in the form of [cells, modules, name, needs]. `mesh` and `costs`
-    are in the form of their `to_json`, `inputs` in that of `lib.checker.table.encode`.
+    are in the form of their `to_json`, `inputs` in that of `lib.suite.submissions.table.encode`.
 
     Where it is graded, `solutions` are the sources of our own functions that the puzzle builds on, by puzzle, and
     `schedules` those of our schedules, by module: nothing else of ours that answers a puzzle is to be had.

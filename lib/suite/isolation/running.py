@@ -27,7 +27,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NoReturn
 
-from lib.checker.table import decode
 from lib.cluster.costs import costs_from
 from lib.cluster.mesh import mesh_from
 from lib.errors import fixes
@@ -42,6 +41,7 @@ from lib.suite.submissions.load import SourceError
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.needed import Program
 from lib.suite.submissions.statements import statements
+from lib.suite.submissions.table import decode
 from lib.trace.trace import Trace
 
 __all__ = ["DEAF", "DEAF_SIGNAL", "GRACE", "LATE", "answer", "endless", "limit", "main", "schedules_below", "withhold"]
@@ -160,10 +160,10 @@ def limit(limits: Limits) -> None:
 
 def _run(request: Request) -> Sent:
     # Here and not above: whoever only asks needs no simulator.
-    from lib.checker.table import ask_here
     from lib.simulator.simulator import Unsolved, simulate
     from lib.suite.isolation.running import withhold
     from lib.suite.submissions.function_check import answering, building_on, where
+    from lib.suite.submissions.table import ask_here
 
     try:
         if request.schedules is not None:

@@ -35,7 +35,7 @@ __all__ = ["main"]
 
 NEEDED: Final = (
     "lib",
-    "lib.checker.table",
+    "lib.suite.submissions.table",
     "lib.cluster.network",
     "lib.cluster.reader",
     "lib.diagnosis",

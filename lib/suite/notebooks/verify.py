@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from lib.checker.checker import check
-from lib.checker.table import ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors.exceptions import NotSolved, PuzzleError
 from lib.puzzles.records import HINTS, PUZZLES, Puzzle
@@ -26,6 +25,7 @@ from lib.suite.notebooks.shared_cells import LISTEN, PAGES, ROUND, estimate, nea
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function
+from lib.suite.submissions.table import ask_here
 from lib.trace.trace import Trace
 
 __all__ = ["CHECKS", "Finding", "verify"]

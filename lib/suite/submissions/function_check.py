@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from lib import diagnosis
 from lib.checker.announce import tell
-from lib.checker.table import Answer, Ask, Failure, Given, Judge, ask_here, first_failure
 from lib.checker.verdict import FunctionVerdict
 from lib.errors import graded
 from lib.errors.exceptions import CheckError, NotSolved, PuzzleError
@@ -23,6 +22,7 @@ from lib.puzzles.records import PUZZLES
 from lib.suite.submissions.load import SourceError, function_of, load_function
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
+from lib.suite.submissions.table import Answer, Ask, Failure, Given, Judge, ask_here, first_failure
 
 __all__ = [
     "answering",

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lib.checker.table import Answer, ask_here
 from lib.cluster.grids import mesh_of, random_grids, small_grids
 from lib.suite.submissions.function_check import judge_answers, judge_of, solution_of
 from lib.suite.submissions.locations import reference
+from lib.suite.submissions.table import Answer, ask_here
 from tests.support.profiles import sample
 from tests.support.said import Said
 

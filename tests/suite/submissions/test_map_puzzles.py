@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.suite.submissions.test_table import DATA
 
 from lib import PUZZLES, CheckError, PuzzleError, check_function
-from lib.checker.table import ask_here
 from lib.cluster.grids import Grid, grids, mesh_of
 from lib.cluster.holdings import Holdings
 from lib.suite.isolation.asking import answers_of
 from lib.suite.submissions import function_check
 from lib.suite.submissions.function_check import judge_answers, judge_of, solution_of
 from lib.suite.submissions.locations import reference
-from tests.checker.test_table import DATA
+from lib.suite.submissions.table import ask_here
 from tests.suite.submissions.mistakes import given_in
 
 MAPS = ("local_devices", "process_map", "break_the_map", "fix_the_map")

@@ -9,12 +9,12 @@ import pytest
 from drawing import draw_collective, picture_of
 from lib import LINKS, PUZZLES, Layer, Mesh, Trace, check, simulate
 from lib.analysis.figures import end, traffic
-from lib.checker.table import Answer, ask_here
 from lib.cluster.stages import Stages
 from lib.errors.exceptions import RuleError
 from lib.schedules.data_parallel import fully_sharded
 from lib.suite.submissions.function_check import judge_answers, judge_of, solution_of
 from lib.suite.submissions.locations import reference
+from lib.suite.submissions.table import Answer, ask_here
 from tests.suite.submissions.mistakes import MISTAKES, given_in, histories, written
 
 AS_IT_WAS = next(one for one in MISTAKES if one.name == "all_as_it_was").parts

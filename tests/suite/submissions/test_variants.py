@@ -5,10 +5,10 @@ from functools import cache
 import pytest
 
 from lib import PUZZLES, check, simulate
-from lib.checker.table import ask_here
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.load import function_of, load_function
 from lib.suite.submissions.locations import reference
+from lib.suite.submissions.table import ask_here
 from tests.support.variants import VARIANTS, Variant
 
 
