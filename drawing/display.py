@@ -25,8 +25,7 @@ from drawing.timeline.schedule import picture_of_trace, trace_of
 from drawing.values import draw_group, picture_of_value
 from lib.analysis.recording import Recording
 from lib.analysis.waiting.critical_path import Path as CriticalPath
-from lib.analysis.waiting.what_if import Helps
-from lib.analysis.waiting.what_if import WhatIf
+from lib.analysis.waiting.what_if import Helps, WhatIf
 from lib.analysis.waiting.why import Why
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.cluster.batch import PhysicalBatch

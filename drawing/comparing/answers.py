@@ -14,10 +14,8 @@ from drawing.comparing.gaps import mark_chain, mark_gap, mark_operation, mark_pa
 from drawing.timeline.paint import Rows
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
 from lib.analysis.figures import makespan
-from lib.analysis.waiting.critical_path import PARTS, Path, Tight, critical_path
-from lib.analysis.waiting.critical_path import slack
-from lib.analysis.waiting.what_if import Helps
-from lib.analysis.waiting.what_if import WhatIf, apart
+from lib.analysis.waiting.critical_path import PARTS, Path, Tight, critical_path, slack
+from lib.analysis.waiting.what_if import Helps, WhatIf, apart
 from lib.analysis.waiting.why import Why
 from lib.cluster.costs import ticks, units
 from lib.errors.wording import exact, numbered

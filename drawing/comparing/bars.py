@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 from drawing.canvas.layout import compact
 from drawing.canvas.palette import BOUND, EDGE, GOOD, INK, KINDS, LOOKS, MINE, NONE, PAPER, SOFT, Colour, ink_on, mix
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, fitting, text_width
-from lib.analysis.difference import apart
+from lib.analysis.difference import TIMES, Share, apart, counts, memory_shares, sent_shares, time_shares
 from lib.analysis.figures import bubbles
-from lib.analysis.difference import TIMES, Share, counts, memory_shares, sent_shares, time_shares
 from lib.errors.wording import amount, counted, exact
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES

@@ -11,10 +11,9 @@ from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, hat
 from drawing.timeline.paint import Rows
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel
 from lib.analysis.dependencies import At
-from lib.analysis.waiting.chains import Step
+from lib.analysis.waiting.chains import Leg, Step
 from lib.analysis.waiting.critical_path import Path
 from lib.analysis.waiting.gaps import Gap, Group
-from lib.analysis.waiting.chains import Leg
 from lib.suite.course.review import Review
 
 __all__ = ["gap_list", "mark_chain", "mark_gap", "mark_gaps", "mark_operation", "mark_path", "path_sample"]

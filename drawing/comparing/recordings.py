@@ -18,8 +18,7 @@ from drawing.timeline.boxes import Box, Fold
 from drawing.timeline.boxes import Message as Arrow
 from drawing.timeline.paint import ARROWS, SHOWN, Rows, arrow, operations, place_label, place_rows
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, titled
-from lib.analysis.recording import COMPUTE, Recording, Span, departures
-from lib.analysis.recording import figures, told
+from lib.analysis.recording import COMPUTE, Recording, Span, departures, figures, told
 from lib.cluster.costs import TICKS, units
 from lib.errors.wording import exact
 from lib.values.collectives import COLLECTIVES

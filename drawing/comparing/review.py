@@ -14,9 +14,8 @@ from drawing.comparing.gaps import gap_list, mark_gaps, mark_path, path_sample
 from drawing.comparing.goals import Figure, goals, may_send
 from drawing.comparing.plot import Limits, Plot, Point, plot
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
-from lib.analysis.difference import difference
+from lib.analysis.difference import difference, memory_shares, sent_shares, time_shares
 from lib.analysis.figures import peak
-from lib.analysis.difference import memory_shares, sent_shares, time_shares
 from lib.cluster.costs import ticks
 from lib.errors.wording import amount, counted, exact
 from lib.suite.course.review import ROWS, Review

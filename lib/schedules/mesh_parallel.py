@@ -1,8 +1,13 @@
-"""Domain parallel: each rank has a part of every grid, fetches the edges of its neighbours, and gives gradients back.
+"""Schedules on a mesh that cut the tensors of each layer: tensor parallel and domain parallel.
 
-Ranks stand on a mesh, and an axis of it named "rows", "columns" or "planes" cuts that dim of the grids. Along each in
-turn neighbours exchange their edges, with what has come along those before, so that corners come by themselves; and
-backwards in the other order (ShardTensor of NVIDIA PhysicsNeMo, https://github.com/NVIDIA/physicsnemo).
+**Tensor parallel**: rows of data along one axis, and along the other each layer cut among the ranks. Layers come in
+pairs: the first of a pair is cut into columns, the second into rows (Shoeybi et al. 2019, arXiv 1909.08053), so that a
+pair owes one all-reduce forward and one backward.
+
+**Domain parallel**: each rank has a part of every grid, fetches the edges of its neighbours, and gives gradients back.
+An axis of the mesh named "rows", "columns" or "planes" cuts that dim of the grids. Along each in turn neighbours
+exchange their edges, with what has come along those before, so that corners come by themselves; and backwards in the
+other order (ShardTensor of NVIDIA PhysicsNeMo, https://github.com/NVIDIA/physicsnemo).
 """
 
 from __future__ import annotations
@@ -24,7 +29,58 @@ from lib.values.kinds.grid.stencils import Stencil
 from lib.values.kinds.kind import LayerKind, Sum
 from lib.values.values import Activation, ActivationGrad
 
-__all__ = ["EXCHANGES", "domain_parallel"]
+__all__ = ["EXCHANGES", "PLACEMENTS", "domain_parallel", "tensor_parallel"]
+
+PLACEMENTS = ("full", "batch", "replicated")
+"""Which batches a device is given: a part of those of its row of data, those of its row, or all."""
+
+
+def tensor_parallel(
+    placement: str = "batch", data: str = "data", model_axis: str = "model", first_input: bool = False
+) -> Callable[[Model], Coroutine[Any, Any, None]]:
+    """Give each row of data its share of the batches. `first_input`: also sums the gradient of the data, which
+    nobody needs."""
+
+    async def cut(model: Model) -> None:
+        member, members = model.coord[model_axis], len(model.group(model_axis))
+        weights, opt_states, activations, grads, sums = model.storage()
+        for layer in range(model.LAYERS):
+            dim = "in" if layer % 2 else "out"
+            weights[layer], opt_states[layer] = model.load_weights(layer, member, members, dim)
+        activations[0] = await _take(model, placement, data, model_axis)
+        for layer in range(model.LAYERS):
+            activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+            if layer % 2:
+                activations[layer + 1] = await model.allreduce(activations[layer + 1], layer, model_axis)
+        grads[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
+        for layer in reversed(range(model.LAYERS)):
+            sums[layer], grads[layer] = model.backward(
+                layer, activations.pop(layer), grads.pop(layer + 1), weights[layer]
+            )
+            if layer % 2 == 0 and (layer or first_input):
+                grads[layer] = await model.allreduce(grads[layer], layer, model_axis)
+        del grads[0]
+        for layer in range(model.LAYERS):
+            sums[layer] = await model.allreduce(sums[layer], layer, data)
+            step(model, layer)
+
+    return cut
+
+
+async def _take(model: Model, placement: str, data: str, model_axis: str) -> Activation:
+    """Return the batches of this rank's row of data."""
+    rows = len(model.group(data))
+    each = model.BATCHES // rows
+    first = model.coord[data] * each
+    if placement == "batch":
+        return model.get_activation(range(first, first + each))
+    if placement == "replicated":
+        return model.get_activation(range(model.BATCHES)).shard(model.coord[data], rows)
+    assert placement == "full", f"there are the placements {PLACEMENTS}"
+    mine = each // len(model.group(model_axis))
+    first += model.coord[model_axis] * mine
+    return await model.allgather(model.get_activation(range(first, first + mine)), 0, model_axis)
+
 
 EXCHANGES = ("halo", "alltoall", "allgather")
 Ends = tuple[int, int]
@@ -40,7 +96,7 @@ class Edges(NamedTuple):
     works_on: list[Ends]
 
     def beside(self, place: int) -> list[int]:
-        """The places before and after one that has rows, of those that have some."""
+        """Return the places before and after one that has rows, of those that have some."""
         members = [one for one, (low, high) in enumerate(self.own) if low < high]
         at = bisect_left(members, place)
         return members[max(at - 1, 0) : at] + members[at + 1 : at + 2] if place in members else []
@@ -66,24 +122,23 @@ class Edges(NamedTuple):
                 )
 
     def lent(self, owner: int, borrower: int) -> Ends:
-        """Which of its own rows one place lends another."""
+        """Return which of its own rows one place lends another."""
         low, high = max(self.own[owner][0], self.takes[borrower][0]), min(self.own[owner][1], self.takes[borrower][1])
         return low, max(low, high)
 
     def borrowed(self, borrower: int, owner: int) -> Ends:
-        """The same, seen from there."""
+        """Return the same, seen from there."""
         return self.lent(owner, borrower)
 
 
 def domain_parallel(
     parts: Mapping[str, Sequence[int]] | None = None, data: str = "data", exchange: str = "halo"
 ) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """A step in which every exchange is awaited, and the sums of the weights' gradients travel behind it. `parts` are
-    the sizes of the parts of a dim, by the rule of torch.chunk where it does not say. The mesh may have an axis `data`,
-    along which ranks share the batches. `exchange` says how edges travel: "halo", between neighbours; "alltoall", from
-    any rank; or "allgather", where each rank fetches all rows and sums up all gradients. ValueError where only
-    neighbours are asked, and a part needs rows of others, or has none of the outputs of a layer.
-    """
+    """Make a step in which every exchange is awaited, and the sums of the weights' gradients travel behind it.
+    `parts` are the sizes of the parts of a dim, by the rule of torch.chunk where it does not say. The mesh may have an
+    axis `data`, along which ranks share the batches. `exchange` says how edges travel: "halo", between neighbours;
+    "alltoall", from any rank; or "allgather", where each rank fetches all rows and sums up all gradients. ValueError
+    where only neighbours are asked, and a part needs rows of others, or has none of the outputs of a layer."""
     if exchange not in EXCHANGES:
         raise ValueError(f"edges travel by {', '.join(EXCHANGES)}; got exchange={exchange!r}")
 
@@ -173,7 +228,7 @@ class _Grid:
             self.own.append(after)
 
     def widened(self, kind: LayerKind) -> int:
-        """Which of the activations that a layer takes needs a halo."""
+        """Return which of the activations that a layer takes needs a halo."""
         return int(isinstance(kind, NeighborhoodAttention))
 
     def _stencils(self, kind: LayerKind) -> Mapping[str, Stencil]:
@@ -182,7 +237,7 @@ class _Grid:
         return kind.windows if isinstance(kind, NeighborhoodAttention) else {}
 
     def cut(self, value: Any, ends: Mapping[str, Sequence[Ends]]) -> Any:
-        """This rank's part of what it has, which may be more."""
+        """Return this rank's part of what it has, which may be more."""
         for role, every in ends.items():
             low, high = every[self.coord[role]]
             if value.place.named[role].pieces != RunSet.span(low, high):
@@ -190,18 +245,19 @@ class _Grid:
         return value
 
     def owed(self, layer: int, data: str) -> list[str]:
-        """The axes along which others have a part of the gradient of a weight: of what is of the whole grid, none."""
+        """Return the axes along which others have a part of the gradient of a weight: of what is of the whole grid,
+        none."""
         return [
             axis for axis in self.coord if axis == data or (axis in self.axes and len({*self.own[layer + 1][axis]}) > 1)
         ]
 
     async def summed(self, value: Any, sums: Sequence[Sum], layer: int) -> Any:
-        """A value that is of the whole grid, with what all ranks of the domain have of it."""
+        """Return a value that is of the whole grid, with what all ranks of the domain have of it."""
         of_the_grid = self.axes and any(one.role in AVERAGED.values() for one in sums)
         return await self.model.allreduce(value, layer, self.axes) if of_the_grid else value
 
     async def borrow(self, value: Activation, layer: int) -> Activation:
-        """A value with its halo, or with all rows."""
+        """Return a value with its halo, or with all rows."""
         for role, edges in self.edges[layer].items():
             if self.exchange == "allgather":
                 value = await self.model.allgather(value, layer, self.model.group(role))
@@ -211,7 +267,8 @@ class _Grid:
         return value
 
     async def give_back(self, grad: ActivationGrad, layer: int) -> ActivationGrad:
-        """The gradient of its own part, with what others have for that, of a gradient that has the halo's besides."""
+        """Return the gradient of its own part, with what others have for that, of a gradient that has the halo's
+        besides."""
         for role, edges in reversed(self.edges[layer].items()):
             if self.exchange == "allgather":
                 stencils, here = self._stencils(self.model.shape.kinds[layer]), grad.place.named
@@ -224,7 +281,8 @@ class _Grid:
         return grad
 
     async def _exchange(self, value: Any, layer: int, role: str, ends: Callable[[int, int], Ends]) -> list[Any]:
-        """What others along a dim have for this rank, which sends them what `ends` says of its place and of theirs."""
+        """Return what others along a dim have for this rank, which sends them what `ends` says of its place and of
+        theirs."""
         group, edges, place = self.model.group(role), self.edges[layer][role], self.coord[role]
         if self.exchange == "alltoall":
             own = value.cut(role, edges.own[place][0], edges.own[place][0])
@@ -239,7 +297,7 @@ class _Grid:
 
 
 def _parts(role: str, size: int, places: int, sizes: Sequence[int] | None) -> list[Ends]:
-    """Where the part of each place along a dim begins and ends."""
+    """Return where the part of each place along a dim begins and ends."""
     each = -(-size // places)
     given = [max(0, min(each, size - each * place)) for place in range(places)] if sizes is None else sizes
     whole = isinstance(given, list | tuple) and all(type(one) is int and one >= 0 for one in given)
@@ -249,14 +307,14 @@ def _parts(role: str, size: int, places: int, sizes: Sequence[int] | None) -> li
 
 
 def _outputs(stencil: Stencil, own: Sequence[Ends]) -> list[Ends]:
-    """Which outputs belong to each place: those whose middle row it has."""
+    """Return which outputs belong to each place: those whose middle row it has."""
     every = range(stencil.outputs)
     low, high = ([bisect_left(every, both[end], key=stencil.centre) for both in own] for end in (0, 1))
     return [*zip(low, high, strict=True)]
 
 
 def _edges(stencil: Stencil, own: list[Ends]) -> Edges:
-    """What each place has, and what it takes: of what its own outputs need, all."""
+    """Return what each place has, and what it takes: of what its own outputs need, all."""
     takes, works_on = list[Ends](), list[Ends]()
     for (low, high), (first, after) in zip(own, _outputs(stencil, own), strict=True):
         if first < after:
@@ -270,7 +328,7 @@ def _edges(stencil: Stencil, own: list[Ends]) -> Edges:
 
 
 def _added(grad: Any, role: str, own: Ends, due: Sequence[Any]) -> Any:
-    """Its own part of a gradient and what has come for some of it: of few rows both neighbours may have some."""
+    """Return its own part of a gradient and what has come for some of it: of few rows both neighbours may have some."""
     rows = [(*more.place.named[role].pieces.runs[0], more) for more in due]
     ends = sorted({*own, *[end for low, high, _ in rows for end in (low, high)]})
     total = None

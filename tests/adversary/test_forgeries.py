@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from lib import Layer, Mesh, Trace, TraceError, check, simulate
-from lib.schedules.domain_parallel import EXCHANGES, domain_parallel
+from lib.schedules.mesh_parallel import EXCHANGES, domain_parallel
 from lib.trace.json_format import encode
 from tests.adversary.examples import randoms, runs, tensor_runs
 from tests.adversary.forgeries import FORGERIES

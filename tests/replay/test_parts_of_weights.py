@@ -10,9 +10,9 @@ from lib import Mesh, Model, Trace, simulate
 from lib.replay import replay
 from lib.replay.plan.sizes import Sizes, length
 from lib.schedules.data_parallel import fully_sharded
+from lib.schedules.mesh_parallel import PLACEMENTS, tensor_parallel
 from lib.schedules.pipelines.generators import one_f_one_b, zb_h1
 from lib.schedules.pipelines.program import program_of
-from lib.schedules.mesh_parallel import PLACEMENTS, tensor_parallel
 from lib.values.layers import Layer, Shape, by_hand
 from lib.values.values import Activation, Weight, value_of
 from tests.support.schedules import OTHERS, Case

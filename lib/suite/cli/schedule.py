@@ -15,6 +15,7 @@ from lib.analysis.recording import Recording
 from lib.errors.wording import counted, exact
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES
+from lib.schedules.formats.kineto import read_profile
 from lib.schedules.formats.orders import (
     FORMATS,
     Imported,
@@ -25,7 +26,6 @@ from lib.schedules.formats.orders import (
     read_file,
     suffixes,
 )
-from lib.schedules.formats.kineto import read_profile
 from lib.schedules.formats.perfetto import is_ours, read_perfetto
 from lib.schedules.formats.recorded import costs_of, order_of_recording, recording_of, recording_of_order
 from lib.schedules.formats.trace import order_of
