@@ -176,6 +176,9 @@ PREPARED: dict[str, Kernel] = {"load_weights": _load_weights, "get_activation": 
 """Kernels that run on the CPU before the step begins, as a data loader would; their operation hands over the result."""
 
 
+# -- communication ------------------------------------------------------------------------------------------------
+
+
 class CollectiveCall(Call):
     """A collective of a rank, as its kernel sees it. Members are numbered from 0, in the order of their group.
 
