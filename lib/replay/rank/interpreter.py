@@ -63,7 +63,8 @@ class Interpreter:
         for index, event in enumerate(events):
             context.now_in(index)
             yield from self._come_to(index, event.issued)
-            self._free(index)
+            for number in self.plan.frees.get(index, ()):
+                self.tensors.pop(number, None)
             if self.under_way:
                 self._notice()
             if self.record and event.op in TIMED and event.start is not None:  # else it never takes place
@@ -136,10 +137,6 @@ class Interpreter:
         del self.under_way[index]
 
     # -- memory ---------------------------------------------------------------------------------------------------
-
-    def _free(self, index: int) -> None:
-        for number in self.plan.frees.get(index, ()):
-            self.tensors.pop(number, None)
 
     def _sample(self, index: int) -> None:
         """Take the memory at an event: bytes of values, and of buffers besides, by communication and where they lie."""
