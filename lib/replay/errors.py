@@ -67,7 +67,8 @@ class RankStalled(ReplayError):
 def need_torch() -> None:
     """Raise ImportError where torch is missing, which says in one line what to type: here, where this runs."""
     try:
-        from torch.distributed import is_available
+        import torch
+        import torch.distributed
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -75,5 +76,5 @@ def need_torch() -> None:
         typed = subprocess.list2cmdline(pip) if os.name == "nt" else shlex.join(pip)
         here = "run `%pip install torch numpy` in a cell" if notebook() is not None else f"run `{typed}`"
         raise ImportError(f"a replay needs torch, which is not installed: {here}, then try again") from None
-    if not is_available():
+    if not torch.distributed.is_available():
         raise ImportError("this torch was built without torch.distributed; install an official one")

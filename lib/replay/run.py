@@ -27,7 +27,7 @@ from lib.cluster.costs import TICKS
 from lib.replay.errors import ReplayError
 from lib.replay.layers.reference import Comparison, Deviation, compared
 from lib.replay.options import Hook, ReplayOptions
-from lib.replay.plan.plan import Plan, RankPlan, plan_that_fits, processes_of, raised
+from lib.replay.plan.plan import Plan, plan_that_fits, processes_of, raised
 from lib.replay.plan.sizes import simulated_curve
 from lib.replay.processes import torchrun
 from lib.replay.rank.context import Examples, Job, RankContext, Reader, device_of
@@ -37,7 +37,6 @@ from lib.replay.result import LibraryResult, ProcessFigures, RankFigures, Replay
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.layers import Shape
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS
 from lib.values.values import Activation
 
@@ -225,26 +224,17 @@ def _whole_step(spans: Sequence[tuple[int, int]], shared: bool) -> int:
 
 
 def _unit(plan: Plan, reports: Sequence[Report]) -> float:
-    """Nanoseconds of the median forward of one batch."""
-    found = [
-        (ends[i] - starts[i]) / batches
-        for rank_plan, report in zip(plan.rank_plans, reports, strict=True)
-        for i, batches in _forwards(plan.trace.shape, rank_plan)
-        for starts, ends, _, _ in report["steps"]
-    ]
+    """Nanoseconds of the median forward of one batch. What has a part of a weight does a part of that work."""
+    found: list[float] = []
+    for rank_plan, report in zip(plan.rank_plans, reports, strict=True):
+        for i, event in enumerate(rank_plan.program.events):
+            value = rank_plan.program.values[event.outputs[0]] if event.op == "forward" else None
+            if isinstance(value, Activation):
+                inputs = rank_plan.inputs(event)
+                work = OPERATIONS["forward"].work(plan.trace.shape, event.layer, len(value.batches), inputs)
+                if work:  # of no key that a row may see there is none
+                    found += [(ends[i] - starts[i]) / float(work) for starts, ends, _, _ in report["steps"]]
     return max(median(found), 1.0) if found else 1e6
-
-
-def _forwards(shape: Shape, rank_plan: RankPlan) -> list[tuple[int, float]]:
-    """Events that are a forward, with the number of batches that each really has: of a part of a weight, a part."""
-    found: list[tuple[int, float]] = []
-    for i, event in enumerate(rank_plan.program.events):
-        value = rank_plan.program.values[event.outputs[0]] if event.op == "forward" else None
-        if isinstance(value, Activation):
-            work = OPERATIONS["forward"].work(shape, event.layer, len(value.batches), rank_plan.inputs(event))
-            if work:  # of no key that a row may see there is none
-                found.append((i, float(work)))
-    return found
 
 
 def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> list[Program]:

@@ -92,10 +92,6 @@ def test_smaller_types_have_their_own_tolerance(name: str, dtype: str) -> None:
     assert all(one.measured == pytest.approx(one.simulated, abs=64) for one in result.ranks)
 
 
-def test_backward_by_autograd_gives_the_same() -> None:
-    correct(replay(trace("gpipe"), transport="local", backward="autograd", **SMALL), trace("gpipe"))
-
-
 @pytest.mark.parametrize(("hidden", "length"), [(5, 3), (7, 1), (2, 1), (16, 50)])
 def test_any_size_will_do(hidden: int, length: int) -> None:
     for name in ("pipeline_fsdp", "fsdp"):

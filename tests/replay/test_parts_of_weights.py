@@ -1,6 +1,5 @@
 """Real tensors of parts of weights, and of halves of backward: the same gradients as one process has."""
 
-from collections import Counter
 from itertools import product
 from typing import Any
 
@@ -10,7 +9,7 @@ from lib import Mesh, Model, Trace, simulate
 from lib.replay import replay
 from lib.replay.plan.sizes import Sizes, length
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.mesh_parallel import PLACEMENTS, tensor_parallel
+from lib.schedules.mesh_parallel import tensor_parallel
 from lib.schedules.pipelines.generators import one_f_one_b, zb_h1
 from lib.schedules.pipelines.program import program_of
 from lib.values.layers import Layer, Shape, by_hand
@@ -73,35 +72,3 @@ def test_a_step_in_halves_trains_what_ordinary_training_trains(
     result = replay(trace, transport="local", backward=backward, hidden=32, length=16, timeout=120)
     assert result.ok, result.text()
     assert {"backward_input", "backward_weight"} <= {event.op for _, event in trace.events()}
-
-
-# -- tensor parallel with three placements of the input -------------------------------------------------------------
-
-MESH = Mesh({"data": 2, "model": 2}, ranks=[3, 0, 2, 1])
-"""In no order."""
-COUNTED = {"full": {"all_gather": 1, "all_reduce": 8}, "batch": {"all_reduce": 8}, "replicated": {"all_reduce": 8}}
-"""For a rank and four layers: two all-reduces forward, two backward, and one for each gradient of a weight."""
-
-
-@pytest.mark.parametrize("placement", PLACEMENTS)
-def test_gradients_are_equal_and_collectives_counted(placement: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lib.replay.rank.transport import LocalTransport
-
-    made: Counter[tuple[int, str]] = Counter()
-
-    def counted(method: str, real: Any) -> Any:
-        def call(self: LocalTransport, *arguments: Any) -> Any:
-            made[self.rank, method] += 1
-            return real(self, *arguments)
-
-        return call
-
-    for method in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"):
-        monkeypatch.setattr(LocalTransport, method, counted(method, getattr(LocalTransport, method)))
-    schedule = Trace.of(simulate(tensor_parallel(placement, first_input=True), layers=4, batches=4, mesh=MESH))
-    result = replay(schedule, transport="local", hidden=16, length=4)
-    assert result.ok, result.text()
-    assert all(one.measured == one.simulated for one in result.ranks)
-    for rank in range(4):  # once to be compared, once to be measured
-        assert {op: count // 2 for (who, op), count in made.items() if who == rank} == COUNTED[placement]
-    assert placement != "full" or replay(schedule, hidden=16, length=4, timeout=120, processes=2).ok

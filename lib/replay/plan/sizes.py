@@ -154,10 +154,6 @@ class Sizes:
         """Elements of some values together as the simulator counts them, at these sizes."""
         return sum((value.elements() * self.scales[value.kind] for value in values), Fraction(0))
 
-    def simulated_bytes(self, by_kind: Mapping[str, Elements]) -> float:
-        """The bytes that elements counted by the simulator, kind by kind, would have at these sizes."""
-        return sum(float(elements * self.scales[kind]) for kind, elements in by_kind.items()) * self.bytes
-
 
 def _ends(part: Part, size: int) -> tuple[Range, ...]:
     """A part of a dim as ranges of so many elements."""
@@ -204,7 +200,11 @@ PROCESS = 60 * 2**20
 
 def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
     """Return by event the bytes that the simulator says are alive when it starts, at the sizes of the replay."""
-    return {sample.index: plan.sizes.simulated_bytes(sample.by_kind) for sample in samples(plan.trace, rank)}
+    scales, number = plan.sizes.scales, plan.sizes.bytes
+    return {
+        sample.index: sum(float(elements * scales[kind]) for kind, elements in sample.by_kind.items()) * number
+        for sample in samples(plan.trace, rank)
+    }
 
 
 def refuse_if_too_large(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = None) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,14 +33,6 @@ from lib.values.operations import COMMUNICATION, TIMED
 __all__ = ["Clock", "CpuClock", "CudaClock", "Interpreter", "Ranges", "Report", "Times", "steps"]
 
 
-class Sample(NamedTuple):
-    """Bytes of a rank at an event: of its values, and of buffers besides, by communication and where they lie."""
-
-    index: int
-    values: int
-    flying: dict[int, dict[int, int]]
-
-
 class Interpreter:
     """One step of one rank. With `record` it also notes its memory, and keeps what is to be compared; with `ranges` a
     profiler is told what it does."""
@@ -54,7 +46,7 @@ class Interpreter:
         self.tensors: dict[int, Tensor] = {}
         self.prepared: dict[int, Tensor] = {}
         self.under_way: dict[int, Started] = {}
-        self.samples: list[Sample] = []
+        self.samples: list[tuple[int, int, dict[int, dict[int, int]]]] = []
         self.memory: list[tuple[int, int, int]] = []
         self.now = -1
         self.sent = 0.0
@@ -71,11 +63,12 @@ class Interpreter:
         for index, event in enumerate(events):
             context.now_in(index)
             yield from self._come_to(index, event.issued)
-            self._free(index)
+            for number in self.plan.frees.get(index, ()):
+                self.tensors.pop(number, None)
             if self.under_way:
                 self._notice()
             if self.record and event.op in TIMED and event.start is not None:  # else it never takes place
-                self.samples.append(self._sample(index))
+                self._sample(index)
             if ranges is not None:
                 ranges.begin(index)
             clock.begin(index)
@@ -145,18 +138,14 @@ class Interpreter:
 
     # -- memory ---------------------------------------------------------------------------------------------------
 
-    def _free(self, index: int) -> None:
-        for number in self.plan.frees.get(index, ()):
-            self.tensors.pop(number, None)
-
-    def _sample(self, index: int) -> Sample:
-        """The memory now."""
+    def _sample(self, index: int) -> None:
+        """Take the memory at an event: bytes of values, and of buffers besides, by communication and where they lie."""
         values = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in self.tensors.values()}
         flying: dict[int, dict[int, int]] = {}
         for number, work in self.under_way.items():
             buffers = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in work.buffers}
             flying[number] = {where: size for where, size in buffers.items() if where not in values}
-        return Sample(index, sum(values.values()), flying)
+        self.samples.append((index, sum(values.values()), flying))
 
     def _note(self) -> None:
         """Note the memory of the instant that is over, without the messages that are gone by now.

@@ -131,10 +131,6 @@ def _zeros(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     return [call.empty(call.numel(call.output(0))).zero_()]
 
 
-def _nothing(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    return []
-
-
 def _load_weights(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     initial, weight = call.context.initial, call.output(0)
     of_weight = initial.slice("weight", weight.layer, call.ranges(weight))
@@ -170,7 +166,7 @@ KERNELS: KernelTable[Kernel] = KernelTable(
         "cut": _shard,
         "fake_grad": _zeros,
         "foreign": _zeros,
-        "set_final_weight": _nothing,
+        "set_final_weight": lambda call, inputs: [],
         "read": _read,
     }
 )
@@ -178,6 +174,9 @@ KERNELS: KernelTable[Kernel] = KernelTable(
 
 PREPARED: dict[str, Kernel] = {"load_weights": _load_weights, "get_activation": _get_activation}
 """Kernels that run on the CPU before the step begins, as a data loader would; their operation hands over the result."""
+
+
+# -- communication ------------------------------------------------------------------------------------------------
 
 
 class CollectiveCall(Call):
