@@ -25,8 +25,8 @@ from lib.replay.plan.plan import Compared
 from lib.replay.rank.context import Call, RankContext
 from lib.replay.rank.kernels import KERNELS, PREPARED, Started, bytes_sent, issue
 from lib.replay.rank.transport import Handle
-from lib.schedules.formats.recorded import actions_of
 from lib.schedules.formats.kineto import OWN, PREFIX
+from lib.schedules.formats.recorded import actions_of
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from lib.analysis.figures import bubbles, end, most_sent, peak
 from lib.analysis.difference import counts
+from lib.analysis.figures import bubbles, end, most_sent, peak
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
