@@ -35,7 +35,6 @@ from lib.suite.cli.console import (
     show_ways,
     status_table,
 )
-from lib.suite.cli.explore import explore_command
 from lib.suite.cli.gallery import gallery_command
 from lib.suite.cli.grading.command import grade_command
 from lib.suite.cli.options import (
@@ -54,7 +53,7 @@ from lib.suite.cli.options import (
     option,
     takes_fields_of,
 )
-from lib.suite.cli.schedule import expected, recorded, schedules, write_order
+from lib.suite.cli.pipelines import expected, explore_command, recorded, schedules, write_order
 from lib.suite.course.exercises import hint as open_hints
 from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import Standing, known

@@ -40,7 +40,7 @@ from lib.trace.retiming import retime
 from lib.trace.trace import Trace
 from lib.trace.validation import FORMAT
 
-__all__ = ["ALL", "FIGURES", "STATES", "Chosen", "Entry", "Subject", "best", "chosen", "entries_of"]
+__all__ = ["ALL", "FIGURES", "Chosen", "Entry", "Subject", "best", "chosen", "entries_of"]
 
 
 class Figure(NamedTuple):
@@ -98,8 +98,6 @@ REFUSED = 5
 """Files that cannot be read that are named; of more it says how many."""
 
 
-STATES = ("correct", "not correct", "failed", "not solved")
-"""One correct training step; a whole run that is none; one that came to no end, or none at all; still the stub."""
 ALL = "all"
 """The name of all our solutions to a puzzle: gpipe:all."""
 ENDINGS = (".py", ".ipynb", ".json")
@@ -164,7 +162,7 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """One of STATES."""
+        """One correct training step; a whole run that is none; one that came to no end, or none at all; or the stub."""
         if self.verdict is None:
             return "failed" if self.solved else "not solved"
         return "correct" if self.verdict.correct else "not correct"

@@ -277,24 +277,17 @@ def _write_page(shown: Gallery, path: Path) -> None:
         title = group.title(shown.names)
         tiles.append(
             {
-                "number": group.number,
+                "group": group,
                 "title": title,
-                "count": len(group.students),
-                "goals": group.first.goals,
                 "cells": figure_cells(group.first, shown.best),
-                "correct": group.correct,
-                "state": group.first.state,
-                "message": group.message,
-                "students": group.students if shown.names else (),
                 "picture": Scene(WIDE, HIGH, marks, paper=False).svg(label=title, night=False),
                 "differs": _differs(start, group) if start is not None and start is not group else (),
                 "large": f"{path.stem}_pictures/{group.number}.svg" if shown.pictures else "",
             }
         )
     goals = [goal.name for goal in PUZZLES[shown.puzzle].goals]
-    what: dict[str, Any] = {"title": shown.title, "about": shown.about, "sort": shown.sort, "sorts": SORTS}
-    night_what = {"night": night, "night_style": style}
-    html = comparing_page("gallery.html", "'self' file:", **what, **night_what, tiles=tiles, goals=goals)
+    colours = {"title": shown.title, "night": night, "night_style": style}
+    html = comparing_page("gallery.html", "'self' file:", shown=shown, sorts=SORTS, tiles=tiles, goals=goals, **colours)
     write_whole(ready(path), html)
     for (_, trace), tile in zip(groups, tiles, strict=True):
         if tile["large"]:

@@ -281,7 +281,7 @@ def test_before_it_passes_the_answer_is_not_shown(student: Path) -> None:
 
 def test_a_notebook_of_their_own_that_passes_is_asked(student: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUZZLES_PROGRESS", "off")
-    monkeypatch.setenv("PUZZLES_FOLDER", str(folder))
+    monkeypatch.setenv("PUZZLES_FOLDER", str(student))
     mine = student / f"{PUZZLES['basic'].stem}.ipynb"
     for source, status in ((STUB, 1), (reference("basic").read_text("utf-8"), 0)):
         mine.write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}]}), "utf-8")

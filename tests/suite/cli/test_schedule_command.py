@@ -66,8 +66,8 @@ def test_a_list_at_a_size_that_is_too_large_says_so_in_each_row() -> None:
 def test_an_order_that_is_too_large_is_neither_printed_nor_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lib.suite.cli.schedule.SHOWN", 10)
-    monkeypatch.setattr("lib.suite.cli.schedule.DRAWN", 12)
+    monkeypatch.setattr("lib.suite.cli.pipelines.SHOWN", 10)
+    monkeypatch.setattr("lib.suite.cli.pipelines.DRAWN", 12)
     many = tmp_path / "many.csv"
     many.write_text("".join(f"{rank}F0,{rank}F1,{rank}B0,{rank}B1\n" for rank in range(4)), "utf-8")
     said = words(schedule("show", many))

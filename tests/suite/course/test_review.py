@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lib import LINKS, Model, NotSolved, PuzzleError, Trace, check, review, simulate
+from drawing import picture_of
+from lib import LINKS, Model, NotSolved, PuzzleError, Trace, TraceError, check, review, simulate, what_helps, why
 from lib.analysis import figures
 from lib.analysis.bounds.puzzle_bounds import Bound, Limit, Part, lower_bound
+from lib.analysis.memory import holdings, lean, rows
+from lib.analysis.waiting.critical_path import critical_path
+from lib.analysis.waiting.gaps import computing, gaps
 from lib.cluster.costs import ticks
 from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.steps import load
@@ -17,8 +23,10 @@ from lib.suite.course.review import GROUPS, Review
 from lib.suite.course.solutions import alternatives, run_of_file
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
+from lib.trace import json_format as serial
 from tests.analysis.waiting.test_gaps import compute
-from tests.support.profiles import sample
+from tests.support.damage import damaged
+from tests.support.profiles import examples, sample
 from tests.support.said import Said
 from tests.support.schedules import CLASSIC, Case, ddp
 
@@ -235,3 +243,36 @@ def test_the_lines_of_the_reference_are_for_those_who_have_passed() -> None:
     for found, known in ((passed, True), (missed, False)):
         assert found.reference is not None
         assert any(found.reference.place(event) is not None for _, event in found.reference.events()) == known
+
+
+@given(damaged(), st.floats(0, 1))
+@examples(200)
+def test_any_file_that_loads_can_be_looked_at_asked_and_reviewed(data: Any, share: float) -> None:
+    """A Trace may come from a file that anybody wrote: what loads has gaps, a path, a peak and a picture."""
+    try:
+        trace = serial.decode(data)  # pyright: ignore[reportPrivateUsage]
+    except TraceError:
+        return
+    found, path, top = gaps(trace), critical_path(trace), figures.peak(trace)
+    assert all(gap.length > 0 and gap.text() for gap in found)
+    assert path.text() is not None
+    assert len(computing(trace)) == trace.ranks
+    alive = holdings(trace, top)
+    assert sum(row.elements for row in rows(trace, alive)) == top.elements
+    assert lean(trace) <= top.elements
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lib.suite.course.review._same_size", lambda trace, record: None)
+        reviewed = review(trace, puzzle="ddp")
+    assert reviewed is not None
+    assert reviewed.text()
+    assert picture_of(reviewed).svg().endswith("</svg>\n")
+    try:
+        helps = what_helps(trace)
+    except TraceError:  # which a run that goes on may be, too: nobody answers it
+        return
+    assert helps is not None
+    assert helps.text()
+    for rank in range(trace.ranks) if figures.makespan(trace) else ():
+        answer = why(trace, rank, figures.end(trace) * share)
+        assert answer is not None
+        assert picture_of(answer).words == answer.text()

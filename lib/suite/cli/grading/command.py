@@ -8,10 +8,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 from rich.table import Table
@@ -25,22 +25,18 @@ from lib.suite.grade.gradebook import Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.roster import Roster, TableError, enrolled, read_roster, read_table
-from lib.suite.grade.intake.submission import Collected, Submission
-from lib.suite.grade.points import Rules, by_hand, to_fill_in
+from lib.suite.grade.intake.submission import Collected
+from lib.suite.grade.points import by_hand, to_fill_in
 from lib.suite.grade.results import FORMS, RETURNS, Class, returning, write_results, write_returns
 from lib.suite.submissions.source import STATES
 
-__all__ = ["Changes", "ClassFiles", "grade_command"]
+__all__ = ["Changes", "grade_command"]
 
 SHOWN: Final = 40
 """Students, and refused files, that the table in the terminal has."""
 GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
 
 FORM = f"Write the forms of {', '.join(one.platform for one in RETURNS)}; else those of where the files are from."
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def grade_command(
@@ -87,8 +83,8 @@ def grade_command(
             puzzles=puzzle or (), need=need, hidden=hidden, seed=seed, seconds=limit, points=points
         )
         asked.assignment(asked.puzzles or ())  # what makes no sense is said before anything is read
-        files = ClassFiles(roster, marks or (), platform or ())
-        files.check()
+        work = _Work(submissions, out, asked, roster, marks or (), platform or (), jobs, backend, scheduler)
+        work.check()
     except (AssignmentError, TableError) as error:
         fail(str(error), status=2)
     except FileNotFoundError as error:
@@ -98,7 +94,7 @@ def grade_command(
 
     def once() -> Gradebook | None:
         try:
-            return _graded(submissions, out, asked, files, jobs, backend, scheduler)
+            return work.grade()
         except typer.Exit:
             if not watch:
                 raise
@@ -134,54 +130,92 @@ def _apart(submissions: list[Path], out: Path) -> None:
             fail(f"{out} and {path} lie in each other: keep the report apart, with --out", status=2)
 
 
-def _graded(
-    submissions: list[Path],
-    out: Path,
-    asked: Config,
-    files: ClassFiles,
-    jobs: int | None,
-    backend: str | None,
-    scheduler: str | None,
-) -> Gradebook:
-    collected = collect(submissions)
-    if not collected.submissions:
-        found = collected.refused
-        else_there = f"; there is {found[0].file}" if found else ""
-        more = f", and {counted(len(found) - 1, 'file')} more that cannot be graded" if len(found) > 1 else ""
-        where = ", ".join(map(str, submissions))
-        fail(f"there is no notebook (.ipynb) and no .py in {where}{else_there}{more}", status=2)
-    try:
-        collected = files.enroll(collected, asked.rules)
-    except (TableError, OSError) as error:  # it was whole when all began
-        fail(str(error), status=2)
-    assignment = _assignment(asked, collected)
-    processes = -1 if backend is not None else jobs or _cores()
-    with cluster(backend, scheduler), progress("Grading") as done:
-        book = grade(collected, assignment, out, jobs=processes, done=done)
-    book = files.marked(book, assignment.rules)
-    write_results(book, out)
-    with progress("Drawing") as done:
-        # Here and not above: it draws, and what draws takes half of the time in which any command starts.
-        from lib.suite.cli.grading.report import LEADERBOARD, write_report
+class _Work(NamedTuple):
+    """All that a grading needs. Everything is read anew each time, as in a folder that is watched."""
 
-        index = write_report(
-            book, Traces(out / TRACES), out, jobs=jobs or _cores(), tell_sizes=assignment.tell_sizes, done=done
-        )
-    _show(book, out)
-    for line in (*files.give_back(book, out), f"To show to the class: {out / LEADERBOARD}", f"The report: {index}"):
-        say(visible(line))
-    return book
+    submissions: Sequence[Path]
+    out: Path
+    asked: Config
+    roster: Path | None
+    marks: Sequence[Path]
+    platforms: Sequence[str]
+    jobs: int | None
+    backend: str | None
+    scheduler: str | None
 
+    def check(self) -> None:
+        """Read the files of the class, before anything runs. TableError or OSError for what is no such file."""
+        if self.roster is not None:
+            read_roster(self.roster)
+        for path in self.marks:
+            if path.exists():
+                read_table(path)
+        known = [one.platform.casefold() for one in RETURNS]
+        for name in self.platforms:
+            if name.casefold() not in known:
+                raise TableError(f"--platform {name}: there is no such form\n  expected: one of {', '.join(known)}")
 
-def _assignment(asked: Config, collected: Collected) -> Assignment:
-    puzzles = worked_on(collected) if asked.puzzles is None else asked.puzzles
-    try:
-        found = asked.assignment(puzzles)
-    except AssignmentError as error:
-        fail(str(error), status=2)
-    if not found.required:
-        fail("nobody has handed in the function of a puzzle: name those that are asked with --puzzle", status=2)
-    return found
+    def grade(self) -> Gradebook:
+        """Grade what is there now, and write all that comes of it."""
+        collected, roster, problems = self._enrolled()
+        assignment = self._assignment(collected)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        jobs = self.jobs or cores
+        with cluster(self.backend, self.scheduler), progress("Grading") as done:
+            book = grade(collected, assignment, self.out, jobs=jobs if self.backend is None else -1, done=done)
+        book = replace(book, problems=problems)
+        try:
+            book = by_hand(book, [path for path in self.marks if path.exists()], assignment.rules)
+        except (TableError, OSError) as error:  # it was whole when all began
+            book = replace(book, problems=(*problems, f"no marks by hand are used: {error}"))
+        write_results(book, self.out)
+        with progress("Drawing") as done:
+            # Here and not above: it draws, and what draws takes half of the time in which any command starts.
+            from lib.suite.cli.grading.report import LEADERBOARD, write_report
+
+            traces, tell_sizes = Traces(self.out / TRACES), assignment.tell_sizes
+            index = write_report(book, traces, self.out, jobs=jobs, tell_sizes=tell_sizes, done=done)
+        _show(book, self.out)
+        group = Class(book, roster, {one.student: one for one in collected.submissions})
+        for path in write_returns(group, returning(collected, roster, self.platforms), self.out):
+            say(visible(f"To upload: {path}"))
+        for path in self.marks:
+            if not path.exists():
+                to_fill_in(book, path)
+                say(visible(f"To fill in: {path}, which the next run reads and never changes"))
+        say(visible(f"To show to the class: {self.out / LEADERBOARD}"))
+        say(visible(f"The report: {index}"))
+        return book
+
+    def _enrolled(self) -> tuple[Collected, Roster, tuple[str, ...]]:
+        """What was handed in, with everybody in the roster, and what is to be looked at in the files of the class."""
+        collected, roster, problems = collect(self.submissions), Roster(), tuple[str, ...]()
+        if not collected.submissions:
+            found = collected.refused
+            else_there = f"; there is {found[0].file}" if found else ""
+            more = f", and {counted(len(found) - 1, 'file')} more that cannot be graded" if len(found) > 1 else ""
+            where = ", ".join(map(str, self.submissions))
+            fail(f"there is no notebook (.ipynb) and no .py in {where}{else_there}{more}", status=2)
+        try:
+            if self.roster is not None:
+                roster = read_roster(self.roster)
+                collected, problems = enrolled(collected, roster)
+        except (TableError, OSError) as error:  # it was whole when all began
+            fail(str(error), status=2)
+        known = {name for one in collected.submissions for name in (one.roster_id, one.id, one.student) if name}
+        unknown = [one for one in self.asked.rules.extensions if one not in known]
+        nobody = (f"[extension] {one!r}: no student has that id or name" for one in unknown)
+        return collected, roster, (*roster.problems, *problems, *nobody)
+
+    def _assignment(self, collected: Collected) -> Assignment:
+        puzzles = worked_on(collected) if self.asked.puzzles is None else self.asked.puzzles
+        try:
+            found = self.asked.assignment(puzzles)
+        except AssignmentError as error:
+            fail(str(error), status=2)
+        if not found.required:
+            fail("nobody has handed in the function of a puzzle: name those that are asked with --puzzle", status=2)
+        return found
 
 
 def _show(book: Gradebook, out: Path) -> None:
@@ -202,64 +236,6 @@ def _show(book: Gradebook, out: Path) -> None:
             say(f"{label}: {len(lines) - SHOWN} more; the report has them all")
     say(f"What kept each run apart: {', '.join(book.isolation) or 'nothing ran'}")
     say(f"For programs: {', '.join(str(out / form.file) for form in FORMS)}")
-
-
-@dataclass(slots=True)
-class ClassFiles:
-    """The paths that somebody named, and what was read from them: anew at each grading of a folder that is watched."""
-
-    roster: Path | None = None
-    marks: Sequence[Path] = ()
-    platforms: Sequence[str] = ()
-    _roster: Roster = field(default_factory=Roster)
-    _submissions: tuple[Submission, ...] = ()
-    _problems: tuple[str, ...] = ()
-
-    def check(self) -> None:
-        """Read all of them, before anything runs. TableError or OSError for what is no such file."""
-        if self.roster is not None:
-            read_roster(self.roster)
-        for path in self.marks:
-            if path.exists():
-                read_table(path)
-        known = [one.platform.casefold() for one in RETURNS]
-        for name in self.platforms:
-            if name.casefold() not in known:
-                raise TableError(f"--platform {name}: there is no such form\n  expected: one of {', '.join(known)}")
-
-    def enroll(self, collected: Collected, rules: Rules) -> Collected:
-        """Add everybody in the roster to what was handed in."""
-        problems: tuple[str, ...] = ()
-        if self.roster is not None:
-            self._roster = read_roster(self.roster)
-            collected, problems = enrolled(collected, self._roster)
-        self._submissions = collected.submissions
-        known = {name for one in collected.submissions for name in (one.roster_id, one.id, one.student) if name}
-        unknown = (
-            f"[extension] {one!r}: no student has that id or name" for one in rules.extensions if one not in known
-        )
-        self._problems = (*self._roster.problems, *problems, *unknown)
-        return collected
-
-    def marked(self, book: Gradebook, rules: Rules) -> Gradebook:
-        """The gradebook with what people add to it, and what is to be looked at in their files."""
-        book = replace(book, problems=self._problems)
-        try:
-            return by_hand(book, [path for path in self.marks if path.exists()], rules)
-        except (TableError, OSError) as error:  # it was whole when all began
-            return replace(book, problems=(*book.problems, f"no marks by hand are used: {error}"))
-
-    def give_back(self, book: Gradebook, out: Path) -> list[str]:
-        """Write what platforms take back, and files of marks that are not there yet; say what was written."""
-        submissions = {one.student: one for one in self._submissions}
-        group = Class(book, self._roster, submissions)
-        platforms = returning(Collected(self._submissions), self._roster, self.platforms)
-        said = [f"To upload: {path}" for path in write_returns(group, platforms, out)]
-        for path in self.marks:
-            if not path.exists():
-                to_fill_in(book, path)
-                said.append(f"To fill in: {path}, which the next run reads and never changes")
-        return said
 
 
 TICK: Final = 1000
