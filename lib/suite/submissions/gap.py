@@ -49,7 +49,7 @@ class Answer:
 
 
 def parse(text: str, name: str) -> ast.Module:
-    """The syntax tree of a notebook's source: `await` is allowed at top level."""
+    """Return the syntax tree of a notebook's source: `await` is allowed at top level."""
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     tree = compile(text, name, "exec", flags, dont_inherit=True)
     assert isinstance(tree, ast.Module), "PyCF_ONLY_AST gives a tree"
@@ -57,8 +57,8 @@ def parse(text: str, name: str) -> ast.Module:
 
 
 def find(text: str, name: str, default: str | None) -> list[Answer]:
-    """Every answer in a source, in order; `default` is the puzzle of a marker that names none. With None a marker that
-    names none is an exercise, and takes the name of its function.
+    """Find every answer in a source, in order; `default` is the puzzle of a marker that names none. With None such a
+    marker is an exercise, and takes the name of its function.
 
     Raises BuildError for markers that do not pair, and for an answer that is empty, badly indented, not as
     long as its marker says, or outside the function it belongs to.
@@ -80,7 +80,7 @@ def find(text: str, name: str, default: str | None) -> list[Answer]:
 
 
 def student(text: str, answers: list[Answer], name: str) -> str:
-    """The source with each answer replaced by a line that raises NotSolved, which it imports."""
+    """Return the source with each answer replaced by a line that raises NotSolved, which it imports."""
     if not answers:
         return text
     lines = text.splitlines()
@@ -91,7 +91,7 @@ def student(text: str, answers: list[Answer], name: str) -> str:
 
 
 def untouched(text: str, puzzle: str) -> bool:
-    """Whether the gap of a puzzle still holds nothing but its stub."""
+    """Return whether the gap of a puzzle still holds nothing but its stub."""
     stub = rf' *raise NotSolved\("{re.escape(puzzle)}"\)'
     return re.search(rf"^{BEGIN.pattern}\n{stub}\n{END.pattern}$", text, re.MULTILINE) is not None
 
