@@ -283,47 +283,33 @@ def _fix(failure: Failure) -> str:
     return _fix_of_values(expected.value, got.value)
 
 
-def _fix_of_values(expected: object, got: object) -> str:
+def _fix_of_values(expected: Any, got: Any) -> str:
     """The same for answers of one kind."""
-    if isinstance(expected, list) and isinstance(got, list):
-        return _fix_of_lists(cast("list[Any]", expected), cast("list[Any]", got))
-    if isinstance(expected, dict) and isinstance(got, dict):
-        return _fix_of_dicts(cast("dict[Any, Any]", expected), cast("dict[Any, Any]", got))
-    return _off_by([expected], [got])
-
-
-def _fix_of_dicts(expected: dict[Any, Any], got: dict[Any, Any]) -> str:
-    if missing := sorted((repr(key) for key in expected if key not in got), key=_in_order):
-        return f"the answer has the key{'s' if len(missing) > 1 else ''} {', '.join(missing)}; this has not"
-    if more := sorted((repr(key) for key in got if key not in expected), key=_in_order):
-        return f"there is no key {' and no key '.join(more)} in the answer"
+    kind = _kind(expected)
+    if kind == "a dict":
+        if missing := _keys(expected, got):
+            return f"the answer has the key{'s' if len(missing) > 1 else ''} {', '.join(missing)}; this has not"
+        return f"there is no key {' and no key '.join(more)} in the answer" if (more := _keys(got, expected)) else ""
+    if kind == "a list" and len(got) != len(expected):
+        return f"the answer has {len(expected)} items; this has {len(got)}"
+    if kind == "a list" and sorted(map(repr, expected)) == sorted(map(repr, got)):
+        return "the right items, in another order"
+    rights, values = (expected, got) if kind == "a list" else ([expected], [got])
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in [*rights, *values]):
+        gaps = {value - right for right, value in zip(rights, values, strict=True)}
+        many = "many" if gaps == {1} else "few" if gaps == {-1} else ""
+        return f"one too {many}: does it count from 0, and up to but not including the end?" if many else ""
     return ""
+
+
+def _keys(one: Any, other: Any) -> list[str]:
+    """The keys of a dict that another has not, in order."""
+    return sorted((repr(key) for key in one if key not in other), key=_in_order)
 
 
 def _in_order(key: str) -> tuple[int, str]:
     """Numbers by size."""
     return len(key), key
-
-
-def _fix_of_lists(expected: list[Any], got: list[Any]) -> str:
-    if len(expected) != len(got):
-        return f"the answer has {len(expected)} items; this has {len(got)}"
-    if sorted(map(repr, expected)) == sorted(map(repr, got)):
-        return "the right items, in another order"
-    return _off_by(expected, got)
-
-
-def _off_by(expected: Sequence[Any], got: Sequence[Any]) -> str:
-    if not _numbers([*expected, *got]) or not expected:
-        return ""
-    gaps = {mine - right for mine, right in zip(got, expected, strict=True)}
-    if gaps in ({1}, {-1}):
-        return f"one too {'many' if gaps == {1} else 'few'}: does it count from 0, and up to but not including the end?"
-    return ""
-
-
-def _numbers(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def _kind(value: Any) -> str:

@@ -75,7 +75,11 @@ def find(text: str, name: str, default: str | None) -> list[Answer]:
     for answer in answers:
         if [other.puzzle for other in answers].count(answer.puzzle) > 1:
             _stop(name, answer.first, f"two answers to {answer.puzzle!r}; a puzzle has one gap")
-        _check_place(tree, answer, name)
+        if not (function := _around(tree, answer)):
+            whose = f"the answer to {answer.puzzle!r}" if answer.puzzle else "this exercise"
+            _stop(name, answer.first, f"{whose} lies in no function")
+        if function != answer.puzzle:
+            _stop(name, answer.first, f"the answer to {answer.puzzle!r} lies in the function {function!r}")
     return answers
 
 
@@ -114,11 +118,7 @@ def _pairs(lines: list[str], name: str, default: str) -> list[Answer]:
             answers.append(Answer(found[2] or default, first, number, found[1], int(found[3])))
             open_ = None
         elif NEARLY.match(line):
-            _stop(
-                name,
-                number,
-                "a marker is `# --- your code (about 3 lines) ---` or `# --- end of your code ---`",
-            )
+            _stop(name, number, "a marker is `# --- your code (about 3 lines) ---` or `# --- end of your code ---`")
         elif open_ and CELL.match(line):
             break
     if open_:
@@ -149,15 +149,6 @@ def _around(tree: ast.Module, answer: Answer) -> str:
         if isinstance(node, Function) and node.lineno < answer.first < (node.end_lineno or 0):
             return node.name
     return ""
-
-
-def _check_place(tree: ast.Module, answer: Answer, name: str) -> None:
-    function = _around(tree, answer)
-    if not function:
-        whose = f"the answer to {answer.puzzle!r}" if answer.puzzle else "this exercise"
-        _stop(name, answer.first, f"{whose} lies in no function")
-    if function != answer.puzzle:
-        _stop(name, answer.first, f"the answer to {answer.puzzle!r} lies in the function {function!r}")
 
 
 def _import_not_solved(lines: list[str], tree: ast.Module, answer: Answer, name: str) -> None:
