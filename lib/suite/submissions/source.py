@@ -175,7 +175,7 @@ class Source:
             every, broken = statements(kept)
             again = Program(every, broken)
             second = next(again.needed(puzzle), None)
-            same = second is not None and _same(first, second)
+            same = second is not None and _read(first) == _read(second)
         except (ValueError, RecursionError, MemoryError):  # a number of more digits than Python writes, a deep nest
             return self
         if not same:
@@ -212,17 +212,10 @@ def _kept(cells: tuple[Cell, ...], needed: Needed, program: Program) -> tuple[Ce
     return tuple(found)
 
 
-def _same(first: Needed, second: Needed) -> bool:
-    """Tell whether the same statements on the same lines give the same names."""
-    if (first.names, first.missing, first.sure) != (second.names, second.missing, second.sure):
-        return False
-    return [(one.cell, _dumped(one.node)) for one in first.statements] == [
-        (one.cell, _dumped(one.node)) for one in second.statements
-    ]
-
-
-def _dumped(node: ast.stmt) -> str:
-    return ast.dump(node, include_attributes=True)
+def _read(needed: Needed) -> tuple[object, ...]:
+    """Lay out what is read of a source, to be compared: which statements on which lines give which names."""
+    lines = [(one.cell, ast.dump(one.node, include_attributes=True)) for one in needed.statements]
+    return needed.names, needed.missing, needed.sure, lines
 
 
 @lru_cache(maxsize=2)  # the puzzles of one source are asked one after the other
