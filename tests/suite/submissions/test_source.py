@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES, check, simulate
-from lib.suite.submissions.table import ask_here
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.load import function_of, load_function
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
+from lib.suite.submissions.table import ask_here
 from tests.support.said import Said
 from tests.support.variants import VARIANTS, Variant
 
