@@ -54,7 +54,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Lets the garbage collector pass over what was imported and collected: nine thousand tests are not garbage."""
-    gc.collect()
     gc.freeze()
 
 

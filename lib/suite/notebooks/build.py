@@ -77,7 +77,7 @@ class Source:
 
     @property
     def id(self) -> str:
-        """What its cells are named after: the file's name without the number."""
+        """The name of the file without its number, after which its cells are named."""
         return self.path.stem.partition("_")[2]
 
     def solved(self) -> Notebook:
@@ -93,7 +93,7 @@ class Source:
 
 
 def read_sources(folder: Path) -> list[Source]:
-    """Every numbered .py of a solutions folder. BuildError for one that is no puzzle, or a puzzle without a gap."""
+    """Read every numbered .py of a solutions folder. BuildError for one that is no puzzle, or has no gap."""
     sources: list[Source] = []
     for path in sorted(folder.glob("[0-9]*.py")):
         text = path.read_text("utf-8")
@@ -150,7 +150,7 @@ def _with_stored_outputs(path: Path, solved: Notebook) -> Notebook | BuildError:
 
 
 def misnumbered(root: Path) -> dict[str, str]:
-    """The files of puzzles whose number is another than they are called after: their names, and what they should be."""
+    """Find the files of puzzles that have another number by now: their names, and what they should be."""
     moves: dict[str, str] = {}
     for folder in ("solutions", "puzzles"):
         for path in sorted((root / folder).glob("[0-9]*_*")):
@@ -161,7 +161,7 @@ def misnumbered(root: Path) -> dict[str, str]:
 
 
 def renumber(root: Path) -> dict[str, str]:
-    """Renames the files of puzzles that got another number, with whatever work is in them, and returns their names.
+    """Rename the files of puzzles that got another number, with whatever work is in them, and return their names.
 
     BuildError where both names are taken: then somebody has to say which is the right one.
     """
@@ -175,17 +175,17 @@ def renumber(root: Path) -> dict[str, str]:
 
 
 def stale(files: Mapping[str, str], root: Path) -> list[str]:
-    """The notebooks that are missing, or differ from what `build` gave."""
+    """Return the notebooks that are missing, or differ from what `build` gave."""
     return [name for name, text in files.items() if not _holds(root / name, text)]
 
 
 def worked_on(files: Iterable[str], root: Path) -> list[str]:
-    """The students' notebooks among them that somebody has run, or in which a gap holds more than its stub."""
+    """Return the students' notebooks among them that somebody has run, or in which a gap holds more than its stub."""
     return [name for name in files if name.startswith("puzzles/") and _is_worked_on(root / name)]
 
 
 def write(files: Mapping[str, str], root: Path) -> list[str]:
-    """Writes the notebooks that changed, each of them whole or not at all, and returns their names."""
+    """Write the notebooks that changed, each of them whole or not at all, and return their names."""
     changed = stale(files, root)
     for name in changed:
         path = root / name

@@ -100,7 +100,7 @@ c.ExecutePreprocessor.timeout = 120
 
 
 def export_colab(notebooks: Iterable[Path], output: Path) -> list[Path]:
-    """Writes an edition of each notebook into the folder `output`, or of all together into the .ipynb `output`.
+    """Write an edition of each notebook into the folder `output`, or of all together into the .ipynb `output`.
 
     Raises BuildError for a file that is no notebook of ours: its first code cell is the set-up.
     """
@@ -117,7 +117,7 @@ def export_colab(notebooks: Iterable[Path], output: Path) -> list[Path]:
 
 
 def chosen(names: Sequence[str]) -> list[Path]:
-    """The students' notebooks called by a puzzle's id, by "introduction" or by a path; without names every one.
+    """Return the students' notebooks called by a puzzle's id, by "introduction" or by a path; without names every one.
 
     Raises BuildError for a name that is none of these, and for a notebook of the repository that somebody has solved.
     """
@@ -139,13 +139,13 @@ def chosen(names: Sequence[str]) -> list[Path]:
 
 
 def set_up() -> str:
-    """The text of the set-up cell that carries the package. The same package gives the same text."""
+    """Return the text of the set-up cell that carries the package. The same package gives the same text."""
     part = (home() / "solutions" / "parts" / "setup_carried.py").read_text("utf-8").partition("\n")[2].rstrip("\n")
     return part.replace("$requirements", " ".join(pinned(ROOT))).replace("$package", in_text(package()))
 
 
 def edition(notebook: Notebook, name: str, cell: str) -> Notebook:
-    """A copy of a notebook, called `name`, whose set-up cell has another text."""
+    """Return a copy of a notebook, called `name`, whose set-up cell has another text."""
     cells: list[dict[str, Any]] = [dict(cell) for cell in notebook["cells"]]
     setups = [cell for cell in cells if cell["cell_type"] == "code" and _source(cell).startswith(SETUP)]
     if not setups:
@@ -155,7 +155,7 @@ def edition(notebook: Notebook, name: str, cell: str) -> Notebook:
 
 
 def together(notebooks: Mapping[Path, Notebook]) -> Notebook:
-    """One notebook with the cells of several, and one set-up. Links lead to places in it, where they lead anywhere."""
+    """Make one notebook with the cells of several, and one set-up. Links lead to places in it, or nowhere."""
     if not notebooks:
         raise BuildError("there are no notebooks to put together")
     cells: list[dict[str, Any]] = []
@@ -185,7 +185,7 @@ def _relinked(cell: dict[str, Any], stems: Sequence[str]) -> dict[str, Any] | No
 
 
 def read_notebook(path: Path) -> Notebook:
-    """A notebook as JSON. BuildError for a file that is not there, or is none."""
+    """Read a notebook as JSON. BuildError for a file that is not there, or is none."""
     if not path.is_file():
         raise BuildError(f"there is no file {path}")
     try:
@@ -209,7 +209,7 @@ def _source(cell: dict[str, Any]) -> str:
 
 
 def package() -> dict[str, bytes]:
-    """The files by their paths, in order, to be unpacked into a folder from which Python imports."""
+    """Return the files by their paths, in order, to be unpacked into a folder from which Python imports."""
     code = (path for folder in CODE for path in _below(ROOT / folder, ROOT))
     found = {name: (ROOT / name).read_bytes() for name in code if name in DOORS or not name.startswith(ELSEWHERE)}
     solutions = home() / "solutions"
@@ -221,7 +221,7 @@ def package() -> dict[str, bytes]:
 
 
 def in_text(files: Mapping[str, bytes]) -> str:
-    """Files as lines of letters and digits, which no editor, form or platform changes: base64 of an xz of a zip."""
+    """Pack files into lines of letters and digits, which no editor or platform changes: base64 of an xz of a zip."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as archive:  # packed as a whole, which makes it a quarter smaller
         for name, data in files.items():
@@ -247,7 +247,7 @@ def _below(folder: Path, root: Path) -> Iterable[str]:
 def export_nbgrader(
     notebooks: Iterable[Path], output: Path, assignment: str, *, need: str = "first", **hidden: int | str | None
 ) -> list[Path]:
-    """Writes the instructor's version of students' notebooks into the course folder `output`, and the settings of a
+    """Write the instructor's version of students' notebooks into the course folder `output`, and the settings of a
     course unless it has some. `need`, and in `hidden` the words `hidden` and `seed`, are those of `puzzles grade`.
 
     Raises BuildError for a notebook that is no puzzle's, and for an assignment whose name nbgrader would refuse.
@@ -268,7 +268,7 @@ def export_nbgrader(
 
 
 def instructors(notebook: Notebook, record: Puzzle, need: str, hidden: Mapping[str, int | str | None]) -> Notebook:
-    """A student's notebook with our answer in it, and with what nbgrader has to know of its cells."""
+    """Return a student's notebook with our answer in it, and with what nbgrader has to know of its cells."""
     answer = _own_answer(record)
     cells: list[dict[str, Any]] = []
     for cell in notebook["cells"]:

@@ -34,7 +34,7 @@ _read = cast(Any, nbformat).reads  # which has no types
 
 
 def execute(notebooks: Mapping[Path, Notebook], *, warm: bool = False) -> list[Notebook | BuildError]:
-    """Runs notebooks, as many at a time as there are processors, each in the folder of its path.
+    """Run notebooks, as many at a time as there are processors, each in the folder of its path.
 
     `warm` kernels are copies of one process, which saves time; others are started anew. What fails, or writes to
     stderr, or puts out what no two runs have in common, gives an error.
@@ -83,7 +83,7 @@ async def _execute(path: Path, notebook: Notebook, scratch: Path, warm: bool) ->
 
 
 def tidied(notebook: Any, path: Path) -> Notebook:
-    """A notebook that has been run, with its cells counted from 1. BuildError for an output that is not to be kept."""
+    """Return a notebook that has been run, with its cells counted from 1. BuildError for an output not to be kept."""
     count = itertools.count(1)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
@@ -97,7 +97,7 @@ def tidied(notebook: Any, path: Path) -> Notebook:
 
 
 def joined(outputs: list[Any]) -> list[Any]:
-    """Outputs in which neighbouring pieces of one stream are one: how they were cut up is chance."""
+    """Return outputs in which neighbouring pieces of one stream are one: how they were cut up is chance."""
     joined: list[Any] = []
     for output in outputs:
         last: Any = joined[-1] if joined else {}

@@ -27,7 +27,7 @@ PLACES = ("PUZZLES_FOLDER", "PUZZLES_PROGRESS")
 
 
 def command(options: Sequence[str]) -> list[str]:
-    """The program that opens the folder in which it is started, with options of the user's after ours.
+    """Return the program that opens the folder in which it is started, with options of the user's after ours.
 
     ImportError without JupyterLab.
     """
@@ -43,7 +43,7 @@ def command(options: Sequence[str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The variables for JupyterLab, which its terminals and kernels have from it: they start in another folder."""
+    """Return the variables for JupyterLab, which its terminals and kernels inherit: they start in another folder."""
     scripts = sysconfig.get_path("scripts")
     path = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder != scripts]
     config = [str(CONFIG), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
@@ -57,7 +57,7 @@ def environment() -> dict[str, str]:
 
 
 def trust(notebooks: Iterable[Path]) -> None:
-    """Signs those that are as we made them, as `jupyter trust` does: the pictures in them are shown at once.
+    """Sign those that are as we made them, as `jupyter trust` does: the pictures in them are shown at once.
 
     Where nothing can be signed they appear when the cells are run, and nothing else is lost.
     """

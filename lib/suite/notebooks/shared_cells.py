@@ -83,7 +83,7 @@ NAME = re.compile(r"`(\w+)`")
 
 
 def expand(text: str, stem: str, root: Path) -> str:
-    """A source with its parts put in. `root` holds solutions/ and, for versions, pyproject.toml and constraints.txt.
+    """Put the parts of a source in. `root` holds solutions/ and, for versions, pyproject.toml and constraints.txt.
 
     Raises BuildError for a part that does not exist, or that asks for a word that there is not.
     """
@@ -106,13 +106,13 @@ def _numbered(text: str, words: _Words) -> str:
 
 
 def links_to(stem: str, label: str) -> str:
-    """A Markdown link to another notebook of the folder."""
+    """Return a Markdown link to another notebook of the folder."""
     return f"[{label}]({stem}.ipynb)"
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the project is published, as pyproject.toml says: nothing here knows it otherwise."""
+    """The place where the project is published, as pyproject.toml says: nothing here knows it otherwise."""
 
     version: str
     repository: str | None
@@ -140,15 +140,15 @@ class Address:
         return f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({page})"
 
     def requirement(self) -> str | None:
-        """What pip installs: the tag of this version where there is a repository, else the release of this version,
-        where there are releases; None where pip can have it from nowhere."""
+        """Return what pip installs: the tag of this version where there is a repository, else its release, where there
+        are releases; None where pip can have it from nowhere."""
         if self.repository is not None:
             return f"{PACKAGE}@git+{self.repository}@v{self.version}"
         return f"{PACKAGE}=={self.version}" if self.released else None
 
 
 def pinned(root: Path) -> list[str]:
-    """The packages that only the drawings need, in the versions of constraints.txt, else in those that are here."""
+    """Return the packages that only the drawings need, in the versions of constraints.txt, else in those here."""
     needed, waiting = set[str](), ["chalk-diagrams"]
     while waiting:
         name = waiting.pop()
@@ -169,7 +169,7 @@ def _plain(requirement: str) -> str:
 
 
 class _Words:
-    """What the words of parts and sources stand for in one notebook. Each is worked out when it is asked for."""
+    """The meaning that the words of parts and sources have in one notebook, each worked out when it is asked for."""
 
     def __init__(self, stem: str, root: Path) -> None:
         self.stem = stem
@@ -236,7 +236,7 @@ class _Words:
         return " · ".join(filter(None, (self.navigation(), Address.read(self.root).badge(self.stem))))
 
     def requirements(self) -> str:
-        """What pip has to install."""
+        """Return what pip has to install."""
         return " ".join([Address.read(self.root).requirement() or "", *pinned(self.root)])
 
     def table(self) -> str:
@@ -277,8 +277,8 @@ def puzzles_page(text: str) -> str:
 
 
 def words(source: str) -> int:
-    """The words in the text of a solutions/NN_name.py, folded answers and all. Code is not counted, nor are the cells
-    that all notebooks share."""
+    """Count the words in the text of a solutions/NN_name.py, folded answers and all, without code and without the
+    cells that all notebooks share."""
     read, found = False, 0
     for line in source.splitlines():
         if line.startswith(CELL):
@@ -289,17 +289,17 @@ def words(source: str) -> int:
 
 
 def estimate(read: int, lines: int) -> float:
-    """How many minutes a notebook takes that has so many words to read, and so many lines to write."""
+    """Estimate the minutes that a notebook takes with so many words to read, and so many lines to write."""
     return AROUND + read / A_MINUTE + A_LINE * lines
 
 
 def near(minutes: int, estimated: float) -> bool:
-    """Whether the minutes of a record are what may be said of such an estimate."""
+    """Return whether the minutes of a record are what may be said of such an estimate."""
     return minutes % ROUND == 0 and abs(minutes - estimated) <= NEAR * estimated
 
 
 def teaching(text: str) -> str:
-    """TEACHING.md with its tables, its questions and its minutes as the records have them."""
+    """Return TEACHING.md with its tables, its questions and its minutes as the records have them."""
     made = {"puzzles": _table, "questions": _questions}
     text = MARKED.sub(lambda found: found[1] + made[found[2]]() + found[3], text)
     lines = [_summed(line) if line.startswith("|") else line for line in ONE.sub(_minutes, text).split("\n")]

@@ -48,7 +48,7 @@ class Finding:
 
 
 def verify(root: Path, *, stored: bool = False) -> list[Finding]:
-    """Every check of every puzzle, in order. `root` holds puzzles/ and solutions/.
+    """Check every puzzle in every way, in order. `root` holds puzzles/ and solutions/.
 
     With `stored` the solved notebooks are not run, nor what the unsolved ones have of them whatever a student writes:
     their outputs are taken to be what they put out, as nbval checks.
@@ -58,12 +58,16 @@ def verify(root: Path, *, stored: bool = False) -> list[Finding]:
         Finding(name, "record", "nobody expects this file: remove it, or give it a record") for name in _extra(root)
     ]
     findings += _generated(root, stored)
-    findings += _unsolved(root, stored)
+    try:
+        sources = read_sources(root / "solutions")
+    except BuildError:
+        sources = []  # which is reported already
+    findings += _unsolved(sources, root, stored)
     for record in PUZZLES.values():
         findings += _reference(root, record)
         findings.append(Finding(record.stem, "hints", _hints_problem(record)))
         findings.append(Finding(record.stem, "alternatives", "\n".join(_alternatives(root, record))))
-    return findings + list(_teaching(root))
+    return findings + list(_teaching(sources))
 
 
 def _record_problem(root: Path, record: Puzzle) -> str:
@@ -83,7 +87,7 @@ def _record_problem(root: Path, record: Puzzle) -> str:
 
 
 def _needs_problem(record: Puzzle) -> str:
-    """What is wrong with the puzzles to solve before. Each of them comes earlier, so there can be no circle."""
+    """Say what is wrong with the puzzles to solve before. Each comes earlier, so there can be no circle."""
     for need in record.needs:
         if need not in PUZZLES:
             return f"it needs {need!r}, and there is no such puzzle"
@@ -93,7 +97,7 @@ def _needs_problem(record: Puzzle) -> str:
 
 
 def _extra(root: Path) -> list[str]:
-    """What lies in the two folders and belongs to no puzzle."""
+    """Find what lies in the two folders and belongs to no puzzle."""
     stems = [*(f"00_{name}" for name in PAGES), *(record.stem for record in PUZZLES.values())]
     expected = {"solutions/alternatives", "solutions/parts", *(f"puzzles/{stem}.ipynb" for stem in stems)}
     expected |= {f"solutions/{stem}{ending}" for stem in stems for ending in (".py", ".ipynb")}
@@ -116,15 +120,11 @@ def _generated(root: Path, stored: bool) -> Iterator[Finding]:
         yield Finding(stem, "generated", problem)
 
 
-def _unsolved(root: Path, stored: bool) -> Iterator[Finding]:
+def _unsolved(sources: list[Source], root: Path, stored: bool) -> Iterator[Finding]:
     """Run every student's notebook untouched: it must say that it is not solved, and fail nowhere.
 
     With `stored` its demonstrations are left out: they are cells of the solved notebooks as well, which nbval runs.
     """
-    try:
-        sources = read_sources(root / "solutions")
-    except BuildError:
-        return  # which is reported already
     folder = root / "puzzles"
     there = {folder / f"{source.path.stem}.ipynb": source for source in sources}
     there = {path: source for path, source in there.items() if path.is_file()}
@@ -186,12 +186,8 @@ def _hints_problem(record: Puzzle) -> str:
     return "" if "?" in record.hints[0] else "its first hint asks nothing: it has no question mark"
 
 
-def _teaching(root: Path) -> Iterator[Finding]:
-    """Whether what is said for whoever teaches is there, and the minutes are what such a notebook takes."""
-    try:
-        sources = read_sources(root / "solutions")
-    except BuildError:
-        return  # which is reported already
+def _teaching(sources: list[Source]) -> Iterator[Finding]:
+    """Check that what is said for a teacher is there, and that the minutes are what such a notebook takes."""
     for source in sources:
         if source.id in PUZZLES:
             yield Finding(source.path.stem, "teaching", _teaching_problem(source, PUZZLES[source.id]))
@@ -209,7 +205,7 @@ def _teaching_problem(source: Source, record: Puzzle) -> str:
 
 
 def _alternatives(root: Path, record: Puzzle) -> Iterator[str]:
-    """What is wrong with the other ways to do a puzzle."""
+    """Say what is wrong with the other ways to do a puzzle."""
     for path in alternatives(record.id, root):
         function = _function(path, record.id)
         if isinstance(function, str):
@@ -243,7 +239,7 @@ def _function(path: Path, name: str) -> Function | str:
 
 
 def _is_unsolved(function: Function, puzzle: str) -> bool:
-    """Whether a function is the stub, and says so."""
+    """Tell whether a function is the stub, and says so."""
     record = PUZZLES[puzzle]
     if not record.is_function:
         return isinstance(_simulated(function, puzzle=puzzle), Unsolved)

@@ -61,7 +61,7 @@ LAUNCHER = ["-m", "ipykernel_launcher"]
 
 
 def pytest_configure() -> None:
-    """Makes all kernels of this process warm, those of nbval above all: this module is a plugin of pytest."""
+    """Make all kernels of this process warm, those of nbval above all: this module is a plugin of pytest."""
     factory = cast(Any, KernelProvisionerFactory.instance())
     factory.provisioners[NAME] = EntryPoint(NAME, f"{__name__}:WarmProvisioner", factory.GROUP_NAME)
     factory.default_provisioner_name = NAME
@@ -108,7 +108,7 @@ class _Copy:
 
 @cache
 def _warm_process() -> tuple[IO[str], IO[str]]:
-    """Where the process to copy gets its orders, and where it answers. It ends with this one."""
+    """Start the process to copy, which ends with this one; return the pipes of its orders and of its answers."""
     process = subprocess.Popen(
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,

@@ -50,7 +50,7 @@ _ours: ContextVar[Mapping[str, str] | None] = ContextVar("ours", default=None)
 
 
 def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerdict | None:
-    """Prints whether a function answers right wherever it was asked, and returns the verdict.
+    """Print whether a function answers right wherever it was asked, and return the verdict.
 
     CheckError shows the smallest input on which it does not, or the line of a loop that never ends (where there is an
     alarm clock: not on Windows, nor beside the main thread); None for a function that is not solved yet, which is no
@@ -75,7 +75,7 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
 
 @contextmanager
 def answering(puzzle: str) -> Generator[None]:
-    """While a student's function answers to a puzzle: our own solution of it is not to be had."""
+    """Withhold our own solution of a puzzle while a student's function answers to it."""
     _asked.append(puzzle)
     try:
         yield
@@ -85,7 +85,7 @@ def answering(puzzle: str) -> Generator[None]:
 
 @contextmanager
 def building_on(ours: Mapping[str, str]) -> Generator[None]:
-    """Where solutions/ cannot be read: the sources of the only functions of ours that are to be had."""
+    """Let these sources be the only functions of ours that are to be had, as where solutions/ cannot be read."""
     before = _ours.set(ours)
     try:
         yield
@@ -95,7 +95,7 @@ def building_on(ours: Mapping[str, str]) -> Generator[None]:
 
 @cache
 def sources_below(puzzle: str) -> Mapping[str, str]:
-    """The sources of our functions that a puzzle builds on, and of those that these build on."""
+    """Return the sources of our functions that a puzzle builds on, and of those that these build on."""
     found: dict[str, str] = {}
     waiting = _asked_for(puzzle, reference(puzzle).read_text("utf-8"))
     while waiting:
@@ -114,7 +114,7 @@ def _asked_for(puzzle: str, source: str) -> list[str]:
 
 @cache
 def solution_of(puzzle: str) -> Callable[..., Any]:
-    """Our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not, and
+    """Return our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not, and
     PuzzleError when it is to answer to the puzzle itself, or is none that is built on."""
     _solution(puzzle)
     return _guarded(puzzle, lambda: _solution(puzzle))
@@ -150,7 +150,7 @@ def _solution(puzzle: str) -> Callable[..., Any]:
 
 
 def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> FunctionVerdict:
-    """The verdict on the answers that `ask` gets, by the reference of the puzzle, or another one's `source`."""
+    """Judge the answers that `ask` gets, by the reference of the puzzle, or another one's `source`."""
     record = PUZZLES[puzzle]
     if not record.is_function:
         raise ValueError(f'the answer to {puzzle} is a schedule: Model.check(simulate({puzzle}, puzzle="{puzzle}"))')
@@ -162,7 +162,7 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
 
 
 def judge_of(puzzle: str, source: Path) -> Judge:
-    """Who knows what is right: the answer in a source, and `<puzzle>_inputs`, `_accepts` and `_picture` if it has
+    """Return the judge of a puzzle: the answer in a source, and `<puzzle>_inputs`, `_accepts` and `_picture` if it has
     them."""
     load = cache(partial(load_function, source, puzzle))
     load()
@@ -214,7 +214,7 @@ def _alarm() -> Generator[None]:
 
 
 def where(error: BaseException) -> str:
-    """The student's line in which an error was raised, in words; empty where it was raised in none."""
+    """Return the student's line in which an error was raised, in words; empty where it was raised in none."""
     place = raised_at(error)
     return "" if place is None else str(place)
 
@@ -230,7 +230,7 @@ def _optional(source: Path, name: str) -> Callable[..., Any] | None:
 
 
 def wrong_answer(name: str, failure: Failure, fix: str = "") -> PuzzleError:
-    """The mistake of the function `name`. `fix` is what its puzzle says where nothing better is known."""
+    """Return the mistake of the function `name` as an error. `fix` is its puzzle's, where nothing better is known."""
     call = f"{name}({', '.join(map(_shown, failure.given))})"
     got = failure.got
     what = f"{call} raises {got.raised}" if got.raised else f"{call} is not right"
@@ -283,47 +283,33 @@ def _fix(failure: Failure) -> str:
     return _fix_of_values(expected.value, got.value)
 
 
-def _fix_of_values(expected: object, got: object) -> str:
+def _fix_of_values(expected: Any, got: Any) -> str:
     """The same for answers of one kind."""
-    if isinstance(expected, list) and isinstance(got, list):
-        return _fix_of_lists(cast("list[Any]", expected), cast("list[Any]", got))
-    if isinstance(expected, dict) and isinstance(got, dict):
-        return _fix_of_dicts(cast("dict[Any, Any]", expected), cast("dict[Any, Any]", got))
-    return _off_by([expected], [got])
-
-
-def _fix_of_dicts(expected: dict[Any, Any], got: dict[Any, Any]) -> str:
-    if missing := sorted((repr(key) for key in expected if key not in got), key=_in_order):
-        return f"the answer has the key{'s' if len(missing) > 1 else ''} {', '.join(missing)}; this has not"
-    if more := sorted((repr(key) for key in got if key not in expected), key=_in_order):
-        return f"there is no key {' and no key '.join(more)} in the answer"
+    kind = _kind(expected)
+    if kind == "a dict":
+        if missing := _keys(expected, got):
+            return f"the answer has the key{'s' if len(missing) > 1 else ''} {', '.join(missing)}; this has not"
+        return f"there is no key {' and no key '.join(more)} in the answer" if (more := _keys(got, expected)) else ""
+    if kind == "a list" and len(got) != len(expected):
+        return f"the answer has {len(expected)} items; this has {len(got)}"
+    if kind == "a list" and sorted(map(repr, expected)) == sorted(map(repr, got)):
+        return "the right items, in another order"
+    rights, values = (expected, got) if kind == "a list" else ([expected], [got])
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in [*rights, *values]):
+        gaps = {value - right for right, value in zip(rights, values, strict=True)}
+        many = "many" if gaps == {1} else "few" if gaps == {-1} else ""
+        return f"one too {many}: does it count from 0, and up to but not including the end?" if many else ""
     return ""
+
+
+def _keys(one: Any, other: Any) -> list[str]:
+    """The keys of a dict that another has not, in order."""
+    return sorted((repr(key) for key in one if key not in other), key=_in_order)
 
 
 def _in_order(key: str) -> tuple[int, str]:
     """Numbers by size."""
     return len(key), key
-
-
-def _fix_of_lists(expected: list[Any], got: list[Any]) -> str:
-    if len(expected) != len(got):
-        return f"the answer has {len(expected)} items; this has {len(got)}"
-    if sorted(map(repr, expected)) == sorted(map(repr, got)):
-        return "the right items, in another order"
-    return _off_by(expected, got)
-
-
-def _off_by(expected: Sequence[Any], got: Sequence[Any]) -> str:
-    if not _numbers([*expected, *got]) or not expected:
-        return ""
-    gaps = {mine - right for mine, right in zip(got, expected, strict=True)}
-    if gaps in ({1}, {-1}):
-        return f"one too {'many' if gaps == {1} else 'few'}: does it count from 0, and up to but not including the end?"
-    return ""
-
-
-def _numbers(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def _kind(value: Any) -> str:

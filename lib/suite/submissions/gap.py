@@ -49,7 +49,7 @@ class Answer:
 
 
 def parse(text: str, name: str) -> ast.Module:
-    """The syntax tree of a notebook's source: `await` is allowed at top level."""
+    """Return the syntax tree of a notebook's source: `await` is allowed at top level."""
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     tree = compile(text, name, "exec", flags, dont_inherit=True)
     assert isinstance(tree, ast.Module), "PyCF_ONLY_AST gives a tree"
@@ -57,8 +57,8 @@ def parse(text: str, name: str) -> ast.Module:
 
 
 def find(text: str, name: str, default: str | None) -> list[Answer]:
-    """Every answer in a source, in order; `default` is the puzzle of a marker that names none. With None a marker that
-    names none is an exercise, and takes the name of its function.
+    """Find every answer in a source, in order; `default` is the puzzle of a marker that names none. With None such a
+    marker is an exercise, and takes the name of its function.
 
     Raises BuildError for markers that do not pair, and for an answer that is empty, badly indented, not as
     long as its marker says, or outside the function it belongs to.
@@ -75,12 +75,16 @@ def find(text: str, name: str, default: str | None) -> list[Answer]:
     for answer in answers:
         if [other.puzzle for other in answers].count(answer.puzzle) > 1:
             _stop(name, answer.first, f"two answers to {answer.puzzle!r}; a puzzle has one gap")
-        _check_place(tree, answer, name)
+        if not (function := _around(tree, answer)):
+            whose = f"the answer to {answer.puzzle!r}" if answer.puzzle else "this exercise"
+            _stop(name, answer.first, f"{whose} lies in no function")
+        if function != answer.puzzle:
+            _stop(name, answer.first, f"the answer to {answer.puzzle!r} lies in the function {function!r}")
     return answers
 
 
 def student(text: str, answers: list[Answer], name: str) -> str:
-    """The source with each answer replaced by a line that raises NotSolved, which it imports."""
+    """Return the source with each answer replaced by a line that raises NotSolved, which it imports."""
     if not answers:
         return text
     lines = text.splitlines()
@@ -91,7 +95,7 @@ def student(text: str, answers: list[Answer], name: str) -> str:
 
 
 def untouched(text: str, puzzle: str) -> bool:
-    """Whether the gap of a puzzle still holds nothing but its stub."""
+    """Return whether the gap of a puzzle still holds nothing but its stub."""
     stub = rf' *raise NotSolved\("{re.escape(puzzle)}"\)'
     return re.search(rf"^{BEGIN.pattern}\n{stub}\n{END.pattern}$", text, re.MULTILINE) is not None
 
@@ -114,11 +118,7 @@ def _pairs(lines: list[str], name: str, default: str) -> list[Answer]:
             answers.append(Answer(found[2] or default, first, number, found[1], int(found[3])))
             open_ = None
         elif NEARLY.match(line):
-            _stop(
-                name,
-                number,
-                "a marker is `# --- your code (about 3 lines) ---` or `# --- end of your code ---`",
-            )
+            _stop(name, number, "a marker is `# --- your code (about 3 lines) ---` or `# --- end of your code ---`")
         elif open_ and CELL.match(line):
             break
     if open_:
@@ -149,15 +149,6 @@ def _around(tree: ast.Module, answer: Answer) -> str:
         if isinstance(node, Function) and node.lineno < answer.first < (node.end_lineno or 0):
             return node.name
     return ""
-
-
-def _check_place(tree: ast.Module, answer: Answer, name: str) -> None:
-    function = _around(tree, answer)
-    if not function:
-        whose = f"the answer to {answer.puzzle!r}" if answer.puzzle else "this exercise"
-        _stop(name, answer.first, f"{whose} lies in no function")
-    if function != answer.puzzle:
-        _stop(name, answer.first, f"the answer to {answer.puzzle!r} lies in the function {function!r}")
 
 
 def _import_not_solved(lines: list[str], tree: ast.Module, answer: Answer, name: str) -> None:

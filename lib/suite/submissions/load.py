@@ -32,7 +32,7 @@ COROUTINE = 0x80
 
 
 def load_function(path: str | Path, name: str) -> Callable[..., Any]:
-    """The function `name` of a .py (plain or py:percent) or .ipynb, with what it uses; nothing else of the file is run.
+    """Load the function `name` of a .py (plain or py:percent) or .ipynb, with what it uses; nothing else is run.
 
     What lies beside the file can be imported. Raises SourceError where the function cannot be had.
     """
@@ -46,7 +46,7 @@ def load_function(path: str | Path, name: str) -> Callable[..., Any]:
 
 
 def puzzle_of(path: str | Path) -> str:
-    """The puzzle that a file is about: by its name, else by the only puzzle whose function it defines."""
+    """Return the puzzle that a file is about: by its name, else by the only puzzle whose function it defines."""
     first, *others = puzzles_of(path)
     if others:
         ids = ", ".join([first, *others])
@@ -55,7 +55,7 @@ def puzzle_of(path: str | Path) -> str:
 
 
 def puzzles_of(path: str | Path) -> tuple[str, ...]:
-    """The puzzles that a file is about: that which it is called after, else all whose function it defines, in order.
+    """Return the puzzles that a file is about: the one in its name, else all whose function it defines, in order.
 
     SourceError where there are none.
     """
@@ -75,7 +75,7 @@ def puzzles_of(path: str | Path) -> tuple[str, ...]:
 
 
 def source_in(file: Path) -> Source:
-    """What is in a file. SourceError for one that is not there, is not text, or is neither a notebook nor Python."""
+    """Read a file. SourceError for one that is not there, is not text, or is neither a notebook nor Python."""
     if not file.is_file():
         raise SourceError(f"there is no file {file}")
     try:
@@ -85,7 +85,7 @@ def source_in(file: Path) -> Source:
 
 
 def function_of(source: Source, name: str) -> Callable[..., Any]:
-    """The function `name`, with what it uses. This runs what somebody wrote: in a process that may come to harm.
+    """Return the function `name`, with what it uses. This runs what somebody wrote, where that may come to harm.
 
     SourceError where it cannot be had.
     """
@@ -122,7 +122,7 @@ def function_of(source: Source, name: str) -> Callable[..., Any]:
 
 
 def _run(needed: Needed, cells: Iterable[Cell], broken: Sequence[Broken]) -> Any:
-    """Runs the statements, and gives what the name stands for then; None where it stands for nothing.
+    """Run the statements, and return what the name stands for then; None where it stands for nothing.
 
     What fails is left out, as long as nothing that is needed lacks for it. SourceError where something does.
     """

@@ -11,22 +11,22 @@ __all__ = ["home", "is_checkout", "reference", "shown"]
 
 
 def is_checkout() -> bool:
-    """Whether this is the repository itself, and not an installed wheel."""
+    """Return whether this is the repository itself, and not an installed wheel."""
     return (ROOT / "pyproject.toml").is_file()
 
 
 def home() -> Path:
-    """The folder that holds puzzles/ and solutions/: the repository's root, or what a wheel brings."""
+    """Return the folder that holds puzzles/ and solutions/: the repository's root, or what a wheel brings."""
     return ROOT if is_checkout() else ROOT / "lib" / "_notebooks"
 
 
 def reference(puzzle: str) -> Path:
-    """The file of the reference solution of a puzzle."""
+    """Return the file of the reference solution of a puzzle."""
     return home() / "solutions" / f"{PUZZLES[puzzle].stem}.py"
 
 
 def shown(path: Path) -> str:
-    """A path as one would type it: from the current folder where it lies below that."""
+    """Return a path as one would type it: from the current folder where it lies below that."""
     try:
         return str(path.resolve().relative_to(Path.cwd().resolve()))
     except ValueError:

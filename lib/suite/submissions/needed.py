@@ -50,7 +50,7 @@ SURE, MAYBE, NEVER = 2, 1, 0
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What has to run so that `name` is the function, in order. `sure`: it is one, whatever comes of running it.
+    """The statements to run so that `name` is the function, in order. `sure`: it is one, whatever comes of running it.
 
     `names` are those that must be there in the end; `missing` those of them that nothing gives.
     """
@@ -223,7 +223,7 @@ class Program:
         return last not in GIVE_FUNCTIONS and not last[:1].isupper() and last not in OURS
 
     def _ours(self, name: str, place: int) -> str | None:
-        """What of ours a name stands for, as a path with dots; None where it is not ours."""
+        """Return the path with dots of a thing of ours that a name stands for; None where it is not ours."""
         node = self._binding(name, place)
         if isinstance(node, IMPORTS):
             return next((path for path in import_paths(node, name) if path.partition(".")[0] in OURS), None)
@@ -266,7 +266,7 @@ class Program:
         return found
 
     def _changes(self, place: int, name: str, changers: set[str], target: str) -> bool:
-        """Whether a statement is there to change what a name stands for. One that runs the function is not."""
+        """Tell whether a statement is there to change what a name stands for. One that runs the function is not."""
         node, names = self.units[place].node, self.units[place].names
         self.look(1 + len(names.calls))
         if target in names.now or any(self.is_run(one, place) for one in names.calls):
@@ -289,7 +289,7 @@ class Program:
         return callee in changers or (is_given and self._may_change(callee, place))
 
     def _may_change(self, callee: str, place: int) -> bool:
-        """Whether a function may change what it is given: one of the source's own, or of some modules."""
+        """Tell whether a function may change what it is given: one of the source's own, or of some modules."""
         node = self._binding(callee, place)
         if isinstance(node, IMPORTS):
             return any(path.partition(".")[0] in CHANGE_ARGUMENTS for path in import_paths(node, callee))
@@ -409,7 +409,7 @@ class _Search:
 
 
 def _uses(unit: _Unit, name: str) -> bool:
-    """Whether a statement calls a function, or gives it to something that does."""
+    """Tell whether a statement calls a function, or gives it to something that does."""
     calls = any(name == called or name in given for called, given in unit.names.calls.items())
     return calls and name not in unit.names.gives and not isinstance(unit.node, FUNCTIONS)
 

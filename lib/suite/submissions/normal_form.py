@@ -186,6 +186,6 @@ class _Renamer(ast.NodeTransformer):
 
 
 def _is_for_readers(value: ast.expr) -> bool:
-    """Whether an expression is a docstring, or prints something."""
+    """Tell whether an expression is a docstring, or prints something."""
     called = value.func if isinstance(value, ast.Call) else None
     return isinstance(value, ast.Constant) or (isinstance(called, ast.Name) and called.id in SHOWS)

@@ -81,7 +81,7 @@ class Source:
 
     @classmethod
     def of(cls, name: str, text: str) -> Source:
-        """The source in the text of a .py or .ipynb, by the ending of its name. SourceError where it is neither."""
+        """Read the text of a .py or .ipynb, by the ending of its name. SourceError where it is neither."""
         suffix = PurePath(name).suffix
         if suffix in (".py", ".ipynb") and not text.strip():
             raise SourceError(f"{PurePath(name).name} is empty", "empty")
@@ -96,7 +96,7 @@ class Source:
         raise SourceError(f"{PurePath(name).name} is neither a notebook (.ipynb) nor Python (.py)")
 
     def puzzles(self) -> tuple[str, ...]:
-        """The puzzles whose function it defines, in the order of the records: also in a cell that is no Python."""
+        """Return the puzzles whose function it defines, in the records' order: also in a cell that is no Python."""
         try:
             program = program_of(self.cells)
         except SourceError:
@@ -117,11 +117,11 @@ class Source:
         return any(name.rpartition(".")[2] in stems for name in names)
 
     def spoken_of(self) -> frozenset[str]:
-        """What it has text of a notebook of: the stub of a puzzle, or a call about one."""
+        """Return the puzzles whose notebook it has text of: a stub, or a call about one."""
         return frozenset(name for _, text in self.cells for name in TEXT.findall(text))
 
     def instead_of(self, puzzle: str) -> str:
-        """What it has where the function of a puzzle should be, in words: for a source that does not answer the puzzle.
+        """Say what stands where the function of a puzzle should be: for a source that does not answer the puzzle.
         SourceError where it cannot be read."""
         program = program_of(self.cells)
         found = program.definition(puzzle)
@@ -141,7 +141,7 @@ class Source:
         return f"it has {', '.join(names[:FEW])}{more}" if names else "it has no function at all"
 
     def untouched(self, puzzle: str) -> bool:
-        """Whether the gap of a puzzle still holds its stub, and the function comes to it: nothing need run."""
+        """Return whether the gap of a puzzle still holds its stub, and the function comes to it: nothing need run."""
         try:
             found = program_of(self.cells).definition(puzzle)
         except SourceError:
@@ -155,7 +155,7 @@ class Source:
         return gap.untouched("\n".join([*lines, *after]), puzzle) and _ends_in_stub(found.node)
 
     def normalised(self, puzzle: str) -> str:
-        """A digest of the code of a puzzle's function and of what it uses: the same for other names of variables and
+        """Digest the code of a puzzle's function and of what it uses: the same for other names of variables and
         helpers, another layout, comments, docstrings, annotations and order of helpers. "" if it cannot be read."""
         try:
             return normal_form(program_of(self.cells), puzzle, self.modules)
@@ -163,9 +163,9 @@ class Source:
             return ""
 
     def only(self, puzzle: str) -> Source:
-        """The same source with nothing but what the function of a puzzle needs: lines that are not needed are empty, so
-        that the others keep their numbers. Whoever runs it at several sizes has less to read. The source itself, where
-        what is needed cannot be told without running it."""
+        """Return the source with nothing but what the function of a puzzle needs: other lines are empty, so that
+        numbers stay. It is faster to run at several sizes. The source itself, where what is needed cannot be told
+        without running it."""
         try:
             program = program_of(self.cells)
             first = next(program.needed(puzzle), None)
@@ -175,7 +175,7 @@ class Source:
             every, broken = statements(kept)
             again = Program(every, broken)
             second = next(again.needed(puzzle), None)
-            same = second is not None and _same(first, second)
+            same = second is not None and _read(first) == _read(second)
         except (ValueError, RecursionError, MemoryError):  # a number of more digits than Python writes, a deep nest
             return self
         if not same:
@@ -189,7 +189,7 @@ def _name(statement: Statement) -> str:
 
 
 def _place(statement: Statement) -> str:
-    """Where a statement stands: its cell, if there are several, and its line."""
+    """Say where a statement stands: its cell, if there are several, and its line."""
     cell = statement.cell.rpartition(", ")[2]
     line = f"line {getattr(statement.node, 'lineno', 0)}"
     return f"{cell}, {line}" if cell.startswith("code cell ") else line
@@ -212,17 +212,10 @@ def _kept(cells: tuple[Cell, ...], needed: Needed, program: Program) -> tuple[Ce
     return tuple(found)
 
 
-def _same(first: Needed, second: Needed) -> bool:
-    """Whether the same statements on the same lines give the same names."""
-    if (first.names, first.missing, first.sure) != (second.names, second.missing, second.sure):
-        return False
-    return [(one.cell, _dumped(one.node)) for one in first.statements] == [
-        (one.cell, _dumped(one.node)) for one in second.statements
-    ]
-
-
-def _dumped(node: ast.stmt) -> str:
-    return ast.dump(node, include_attributes=True)
+def _read(needed: Needed) -> tuple[object, ...]:
+    """Lay out what is read of a source, to be compared: which statements on which lines give which names."""
+    lines = [(one.cell, ast.dump(one.node, include_attributes=True)) for one in needed.statements]
+    return needed.names, needed.missing, needed.sure, lines
 
 
 @lru_cache(maxsize=2)  # the puzzles of one source are asked one after the other
@@ -232,7 +225,7 @@ def program_of(cells: tuple[Cell, ...]) -> Program:
 
 @cache
 def _taken(puzzle: str) -> int:
-    """How many arguments the function of a puzzle takes."""
+    """Count the arguments that the function of a puzzle takes."""
     text = reference(puzzle).read_text("utf-8")
     found = Program(*statements([(f"{puzzle}.py", text)])).definition(puzzle)
     node = None if found is None else found.node
@@ -241,7 +234,7 @@ def _taken(puzzle: str) -> int:
 
 
 def _ends_in_stub(node: Function) -> bool:
-    """Whether a function comes to a `raise` of its own body, and never ends before."""
+    """Tell whether a function comes to a `raise` of its own body, and never ends before."""
     for place, one in enumerate(node.body):
         if isinstance(one, ast.Raise):
             return not any(own_returns(before) for before in node.body[:place])

@@ -107,7 +107,7 @@ class Broken:
 
 
 def code_cells(name: str, text: str) -> list[str]:
-    """The sources of the code cells of a notebook, whose file holds `text`, without a package that it brings along.
+    """Return the sources of the code cells of a notebook, whose file holds `text`, without a package in it.
     SourceError where it is none."""
     try:
         cells: list[Any] = json.loads(text)["cells"]
@@ -137,7 +137,7 @@ def without_package(text: str) -> str:
 
 
 def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
-    """The statements of all cells, and the cells that are no Python. SourceError for more than anybody writes."""
+    """Return the statements of all cells, and the cells that are no Python. SourceError for too much code."""
     found: list[Statement] = []
     broken: list[Broken] = []
     room, code = MOST_TEXT, MOST_CODE
@@ -158,7 +158,7 @@ def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
 
 
 def broken_line(cell: str, error: SyntaxError, line: str) -> SourceError:
-    """The error of a line that is no Python."""
+    """Return the error of a line that is no Python."""
     return SourceError(f"{_file(cell)}, line {error.lineno}: {error.msg}: {line.strip()[:LONGEST]}")
 
 
@@ -167,7 +167,7 @@ def _file(cell: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """A text with the ends of lines that Python writes."""
+    """Return a text with the ends of lines that Python writes."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -241,7 +241,7 @@ def _plain(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _command(line: str) -> str | None:
-    """What stands for a line that is a command of the notebook's; None for any other."""
+    """Return what stands for a line that is a command of the notebook's; None for any other."""
     if found := COMMAND.fullmatch(line):
         return found[1] + (found["timed"] or "pass")
     if found := FROM_COMMAND.fullmatch(line):
@@ -252,7 +252,7 @@ def _command(line: str) -> str | None:
 
 
 class _Inside:
-    """Whether a line begins inside of brackets or of a text, or goes on with the line before."""
+    """Reads lines, and knows whether the next begins inside of brackets or of a text, or goes on with the last."""
 
     def __init__(self) -> None:
         self._depth = 0

@@ -33,7 +33,7 @@ MEMORY = ".given.json"
 
 
 class Given(NamedTuple):
-    """What a copy was made from: the digest of the file, and that of what stands in its cells."""
+    """The edition that a copy was made from: the digest of the file, and that of what stands in its cells."""
 
     file: str
     cells: str
@@ -51,7 +51,7 @@ class Workplace:
     kept: list[str] = field(default_factory=list[str])
 
     def news(self) -> Iterator[str]:
-        """What a student ought to know of that."""
+        """Yield what a student ought to know of that."""
         if self.made:
             what = "your copies of the notebooks" if len(self.made) > 1 else self.made[0]
             yield f"Made {what} in {shown(self.folder)}: work there, they are yours."
@@ -68,7 +68,7 @@ class Workplace:
 
 
 def yours(current: Path) -> Path:
-    """The folder of a student's copies, seen from the folder `current`, whether it is there or not."""
+    """Return the folder of a student's copies, seen from the folder `current`, whether it is there or not."""
     if told := os.environ.get(VARIABLE):
         return Path(told)
     if is_checkout():
@@ -78,7 +78,7 @@ def yours(current: Path) -> Path:
 
 
 def prepared(current: Path) -> Workplace:
-    """The student's copies: those that are missing are made, and those without work in them follow their puzzle.
+    """Make the student's copies that are missing, and have those without work in them follow their puzzle.
 
     Raises SourceError where there is nothing to copy, and OSError where the folder cannot be written.
     """
@@ -98,13 +98,13 @@ def prepared(current: Path) -> Workplace:
 
 
 def notebook_of(puzzle: str) -> Path:
-    """The student's own notebook of a puzzle. In a checkout it is made if it is missing."""
+    """Return the student's own notebook of a puzzle. In a checkout it is made if it is missing."""
     folder = prepared(Path.cwd()).folder if is_checkout() else yours(Path.cwd())
     return mine(puzzle, folder)
 
 
 def located(path: Path) -> Path:
-    """A notebook as somebody names it: that file; or, of a mere name, the copy of that name among their own."""
+    """Return a notebook as somebody names it: that file; or, of a mere name, the copy of that name among their own."""
     is_ours = path.parent == Path() and path.suffix == ".ipynb" and path.name in [one.name for one in _editions()]
     if path.exists() or not is_ours:
         return path
@@ -113,17 +113,17 @@ def located(path: Path) -> Path:
 
 
 def is_edition(path: Path) -> bool:
-    """Whether a file is one of those that the copies are made from, and not meant to be worked in."""
+    """Return whether a file is one of those that the copies are made from, and not meant to be worked in."""
     return is_checkout() and path.resolve() in [edition.resolve() for edition in _editions()]
 
 
 def mine(puzzle: str, folder: Path) -> Path:
-    """The notebook of a puzzle in a folder, whatever number it has there; else where it would be."""
+    """Return the notebook of a puzzle in a folder, whatever number it has there; else where it would be."""
     return _by_name(folder).get(puzzle, folder / f"{PUZZLES[puzzle].stem}.ipynb")
 
 
 def is_worked_on(text: str, path: Path) -> bool:
-    """Whether a gap of a student's notebook holds more than its stub. `path` says what it is called."""
+    """Return whether a gap of a student's notebook holds more than its stub. `path` says what it is called."""
     code = "\n".join(code_cells(path.name, text))
     gaps = re.findall(r'raise NotSolved\("(\w+)"\)', code)
     return not all(untouched(code, puzzle) for puzzle in gaps) or not (gaps or puzzle_of_file(path.stem) is None)
@@ -207,7 +207,7 @@ def _joined(source: Any) -> str:
 
 
 def _read(file: Path) -> dict[str, Given]:
-    """What is remembered; of a file that is not there or damaged nothing, and of a damaged entry nothing either."""
+    """Read what is remembered: nothing of a file that is not there or damaged, nor of a damaged entry."""
     try:
         found: Any = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):

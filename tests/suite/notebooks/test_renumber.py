@@ -60,11 +60,8 @@ def NAME(model):
 
 def test_a_puzzle_put_in_between_is_a_record_and_a_source(tmp_path: Path) -> None:
     for name in ("lib", "docs", "solutions/parts"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_notebooks"))
-    for path in (
-        *(ROOT / "solutions").glob("00_*.py"),
-        *map(ROOT.joinpath, ("pyproject.toml", "constraints.txt")),
-    ):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*-pytest-*", "_notebooks"))
+    for path in (*(ROOT / "solutions").glob("00_*.py"), ROOT / "pyproject.toml", ROOT / "constraints.txt"):
         shutil.copy(path, tmp_path / path.relative_to(ROOT))
     for puzzle, record in PUZZLES.items():
         (tmp_path / "solutions" / f"{record.stem}.py").write_text(SOURCE.replace("NAME", puzzle), "utf-8")

@@ -1,6 +1,7 @@
-"""verify: one small puzzle that is in order, and each thing that can be wrong with it named."""
+"""verify: one small puzzle that is in order, and each thing that can be wrong with it named; then two of them."""
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES
-from lib.puzzles.records import Goal, Hidden
+from lib.puzzles.records import Goal, Hidden, Puzzle
 from lib.suite.notebooks import build as notebooks
 from lib.suite.notebooks import verify
 from lib.suite.notebooks.build import Source, read_sources
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import Notebook
+from lib.suite.submissions.locations import reference
 from tests.support.said import Said
 
 ANSWER = """\
@@ -152,3 +154,75 @@ def test_an_untouched_notebook_that_fails(root: Path, monkeypatch: pytest.Monkey
     assert problems(root) == [("unsolved", "01_basic.ipynb fails: NameError: name 'x' is not defined")]
     say({"outputs": "Correct!"})
     assert problems(root) == [("unsolved", "run from top to bottom it does not say that basic is not solved yet")]
+
+
+# -- hints, what comes before what, and alternatives ------------------------------------------------------------------
+
+HINTS = ("What does this puzzle ask of you?", "One idea that helps with it.", "Here is nearly the whole code.")
+FIRST = replace(PUZZLES["basic"], hints=HINTS, hidden=())
+LATER = replace(PUZZLES["grad_accum"], hints=HINTS, hidden=())
+GOOD = '''"""What it does.
+
+What it is good for, and what it costs.
+"""
+
+from lib import Model
+
+
+'''
+
+
+@pytest.fixture
+def curriculum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A curriculum of one puzzle, whose notebooks nobody looks at."""
+    (tmp_path / "solutions" / "alternatives").mkdir(parents=True)
+    for puzzle in ("basic", "grad_accum"):
+        shutil.copy(reference(puzzle), tmp_path / "solutions")
+    for step in ("_generated", "_unsolved"):
+        monkeypatch.setattr(verify, step, lambda *_: [])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    use(monkeypatch)
+    return tmp_path
+
+
+def use(monkeypatch: pytest.MonkeyPatch, first: Puzzle = FIRST, second: Puzzle = LATER) -> None:
+    """Makes two records the only ones."""
+    monkeypatch.setattr(verify, "PUZZLES", {first.id: first, second.id: second})
+
+
+def found(curriculum: Path) -> list[tuple[str, str, str]]:
+    return [(finding.stem, finding.check, finding.problem) for finding in verify.verify(curriculum) if finding.problem]
+
+
+def body() -> str:
+    """The function of the reference solution of `basic`."""
+    text = reference("basic").read_text("utf-8")
+    return text[text.index("def basic(") : text.index("\n\n\n", text.index("def basic("))] + "\n"
+
+
+def test_two_puzzles_in_order(curriculum: Path) -> None:
+    (curriculum / "solutions" / "alternatives" / "basic_same.py").write_text(GOOD + body(), "utf-8")
+    assert found(curriculum) == []
+    assert {finding.check for finding in verify.verify(curriculum)} >= {"hints", "alternatives"}
+
+
+OF_SEVERAL = Said(Path(__file__).with_name("said") / "curriculum.txt")
+
+
+@pytest.mark.parametrize("expression", OF_SEVERAL.texts)
+def test_what_is_wrong_with_several_is_said(curriculum: Path, monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
+    def told() -> str:
+        return "\n".join(map(": ".join, found(curriculum)))
+
+    def first(**changes: Any) -> str:
+        use(monkeypatch, replace(FIRST, **changes))
+        return told()
+
+    def second(**changes: Any) -> str:
+        use(monkeypatch, second=replace(LATER, **changes))
+        return told()
+
+    def beside(name: str, text: str) -> str:
+        (curriculum / "solutions" / "alternatives" / name).write_text(text, "utf-8")
+        return told()
+
+    OF_SEVERAL.check(expression, {**globals(), "first": first, "second": second, "beside": beside})

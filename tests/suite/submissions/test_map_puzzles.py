@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.suite.submissions.test_table import DATA
 
 from lib import PUZZLES, CheckError, PuzzleError, check_function
 from lib.cluster.grids import Grid, grids, mesh_of
@@ -18,6 +17,7 @@ from lib.suite.submissions.function_check import judge_answers, judge_of, soluti
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.table import ask_here
 from tests.suite.submissions.mistakes import given_in
+from tests.suite.submissions.test_table import DATA
 
 MAPS = ("local_devices", "process_map", "break_the_map", "fix_the_map")
 PUBLISHED = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]

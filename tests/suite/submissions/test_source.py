@@ -5,14 +5,20 @@ import linecache
 import textwrap
 from ast import literal_eval
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lib.suite.submissions.load import function_of
+from lib import PUZZLES, check, simulate
+from lib.suite.submissions.function_check import judge_answers
+from lib.suite.submissions.load import function_of, load_function
+from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
+from lib.suite.submissions.table import ask_here
 from tests.support.said import Said
+from tests.support.variants import VARIANTS, Variant
 
 
 def source(*cells: str, **modules: str) -> Source:
@@ -92,3 +98,33 @@ def test_a_py_whose_other_parts_are_broken() -> None:
     assert caught.tb.tb_next is not None
     line = caught.tb.tb_next.tb_lineno
     assert (line, linecache.getline("work.py", line)) == (7, "    return 1 / m\n")
+
+
+# -- honest solutions, however they are put together -------------------------------------------------------------------
+
+
+@cache
+def goals(puzzle: str) -> list[str]:
+    """The goals that the reference reaches."""
+    verdict = check(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle), puzzle)
+    return [goal.name for goal in verdict.goals if goal.reached]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: f"{variant.puzzle}, {variant.name}")
+def test_a_correct_variant_is_correct(variant: Variant) -> None:
+    source = variant.source()
+    assert source.puzzles() == (variant.puzzle,)
+    assert not source.untouched(variant.puzzle)
+    assert len(source.normalised(variant.puzzle)) == 16
+    function = function_of(source, variant.puzzle)
+    if PUZZLES[variant.puzzle].is_function:
+        assert judge_answers(variant.puzzle, ask_here(function)).correct
+        return
+    verdict = check(simulate(function, puzzle=variant.puzzle), variant.puzzle)
+    assert verdict.correct, verdict.text()
+    assert [goal.name for goal in verdict.goals if goal.reached] == goals(variant.puzzle)
+
+
+def test_there_are_many() -> None:
+    assert len({(variant.puzzle, variant.name) for variant in VARIANTS}) == len(VARIANTS) >= 40
+    assert len({variant.puzzle for variant in VARIANTS}) >= 10
