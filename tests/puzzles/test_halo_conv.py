@@ -34,7 +34,9 @@ def run(name: str, sizes: list[int]) -> Trace:
         ("await_all", (8.52, 2.52, 20.52)),
         ("no_way_back_for_data", (8.455, 2.455, 20.455)),
         ("alltoall", (8.68, 4.6, 20.68)),
-        ("gathered", (13.53, 10.65, 32.605)),  # see tests/values/test_convolution.py
+        # That model has 13.28, 10.4 and 32.48: it does not count the rows beside its own of which the busiest rank works
+        # out input gradients once again.
+        ("gathered", (13.53, 10.65, 32.605)),
     ],
 )
 def test_awaited_exchanges_take_what_another_model_says(name: str, figures: tuple[float, float, float]) -> None:

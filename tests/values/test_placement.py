@@ -289,6 +289,7 @@ def test_a_renewed_value_has_the_same_place() -> None:
         assert value.at(value.place).place is value.place
 
 
+CONVOLUTION = Layer("convolution", 4, 6, 16, kernel=3, stride=2, dilation=2, padding=1)
 EXPERTS = [
     Layer("dispatch", experts=4, route=((0, 1),), capacity=9, groups=(4,)),
     Layer("experts", experts=4),
@@ -300,7 +301,7 @@ EXPERTS = [
 
 
 def test_a_description_reads_back() -> None:
-    for layer in (PRICED, Layer("linear", 8, 8, 3), *EXPERTS):
+    for layer in (PRICED, Layer("linear", 8, 8, 3), CONVOLUTION, *EXPERTS):
         assert layer_from(json.loads(json.dumps(layer.to_json()))) == layer
 
 
