@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lib import PUZZLES, UNIT, Costs, Dist, Links, Mesh, Model, Trace, Verdict, WeightGrad, check, goal, simulate
 from lib.analysis import figures
 from lib.puzzles import records as puzzles
-from lib.puzzles.records import Goal, Size
+from lib.puzzles.records import Goal
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.steps import compute, load, step
@@ -301,11 +301,6 @@ def test_a_record_may_have_costs_and_a_mesh_of_its_own(monkeypatch: pytest.Monke
     assert check(Trace.of(simulate(ddp, puzzle="own", costs=UNIT)), "own").time == 2 + 2 + 2 * 7 + 1
 
 
-def test_a_puzzle_that_is_not_there() -> None:
-    with pytest.raises(ValueError, match="there is no puzzle 'dpd'"):
-        check(Trace.of(simulate(ddp, puzzle="ddp")), "dpd")
-
-
 RIGHT = Verdict(
     correct=True,
     time=20.4,
@@ -360,15 +355,3 @@ def test_the_records_are_not_read_before_they_are_asked_for() -> None:
     assert python(
         "import sys, lib; print('tomllib' in sys.modules and lib.puzzles.records._records.cache_info().currsize)"
     ) in ("0\n", "False\n")
-
-
-def test_a_run_fits_a_puzzle_of_its_size_only() -> None:
-    record, trace = PUZZLES["ddp"], Trace.of(simulate(ddp, puzzle="ddp"))
-    assert record.fits(trace)
-    assert record.size == Size.of(trace) == (4, 2, 4)
-    others = [
-        dataclasses.replace(trace, layers=3),
-        dataclasses.replace(trace, batches=8),
-        dataclasses.replace(trace, programs=trace.programs[:2]),
-    ]
-    assert not any(record.fits(other) for other in others)

@@ -32,18 +32,6 @@ class Anything(int):
         return 0
 
 
-class Twice(list[Any]):
-    """A list that is another one when it is read again."""
-
-    def __init__(self, first: list[Any], then: list[Any]) -> None:
-        super().__init__(first)
-        self.then = then
-
-    def __iter__(self) -> Any:
-        self.then, again = list(super().__iter__()), self.then
-        return iter(again)
-
-
 class OneHost(Mesh):
     """A mesh that says of itself that all its ranks share a host."""
 
@@ -108,14 +96,6 @@ SAID = Said(Path(__file__).with_name("said") / "door.txt")
 @pytest.mark.parametrize("call", SAID.texts)
 def test_what_is_no_plain_run_of_the_puzzle_is_told(call: str) -> None:
     SAID.check(call, globals() | {"Layer": Layer})
-
-
-def test_a_list_is_read_once() -> None:
-    honest, other = models_of("basic"), models_of("basic")
-    program = honest[0].program
-    program.events = Twice(program.events, other[0].program.events[:3])
-    verdict = check(honest, "basic")
-    assert not verdict.correct or verdict == check(other, "basic")
 
 
 def halves(whole: bool, made_up: bool) -> Callable[[Model], None]:

@@ -30,6 +30,7 @@ def strictly(monkeypatch: pytest.MonkeyPatch, function: Callable[[Model], Any], 
         patch.setattr(import_module("lib.puzzles.records"), "schedule_record", {"made_up": record}.__getitem__)
         strict = check(trace, "made_up")
     bare = check(trace)
+    assert bare.faults == ()
     assert bare.correct
     assert [note for note in bare.notes if "not ready" in note] == [*strict.faults]
     assert strict.correct == (not strict.faults)

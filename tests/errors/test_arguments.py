@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lib import Activation, CheckError, Dist, Mesh, Model, RuleError, Trace, Weight, WeightGrad, check, simulate
+from lib import Activation, Dist, Mesh, Model, RuleError, Weight, WeightGrad, simulate
 from lib.errors.arguments import plain, written
 from lib.trace.json_format import encode
 from lib.trace.validation import decode
@@ -243,30 +243,3 @@ def test_names_of_ones_own_are_free() -> None:
     model = Model()
     model.fake = 1  # type: ignore[attr-defined]
     del model.fake  # type: ignore[attr-defined]
-
-
-def test_a_model_says_nothing_of_the_size_of_a_run() -> None:
-    class Small(Model):
-        BATCHES = property(lambda self: 1, lambda self, value: None)  # type: ignore[assignment]
-        sandbox = property(lambda self: True, lambda self, value: None)  # type: ignore[assignment]
-
-    small = Small(0, Dist(1), layers=1, batches=4)
-    assert (small.BATCHES, small.trace.batches, small.trace.sandbox) == (1, 4, False)
-    model = Model(0, Dist(1), layers=1, batches=4)
-    vars(model).update(BATCHES=1, LAYERS=1, sandbox=True, shape=(1, 1))
-    assert (model.BATCHES, model.sandbox) == (4, False)
-    object.__setattr__(model, "BATCHES", 1)
-    object.__setattr__(model, "sandbox", True)
-    assert (Trace.of([model]).batches, Trace.of([model]).sandbox) == (4, False)
-
-
-def test_a_pretended_gradient_stays_one() -> None:
-    def cheat(model: Model) -> None:
-        object.__setattr__(model, "sandbox", True)
-        weight, state = model.load_weights(0)
-        model.set_final_weight(0, model.update(0, model.fake_grad(0, [0]), weight, state)[0])
-
-    models = simulate(cheat, layers=1)
-    assert not check(models[0].trace).correct
-    with pytest.raises(CheckError):
-        Model.check(models)

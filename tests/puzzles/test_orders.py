@@ -13,7 +13,7 @@ from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines import generators, legality, lowering
 from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.generators import breadth_first as breadth_first_order
-from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b, zb_h1
+from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b
 from lib.schedules.pipelines.lowering import posted
 from lib.schedules.pipelines.program import program_of
 from lib.suite.course import solutions
@@ -175,12 +175,6 @@ def test_which_groups_end_in_a_circle() -> None:
 
 
 # -- zero bubble ----------------------------------------------------------------------------------------------------
-
-
-def test_the_order_of_the_reference_is_zb_h1() -> None:
-    """Whose figures are tested where schedules with a name are run."""
-    for batches in (4, 8, 16):
-        assert way("zero_bubble").order(4, batches) == zb_h1(4, batches)
 
 
 # -- breadth-first with FSDP ----------------------------------------------------------------------------------------

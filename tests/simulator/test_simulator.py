@@ -190,11 +190,6 @@ def test_arguments_win_over_the_puzzle() -> None:
     assert model.dist.mesh is None
 
 
-def test_an_unknown_puzzle_names_those_there_are() -> None:
-    with pytest.raises(ValueError, match="there is no puzzle 'fdsp'; there are basic, grad_accum, ddp"):
-        simulate(lambda model: None, puzzle="fdsp")
-
-
 def test_plain_functions_lambdas_and_callables_run_too() -> None:
     class Student:
         async def __call__(self, model: Model) -> None:
