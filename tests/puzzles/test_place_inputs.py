@@ -11,6 +11,7 @@ from lib import Links, Mesh, Model, Trace, check, retime, simulate
 from lib.analysis.figures import end
 from lib.schedules import data_parallel
 from lib.schedules.mesh_parallel import PLACEMENTS, tensor_parallel
+from tests.support.puzzles import way
 from tests.support.said import Said
 
 PUZZLE = "place_inputs"
@@ -43,7 +44,9 @@ def came_to(function: Any, placement: str | None = None) -> str:
     return f"{figures}; {counted} collectives, {elements:,} elements of input"
 
 
-test_figures = Said(Path(__file__).with_name("said") / "place_inputs.txt").test(lambda: vars(data_parallel) | globals())
+test_figures = Said(Path(__file__).with_name("said") / "place_inputs.txt").test(
+    lambda: {**vars(data_parallel), **globals(), "way": way}
+)
 
 
 def test_the_crossing_is_where_the_link_is_as_fast_as_the_host() -> None:

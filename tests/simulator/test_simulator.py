@@ -35,7 +35,7 @@ from lib.trace.rebuild import rebuild
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, READS
 from tests.support.drivers import DRIVERS, encoded, in_asyncio, python, without_places
-from tests.support.profiles import examples
+from tests.support.profiles import examples, sample
 from tests.support.puzzles import SCHEDULES
 from tests.support.random_programs import RUNS, Schedule, run, schedules, traced
 from tests.support.schedules import EVERYTHING, Case
@@ -173,7 +173,7 @@ def test_other_costs_give_what_a_run_under_them_would(schedule: Schedule, costs:
 # -- sizes, puzzles, functions ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("puzzle", SCHEDULES)
+@pytest.mark.parametrize("puzzle", sample(SCHEDULES))
 def test_a_puzzle_brings_its_sizes(puzzle: str) -> None:
     record = PUZZLES[puzzle]
     models = simulate(lambda model: None, puzzle=puzzle)
@@ -395,7 +395,6 @@ def test_at_the_size_of_a_puzzle_a_run_is_short() -> None:
 
     with pytest.raises(BudgetError, match="more than 10000 events"):
         simulate(endless, puzzle="ddp")
-    with pytest.raises(BudgetError, match="more than 250000 events"):
-        simulate(endless, puzzle="ddp", layers=1)
+    assert simulate(lambda model: None, puzzle="ddp", layers=1)[0].program.budget == 250_000
     with pytest.raises(BudgetError, match="more than 7 events"):
         simulate(endless, puzzle="ddp", budget=7)
