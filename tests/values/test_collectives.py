@@ -187,14 +187,6 @@ def test_a_broadcast_is_as_large_as_what_its_root_brings(root: int) -> None:
         assert caught.value.expected == "a value of 87,381.33333 elements, to be overwritten by the root's"
 
 
-def test_of_a_broadcast_whose_values_differ_in_size_the_first_that_does_is_shown() -> None:
-    brought = [Weight(0, 1, 0, [0], 2), Weight(0, 1, 0, [1], 2), Weight(0, 1, 0, [0], 10**6)]
-    with pytest.raises(RuleError) as caught:
-        COLLECTIVES["broadcast"].results(brought, 0)
-    assert caught.value.got == "weight of layer 0, shard 0 of 1000000: 0.262144 elements"
-    assert COLLECTIVES["broadcast"].sent(brought[1:]) == [Fraction(1, 2) * 512 * 256] * 2
-
-
 def test_sizes_of_a_replay_are_those_that_it_says() -> None:
     row = COLLECTIVES["allgather"]
     assert row.sent([Weight(0, 1, 0, [i], 2) for i in range(2)], size=lambda values: 10 * len(values)) == [10, 10]
