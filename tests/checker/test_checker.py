@@ -68,26 +68,6 @@ def test_a_correct_solution_passes_however_it_is_written(name: str) -> None:
     assert verdict.passed
 
 
-@given(st.data())
-def test_the_order_of_sums_does_not_matter(data: st.DataObject) -> None:
-    batches = data.draw(st.integers(1, 5))
-    order = data.draw(st.permutations(range(batches)))
-
-    def tree(model: Model) -> None:
-        load(model)
-        made: list[WeightGrad] = []
-        for batch in order:
-            compute(model, [batch])
-            made.append(model.grad_weights.pop(0))
-        while len(made) > 1:
-            one = made.pop(data.draw(st.integers(0, len(made) - 1)))
-            made[0] = made[0] + one if data.draw(st.booleans()) else one + made[0]
-        model.grad_weights[0] = made[0]
-        step(model, 0)
-
-    assert judge(tree, layers=1, batches=batches).correct
-
-
 @given(st.integers(1, 8), st.integers(1, 3), st.sampled_from([ddp, ddp_lean, fsdp]))
 def test_data_parallel_is_correct_at_every_size(ranks: int, layers: int, function: Any) -> None:
     assert judge(function, ranks=ranks, layers=layers, batches=ranks + 1).correct

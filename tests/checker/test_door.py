@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from lib import Activation, ActivationGrad, Layer, Mesh, Model, Trace, Weight, check, simulate
+from lib import Activation, ActivationGrad, Layer, Mesh, Model, Weight, check, simulate
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.generators import zb_h1
 from lib.schedules.pipelines.program import program_of
-from lib.suite.course.solutions import run_of_file
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from tests.support.said import Said
@@ -147,8 +146,3 @@ def test_messages_travel_as_the_puzzle_says(messages: Any) -> None:
     assert verdict.correct
     said = "in this puzzle messages are awaited" in "".join(verdict.notes)
     assert (said, verdict.best is None) == ((False, False) if messages == "awaited" else (True, True))
-
-
-def test_an_honest_run_is_judged_as_its_file_is() -> None:
-    trace = run_of_file(reference("fsdp"), "fsdp")
-    assert check(trace, "fsdp") == check(Trace.parse(trace.text()), "fsdp")
