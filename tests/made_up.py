@@ -20,7 +20,6 @@ from lib import (
     Trace,
     WeightGrad,
     check,
-    review,
     simulate,
 )
 from lib.analysis import figures
@@ -28,7 +27,7 @@ from lib.analysis.event_words import event_words
 from lib.analysis.memory import whereabouts
 from lib.trace.retiming import retime
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMMUNICATION, COMPUTE, LOADS, LOCAL, OPERATIONS, TIMED, calls
+from lib.values.operations import COMMUNICATION, LOADS, OPERATIONS
 from tests.made_up_rows import RENAMED
 
 HALVES = [OPERATIONS[name] for name in ("weight_gradient_half", "input_gradient_half")]
@@ -156,15 +155,6 @@ def test_what_it_does_is_drawn_over_all_ranks(models: list[Model]) -> None:
     assert "In a ring, each rank sends between 131,072 and 196,608 elements." in gathered.words
 
 
-def test_it_is_reviewed() -> None:
-    """Beside the reference of a puzzle, for whose ranks the same step is written."""
-    models = simulate(step, puzzle="fsdp")
-    told = review(models, puzzle="fsdp")
-    assert told is not None
-    assert "unequal all-gather" in told.text()
-    assert "weight gradient half" in told.text() or "weight_gradient_half" in told.text()
-
-
 def test_a_gradient_through_an_updated_weight_is_found_whatever_the_operation_is_called() -> None:
     """The operation's row says that it uses a weight as loaded: no list of names has to know it."""
 
@@ -234,12 +224,6 @@ def test_mistakes_are_told_in_the_words_of_the_row() -> None:
     assert "the reduce of layer 0 cannot be done" in str(found)
     assert found.ranks == (1, 2)
     assert "model.input_gradient_half(layer, activation, gradient, weight)" in str(error(misspelled))
-
-
-def test_the_names_follow_from_the_rows() -> None:
-    assert {"reduce_to", "permute"} <= COMMUNICATION & TIMED
-    assert "input_gradient_half" in COMPUTE & LOCAL
-    assert calls()["permute"] == "model.permute(value, layer)"
 
 
 # -- replay -------------------------------------------------------------------------------------------------------

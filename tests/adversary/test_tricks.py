@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lib import Model, PuzzleError, Trace, Verdict, check, simulate
-from lib.schedules.data_parallel import ddp, fully_sharded
-from lib.schedules.steps import backward, compute, forward, load, loss, mine, step
+from lib.schedules.data_parallel import ddp
+from lib.schedules.steps import compute, load, mine, step
 from lib.trace.json_format import encode
 from tests.adversary.judging import read
 
@@ -20,35 +20,6 @@ from tests.adversary.judging import read
 def judged(function: Callable[[Model], Any], puzzle: str) -> Verdict:
     """The verdict of a grader, who has the JSON only."""
     return check(read(encode(Trace.of(simulate(function, puzzle=puzzle)))), puzzle)
-
-
-class Bag:
-    """A class of a student's own."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-BAGS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "a bag": (Bag, lambda bag: bag.value),
-    "a set": (lambda value: {value}, lambda items: next(iter(items))),
-    "a closure": (lambda value: lambda: value, lambda call: call()),
-}
-
-
-@pytest.mark.parametrize("bag", BAGS)
-def test_a_gradient_in_a_message_that_seems_to_weigh_nothing(bag: str) -> None:
-    wrap, unwrap = BAGS[bag]
-
-    async def run(model: Model) -> None:
-        load(model)
-        compute(model, mine(model))
-        after, before = (model.rank + 1) % model.RANKS, (model.rank - 1) % model.RANKS
-        await model.pass_to(after, wrap(model.grad_weights[0]))
-        model.grad_weights[0] += unwrap(await model.receive(before))
-
-    with pytest.raises(PuzzleError):
-        judged(run, "ddp")
 
 
 def test_a_result_taken_out_of_its_work() -> None:
@@ -102,37 +73,3 @@ def test_one_rank_that_writes_the_programs_of_all() -> None:
     assert verdict.correct
     assert verdict.time >= honest.time
     assert verdict.memory >= honest.memory
-
-
-async def second_hand_data(model: Model) -> None:
-    """The data of layer 0 is not kept for its backward: the neighbour loads it, too, and passes it on in time.
-
-    A rank reads a batch once. But data is not at rest: any rank may read it, as with data loaders, and what is passed
-    on takes time and memory like everything else. One activation less is alive at the peak.
-    """
-    load(model, shard=model.rank, total=model.RANKS)
-    after, before = (model.rank + 1) % model.RANKS, (model.rank - 1) % model.RANKS
-    model.activations[0] = model.get_activation([model.rank])
-    for layer in range(model.LAYERS):
-        model.weights["whole"] = await model.allgather(model.weights[layer], layer)
-        forward(model, layer, model.weights.pop("whole"))
-    del model.activations[0]
-    loss(model)
-    coming: Any = None
-    for layer in reversed(range(model.LAYERS)):
-        model.weights["whole"] = await model.allgather(model.weights[layer], layer)
-        if layer == 0:
-            model.activations[0] = await coming
-        made = backward(model, layer, model.weights.pop("whole"))
-        model.grad_weights[layer] = await model.allreduce(made, layer)
-        step(model, layer)
-        if layer == 2:
-            model.pass_to(after, model.get_activation([after]))
-            coming = model.receive(before)
-
-
-def test_data_may_be_read_by_two_ranks() -> None:
-    """No trick, though it saves something."""
-    verdict = judged(second_hand_data, "wsdp")
-    assert verdict.correct
-    assert verdict.memory == judged(fully_sharded(), "wsdp").memory - 512 * 256

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from lib import Activation, ActivationGrad, Layer, Mesh, Model, Trace, Weight, check, simulate
+from lib import Activation, ActivationGrad, Layer, Mesh, Model, Weight, check, simulate
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.generators import zb_h1
 from lib.schedules.pipelines.program import program_of
-from lib.suite.course.solutions import run_of_file
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from tests.support.said import Said
@@ -30,18 +29,6 @@ class Anything(int):
 
     def __hash__(self) -> int:
         return 0
-
-
-class Twice(list[Any]):
-    """A list that is another one when it is read again."""
-
-    def __init__(self, first: list[Any], then: list[Any]) -> None:
-        super().__init__(first)
-        self.then = then
-
-    def __iter__(self) -> Any:
-        self.then, again = list(super().__iter__()), self.then
-        return iter(again)
 
 
 class OneHost(Mesh):
@@ -110,14 +97,6 @@ def test_what_is_no_plain_run_of_the_puzzle_is_told(call: str) -> None:
     SAID.check(call, globals() | {"Layer": Layer})
 
 
-def test_a_list_is_read_once() -> None:
-    honest, other = models_of("basic"), models_of("basic")
-    program = honest[0].program
-    program.events = Twice(program.events, other[0].program.events[:3])
-    verdict = check(honest, "basic")
-    assert not verdict.correct or verdict == check(other, "basic")
-
-
 def halves(whole: bool, made_up: bool) -> Callable[[Model], None]:
     """A step in halves; without the input half of the first layer, and with one of values made by hand before."""
 
@@ -167,8 +146,3 @@ def test_messages_travel_as_the_puzzle_says(messages: Any) -> None:
     assert verdict.correct
     said = "in this puzzle messages are awaited" in "".join(verdict.notes)
     assert (said, verdict.best is None) == ((False, False) if messages == "awaited" else (True, True))
-
-
-def test_an_honest_run_is_judged_as_its_file_is() -> None:
-    trace = run_of_file(reference("fsdp"), "fsdp")
-    assert check(trace, "fsdp") == check(Trace.parse(trace.text()), "fsdp")

@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ import pytest
 import lib
 from lib import PUZZLES, UNIT, Costs, Mesh, Model, PuzzleError, Trace, Verdict, check, simulate
 from lib.puzzles.records import Goal
-from tests.suite.grade.classes import asked, graded, hand_in, scores, solution
 from tests.support.changes import changed
 from tests.support.profiles import THOROUGH, sample
 from tests.support.puzzles import way
@@ -227,34 +225,3 @@ def test_what_a_run_has_found_out_of_its_costs_is_its_own() -> None:
             known.update(before)
     assert models[0].dist.costs is not PUZZLES["ddp"].costs
     assert run("hsdp")[0].dist.mesh is not PUZZLES["hsdp"].mesh
-
-
-LYING = """
-
-ours = ddp
-
-
-async def ddp(model):
-    await ours(model)
-    lie = {}
-    object.__setattr__({item}, "__class__", type("Lying", (type({item}),), {{"__slots__": (), {body}}}))
-"""
-HANDED_IN = {
-    "program": ("model.program", '"events": property(lambda self: [])'),
-    "event": ("model.program.events[3]", '"layer": property(lambda self: 0, lambda self, value: None)'),
-    "costs": ("model.dist.costs", '"compute": lambda self, *given: 0'),
-    "value": ("model.program.values[0]", '"elements": lambda self: 0, "__hash__": lambda self: 0'),
-}
-
-
-@pytest.mark.usefixtures("warm")
-def test_what_lies_in_a_file_that_is_graded(tmp_path: Path) -> None:
-    text = solution("ddp")
-    files = {f"{name}.py": text + LYING.format("{}", item=item, body=body) for name, (item, body) in HANDED_IN.items()}
-    book = graded(hand_in(tmp_path / "in", {**files, "honest.py": text}), tmp_path / "out", asked("ddp"))
-    found = scores(book, "ddp")
-    assert found["honest"].state == "passed"
-    for name in HANDED_IN:
-        mine, right = found[name].own, found["honest"].own
-        figures = [(one.goals, one.time, one.memory, one.sent) for one in (mine, right)]
-        assert mine.state in ("wrong", "failed") or figures[0] == figures[1], (name, mine)

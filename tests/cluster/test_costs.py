@@ -105,17 +105,6 @@ def test_an_all_to_all_takes_as_long_as_its_busiest_link(
     assert abs(links.communicate(COLLECTIVES["alltoall"], size, range(n)) - exact * TICKS) <= 1
 
 
-@pytest.mark.parametrize(("batches", "time"), [((1, 1, 1, 1), 0.6), ((1, 1, 1, 5), 3.0)])
-def test_an_all_gather_waits_for_the_largest_part(batches: tuple[int, ...], time: float) -> None:
-    async def step(model: Model) -> None:
-        first = sum(batches[: model.rank])
-        await model.allgather(model.get_activation(range(first, first + batches[model.rank])), 0)
-
-    models = simulate(step, ranks=4, layers=1, batches=sum(batches), costs=Links())
-    assert figures.end(Trace.of(models)) == time
-    assert figures.end(retime(Trace.of(models), Links(p2p=0.4))) == 2 * time
-
-
 @given(st.integers(1, 64), st.fractions(0, 10**7), st.sampled_from([None, 1, 3, 8]), st.sampled_from([0.0, 0.07]))
 def test_all_reduce_is_reduce_scatter_and_all_gather_to_the_tick(
     n: int, size: Fraction, host: int | None, alpha: float

@@ -8,12 +8,10 @@ from math import ceil
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import Links, Mesh, Model, Trace, retime, simulate
-from lib.cluster.costs import units
+from lib import Links, Mesh, Trace, retime, simulate
 from lib.cluster.network import Network, Shares, paces
 from lib.schedules.data_parallel import fully_sharded
 from lib.trace import json_format as serial
@@ -182,21 +180,3 @@ def test_devices_in_another_order_are_the_same_run_where_hosts_move_with_them(
     for rank, name in enumerate(names):
         mine, its = straight.programs[rank].events, mixed.programs[name].events
         assert [(e.op, e.start, e.length) for e in its] == [(e.op, e.start, e.length) for e in mine]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "share"), [(0, 1, True), (2, 3, True), (0, 2, False), (0, 3, False), (1, 2, False), (1, 3, False)]
-)
-def test_neighbours_on_a_host_share_a_card(one: int, other: int, share: bool) -> None:
-    """Ranks 0 and 1 of a host of four have its first card, ranks 2 and 3 the second: a message alone takes 2."""
-    targets = {one: 4, other: 6}  # whose own cards are two
-
-    async def talk(model: Model) -> None:
-        if model.rank in targets:
-            await model.pass_to(targets[model.rank], model.get_activation([0]))
-        elif model.rank in targets.values():
-            await model.receive()
-
-    trace = Trace.of(simulate(talk, ranks=8, costs=Links(host_size=4, cards=2)))
-    took = {units(event.length) for _, event in trace.events() if event.op == "pass_to"}
-    assert took == {4.0 if share else 2.0}

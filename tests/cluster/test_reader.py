@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lib import UNIT, CheckError, Costs, Mesh, Model, PuzzleError, RuleError, Trace, check, simulate
+from lib import UNIT, Costs, Mesh, Model, PuzzleError, RuleError, Trace, check, simulate
 from lib.analysis.feeding import examples_read, on_device, rows_of, words
 from lib.analysis.figures import samples
 from lib.analysis.waiting.gaps import gaps
@@ -135,19 +135,6 @@ def test_data_for_nothing_is_refused_where_reading_has_its_price() -> None:
     verdict = check(replace(free[0].trace, costs=COSTS))
     assert not verdict.correct
     assert "its data was taken with get_activation, for nothing" in verdict.faults[0]
-
-
-def test_an_example_that_a_rank_reads_twice_does_not_count_twice() -> None:
-    async def twice(model: Model) -> Model:
-        weight, state = model.load_weights(0)
-        one, other = await model.read([0]), await model.read([0])
-        out = model.forward(0, one, weight)
-        gradient, _ = model.backward(0, other, model.loss(out), weight)
-        model.set_final_weight(0, model.update(0, gradient, weight, state)[0])
-        return model
-
-    with pytest.raises(CheckError, match="was loaded a second time"):
-        Model.check(simulate(twice, layers=1, batches=1, costs=COSTS))
 
 
 def test_bad_batches_are_refused_at_the_call() -> None:

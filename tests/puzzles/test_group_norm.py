@@ -2,17 +2,15 @@
 
 import json
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lib import PUZZLES, Layer, Trace, check, simulate
+from lib import Trace
 from lib.analysis.figures import end
 from lib.cluster.costs import as_written, ticks
 from lib.suite.submissions.locations import reference
-from tests.support.puzzles import way
+from tests.support.puzzles import in_parts
 
 FIGURES = {"moments": "0.1202197265625", "gradients": "0.120146484375", "two passes": "0.24029296875", "gather": "0.66"}
 """4 ranks, 4 batches of 64 x 32 points with 8 groups of 8 features, latency 0.02."""
@@ -21,11 +19,7 @@ MOMENTS, GRADIENTS = Fraction(FIGURES["moments"]), Fraction(FIGURES["gradients"]
 
 
 def run(name: str, sizes: list[int] | None = None, batches: int = 4) -> Trace:
-    record, function = PUZZLES["group_norm"], partial(way("group_norm", name), sizes=sizes)
-    ranks = 4 if sizes is None else len(sizes)
-    trace = Trace.of(simulate(function, layers=list(record.last), ranks=ranks, batches=batches, costs=record.costs))
-    assert check(trace).correct
-    return trace
+    return in_parts("group_norm", name, {"sizes": sizes}, batches)
 
 
 @pytest.mark.parametrize(
@@ -62,17 +56,6 @@ def printed(cell: str) -> str:
     return "".join("".join(output.get("text", "")) for output in found["outputs"])
 
 
-@pytest.mark.parametrize(
-    ("cell", "figures"),
-    [
-        ("all rows gathered", ["gather", "two passes", "moments"]),
-        ('print(f"backward', ["gradients"]),
-    ],
-)
-def test_the_notebook_says_the_same(cell: str, figures: list[str]) -> None:
-    assert all(f"{float(FIGURES[figure]):.5f}" in printed(cell) for figure in figures)
-
-
 def test_its_variances_are_those_of_the_other_model() -> None:
     """1.0736113679345871, and the mean of the parts' 0.44651139206338425."""
     assert all(number in printed("mean of the four variances") for number in ("1.0736", "0.4465"))
@@ -83,25 +66,3 @@ def test_its_variances_are_those_of_the_other_model() -> None:
 @pytest.mark.parametrize("name", ["", "halves", "await_all", "gathered"])
 def test_parts_of_any_size_will_do(sizes: list[int], name: str) -> None:
     run(name, sizes, batches=3)
-
-
-def test_a_second_norm_takes_its_own_exchange() -> None:
-    """As many collectives as the notebook says of a network with several norms: two for each."""
-    grid: dict[str, Any] = {"rows": 8, "columns": 4}
-    norms = [Layer("moments", 4, 4, **grid), Layer("group_norm", 4, 4, **grid, of=(0, 1))]
-    norms += [Layer("moments", 4, 4, **grid), Layer("group_norm", 4, 4, **grid, of=(2, 3))]
-
-    async def two(model: Any) -> None:
-        x = {0: model.get_activation([0]).cut("rows", 3 * model.rank, 3 + 5 * model.rank)}
-        moments = {}
-        for layer in (0, 2):
-            moments[layer] = await model.allreduce(model.forward(layer, x[layer]), layer)
-            x[layer + 2] = model.forward(layer + 1, x[layer], moments[layer])
-        gradient = model.loss(x[4])
-        for layer in (2, 0):
-            by_moments, gradient = model.backward(layer + 1, x[layer], gradient, moments[layer])
-            by_moments = await model.allreduce(by_moments, layer + 1)
-            gradient = gradient + model.backward(layer, x[layer], by_moments)
-
-    events = simulate(two, layers=norms, ranks=2, batches=1)[0].program.events
-    assert sum(event.op == "allreduce" for event in events) == 4

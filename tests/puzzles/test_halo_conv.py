@@ -4,7 +4,6 @@ The puzzle's prices are three times that model's, and each layer has a sum and a
 """
 
 from fractions import Fraction
-from functools import partial
 
 import pytest
 
@@ -12,7 +11,7 @@ from lib import PUZZLES, Trace, check, simulate
 from lib.analysis.figures import end
 from lib.schedules.data_parallel import ddp
 from lib.trace.trace import Program
-from tests.support.puzzles import way
+from tests.support.puzzles import in_parts
 
 FOUR, SIXTEEN, UNEVEN = [16] * 4, [4] * 16, [4, 8, 12, 40]
 LAYERS, UPDATE = 4, Fraction("0.09375")
@@ -21,11 +20,7 @@ SUMS = {4: Fraction("0.6975"), 16: Fraction("2.221875")}
 
 
 def run(name: str, sizes: list[int]) -> Trace:
-    record, function = PUZZLES["halo_conv"], partial(way("halo_conv", name), sizes=sizes)
-    models = simulate(function, layers=list(record.last), ranks=len(sizes), batches=64, costs=record.costs)
-    trace = Trace.of(models)
-    assert check(trace).correct
-    return trace
+    return in_parts("halo_conv", name, {"sizes": sizes}, batches=64)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +29,9 @@ def run(name: str, sizes: list[int]) -> Trace:
         ("await_all", (8.52, 2.52, 20.52)),
         ("no_way_back_for_data", (8.455, 2.455, 20.455)),
         ("alltoall", (8.68, 4.6, 20.68)),
-        ("gathered", (13.53, 10.65, 32.605)),  # see tests/values/test_convolution.py
+        # That model has 13.28, 10.4 and 32.48: it does not count the rows beside its own of which the busiest rank
+        # works out input gradients once again.
+        ("gathered", (13.53, 10.65, 32.605)),
     ],
 )
 def test_awaited_exchanges_take_what_another_model_says(name: str, figures: tuple[float, float, float]) -> None:

@@ -8,12 +8,9 @@ import pytest
 
 from lib import LINKS, PUZZLES, UNIT, Costs, Links, Mesh, Model, Trace, check, simulate
 from lib.analysis.bounds.puzzle_bounds import lower_bound
-from lib.analysis.waiting.gaps import gaps
 from lib.checker.verdict import Verdict
-from lib.cluster.costs import TICKS
 from lib.schedules import data_parallel
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.steps import backward, forward, load, loss, mine, step
 from lib.suite.course.solutions import alternatives
 from lib.suite.submissions.load import load_function
 from tests.support.puzzles import way
@@ -49,38 +46,11 @@ def figures(verdict: Verdict) -> tuple[float, float]:
     return verdict.time, verdict.memory
 
 
-def test_the_record_has_links_and_hosts() -> None:
-    record = PUZZLES["hsdp"]
-    assert record.costs == LINKS
-    assert record.mesh == Mesh({"replica": 2, "shard": 4}, host_size=4)
-    assert {tuple(size.mesh.axes) for size in record.hidden if size.mesh} == {
-        ("replica", "shard"),
-        ("shard", "replica"),
-    }
-
-
-@pytest.mark.parametrize("puzzle", ["hsdp", "hsdp_zero"])
-def test_a_mesh_in_any_order_of_the_devices(puzzle: str) -> None:
-    """The hosts go by the numbers of the devices: turned inside its rows, a mesh is as good as before."""
-    inside = Mesh({"replica": 2, "shard": 4}, ranks=[6, 5, 7, 4, 1, 3, 0, 2], host_size=4)
-    across = Mesh({"replica": 2, "shard": 4}, ranks=[6, 3, 0, 5, 1, 7, 4, 2], host_size=4)
-    straight = judged(way(puzzle))
-    assert figures(judged(way(puzzle), inside)) == figures(straight)
-    crooked = judged(way(puzzle), across)
-    assert crooked.time > 3 * straight.time
-    assert crooked.memory == straight.memory
-
-
 def test_one_network_card_for_all_ranks_of_a_host() -> None:
     one = Links(host_size=4, cards=1)
     assert judged(way("hsdp"), costs=one).time == 32.8
     assert judged(HYBRID, TURNED, one).time == 160.8
     assert [judged(way("hsdp", name), costs=one).time for name in ("ddp", "fsdp_over_all")] == [49.5, 63.5]
-
-
-def test_only_the_first_gather_is_waited_for() -> None:
-    (gap,) = [gap for gap in gaps(Trace.of(simulate(way("hsdp"), puzzle="hsdp"))) if gap.rank == 0]
-    assert (gap.start, gap.end) == (0, 3 * TICKS // 10)
 
 
 @pytest.mark.parametrize("replicas", [2, 3, 4])
@@ -134,41 +104,3 @@ def test_one_replica_is_fsdp_and_one_shard_is_the_first_stage_of_zero() -> None:
 
 
 # -- for nothing --------------------------------------------------------------------------------------------------
-
-
-async def whole_weights(model: Model) -> None:
-    """Loads whole weights, so that nothing has to be gathered; a rank has to end with what it began with."""
-    group = model.group("shard")
-    for layer in range(model.LAYERS):
-        model.weights[layer], _ = model.load_weights(layer)
-        _, model.opt_states[layer] = model.load_weights(layer, group.index(model.rank), len(group))
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer)
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        grad = await model.scatterreduce(backward(model, layer), layer, group="shard")
-        model.grad_weights[layer] = await model.allreduce(grad, layer, group="replica")
-        model.weights[layer] = model.weights[layer].shard(group.index(model.rank), len(group))
-        step(model, layer)
-
-
-async def only_my_host(model: Model) -> None:
-    """Every host sums up its own batches, and no more."""
-    group = model.group("shard")
-    load(model, shard=group.index(model.rank), total=len(group))
-    model.activations[0] = model.get_activation(range(group.index(model.rank), model.BATCHES, len(group)))
-    for layer in range(model.LAYERS):
-        forward(model, layer, await model.allgather(model.weights[layer], layer, group="shard"))
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        whole = await model.allgather(model.weights[layer], layer, group="shard")
-        model.grad_weights[layer] = await model.scatterreduce(backward(model, layer, whole), layer, group="shard")
-        step(model, layer)
-
-
-@pytest.mark.parametrize("function", [whole_weights, only_my_host])
-def test_no_goal_for_a_step_that_cannot_go_on_or_takes_twice_as_long(function: Function) -> None:
-    verdict = check(Trace.of(simulate(function, puzzle="hsdp")), "hsdp")
-    assert verdict.best != PUZZLES["hsdp"].goals[-1].name
-    assert verdict.best is None or function is only_my_host

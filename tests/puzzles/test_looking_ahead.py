@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drawing import draw_trade_off
-from lib import PUZZLES, UNIT, Model, Trace, Uneven, check, simulate
+from lib import PUZZLES, UNIT, Model, Trace, check, simulate
 from lib.analysis.waiting.gaps import gaps
 from lib.checker.verdict import Verdict
 from lib.cluster.costs import TICKS
@@ -29,12 +29,6 @@ def judged(function: Any, **changed: Any) -> Verdict:
     return verdict
 
 
-def test_the_costs_are_those_of_the_table() -> None:
-    assert isinstance(COSTS, Uneven)
-    assert [float(COSTS.factor(layer)) for layer in range(6)] == [2, 0.5, 0.5, 2, 0.5, 0.5]
-    assert (COSTS.forward, COSTS.backward, COSTS.collective, 2 * COSTS.p2p) == (1, 2, 0.9, 0.9)
-
-
 def came_to(function: Any, **changed: Any) -> str:
     verdict = judged(function, **changed)
     return f"time {verdict.time:g}, memory {verdict.memory:,.0f}"
@@ -46,11 +40,6 @@ test_how_far_ahead_is_far_enough = Said(Path(__file__).with_name("said") / "ahea
 def test_the_solution_of_puzzle_fsdp_reaches_the_second_goal() -> None:
     run = simulate(way("fsdp"), layers=6, batches=4, ranks=4, costs=COSTS)
     assert check(Trace.of(run), PUZZLE).best == "fetches ahead"
-
-
-def test_everything_but_the_first_gather_is_hidden() -> None:
-    (gap,) = [gap for gap in gaps(Trace.of(simulate(way(PUZZLE), puzzle=PUZZLE))) if gap.rank == 0]
-    assert (gap.start, gap.end) == (0, 9 * TICKS // 10)
 
 
 @pytest.mark.parametrize("collective", [0.1, 0.3, 0.6, 0.9])

@@ -4,14 +4,13 @@ With prices 49 times that model's, attention of a batch takes 49, and the linear
 """
 
 from fractions import Fraction
-from functools import partial
 
 import pytest
 
-from lib import PUZZLES, Links, Trace, check, simulate
+from lib import PUZZLES, Links, Trace, simulate
 from lib.analysis.figures import end, traffic
 from lib.suite.submissions.locations import reference
-from tests.support.puzzles import way
+from tests.support.puzzles import in_parts, way
 
 FOUR = [16] * 4
 AS_THE_MODEL = Links(latency=0.98, p2p=9.8, forward=256, backward=256, update=0)
@@ -21,11 +20,7 @@ REFUSED = [[3, 20, 20, 21], [20, 2, 20, 22], [20, 20, 21, 3], [20, 3, 1, 40], [6
 
 
 def run(name: str, sizes: list[int], costs: Links = AS_THE_MODEL) -> Trace:
-    function = partial(way("neighborhood_attention", name), sizes=sizes)
-    layers = list(PUZZLES["neighborhood_attention"].last)
-    trace = Trace.of(simulate(function, layers=layers, ranks=len(sizes), batches=4, costs=costs))
-    assert check(trace).correct
-    return trace
+    return in_parts("neighborhood_attention", name, {"sizes": sizes}, costs=costs)
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,14 @@ import pytest
 from lib import PUZZLES, Costs, PuzzleError, Trace, check, schedule, simulate
 from lib.analysis.figures import traffic
 from lib.checker.verdict import Verdict
-from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines import generators, legality, lowering
 from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.generators import breadth_first as breadth_first_order
-from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b, zb_h1
+from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b
 from lib.schedules.pipelines.lowering import posted
 from lib.schedules.pipelines.program import program_of
-from lib.suite.course import solutions
-from lib.suite.course.progress import Standing
 from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import home, reference
-from lib.suite.submissions.workplace import mine
+from lib.suite.submissions.locations import reference
 from tests.support.puzzles import came_to_goal, figures, way
 from tests.support.said import Said
 
@@ -110,23 +106,6 @@ test_figures = Said(Path(__file__).with_name("said") / "orders.txt").test(
 # -- breadth-first --------------------------------------------------------------------------------------------------
 
 
-def test_programs_and_their_lists(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    models, is_yours = solutions.run_of("one_f_one_b")
-    assert not is_yours
-    order = order_of(models)
-    assert order == one_f_one_b(4, 8)
-    assert (run(order, "awaited").time, run(order, "awaited").memory) == (52.6, 2_752_512)
-    monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path))
-    monkeypatch.setattr(solutions, "known", lambda: {"one_f_one_b": Standing(passed=True)})
-    assert not solutions.run_of("one_f_one_b")[1]  # there is no such notebook
-    text = (home() / "solutions" / "alternatives" / "one_f_one_b_further_ahead.py").read_text("utf-8")
-    mine("one_f_one_b", tmp_path).with_suffix(".py").write_text(text, "utf-8")
-    monkeypatch.setattr(solutions, "mine", lambda puzzle, folder: mine(puzzle, folder).with_suffix(".py"))
-    models, is_yours = solutions.run_of("one_f_one_b")
-    assert is_yours
-    assert check(models).time == 50.2
-
-
 def test_the_formulas_hold_for_more_stages() -> None:
     for chunks, ranks, batches in ((2, 3, 5), (3, 4, 8), (4, 5, 10)):
         sizes = {"layers": ranks * chunks}
@@ -175,12 +154,6 @@ def test_which_groups_end_in_a_circle() -> None:
 
 
 # -- zero bubble ----------------------------------------------------------------------------------------------------
-
-
-def test_the_order_of_the_reference_is_zb_h1() -> None:
-    """Whose figures are tested where schedules with a name are run."""
-    for batches in (4, 8, 16):
-        assert way("zero_bubble").order(4, batches) == zb_h1(4, batches)
 
 
 # -- breadth-first with FSDP ----------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from lib import Links, Mesh, Model, Trace, check, retime, simulate
 from lib.analysis.figures import end
 from lib.schedules import data_parallel
 from lib.schedules.mesh_parallel import PLACEMENTS, tensor_parallel
-from lib.suite.course.solutions import alternatives
 from tests.support.puzzles import way
 from tests.support.said import Said
 
@@ -45,11 +44,9 @@ def came_to(function: Any, placement: str | None = None) -> str:
     return f"{figures}; {counted} collectives, {elements:,} elements of input"
 
 
-test_figures = Said(Path(__file__).with_name("said") / "place_inputs.txt").test(lambda: vars(data_parallel) | globals())
-
-
-def test_every_way_is_told() -> None:
-    assert {path.stem.partition("place_inputs_")[2] for path in alternatives(PUZZLE)} == {"await_all", "hide_gradients"}
+test_figures = Said(Path(__file__).with_name("said") / "place_inputs.txt").test(
+    lambda: {**vars(data_parallel), **globals(), "way": way}
+)
 
 
 def test_the_crossing_is_where_the_link_is_as_fast_as_the_host() -> None:
@@ -79,17 +76,3 @@ def test_the_formula_of_what_is_saved(batches: int, members: int, link: float, d
     )
     saved = (batches - batches / members) * (link - device) + (members - 1) * latency
     assert full - batch == pytest.approx(saved)
-
-
-def test_the_three_are_played_with_real_tensors() -> None:
-    """On gloo: the gradients of one process, and as many collectives as were counted."""
-    pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
-    from lib.replay import replay
-
-    for placement in PLACEMENTS:
-        trace = run(way(PUZZLE), placement)
-        result = replay(trace, transport="gloo", hidden=16, length=4)
-        assert result.ok, result.text()
-        assert {error.what for error in result.errors} >= {"gradient", "final weight"}
-        played = [collectives(result.measured, rank) for rank in range(4)]
-        assert played == [Counter({"allreduce": 10, **({"allgather": 1} if placement == "full" else {})})] * 4

@@ -1,15 +1,14 @@
 """Rows that become columns, in the figures of an independent timing model. A swap takes ten times as long here."""
 
 from fractions import Fraction
-from functools import partial
 
 import pytest
 
-from lib import PUZZLES, Trace, check, simulate
+from lib import Trace
 from lib.analysis.figures import end, traffic
 from lib.cluster.costs import ticks
 from lib.values.collectives import COLLECTIVES
-from tests.support.puzzles import way
+from tests.support.puzzles import in_parts
 
 EVEN, UNEVEN = [16] * 4, [4, 8, 12, 40]
 SUM = Fraction(3, 2) * 1024 * 2 / 131_072
@@ -18,11 +17,7 @@ WAYS = ("", "gathered", "await_all", "all_in_flight", "one_at_a_time")
 
 
 def run(name: str, rows: list[int], columns: list[int], batches: int = 4) -> Trace:
-    record = PUZZLES["redistribute"]
-    function = partial(way("redistribute", name), rows=rows, columns=columns)
-    trace = Trace.of(simulate(function, layers=list(record.last), ranks=len(rows), batches=batches, costs=record.costs))
-    assert check(trace).correct
-    return trace
+    return in_parts("redistribute", name, {"rows": rows, "columns": columns}, batches)
 
 
 @pytest.mark.parametrize(

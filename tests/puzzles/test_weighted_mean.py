@@ -1,14 +1,13 @@
 """A mean over uneven parts, in the figures of an independent model: what it is, and what its exchange takes."""
 
 from fractions import Fraction
-from functools import partial
 
 import pytest
 
-from lib import PUZZLES, Trace, check, simulate
+from lib import Trace
 from lib.analysis.figures import end
 from lib.cluster.costs import as_written, ticks
-from tests.support.puzzles import way
+from tests.support.puzzles import in_parts
 
 LATENCY, EACH = Fraction("0.02"), Fraction("0.2") / 131_072
 FORWARD, HEAD, MEAN, UPDATE = Fraction("0.5"), Fraction("0.03125"), Fraction("0.00390625"), Fraction("0.03125")
@@ -25,11 +24,7 @@ MEANS, GRADIENT = ring(64 * 129), ring(128 * 128)
 
 
 def run(name: str, sizes: list[int] | None = None, batches: int = 64) -> Trace:
-    record, function = PUZZLES["weighted_mean"], partial(way("weighted_mean", name), sizes=sizes)
-    ranks = 4 if sizes is None else len(sizes)
-    trace = Trace.of(simulate(function, layers=list(record.last), ranks=ranks, batches=batches, costs=record.costs))
-    assert check(trace).correct
-    return trace
+    return in_parts("weighted_mean", name, {"sizes": sizes}, batches)
 
 
 @pytest.mark.parametrize(
@@ -42,10 +37,6 @@ def run(name: str, sizes: list[int] | None = None, batches: int = 64) -> Trace:
 )
 def test_each_way_waits_for_what_it_says(name: str, expected: Fraction) -> None:
     assert abs(ticks(as_written(end(run(name)))) - ticks(expected)) <= 3
-
-
-def test_the_mean_of_one_number_takes_what_another_model_says() -> None:
-    assert float(ring(2)) == 0.12000457763671875
 
 
 @pytest.mark.parametrize(

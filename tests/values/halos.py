@@ -12,16 +12,13 @@ Value = Any
 
 
 class Part:
-    """The rows of a rank, and what it shares with its neighbours: in a mesh, with those along "domain"."""
+    """The rows of a rank, and what it shares with its neighbours."""
 
-    def __init__(self, model: Model, sizes: Sequence[int], *, mesh: bool = False) -> None:
-        ends, line = [0, *accumulate(sizes)], model.group("domain" if mesh else None)
-        data = model.group("data") if mesh else [model.rank]
-        self.model, self.rows, place = model, ends[-1], line.index(model.rank)
-        self.batches = range(data.index(model.rank), model.BATCHES, len(data))
-        self.low, self.high = ends[place], ends[place + 1]
-        have = [at for at, size in enumerate(sizes) if size]
-        self.members, self.first, self.last = [line[at] for at in have], place <= have[0], place >= have[-1]
+    def __init__(self, model: Model, sizes: Sequence[int]) -> None:
+        ends, place = [0, *accumulate(sizes)], model.rank
+        self.model, self.rows, self.low, self.high = model, ends[-1], ends[place], ends[place + 1]
+        self.members = [rank for rank, size in enumerate(sizes) if size]
+        self.first, self.last = place <= self.members[0], place >= self.members[-1]
 
     def beside(self, before: int, after: int) -> list[int]:
         """The row that counts at the edge to the rank before, and that at the edge to the rank after."""
@@ -58,10 +55,6 @@ async def exchange(part: Part, way: str, edges: list[Value], layer: int) -> list
         return await model.halo(edges, layer, part.members) if edges else []
     first = edges[0].place.part("rows").pieces.runs[0][0]
     nothing = edges[0].cut("rows", first, first)
-    if way == "shifts":
-        before = await model.shift(nothing if part.last else edges[-1], layer, part.members)
-        after = await model.shift(nothing if part.first else edges[0], layer, part.members[::-1])
-        return [before][part.first :] + [after][part.last :]
     parts = [nothing] * model.RANKS
     near = [rank for rank in range(model.RANKS) if abs(rank - model.rank) == 1]
     for rank, edge in zip(near, edges, strict=True):
@@ -70,30 +63,18 @@ async def exchange(part: Part, way: str, edges: list[Value], layer: int) -> list
     return [got[rank] for rank in near]
 
 
-def step(
-    sizes: Sequence[int],
-    way: str = "halo",
-    *,
-    last_back: bool = True,
-    train: bool = True,
-    mesh: bool = False,
-    mistake: str = "",
-) -> Any:
-    """Forward, backward and update with so many rows on each rank; edges travel by "halo", "alltoall" or two "shifts".
-    `last_back`: the gradient of the data's halo goes home too, though nobody needs it. `train`: the weights are
-    updated. `mesh`: along "domain" ranks share rows, along "data" batches. `mistake`: what is not done, or wrongly."""
+def step(sizes: Sequence[int], way: str = "halo", *, last_back: bool = True, mistake: str = "") -> Any:
+    """Forward, backward and update with so many rows on each rank; edges travel by "halo" or "alltoall". `last_back`:
+    the gradient of the data's halo goes home too, though nobody needs it. `mistake`: what is not done."""
 
     async def function(model: Model) -> Model:
-        part, states, kept = Part(model, sizes, mesh=mesh), dict[int, Value](), dict[int, Value]()
+        part, states, kept = Part(model, sizes), dict[int, Value](), dict[int, Value]()
         for layer in range(model.LAYERS):
             model.weights[layer], states[layer] = model.load_weights(layer)
-        x = part.inner(model.get_activation(part.batches), 0)
-        before = x
+        x = part.inner(model.get_activation(range(model.BATCHES)), 0)
         for layer in range(model.LAYERS):
-            lent = before if mistake == "halo of the layer before" else x
-            before = x
             if mistake != "no halo":
-                for edge in await exchange(part, way, [part.row(lent, row) for row in part.edges], lent.layer):
+                for edge in await exchange(part, way, [part.row(x, row) for row in part.edges], layer):
                     x = x.combine(edge)
             kept[layer] = x
             x = model.forward(layer, x, model.weights[layer])
@@ -102,31 +83,28 @@ def step(
             dw, g = model.backward(layer, kept.pop(layer), g, model.weights[layer])
             if layer and mistake == "halo's gradient dropped":
                 g = part.inner(g, 0)
-            elif (layer or last_back) and mistake != "halo's gradient kept":
+            elif layer or last_back:
                 back = await exchange(part, way, [part.row(g, row) for row in part.halo], layer)
                 own = part.inner(g, 1)
                 for row, more in zip(part.edges, back, strict=True):
-                    edge = part.row(g, row) + more
-                    own = own.combine(edge + more if mistake == "halo's gradient twice" else edge)
+                    own = own.combine(part.row(g, row) + more)
                 g = own
-            if train:
-                if mistake != "weights not summed":
-                    dw = await model.allreduce(dw, layer)
-                model.set_final_weight(layer, model.update(layer, dw, model.weights[layer], states[layer])[0])
+            dw = await model.allreduce(dw, layer)
+            model.set_final_weight(layer, model.update(layer, dw, model.weights[layer], states[layer])[0])
         return model
 
     return function
 
 
-def overlapped(sizes: Sequence[int], *, train: bool = True, mesh: bool = False) -> Any:
+def overlapped(sizes: Sequence[int]) -> Any:
     """Inner rows forward while those of the neighbours travel; backward the edges first, so that the gradients of the
     halo travel while the inner rows are worked on."""
 
     async def function(model: Model) -> Model:
-        part, weights, kept = Part(model, sizes, mesh=mesh), dict[int, Value](), dict[int, Value]()
+        part, weights, kept = Part(model, sizes), dict[int, Value](), dict[int, Value]()
         for layer in range(model.LAYERS):
             weights[layer], model.opt_states[layer] = model.load_weights(layer)
-        x = part.inner(model.get_activation(part.batches), 0)
+        x = part.inner(model.get_activation(range(model.BATCHES)), 0)
         for layer in range(model.LAYERS):
             coming = model.halo([part.row(x, row) for row in part.edges], layer, part.members)
             y = model.forward(layer, x, weights[layer])
@@ -154,15 +132,14 @@ def overlapped(sizes: Sequence[int], *, train: bool = True, mesh: bool = False) 
                     own = own.combine(part.row(g, row) + part.row(dx, row) + more)
                     own = own.combine(part.row(g, next_one) + part.row(dx, next_one))
                 g = own
-            if train:
-                dw = await model.allreduce(dw, layer)
-                model.set_final_weight(layer, model.update(layer, dw, weights[layer], model.opt_states[layer])[0])
+            dw = await model.allreduce(dw, layer)
+            model.set_final_weight(layer, model.update(layer, dw, weights[layer], model.opt_states[layer])[0])
         return model
 
     return function
 
 
-def gathered(sizes: Sequence[int], *, train: bool = True, back: bool = True) -> Any:
+def gathered(sizes: Sequence[int]) -> Any:
     """Every rank has all rows of each input, and of each gradient: nothing has to go home. Of the gradient it takes its
     own rows and one more on each side, as all that its rows were needed for."""
 
@@ -180,14 +157,13 @@ def gathered(sizes: Sequence[int], *, train: bool = True, back: bool = True) -> 
             kept[layer] = near(await model.allgather(x, layer), 2)
             x = model.forward(layer, near(kept[layer], 1), weights[layer])
         g = model.loss(x)
-        for layer in reversed(range(model.LAYERS) if back else ()):
+        for layer in reversed(range(model.LAYERS)):
             x = kept.pop(layer)
             dw = model.backward_weight(layer, near(x, 1), g)
             whole = await model.allgather(g, layer)
             g = part.inner(model.backward_input(layer, x, near(whole, 1), weights[layer]), 0)
-            if train:
-                dw = await model.allreduce(dw, layer)
-                model.set_final_weight(layer, model.update(layer, dw, weights[layer], model.opt_states[layer])[0])
+            dw = await model.allreduce(dw, layer)
+            model.set_final_weight(layer, model.update(layer, dw, weights[layer], model.opt_states[layer])[0])
         return model
 
     return function

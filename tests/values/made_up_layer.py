@@ -82,6 +82,7 @@ class Blur(Linear):
 from drawing import draw, draw_collective, step_through  # noqa: E402
 from drawing.values import picture_of_value  # noqa: E402
 from lib import Layer, Model, PuzzleError, Trace, check, simulate  # noqa: E402
+from tests.support.profiles import THOROUGH  # noqa: E402
 from tests.values import numbers  # noqa: E402
 
 
@@ -197,7 +198,7 @@ def main(folder: Path) -> None:
     assert verdict.correct, verdict.faults
     assert numbers.play(models[0].trace) > 30
     trace = models[0].trace
-    if find_spec("torch") is not None:
+    if THOROUGH and find_spec("torch") is not None:
         replay_it(trace)
     trace.save(folder / "run.json")
     for again in (Trace.load(folder / "run.json"), Trace.parse(trace.text())):

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from lib import Activation, Links, MismatchError, RuleError, Weight, WeightGrad
 from lib.cluster.costs import units
-from lib.values.collectives import COLLECTIVES, TWICE_ROUND, title
+from lib.values.collectives import COLLECTIVES, TWICE_ROUND
 from lib.values.collectives import given as given_to
 from lib.values.facts import Disagree
-from lib.values.laws import gather
 from lib.values.rules import Member, agree, bring, collective
 from tests.support.said import Said
 from tests.values.test_averages import means
@@ -51,13 +50,6 @@ def test_all_reduce_is_reduce_scatter_then_all_gather(n: int, batches: int) -> N
         assert other.is_complete()
         assert one.elements() == other.elements()
         assert [one.shard(i, n) for i in range(n)] == [other.shard(i, n) for i in range(n)]
-
-
-@pytest.mark.parametrize("n", SIZES)
-def test_reduce_scatter_gives_member_i_shard_i(n: int) -> None:
-    got = results("scatterreduce", grads(n, n))
-    assert got == [WeightGrad(1, 3, range(n), n, [i], n) for i in range(n)]
-    assert gather(*got).is_complete()
 
 
 @given(st.integers(1, 6), st.data())
@@ -193,39 +185,6 @@ def test_a_broadcast_is_as_large_as_what_its_root_brings(root: int) -> None:
             collective(row, [Member(rank, "broadcast", 0, value, root) for rank, value in enumerate(brought)])
         assert caught.value.ranks == (root, (root + 1) % 3)
         assert caught.value.expected == "a value of 87,381.33333 elements, to be overwritten by the root's"
-
-
-def test_of_a_broadcast_whose_values_differ_in_size_the_first_that_does_is_shown() -> None:
-    brought = [Weight(0, 1, 0, [0], 2), Weight(0, 1, 0, [1], 2), Weight(0, 1, 0, [0], 10**6)]
-    with pytest.raises(RuleError) as caught:
-        COLLECTIVES["broadcast"].results(brought, 0)
-    assert caught.value.got == "weight of layer 0, shard 0 of 1000000: 0.262144 elements"
-    assert COLLECTIVES["broadcast"].sent(brought[1:]) == [Fraction(1, 2) * 512 * 256] * 2
-
-
-def test_whole_numbers_of_elements_are_whole_numbers() -> None:
-    """Fractions are slow, and only for what does not divide."""
-    row = COLLECTIVES["alltoall"]
-    assert type(row.size([[Weight(0, 1, 0, [i], 4) for i in range(4)]] * 4)) is int
-    assert type(row.size([[Weight(0, 1, 0, [i], 3) for i in range(3)]] * 3)) is int
-    assert row.size([[Weight(0, 1, 0, [i], 3) for i in range(2)]] * 2) == Fraction(2 * 512 * 512, 3)
-
-
-def test_what_an_operation_is_called_in_a_sentence() -> None:
-    assert [title(op) for op in (*COLLECTIVES, "forward")] == [
-        "all-reduce",
-        "bucketed all-reduce",
-        "all-gather",
-        "reduce-scatter",
-        "all-to-all",
-        "broadcast",
-        "shift",
-        "padded all-gather",
-        "padded all-to-all",
-        "halo exchange",
-        "averaging all-reduce",
-        "forward",
-    ]
 
 
 def test_sizes_of_a_replay_are_those_that_it_says() -> None:

@@ -12,7 +12,7 @@ from lib import UNIT, Costs, Links, Uneven
 from lib.cluster.costs import costs_from
 from lib.values import rules
 from lib.values.layers import Shape
-from lib.values.operations import BY_INPUT, BY_WEIGHT, OPERATIONS
+from lib.values.operations import OPERATIONS
 from lib.values.values import Activation, ActivationGrad, Weight, value_of
 from tests.support.said import Said
 
@@ -73,11 +73,6 @@ def test_costs_of_the_halves() -> None:
         costs_from(UNIT.to_json() | {"backward_weight": None})
     with pytest.raises(ValueError, match="backward is a time"):
         Costs(backward="1")  # pyright: ignore[reportArgumentType]
-
-
-def test_which_operations_work_out_gradients() -> None:
-    assert {"backward", "backward_weight"} == BY_WEIGHT
-    assert {"backward", "backward_input"} == BY_INPUT
 
 
 DATA = value_of(Activation, SHAPE, 1, 3, frozenset([0]), 4)

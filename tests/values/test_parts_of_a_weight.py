@@ -1,8 +1,4 @@
-"""Columns and rows of weights, features of activations, partial sums: the laws and rules of tensor parallelism.
-
-Each rule is shaken: one part of one input is changed, or one sum opened, and it must refuse, but where the table of the
-rules says that the dim is free.
-"""
+"""Columns and rows of weights, features of activations, partial sums: the laws and rules of tensor parallelism."""
 
 import pickle
 from collections.abc import Callable
@@ -14,7 +10,7 @@ import pytest
 from lib.errors.exceptions import MismatchError, RuleError
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
-from lib.values.facts import Incomplete, OtherFeatures, Owes, Undivided
+from lib.values.facts import Undivided
 from lib.values.laws import cut, gather, reduce
 from lib.values.layers import Shape
 from lib.values.values import Activation, ActivationGrad, Value, Weight, WeightGrad, describe, value_of
@@ -77,6 +73,11 @@ def test_features_and_columns_are_gathered_and_are_whole_then() -> None:
     assert gather(*batches) == value(Activation, 1, [2, 3], ("features", {0}, N))
 
 
+def summed(*rest: tuple[str, set[int], int]) -> WeightGrad:
+    """The gradient of all batches of some columns, or of all."""
+    return value_of(WeightGrad, SHAPE, 0, 4, frozenset(range(4)), 4, frozenset([0]), 1, rest)
+
+
 def refused(law: Callable[..., Any], values: list[Any]) -> str:
     """What a law says of values that do not go together, in both orders."""
     said: list[str] = []
@@ -101,92 +102,6 @@ def test_batches_are_cut_in_order_and_gathered_again() -> None:
         with pytest.raises(RuleError) as raised:
             cut(some, 0, n)
         assert raised.value.fact == Undivided(some, "batches", 4, n)
-
-
-# -- the rules, shaken ------------------------------------------------------------------------------------------
-
-
-def test_forward_is_shaken() -> None:
-    rows = weight(0, 0, 2, 1)
-    assert rules.forward(SHAPE, 1, FEATURES[0], rows)
-    for inp, part, fact in (
-        (FEATURES[1], rows, OtherFeatures),
-        (value(Activation, 1, [0, 1], ("features", {0}, 4)), rows, OtherFeatures),
-        (value(Activation, 1, [0, 1], ("features", {0, 1}, 4)), rows, OtherFeatures),
-        (value(Activation, 1, [0, 1], ("features", {0}, 2), ("terms", {0}, 2)), rows, Owes),
-        (value(Activation, 1, [0, 1], ("terms", {0}, 2)), weight(layer=1), Owes),
-        (value(Activation, 1, [0, 1], ("terms", {0}, 2)), weight(1, 0, 2, 1), Owes),
-        (FEATURES[0], weight(layer=1), OtherFeatures),
-        (FEATURES[0], weight(1, 0, 2, 1), OtherFeatures),
-        (value(Activation, 1, [0, 1]), rows, Incomplete),
-        (value(Activation, 1, [0, 1]), cut(weight(1, 0, 2, 1), 0, 2), Incomplete),
-    ):
-        with pytest.raises(RuleError) as raised:
-            rules.forward(SHAPE, 1, inp, part)
-        assert type(raised.value.fact) is fact, (inp, part)
-    # Batches are free.
-    for batches in ([0], [3], [0, 1, 2, 3]):
-        assert rules.forward(SHAPE, 1, value(Activation, 1, batches, ("features", {0}, 2)), rows).batches == set(
-            batches
-        )
-
-
-def test_backward_is_shaken() -> None:
-    inp, grad, columns = X, value(ActivationGrad, 0, [0, 1], ("features", {1}, 2)), weight(1, 1, 2)
-    rules.backward(SHAPE, 0, inp, grad, columns)
-    for wrong, fact in (
-        ((value(Activation, 0, [0, 1], ("features", {1}, 2)), grad, columns), OtherFeatures),
-        ((value(Activation, 0, [0, 1], OTHER), grad, columns), Owes),
-        ((inp, value(ActivationGrad, 0, [0, 1]), columns), OtherFeatures),
-        ((inp, value(ActivationGrad, 0, [0, 1], ("features", {0}, 2)), columns), OtherFeatures),
-        ((inp, value(ActivationGrad, 0, [0, 1], ("features", {1}, 4)), columns), OtherFeatures),
-        ((inp, value(ActivationGrad, 0, [0, 1], ("features", {1}, 2), OTHER), columns), Owes),
-        ((inp, grad, weight()), OtherFeatures),
-        ((inp, grad, weight(1, 0, 2)), OtherFeatures),
-        ((inp, grad, weight(0, 1, 2)), Incomplete),
-        ((inp, value(ActivationGrad, 0, [0, 1], ("terms", {0}, 2)), weight()), Owes),
-        ((value(Activation, 0, [0, 1], ("terms", {0}, 2)), value(ActivationGrad, 0, [0, 1]), weight()), Owes),
-    ):
-        with pytest.raises(RuleError) as raised:
-            rules.backward(SHAPE, 0, *wrong)
-        assert type(raised.value.fact) is fact, wrong
-    with pytest.raises(RuleError):
-        rules.backward(SHAPE, 0, inp, value(ActivationGrad, 0, [0], ("features", {1}, 2)), columns)
-
-
-def test_loss_takes_a_sum_that_is_done_and_any_features() -> None:
-    last = value(Activation, 4, [0, 1], ("features", {1}, 2))
-    assert rules.loss(SHAPE, last) == value(ActivationGrad, 3, [0, 1], ("features", {1}, 2))
-    with pytest.raises(RuleError) as raised:
-        rules.loss(SHAPE, value(Activation, 4, [0, 1], OTHER))
-    assert isinstance(raised.value.fact, Owes)
-
-
-def test_update_covers_the_columns_too() -> None:
-    part, state = rules.load_weights(SHAPE, 0, 1, 2, 1)
-
-    def grad(*rest: tuple[str, set[int], int], shards: Any = (0,), total: int = 1) -> WeightGrad:
-        return value_of(WeightGrad, SHAPE, 0, 4, frozenset(range(4)), 4, frozenset(shards), total, rest)
-
-    new, _ = rules.update(SHAPE, 0, grad(("out", {1}, 2)), part, state)
-    assert (new.step, parts(new)) == (1, {"out": ({1}, 2)})
-    rules.update(SHAPE, 0, grad(), part, state)
-    for wrong in (grad(("out", {0}, 2)), grad(("out", {1}, 4)), grad(shards=(1,), total=2)):
-        with pytest.raises(RuleError):
-            rules.update(SHAPE, 0, wrong, part, state)
-    with pytest.raises(RuleError):
-        rules.update(SHAPE, 0, grad(), weight(), state)
-    with pytest.raises(RuleError):
-        rules.update(SHAPE, 0, grad(), part, rules.load_weights(SHAPE, 0, 0, 2, 1)[1])
-
-
-def test_columns_must_divide_the_weight() -> None:
-    with pytest.raises(RuleError) as raised:
-        weight(1, 0, 3)
-    assert str(raised.value).startswith(
-        "512 columns cannot be cut into 3 equal parts\n  expected: a number that divides"
-    )
-    assert weight(1, 0, 1) == weight()
 
 
 # -- collectives, prices, forms ----------------------------------------------------------------------------------

@@ -242,18 +242,6 @@ def half(number: int) -> int:
     return number // 2
 
 
-def test_an_input_may_have_to_be_refused() -> None:
-    judge = Judge(half, lambda draw: (draw.integer(0, 9),))
-    assert first_failure([], 30, judge, ask_here(half)) == (30, None)
-    text = str(wrong_answer("half", failing([], 30, judge, lambda number: number // 2)))
-    assert text == (
-        "half(1) is not right\n"
-        "  expected: ValueError: odd\n"
-        "  got:      0\n"
-        "  fix:      such an input is a mistake of the caller's: raise ValueError"
-    )
-
-
 def test_what_is_to_be_refused_is_shown_last() -> None:
     def every() -> Iterator[tuple[int]]:
         yield from ((number,) for number in range(1, 10))
