@@ -72,8 +72,8 @@ def test_the_published_mapping_is_wrong_for_the_smallest_mesh() -> None:
 
 def test_the_answers_to_the_puzzles_about_mapping(capfd: pytest.CaptureFixture[str]) -> None:
     """What `puzzles replay` feeds: every row of their tables. The published mapping is wrong in the last one."""
-    *published, last = feedings("process_map") or ()
-    by_rows = feedings("fix_the_map") or ()
+    *published, last = feedings("process_map") or []
+    by_rows = feedings("fix_the_map") or []
     assert (len(published), len(by_rows)) == (6, 4)
     for feeding in (*sample(published), *sample(by_rows)):
         result = feed(feeding)
