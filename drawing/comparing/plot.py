@@ -154,11 +154,15 @@ def _hits(box: Box, others: Sequence[Box]) -> bool:
 def plot(scene: Scene, shown: Plot, left: float, width: float, y: float) -> float:
     """Paints the plot; returns where it ends."""
     frame = _frame(shown, left, width, y)
-    edge = [] if shown.limits is None else _edge(frame, shown.limits)
-    labels = Labels(frame, edge)
+    labels = Labels(frame, [] if shown.limits is None else _edge(frame, shown.limits))
     scene.add(Rect(frame.left, frame.top, frame.right - frame.left, frame.bottom - frame.top, NONE, EDGE))
-    if shown.limits is not None:
-        _impossible(scene, frame, shown.limits, labels)
+    if (limits := shown.limits) is not None:  # the region where no schedule can be, with its border
+        below = [(frame.right, frame.bottom), (frame.left, frame.bottom), (frame.left, frame.top)]
+        scene.add(Poly([*labels.edge, *below], fill=TRACK), Poly(labels.edge, stroke=BOUND, line=1.4))
+        labels.line(labels.edge)
+        diamond(scene, frame.x(limits.time), frame.top, 5, 6, f"lower bound of the time: {exact(limits.time)}")
+        words = f"lower bound of the memory: {compact(limits.memory)}"
+        diamond(scene, frame.right, frame.y(limits.memory), 5, 6, words)
     axes(scene, frame)
     for goal in shown.goals:
         labels.line(corner(scene, frame, goal))
@@ -233,15 +237,6 @@ def _edge(frame: Frame, limits: Limits) -> list[tuple[float, float]]:
     return [(frame.x(time), frame.y(memory)) for time, memory in edge]
 
 
-def _impossible(scene: Scene, frame: Frame, limits: Limits, labels: Labels) -> None:
-    """The region where no schedule can be: left of the fastest, below the leanest, and below the steps between."""
-    corner = [(frame.right, frame.bottom), (frame.left, frame.bottom), (frame.left, frame.top)]
-    scene.add(Poly([*labels.edge, *corner], fill=TRACK), Poly(labels.edge, stroke=BOUND, line=1.4))
-    labels.line(labels.edge)
-    diamond(scene, frame.x(limits.time), frame.top, 5, 6, f"lower bound of the time: {exact(limits.time)}")
-    diamond(scene, frame.right, frame.y(limits.memory), 5, 6, f"lower bound of the memory: {compact(limits.memory)}")
-
-
 def corner(scene: Scene, frame: Frame, goal: Goal) -> Sequence[tuple[float, float]]:
     """Paint the corner of a goal, which allows everything left of it and below; return the line."""
     x, y = frame.x(goal.time), frame.y(goal.memory)
@@ -255,19 +250,10 @@ def _dot(frame: Frame, point: Point) -> Iterator[Rect]:
     """A run: one's own is large, the reference a ring, others are small, and hollow where the bounds speak of none."""
     x, y = frame.x(point.time), frame.y(point.memory)
     size = {"mine": 5.5, "reference": 8.0}.get(point.look, 4.0)
-    fill, border = _look(point)
+    looks = {"mine": (MINE, PAPER), "best": (BOUND, PAPER), "reference": (NONE, MINE)}
+    fill, border = looks.get(point.look, (SOFT, PAPER) if point.inside else (NONE, MINE))
     title = f"{point.name}: time {exact(point.time)}, memory {point.memory:,.0f}"
     yield Rect(x - size, y - size, 2 * size, 2 * size, fill, border, 1.6, radius=size, title=title)
-
-
-def _look(point: Point) -> tuple[Colour, Colour]:
-    if point.look == "mine":
-        return MINE, PAPER
-    if point.look == "best":
-        return BOUND, PAPER
-    if point.look == "reference" or not point.inside:
-        return NONE, MINE
-    return SOFT, PAPER
 
 
 WIDTH: Final = 840
@@ -314,9 +300,12 @@ def draw_curves(
     def number(x: float) -> str:
         return exact(round(2**x, 3) if doublings else x)
 
-    every = [point for curve in found.values() for point in curve]
+    places, heights = zip(*[point for curve in found.values() for point in curve], strict=True)
+    low, high = min(heights), max(heights)
+    spread = high - low or abs(high) or 1.0
+    edges = (min(places), low - 0.12 * spread), (max(places), high + 0.08 * spread)
+    frame = Frame(LEFT, TOP, WIDTH - RIGHT, TOP + CURVES - 40, *edges)
     scene = Scene(WIDTH, CURVES + (66 if lowest else 46))
-    frame = _around(every)
     title = title or f"{up} by {across}"
     scene.add(Text(LEFT, 22, title, TEXT + 2, INK, bold=True))
     scene.add(Rect(LEFT, TOP, frame.right - LEFT, frame.bottom - TOP, NONE, EDGE))
@@ -337,7 +326,7 @@ def draw_curves(
         turns = [f"{name} is lowest at {number(least[0])}, with {exact(least[1])}"]
         _ring(scene, frame, least, number(least[0]), turns[0])
     if lowest:
-        turns = turns or [f"{_lowest(found, 0)} is lowest everywhere"]
+        turns = turns or [f"{min(found, key=lambda name: found[name][0][1])} is lowest everywhere"]
         scene.add(Text(LEFT, CURVES + 52, f"{'; '.join(turns)}.", TEXT, INK))
         told += f" {'; '.join(turns)}."
     return Picture(scene, told)
@@ -378,10 +367,6 @@ def _height(curve: Curve, at: int, x: float) -> float:
     return low + (high - low) * (x - left) / (right - left)
 
 
-def _lowest(curves: Mapping[str, Curve], at: int) -> str:
-    return min(curves, key=lambda name: curves[name][at][1])
-
-
 def _checked(curves: object) -> dict[str, Curve]:
     """The curves as numbers. ValueError where they are none."""
     wanted = 'draw_curves takes curves by name, such as {"full": [(0, 1.2), (1, 3)]}'
@@ -399,14 +384,6 @@ def _checked(curves: object) -> dict[str, Curve]:
         if [x for x, _ in curve] != places or len(places) < 2 or any(a >= b for a, b in pairwise(places)):
             raise ValueError(f"{wanted}, each with the same two x or more, in ascending order; {name!r} has other ones")
     return found
-
-
-def _around(points: Sequence[At]) -> Frame:
-    low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
-    low, high = min(y for _, y in points), max(y for _, y in points)
-    spread = high - low or abs(high) or 1.0
-    edges = (low_x, low - 0.12 * spread), (high_x, high + 0.08 * spread)
-    return Frame(LEFT, TOP, WIDTH - RIGHT, TOP + CURVES - 40, *edges)
 
 
 def scales(
