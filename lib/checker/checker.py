@@ -41,9 +41,9 @@ def check(
 ) -> Verdict:
     """The verdict on a Trace, or on the Models of a run: against the goals of a puzzle, or one of your own.
 
-    With a puzzle the run must have its sizes, and is timed with its costs: those of its record, or of another record
-    that is given in place of its id. Nothing is printed and nothing raised for
-    an incorrect run: `verdict.faults` say what is wrong with it. A bare run is only judged for correctness.
+    With a puzzle the run must have its sizes, and is timed with its costs: those of its record, or of a record
+    that is given itself. Nothing is printed and nothing raised for an incorrect run: `verdict.faults` say what is wrong
+    with it. A bare run is only judged for correctness.
 
     Made-up gradients are accepted from a live Model without a Dist, where there is no puzzle; from nobody else.
 

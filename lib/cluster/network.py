@@ -120,7 +120,7 @@ class Network:
     """Flows on shared links, in streams: each carries one flow after the other.
 
     `later` has an action done when simulated time has come to a moment and nothing that is before can happen any more,
-    as `Engine.choose_later` does. Whoever needs none calls `step` itself.
+    as `Engine.choose_later` does. A caller that needs none calls `step` itself.
     """
 
     def __init__(self, routes: Routes, later: Callable[[int, int, Callable[[], None]], None] = _never) -> None:
@@ -301,7 +301,7 @@ class Network:
 def paces(needs: Sequence[Shares]) -> list[Share]:
     """The pace of each flow, at most 1, where they need these shares of links.
 
-    All go at one pace until a link is full. Whoever passes it stays at that pace, and the others go on.
+    All go at one pace until a link is full. What passes it stays at that pace, and the others go on.
     """
     found: list[Share] = [1] * len(needs)
     users: dict[Hashable, dict[int, Share]] = {}

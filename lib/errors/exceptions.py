@@ -90,7 +90,7 @@ class PuzzleError(AssertionError):
     that says all of this, and knows the values that it happened to. Where the fix is the very line that a puzzle asks
     for, the message has the `idea` in its place, and `fix()` shows the line.
 
-    `rank` and `where` (Places, with the rank each belongs to) are added by whoever knows them. `trace` is the
+    `rank` and `where` (Places, with the rank each belongs to) are added where they are known. `trace` is the
     Trace up to the failure, where a run had begun, and `shown` what a wrong answer looks like; `import drawing` makes
     notebooks show them below the message.
     """
@@ -314,5 +314,6 @@ def put_await(call: str, where: Place | None) -> str:
     """Advice that shows the line of a call with `await` before it."""
     if where is None or not call:
         return "put `await` in front of the call"
-    mended = re.sub(rf"(?<![\w.])(?<!await )((?:\w+\.)*{call}\()", r"await \1", where.text)
-    return f"put `await` in front of the call in line {where.line}" + (f": {mended}" if mended != where.text else "")
+    corrected = re.sub(rf"(?<![\w.])(?<!await )((?:\w+\.)*{call}\()", r"await \1", where.text)
+    line = f": {corrected}" if corrected != where.text else ""
+    return f"put `await` in front of the call in line {where.line}{line}"

@@ -1,7 +1,7 @@
-"""The line that mends the last mistake, kept until somebody asks for it.
+"""The line that corrects the last mistake, kept until somebody asks for it.
 
 Where the fix of a mistake is the very line that a puzzle asks for, the message names the idea alone. `fix()` shows the
-line to whoever wants it; in a shell, `puzzles fix FILE` does.
+line; in a shell, `puzzles fix FILE` does.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _shown: list[bool] = []
 
 
 def keep(error: Any) -> None:
-    """Remembers a mistake that somebody is shown, in place of the one before it."""
+    """Remembers the mistake that was shown last, and forgets the one before it."""
     _last[:] = [error]
 
 
 def fix() -> None:
-    """Prints how to mend the last mistake: the line itself, where its message only named the idea."""
+    """Prints how to correct the last mistake: the line itself, where its message only named the idea."""
     line = _last[0].fix if _last else None
     print(NONE if line is None else line)
 

@@ -64,7 +64,7 @@ class _Failed:
         """The empty lists that there were after the last cell, whether it failed or not."""
 
     def left(self, models: object) -> bool:
-        """Tell whether a cell that failed left this in place of a run."""
+        """Tell whether a cell that failed left this, and no run."""
         return any(models is one for one in self._lists)
 
     def ended(self, names: dict[str, Any], error: BaseException | None) -> None:

@@ -145,11 +145,11 @@ class Row(NamedTuple):
 
 RAISES = "raises "
 ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")
-"""What a row of a table may ask for in place of an answer: `raises ValueError`."""
+"""The errors that a row of a table may ask for, as in `raises ValueError`."""
 HINTS = ("a question", "an idea", "nearly the code")
-"""What the hints of a puzzle are, in order."""
+"""The kinds of hints of a puzzle, in order."""
 KINDS = ("schedule", "function")
-"""What the answer to a puzzle is: a function of a Model that each rank runs, or a plain one that gives an answer."""
+"""The kinds of answers to a puzzle: a function of a Model that each rank runs, or a plain one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class Puzzle:
     A schedule has a size, goals, and hidden sizes at which it must be correct too. Its layers are the usual ones, but
     for the `last` ones where these are described. `sent` is how many elements may be sent per rank, where that is what
     the puzzle is about: no goal is reached by a run that sends more. `asks` are what a student is to find: where one of
-    them mends a mistake, the message names the idea, and `fix()` shows the line.
+    them corrects a mistake, the message names the idea, and `fix()` shows the line.
     `bound` is what its lower bound speaks of, where one is known. `messages` says, where the answer is an order, how
     its messages travel: that is not for the order to say. `domain`: ranks share each batch, and no goal is for a run in
     which one of them works on all of it.

@@ -222,7 +222,7 @@ class Dist(Given):
 
     @cached_property
     def driver(self) -> RunningLoop | OwnLoop:
-        """Return who steps the ranks in the place of the engine: an asyncio loop of somebody's, or one of ours."""
+        """Return the asyncio loop that steps the ranks where the engine does not: somebody's, or one of ours."""
         from lib.simulator.running_loop import RunningLoop  # here and not above: simulate does not need it
 
         return RunningLoop(self)

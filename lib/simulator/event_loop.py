@@ -368,7 +368,7 @@ def run(
     coroutines: Sequence[Coroutine[Any, Any, Any]],
     order: Callable[[list[int]], Sequence[int]] | None = None,
 ) -> None:
-    """Runs all coroutines to their end, as tasks of a loop of their own, in the place of the engine of a world. Failed
+    """Runs all coroutines to their end, as tasks of a loop of their own; the engine of their world steps nobody. Failed
     where one raised; where nobody can move, what tells why.
 
     `order` may permute the ranks: it says in which order they begin. Where one raised, the others have gone on to that

@@ -1,4 +1,4 @@
-"""Messages: what ranks pass to each other, matched by both their ranks, and who receives from whoever comes first.
+"""Messages that ranks pass to each other, matched by both their ranks, or by who comes first.
 
 What waits here says of itself what it is (`kind`), and for whom it waits (`awaits`), so that a deadlock can be told.
 """

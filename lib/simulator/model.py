@@ -244,7 +244,7 @@ class Model(Given):
     def forward(self, layer: int, inp: Activation, weight: Weight | Activation | None = None) -> Activation:
         """Layer `layer` on activation `layer` with its weight: activation layer + 1. One time unit a batch.
 
-        Some kinds of layer take another activation in place of the weight, such as attention its keys, or nothing.
+        Some kinds of layer take no weight but another activation, such as attention its keys, or nothing.
         """
         if weight is None:
             return self._compute("forward", layer, inp)
@@ -259,8 +259,8 @@ class Model(Given):
     ) -> Any:
         """Layer `layer` backwards: the gradients of its weight and of its input. One time unit a batch.
 
-        Of a layer that takes another activation in place of the weight, the gradients of that and of its input; of one
-        that takes nothing, the gradient of its input alone. Dispatch and combine do not need their input: None will do.
+        Of a layer that takes no weight but another activation, the gradients of that and of its input; of one that
+        takes nothing, the gradient of its input alone. Dispatch and combine do not need their input: None will do.
         """
         if inp is None and weight is None and type(grad) is ActivationGrad:
             return self._compute("backward", layer, grad)

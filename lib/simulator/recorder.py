@@ -1,4 +1,4 @@
-"""What one running rank writes down: its operations as it does them, and its communication as it is awaited (Work)."""
+"""The record of one running rank: its operations as it does them, and its communication as it is awaited (Work)."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class Work(Generic[T]):
         self._result: Any = None
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Waits until it has happened: the one place that yields to whoever drives the coroutines."""
+        """Waits until it has happened: the one place that yields to the driver of the coroutines."""
         model = self._model
         if model is not None:
             signal = self._signal

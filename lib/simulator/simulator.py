@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Printed", "Unsolved", "simulate"]
 
 MOST_KEPT = 200_000
-"""Characters that ranks print and that are kept. Whoever prints more may do so without end, and is to see it."""
+"""Characters that ranks print and that are kept. More may come without end, and is shown at once."""
 NEEDED: Final = PuzzleError("this function needs an event loop of asyncio")
 """What became of an attempt without a loop, where that is so: the attempt counts for nothing."""
 

@@ -2,7 +2,7 @@
 
 The one place that matches what the programs of several ranks do together, as it stands in them: no time is asked. By
 the same rules `order` goes through a run, each step after all that it needs: each rank's program is followed until
-a communication that is awaited has not taken place yet. Whoever re-times or rebuilds a Trace takes these steps.
+a communication that is awaited has not taken place yet. Retiming and rebuilding take these steps.
 """
 
 from __future__ import annotations

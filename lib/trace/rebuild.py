@@ -53,7 +53,9 @@ class _Rebuild:
     def __init__(self, run: Trace) -> None:
         self.shape = Shape(run.layers, run.batches, run.descriptions, run.padding)
         self.values: list[list[Value | None]] = [[None] * len(program.values) for program in run.programs]
-        self.run = replace(run, programs=[*map(_empty, run.programs, self.values)])
+        copies = [tuple([event.copy() for event in program.events]) for program in run.programs]
+        made = zip(run.programs, copies, self.values, strict=True)
+        self.run = replace(run, programs=[Program(p.rank, events, values, p.moves) for p, events, values in made])
         self.recorded = run.programs
         self.flaws: dict[tuple[int, int], Flaw] = {}
         self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
@@ -232,11 +234,6 @@ def _for_nothing(rank: int, event: Event) -> Flaw:
         "data that the reader of the rank's process has read",
         "ask the reader: await model.read(batches)",
     )
-
-
-def _empty(program: Program, values: list[Value | None]) -> Program:
-    """The same operations and moves, with all values still to be made."""
-    return Program(program.rank, tuple([event.copy() for event in program.events]), values, program.moves)
 
 
 def rebuild(run: Trace) -> Rebuilt:

@@ -1,5 +1,4 @@
-"""Something else in the place of a value, or one of another kind, layer or part: where it came from, and what belongs
-there."""
+"""No value where one belongs, or a value of another kind, layer or part: where it came from, and what belongs there."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def not_a_layer(fact: facts.NotALayer, _: Running | None) -> str:
 
 @likely_cause.register
 def wrong_kind(fact: facts.WrongKind, program: Running | None) -> Advice:
-    """Something else in the place of a value."""
+    """Something else stands where a value belongs."""
     wanted, op, value, order = fact.wanted, fact.op, fact.value, _order(fact.op)
     if hasattr(value, "popitem"):  # a dict, or a store
         name = STORE[wanted] if wanted in STORE else getattr(value, "name", "grad_weights")

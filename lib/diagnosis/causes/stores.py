@@ -176,7 +176,7 @@ def _once_more(program: Running, fact: facts.Deleted, value: Value | None) -> st
 
 
 def _inside_my_stage(program: Running, value: Value | None) -> str | None:
-    """A gradient that this rank made and used up itself, and is now to be passed on in the place of another."""
+    """A gradient that this rank made and used up itself, passed on although the stage before needs another."""
     here = student_place()
     mine = layers_of(program)
     if here is None or "pass_to(" not in here.text or not isinstance(value, ActivationGrad) or not mine:
