@@ -62,14 +62,13 @@ def main() -> None:
     _warm_up()
     prctl(DUMPABLE, 0)
     control.send(",".join(one for one in FEATURES if one in walls.features).encode())
-    child, folder = 0, ""
+    child, folder = 0, tempfile.mkdtemp(dir=walls.folder)
     try:
         while asker not in select.select([control, asker], [], [])[0]:
             message, fds, _, _ = socket.recv_fds(control, 4096, 2)
             if not message:
                 break
             if message == b"fork":
-                folder = tempfile.mkdtemp(dir=walls.folder)
                 child = os.fork()
                 if not child:
                     control.close()
@@ -79,8 +78,7 @@ def main() -> None:
                     os.close(fd)
             elif message == b"end":
                 control.send(str(_end(child, walls)).encode())
-                _remove(folder)
-                child = 0
+                child, folder = 0, _empty(folder, walls.folder)
             else:
                 os.kill(child, int(message))  # who has ended has its number until then
     finally:
@@ -101,6 +99,15 @@ def _end(child: int, walls: Walls) -> int:
             process, status = os.waitpid(-1, 0)
             ended[process] = os.waitstatus_to_exitcode(status)
     return ended[child]
+
+
+def _empty(folder: str, above: str) -> str:
+    """Return a folder in which nothing is: this one, or a new one where a run has left something."""
+    with suppress(OSError):
+        if not os.listdir(folder):
+            return folder
+    _remove(folder)
+    return tempfile.mkdtemp(dir=above)
 
 
 def _remove(folder: str) -> None:
