@@ -19,9 +19,8 @@ from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.steps import compute, load, step
 from tests.support.drivers import python
-from tests.support.profiles import sample
 from tests.support.said import Said
-from tests.support.schedules import CLASSIC, EVERYTHING, Case, basic, ddp, fsdp
+from tests.support.schedules import CLASSIC, basic, ddp, fsdp
 
 
 def judge(function: Callable[[Model], Any], **sizes: Any) -> Verdict:
@@ -84,14 +83,6 @@ def test_the_figures_of_a_verdict_are_those_of_the_trace() -> None:
     assert verdict.memory == float(figures.peak(trace).elements)
     assert verdict.rank == figures.peak(trace).rank
     assert (verdict.goals, verdict.puzzle, verdict.best, verdict.passed) == ((), None, None, True)
-
-
-@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
-def test_a_check_does_not_change_the_trace(case: Case) -> None:
-    trace = Trace.of(case.run(simulate))
-    before = trace.text()
-    assert check(trace) == check(trace)
-    assert trace.text() == before
 
 
 def test_goals_are_reached_where_both_figures_are_within_them() -> None:

@@ -3,13 +3,10 @@
 import pytest
 
 from lib import PUZZLES, Trace, check, simulate
-from lib.schedules.data_parallel import ddp as ddp_lean
-from lib.schedules.pipelines.generators import gpipe
-from lib.schedules.pipelines.program import program_of
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from tests.support.drivers import DRIVERS, figures_of
-from tests.support.schedules import CLASSIC, Case, Function
+from tests.support.schedules import CLASSIC, Case
 
 FIGURES = {
     "basic": (16.5, 17.0, 2_621_440),
@@ -57,13 +54,6 @@ def test_the_solution_of_a_larger_puzzle_is_no_worse_at_the_classic_size(case: C
     _, time, memory = FIGURES[case.name]
     assert verdict.time < time
     assert verdict.memory <= memory
-
-
-@pytest.mark.parametrize(("puzzle", "function"), [("ddp", ddp_lean), ("gpipe", program_of(gpipe(4, 4)))])
-def test_freeing_early_is_the_best_known(puzzle: str, function: Function) -> None:
-    verdict = check(Trace.of(simulate(function, puzzle=puzzle)), puzzle)
-    assert verdict.best == "as good as our reference"
-    assert verdict.time == FIGURES[puzzle][1]
 
 
 # -- pipelines ----------------------------------------------------------------------------------------------------

@@ -177,13 +177,6 @@ def test_a_key_that_is_not_there_says_what_is(keys: list[Any], held: str) -> Non
     assert 3 not in model.grad_weights
 
 
-def test_the_stores_have_their_names() -> None:
-    model = Model()
-    names = ["weights", "opt_states", "activations", "grad_activations", "grad_weights"]
-    assert [store.name for store in model.storage()] == names
-    assert all(store is getattr(model, store.name) for store in model.storage())
-
-
 def test_a_value_made_by_hand_may_be_stored_and_is_told_apart() -> None:
     model = Model(layers=2, batches=2)
     by_hand = Weight(0, 2, 0)

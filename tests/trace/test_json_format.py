@@ -142,11 +142,6 @@ def test_a_damaged_file_is_a_trace_or_a_trace_error(folder: Path, data: Any) -> 
     use(trace)
 
 
-@pytest.mark.parametrize("name", TRACES)
-def test_an_undamaged_one_is_fit_for_use(name: str, folder: Path) -> None:
-    use(load(DATA[name], folder))
-
-
 @given(st.sampled_from(sorted(DATA)), st.data())
 def test_a_truncated_file_is_a_trace_error(folder: Path, name: str, data: st.DataObject) -> None:
     whole = json.dumps(DATA[name]).encode()
