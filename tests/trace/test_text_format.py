@@ -32,7 +32,8 @@ def test_a_text_says_all_but_the_source_lines(one: Case | Schedule) -> None:
     again = Trace.parse(text)
     assert again.text() == text
     assert same(again, trace)
-    assert check(again) == check(trace)
+    if isinstance(one, Case):  # a fault has lines, which a text has not
+        assert check(again) == check(trace)
 
 
 def test_values_made_by_hand_come_back() -> None:
