@@ -19,7 +19,7 @@ from lib import PUZZLES, Mesh, Model, Trace, simulate
 from lib.files import ROOT
 from lib.replay import InUse, NotEnoughMemory, RankDied, RankRaised, RankStalled, WrongWorld, replay
 from lib.trace.event import Event
-from tests.replay.hooks import Hook, hooked
+from tests.replay.hooks import Hook, hooked, skip_unless_forked
 from tests.replay.schedules import trace
 from tests.replay.test_parts_of_weights import CASES
 from tests.support.said import Said
@@ -207,6 +207,7 @@ def _free_port() -> int:
 
 
 def test_ranks_that_never_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_unless_forked()
     from lib.replay.processes import forked
 
     meet = forked.meet
