@@ -37,7 +37,7 @@ NAMES: Final = {"layer": ("weight", "optimizer", "gradient"), "between": ("activ
 
 
 class Slot(NamedTuple):
-    """Where a value lies: in layer number `place` or in what goes into it, in which row, and which part of the slot.
+    """The place of a value: in layer number `place` or in what goes into it, in which row, and which part of the slot.
 
     `summed`: its batches are added up in it and take no room. `shards` go down; of an activation they are features.
     `columns` go across; of an activation they are rows, in each of its batches. `partial` names the part of a sum that

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def ready(path: str | Path) -> Path:
-    """Where somebody wants a file to be: its folder is made, if it is missing. OSError where a file is in the way."""
+    """Make the folder of a file that somebody wants, if it is missing. OSError where a file is in the way."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,7 @@ Pair = tuple[Colour, Colour]
 
 
 class Look(NamedTuple):
-    """What boxes of one colour mean, in a word for the legend, and their fill and border.
+    """The meaning of boxes of one colour, in a word for the legend, and their fill and border.
 
     `layered`: a stripe below has the colour of the layer.
     """

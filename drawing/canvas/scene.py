@@ -108,7 +108,7 @@ Mark = Rect | Poly | Text
 
 
 class Scene:
-    """What a picture consists of, in the order in which it is painted, on paper of a size in pixels; or on what lies
+    """The marks of a picture, in the order in which it is painted, on paper of a size in pixels; or on what lies
     behind it, where it has no `paper` of its own. A `frame` goes around the paper, with round corners."""
 
     def __init__(

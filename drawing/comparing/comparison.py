@@ -36,10 +36,10 @@ Memory = Literal["peak", "each", "none"]
 
 
 class Compared(NamedTuple):
-    """What is compared, under its name, and in more words its `title`. A run that failed is there up to where it did;
-    where there is none at all, `trace` is None. `said` is what went wrong. One that does not count has figures, and is
-    never the best. `task` is what it does: two runs of different puzzles are different from the start, and it says
-    nothing where they first are."""
+    """A run that is compared, under its name, and in more words its `title`. A run that failed is there up to where
+    it did; where there is none at all, `trace` is None. `said` is what went wrong. One that does not count has
+    figures, and is never the best. `task` is what it does: two runs of different puzzles are different from the
+    start, and it says nothing where they first are."""
 
     name: str
     trace: Trace | None

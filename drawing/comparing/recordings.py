@@ -210,7 +210,7 @@ class _Painter:
         return any((span.rank, place) in self.marks for place in range(before, self.passed[span.rank]))
 
     def title(self, span: Span) -> str:
-        """What the pointer shows."""
+        """Return what the pointer shows."""
         start, end = exact(units(span.start)), exact(units(span.end))
         long = (
             ""

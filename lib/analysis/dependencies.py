@@ -56,7 +56,8 @@ def causes_of(run: Trace) -> Causes:
 
 
 class Causes:
-    """What depends on what in a run. Made once, in time linear in its events; then every question is quick."""
+    """The dependencies of a run: what depends on what. Made once, in time linear in its events; then every question
+    is quick."""
 
     def __init__(self, run: Trace) -> None:
         self.run = run

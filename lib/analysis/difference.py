@@ -42,7 +42,8 @@ SIZES = 6
 
 
 class Difference(NamedTuple):
-    """Where two schedules first differ: the rank, when, and on both sides the event and its number (None: no more).
+    """The first difference of two schedules: the rank, when, and on both sides the event and its number (None: no
+    more).
 
     `ranks` are the sizes of the two worlds.
     """
@@ -201,7 +202,7 @@ class Share(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How often the rank communicates that does so most: by collective, and in messages that it passes on."""
+    """The communications of the rank that has most of them: by collective, and in messages that it passes on."""
 
     collectives: dict[str, int]
     messages: int

@@ -47,7 +47,7 @@ class Lifetime(NamedTuple):
 
     @property
     def hidden(self) -> bool:
-        """Whether no store holds it."""
+        """Tell whether no store holds it."""
         return not 1 <= self.place <= len(STORES)
 
 
@@ -69,7 +69,7 @@ def guests(program: Program) -> set[int]:
 
 
 class _Life(NamedTuple):
-    """What decides where a value is that no store holds, in numbers of events.
+    """The life of a value that no store holds, in numbers of events.
 
     It is alive from `start` to `stop`, is made or loaded by `made`, and handed in by `final`; `trips` are the stretches
     in which a communication has it, and `kept` is the state that the next training step begins with.

@@ -29,7 +29,7 @@ _PAIR: Final = re.compile(r"\(([^;()]+);([^;()]+)\)\w+")
 
 
 class Span(NamedTuple):
-    """What a rank did from `start` to `end`, in nanoseconds from the beginning of the recording.
+    """Something that a rank did from `start` to `end`, in nanoseconds from the beginning of the recording.
 
     `op` is the operation's name in our tables, "wait" for none, "" where nobody knows; `name` what the source calls it.
     `word` is the word of an order where it is one, as 3F1; `stage` (or layer) and `label` are what to colour it by and
@@ -90,7 +90,7 @@ class Recording:
 
     @cached_property
     def end(self) -> int:
-        """When the last span is over."""
+        """Return when the last span is over."""
         return max((span.end for span in self.spans), default=0)
 
     @cached_property
@@ -103,7 +103,7 @@ class Recording:
 
     @property
     def has_order(self) -> bool:
-        """Whether it says which microbatch passes which stage."""
+        """Tell whether it says which microbatch passes which stage."""
         return any(span.word for span in self.spans)
 
     def passes(self, rank: int) -> list[str]:
@@ -122,7 +122,7 @@ class Recording:
 
     @cached_property
     def busy(self) -> tuple[int, ...]:
-        """How long each rank computes."""
+        """Return how long each rank computes."""
         return tuple(
             sum(
                 last - first

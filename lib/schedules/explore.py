@@ -76,14 +76,14 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """What no other setting has."""
+        """Return what no other setting has."""
         return json.dumps(asdict(self), sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """What is swept: all combinations of these. What a setting cannot have, such as two stages a rank in 1F1B, is left
-    out."""
+    """A grid to sweep: all combinations of these. Anything that a setting cannot have, such as two stages a rank in
+    1F1B, is left out."""
 
     schedules: Sequence[str] = tuple(SCHEDULES)
     ranks: Sequence[int] = (4,)
@@ -102,9 +102,9 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What came of a setting: when the last rank ends, the activations that the rank with the highest peak holds, and
-    what the rank that sends most sends, both in examples; bubbles in both conventions. Where there is no such schedule
-    `why` says why not, and the rest is 0."""
+    """The figures of a setting: when the last rank ends, the activations that the rank with the highest peak holds,
+    and what the rank that sends most sends, both in examples; bubbles in both conventions. Where there is no such
+    schedule `why` says why not, and the rest is 0."""
 
     setting: Setting
     time: float = 0.0

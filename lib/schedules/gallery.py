@@ -28,7 +28,7 @@ __all__ = ["Gallery", "Piece", "Sliders", "gallery"]
 
 
 class Sliders(NamedTuple):
-    """Where the four sliders stand. `ahead` None: everything. `late` None: the backward is not split."""
+    """The places of the four sliders. `ahead` None: everything. `late` None: the backward is not split."""
 
     chunks: int
     group: int
@@ -57,18 +57,18 @@ class Piece:
 
     @property
     def paper(self) -> str:
-        """Where it is from; nothing for one that is in no catalogue."""
+        """Return where it is from; nothing for one that is in no catalogue."""
         row = SCHEDULES.get(self.name or "")
         return "" if row is None else row.paper
 
     @property
     def halves(self) -> bool:
-        """Whether the backward is split."""
+        """Tell whether the backward is split."""
         return any(action.kind == "I" for actions in self.order for action in parts_of(actions))
 
     @property
     def shape(self) -> Shape:
-        """Where the second stage of a rank lies."""
+        """Return where the second stage of a rank lies."""
         place, last = places(self.order), self.chunks * len(self.order) - 1
         turns = self.chunks == 2 and all(place.get(stage) == place.get(last - stage) for stage in place)
         return "vee" if turns else "loop"
@@ -88,7 +88,7 @@ class Gallery:
 
     @property
     def work(self) -> float:
-        """What each rank computes."""
+        """Return what each rank computes."""
         return float(self.batches * sum(self.costs[:3]))
 
     def world(self) -> str:

@@ -87,8 +87,9 @@ Ends = tuple[int, int]
 
 
 class Edges(NamedTuple):
-    """What each place along a dim has of a grid, what it takes for a layer, its own and its halo, and what it works on:
-    all of that, or nothing where no output is its own. Places without rows take none, and are beside nobody."""
+    """The edges of the places along a dim: what each has of a grid, what it takes for a layer, its own and its halo,
+    and what it works on: all of that, or nothing where no output is its own. Places without rows take none, and are
+    beside nobody."""
 
     outputs: int
     own: list[Ends]

@@ -130,7 +130,7 @@ def stages(order: Orders, *, messages: Messages = "awaited") -> Callable[[Places
 
 
 class Asked(ABC):
-    """What makes a program of what a function says: it is asked once a run."""
+    """The maker of a program out of what a function says: it is asked once a run."""
 
     def __init__(self, function: Callable[..., Any], name: str, decorator: str) -> None:
         if not callable(function):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -149,7 +149,7 @@ class Asked(ABC):
 
     @property
     def name(self) -> str:
-        """What the function is called."""
+        """Return what the function is called."""
         return getattr(self._function, "__name__", "the function")
 
     def __repr__(self) -> str:

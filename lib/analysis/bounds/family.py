@@ -86,7 +86,7 @@ class Family:
 
     @property
     def adds_up(self) -> bool:
-        """Whether a rank has to keep gradients from batch to batch, and shares its layers with others."""
+        """Tell whether a rank has to keep gradients from batch to batch, and shares its layers with others."""
         return self.replicas > 1 and self.mine > 1 and self.grouping != "all"
 
     @property
@@ -101,7 +101,7 @@ class Family:
 
     @property
     def lends(self) -> bool:
-        """Whether a rank holds more of the weights than it updates."""
+        """Tell whether a rank holds more of the weights than it updates."""
         return self.state_share < self.share
 
     @property

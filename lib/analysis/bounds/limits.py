@@ -141,8 +141,8 @@ def memory(family: Family, reached: bool, costs: Costs = UNIT) -> Limit:
 
 
 class Moment(NamedTuple):
-    """What is alive in a rank's top layer: when its first backward starts ("start"), or is over ("over"), or when the
-    last batch's first backward starts ("last batch") or is over ("after last batch")."""
+    """The activations alive in a rank's top layer: when its first backward starts ("start"), or is over ("over"), or
+    when the last batch's first backward starts ("last batch") or is over ("after last batch")."""
 
     when: str
     parts: tuple[Part, ...]

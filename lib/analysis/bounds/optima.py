@@ -79,7 +79,7 @@ class Optimum:
 
     @property
     def optimal(self) -> bool:
-        """Whether both figures are proved to be the least."""
+        """Tell whether both figures are proved to be the least."""
         return self.end == self.end_bound and self.peak == self.peak_bound
 
     @property
@@ -140,7 +140,7 @@ class BestOrder:
 
     @property
     def optimal(self) -> bool:
-        """Whether the end is proved to be the least."""
+        """Tell whether the end is proved to be the least."""
         return self.end == self.bound
 
     @classmethod

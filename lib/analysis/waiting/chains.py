@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Cause(NamedTuple):
-    """What was over just when an operation began, and so let it begin. `how`: see Step."""
+    """The cause of a start: it was over just when an operation began, and so let it begin. `how`: see Step."""
 
     how: str
     at: At
@@ -158,12 +158,12 @@ class Leg:
 
     @property
     def start(self) -> int:
-        """When it begins, in ticks."""
+        """Return when it begins, in ticks."""
         return self.steps[-1].start
 
     @property
     def end(self) -> int:
-        """When it is over, or what comes next begins."""
+        """Return when it is over, or what comes next begins."""
         return self.steps[0].end
 
     @property
@@ -173,7 +173,7 @@ class Leg:
 
     @property
     def kind(self) -> str:
-        """What of it there is more of: "forward", "messages", "all-gather"."""
+        """Return what of it there is more of: "forward", "messages", "all-gather"."""
         return operations(self.steps[0].at.event)
 
     def what(self, run: Trace) -> str:

@@ -40,7 +40,8 @@ PARTS = {
 
 
 class Tight(NamedTuple):
-    """How many of a rank's computations have no slack, of how many; and the least slack, in ticks, of any."""
+    """The slack of a rank: how many of its computations have none, of how many; and the least slack, in ticks, of
+    any."""
 
     tight: int
     every: int

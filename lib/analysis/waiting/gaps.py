@@ -23,7 +23,7 @@ __all__ = ["KINDS", "Gap", "Group", "Kind", "computing", "gaps", "grouped"]
 
 
 class Kind(NamedTuple):
-    """What is said of the gaps of one kind, with names in braces for what is different in each.
+    """A kind of gap, and what is said of each, with names in braces for what is different in each.
 
     `why` ends a sentence about the rank, and `reason` is what many gaps have in common. In both {call} is the
     communication in which the rank waits (in `reason` all such), {after} the operation that made it wait, if known, and
@@ -114,7 +114,7 @@ class Gap:
 
     @property
     def length(self) -> int:
-        """How long it is, in ticks."""
+        """Return how long it is, in ticks."""
         return self.end - self.start
 
     def text(self) -> str:

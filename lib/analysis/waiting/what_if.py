@@ -41,7 +41,7 @@ FAMILIES: Final[Mapping[str, Container[str]]] = {
 
 @dataclass(frozen=True)
 class Change:
-    """What is to be faster, and how many times as fast (None: it takes no time).
+    """A change: something that is to be faster, and how many times as fast (None: it takes no time).
 
     `rank`: what it computes, or of the operation that is named what it takes part in. `op`: an operation by its name,
     or one of FAMILIES. `layer`: what is computed with it. `link`: what two ranks send each other. `group`: collectives
@@ -125,7 +125,7 @@ class WhatIf(Answer):
 
     @property
     def gain(self) -> int:
-        """How much earlier the run ends, in ticks."""
+        """Return how much earlier the run ends, in ticks."""
         return makespan(self.before) - makespan(self.after)
 
     @cached_property
@@ -269,7 +269,8 @@ class Help(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Helps(Answer):
-    """What would help, the most first. `faster` is how many times as fast each was made; None: it took no time."""
+    """The changes that would help, the most first. `faster` is how many times as fast each was made; None: it took
+    no time."""
 
     run: Trace
     faster: Fraction | None

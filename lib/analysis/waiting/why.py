@@ -45,8 +45,8 @@ class Ready(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Why(Answer):
-    """What a rank does at a moment (in ticks). `gap` is where it idles, None where it is `busy` with an operation, and
-    `steps` is the chain that led to the gap's end, the last step first."""
+    """The answer to why a rank idles at a moment (in ticks). `gap` is where it idles, None where it is `busy` with
+    an operation, and `steps` is the chain that led to the gap's end, the last step first."""
 
     run: Trace
     rank: int
@@ -63,7 +63,7 @@ class Why(Answer):
 
     @cached_property
     def ready(self) -> Ready | None:
-        """What the rank could have computed meanwhile, if its program had it earlier."""
+        """Return what the rank could have computed meanwhile, if its program had it earlier."""
         return None if self.gap is None else ready_meanwhile(self.run, self.gap)
 
     def told(self) -> list[tuple[int, Leg] | None]:
@@ -180,7 +180,7 @@ def ready_meanwhile(run: Trace, gap: Gap) -> Ready | None:
     found: dict[int, int | None] = {}
 
     def there(number: int) -> int | None:
-        """When all that an event gives could be there; None where that is not before the gap is over."""
+        """Return when all that an event gives could be there; None where that is not before the gap is over."""
         if number not in found:
             found[number] = None  # while it is asked for: a file may say that something needs itself
             event, early = program.events[number], number < first

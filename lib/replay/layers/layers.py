@@ -106,7 +106,7 @@ class RealLayer:
         raise NotImplementedError
 
     def finish(self, tensor: Tensor) -> Tensor:
-        """What a sum with what runs along becomes when it is done."""
+        """Return what a sum with what runs along becomes when it is done."""
         return tensor
 
     def loss(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
@@ -195,7 +195,7 @@ class Embedding(RealLayer):
         return x.tensor.flatten().long() % self.described.inputs  # a small dtype may have rounded up the last one
 
     def chosen(self, x: Held, table: Held) -> tuple[Tensor, Tensor]:
-        """Where the row of each token is in a part of the table, and whether it is there."""
+        """Return where the row of each token is in a part of the table, and whether it is there."""
         numbers, tokens = table.numbers("in"), self.tokens(x)
         at = torch.searchsorted(numbers, tokens).clamp(max=max(len(numbers) - 1, 0))
         return at, (numbers[at] == tokens)[:, None]
@@ -247,7 +247,7 @@ class Attention(RealLayer):
         return both[..., 0, :], both[..., 1, :]
 
     def scores(self, x: Held, other: Held) -> Tensor:
-        """How much each row attends to each key."""
+        """Return how much each row attends to each key."""
         later = other.numbers("rows")[None, :] > x.numbers("rows")[:, None]
         products = self.queries(x) @ self.keys(other)[0].transpose(-1, -2)
         return (products * self.unit**-0.5).masked_fill(later, -math.inf)
@@ -298,7 +298,7 @@ class CrossEntropy(RealLayer):
         return torch.cat(chosen) % self.described.inputs
 
     def is_right(self, x: Held) -> Tensor:
-        """Whether a logit is that of the right class, as 1 or 0."""
+        """Tell whether a logit is that of the right class, as 1 or 0."""
         return (x.numbers("features") == self.right(x)[:, None]).to(x.tensor.dtype)
 
     def forward(self, x: Held, other: Held) -> Tensor:
@@ -347,7 +347,7 @@ class _Routed(RealLayer):
         self.number = experts.size
 
     def gate(self, token: int, expert: int) -> float:
-        """How much the result of an expert counts for a token."""
+        """Return how much the result of an expert counts for a token."""
         chosen = self.route.choices[token % len(self.route.choices)]
         weights = [1 + (7 * token + 3 * choice) % 5 for choice in range(len(chosen))]
         return weights[chosen.index(expert)] / sum(weights)
@@ -443,8 +443,8 @@ class Swept(RealLayer):
         return [*self.described.space]
 
     def taken(self, x: Held) -> Tensor:
-        """Which points each output takes that follows of what is here, by output and place of the kernel: their numbers
-        among those that are here, and for what is outside the number after the last one."""
+        """Return which points each output takes that follows of what is here, by output and place of the kernel:
+        their numbers among those that are here, and for what is outside the number after the last one."""
         kind = cast(kinds.Swept, self.kind)
         found = torch.zeros(1, 1, dtype=torch.long)
         outside = torch.zeros(1, 1, dtype=torch.bool)
@@ -652,7 +652,7 @@ class Transform(RealLayer):
     """The cosine transform along a dim of a grid (DCT-II, as orthonormal)."""
 
     def matrix(self, x: Tensor) -> Tensor:
-        """What a line is multiplied by."""
+        """Return what a line is multiplied by."""
         size = self.described.space[self.described.along]
         at = torch.arange(size, dtype=x.dtype, device=x.device)
         waves = torch.cos(math.pi / size * at[:, None] * (at[None, :] + 0.5)) * math.sqrt(2 / size)

@@ -130,7 +130,7 @@ def state_of(
     parameter: torch.nn.Parameter,
     whole: Callable[[Tensor], Tensor] = Tensor.detach,
 ) -> Tensor:
-    """What torch's optimizer keeps for a parameter, flat, as `step` has it. `whole` gathers what is sharded."""
+    """Return what torch's optimizer keeps for a parameter, flat, as `step` has it. `whole` gathers what is sharded."""
     kept = optimizer.state[parameter]
     if name == "sgd":
         return whole(kept["momentum_buffer"]).reshape(-1)

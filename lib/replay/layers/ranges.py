@@ -24,7 +24,7 @@ def select(flat: Tensor, have: Sequence[Range], want: Sequence[Range], width: El
 
 
 def within(have: Sequence[Range], want: Sequence[Range]) -> list[Range]:
-    """Where in the tensor the wanted ranges lie. Both are ascending; what is wanted is there."""
+    """Return where in the tensor the wanted ranges lie. Both are ascending; what is wanted is there."""
     found: list[Range] = []
     held = iter([*have, (sys.maxsize, sys.maxsize)])
     (first, last), at = next(held), 0
@@ -42,7 +42,7 @@ def within(have: Sequence[Range], want: Sequence[Range]) -> list[Range]:
 
 
 def common(left: Sequence[Range], right: Sequence[Range]) -> list[Range]:
-    """What is in both."""
+    """Return what is in both."""
     found: list[Range] = []
     one = other = 0
     while one < len(left) and other < len(right):
@@ -67,6 +67,6 @@ def join(parts: Sequence[tuple[Tensor, Sequence[Range]]], width: Elements = 1) -
 
 
 def in_order(ranges: Sequence[Sequence[Range]]) -> bool:
-    """Whether tensors of these ranges, one after the other, are in the order of the line already."""
+    """Tell whether tensors of these ranges, one after the other, are in the order of the line already."""
     starts = [start for one in ranges for start, _ in one]
     return starts == sorted(starts)

@@ -31,7 +31,7 @@ WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """How far a replay was from ordinary training in one respect: at worst, on which rank and layer.
+    """The distance of a replay from ordinary training in one respect: at worst, on which rank and layer.
 
     `relative` is the largest difference divided by the largest entry of the true tensor. `event` is the number of the
     operation on that rank, None for what a library computed.
@@ -47,20 +47,20 @@ class Deviation:
 
     @property
     def ok(self) -> bool:
-        """Whether it is within the tolerance (not a number never is)."""
+        """Tell whether it is within the tolerance (not a number never is)."""
         return self.relative <= self.tolerance
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What ordinary training gives: flat float64 tensors, by layer."""
+    """The result of ordinary training: flat float64 tensors, by layer."""
 
     gradients: Mapping[int, Tensor]
     weights: Mapping[int, Tensor]
     states: Mapping[int, Tensor]
 
     def of_updates(self) -> Iterator[tuple[str, Mapping[int, Tensor]]]:
-        """What belongs to an update, in the order in which ranks keep it."""
+        """Return what belongs to an update, in the order in which ranks keep it."""
         return zip(WHATS, (self.gradients, self.weights, self.states), strict=False)
 
 
@@ -79,13 +79,13 @@ class Comparison(NamedTuple):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Comparison:
-        """What `to_json` gave."""
+        """Return what `to_json` gave."""
         libraries = {name: [Deviation(**one) for one in found] for name, found in data["libraries"].items()}
         return cls([Deviation(**one) for one in data["replay"]], libraries)
 
 
 def compared(plan: Plan, options: ReplayOptions, initial: InitialNumbers, results: Sequence[Tensor]) -> Comparison:
-    """How far the replay, and each library, was from ordinary training. `results` has what each rank kept."""
+    """Return how far the replay, and each library, was from ordinary training. `results` has what each rank kept."""
     if not options.verify:
         return Comparison([], {name: [] for name in options.against})
     reference = train(plan, options, initial)

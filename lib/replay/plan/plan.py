@@ -250,7 +250,7 @@ def _lifetimes(plan: RankPlan, lives: Lifetimes) -> list[int]:
 
 
 def _uses(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
-    """Which events may overwrite an input, because nobody needs it again."""
+    """Return which events may overwrite an input, because nobody needs it again."""
     for number, spans in uses(plan.program, gone).items():
         plan.used.add(number)
         *before, (index, until) = spans

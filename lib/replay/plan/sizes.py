@@ -103,7 +103,7 @@ class Sizes:
         return schema.spaces
 
     def parts(self, value: Value) -> Mapping[str, tuple[Range, ...]]:
-        """Which elements of each dim a value has."""
+        """Return which elements of each dim a value has."""
         named = zip(value.place.named.items(), self.dims(value), strict=False)
         return {role: _ends(part, dim.size) for (role, part), dim in named}
 

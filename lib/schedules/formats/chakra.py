@@ -96,7 +96,7 @@ def _framed(message: bytes) -> bytes:
 
 
 class _World(NamedTuple):
-    """What ranks have in common: the names of groups, and the tags of messages by rank and event."""
+    """The things that ranks have in common: the names of groups, and the tags of messages by rank and event."""
 
     groups: dict[frozenset[int], str]
     tags: dict[tuple[int, int], int]

@@ -91,7 +91,7 @@ def read_profile(paths: Sequence[str | Path], name: str = "profile", step: int |
 
 @dataclass
 class _Rank:
-    """What a file says of one rank: its spans, in its own clock."""
+    """One rank, as a file has it: its spans, in its own clock."""
 
     file: str
     rank: int

@@ -223,7 +223,7 @@ def _cells(text: str) -> Iterator[list[str]]:
 
 
 class Format(NamedTuple):
-    """How orders are written. `write` gives the text, and says what of an order is not in it. `about`: what it is."""
+    """A way to write orders. `write` gives the text, and says what of an order is not in it. `about`: what it is."""
 
     name: str
     suffix: str

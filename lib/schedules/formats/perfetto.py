@@ -281,8 +281,8 @@ class Slice(NamedTuple):
 
 @dataclass
 class Slices:
-    """What is in a file: its slices by start, the outer ones first; names of processes and threads; and what else it
-    says of itself (`head`)."""
+    """The contents of a file: its slices by start, the outer ones first; names of processes and threads; and what
+    else it says of itself (`head`)."""
 
     slices: list[Slice]
     head: Mapping[str, Any]

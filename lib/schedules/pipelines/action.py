@@ -110,7 +110,7 @@ Messages = Literal["awaited", "posted"]
 
 
 class Action(NamedTuple):
-    """What a rank does to a stage and a microbatch. An update is of no microbatch: it has -1.
+    """Something that a rank does to a stage and a microbatch. An update is of no microbatch: it has -1.
 
     OVERLAP_F_B has `parts`, a forward and a backward that run as one: it starts when the inputs of both are there, and
     takes as long as both. Its stage and its microbatch are those of the forward.

@@ -173,7 +173,7 @@ def zb_2p(ranks: int, batches: int, costs: Passes = EVEN, *, limit: float | None
 
 
 class _Choice(NamedTuple):
-    """What is open."""
+    """The questions that are open."""
 
     fit: bool
     """Whether forwards before the first backward have to be over when its gradient comes, or only begun."""
@@ -196,7 +196,7 @@ def _best(ranks: int, batches: int, costs: Passes, limit: float | None, usual: i
 
 
 class _Room(NamedTuple):
-    """How many activations a rank may have, and which part of one the input half gives back."""
+    """The room of a rank: how many activations it may have, and which part of one the input half gives back."""
 
     limit: float
     back: float
@@ -212,7 +212,7 @@ class _Ticks(NamedTuple):
 
 
 class _Rank:
-    """What a rank has done so far."""
+    """A rank, with all that it has done so far."""
 
     def __init__(self, stage: int, ticks: _Ticks) -> None:
         self.stage = stage
@@ -348,5 +348,5 @@ class _Search:
 
     @property
     def longest(self) -> int:
-        """How long the rank has waited that has waited longest."""
+        """Return how long the rank has waited that has waited longest."""
         return max(rank.gap for rank in self.ranks)

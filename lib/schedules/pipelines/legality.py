@@ -40,7 +40,7 @@ Limit = float | Sequence[float] | None
 
 
 class Wrong(NamedTuple):
-    """What is wrong first. `position` counts the actions of the rank from 0; what is missing is missing at the end of
+    """The first mistake. `position` counts the actions of the rank from 0; what is missing is missing at the end of
     its list, and there is no `action`. `cause` is what has likely happened, where that can be told."""
 
     rank: int
@@ -198,7 +198,7 @@ class _Facts:
 
     @cached_property
     def batches(self) -> int:
-        """How many microbatches there are: as most stages have, so that one stray number is the odd one out."""
+        """Return how many microbatches there are: as most stages have, so that one stray number is the odd one out."""
         if self.said_batches is not None:
             return self.said_batches
         counts = Counter(max(self.passes[stage]) + 1 for stage in self.place)
@@ -206,8 +206,8 @@ class _Facts:
 
     @cached_property
     def stages(self) -> int:
-        """How many stages there are: as many as there are in a row, without one of which a rank does hardly anything
-        beside what it has."""
+        """Return how many stages there are: as many as there are in a row, without one of which a rank does hardly
+        anything beside what it has."""
         if self.said_stages is not None:
             return self.said_stages
         passes = {stage: found.total() for stage, found in self.passes.items()}
@@ -235,7 +235,7 @@ class _Facts:
 
     @cached_property
     def held(self) -> Counter[int]:
-        """How many stages each rank has."""
+        """Return how many stages each rank has."""
         return Counter(self.place.values())
 
     def other(self, rank: int, stage: int) -> int | None:
@@ -656,7 +656,7 @@ def _blocked(facts: _Facts) -> dict[int, tuple[int, Key]]:
 
 
 class Rule(NamedTuple):
-    """What every order keeps to. Rules of one `turn` look at the same time, and what stands first counts."""
+    """A rule that every order keeps to. Rules of one `turn` look at the same time, and what stands first counts."""
 
     name: str
     turn: int

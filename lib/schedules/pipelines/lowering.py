@@ -219,7 +219,7 @@ class _Arrivals:
                 self._begin(now, rank)
 
     def make_room(self) -> None:
-        """Who waits for room receives what has arrived before that. What waits for room itself has not."""
+        """Return who waits for room receives what has arrived before that. What waits for room itself has not."""
         first = [(rank, source) for rank, coming in enumerate(self.coming) for source in coming if coming[source]]
         for rank, source in first:
             if self.sends[rank]:

@@ -106,7 +106,7 @@ def _said(order: Sequence[Action], whole: Sequence[Action]) -> list[Place]:
 
 
 class Setting(NamedTuple):
-    """How an order is run, as `program_of` takes it."""
+    """The way an order is run, as `program_of` takes it."""
 
     messages: Messages = "awaited"
     layers_of: Sequence[range] | None = None
@@ -226,7 +226,7 @@ def _at_hand(recompute: bool) -> set[tuple[str, str]]:
 
 
 class _Rank:
-    """What one rank has of its stages: activations and their gradients lie in its stores under (layer, microbatch)."""
+    """One rank's part of its stages: activations and their gradients lie in its stores under (layer, microbatch)."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ Key = tuple[str, int, int]
 
 
 class Passes(NamedTuple):
-    """How long the passes of a microbatch over a stage take, and a message, which costs no rank any time."""
+    """The lengths of the passes of a microbatch over a stage, and of a message, which costs no rank any time."""
 
     forward: Number = 1
     input_half: Number = 1
@@ -75,7 +75,7 @@ class Timed:
 
     @property
     def end(self) -> float:
-        """When the last rank is done."""
+        """Return when the last rank is done."""
         return max((times[-1] for times in self.end_ticks if times), default=0) / self.ticks
 
     @property

@@ -72,9 +72,10 @@ class AssignmentError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """What is required of one puzzle: the goal `need` (None: correct is enough), and besides its own size its records
-    at others; of a plain function so many sets of random inputs, each from a seed of its own. `events` is how many our
-    own solution records, at the puzzle's size and at the others, and `key` what no other requirement has."""
+    """The requirements of one puzzle: the goal `need` (None: correct is enough), and besides its own size its
+    records at others; of a plain function so many sets of random inputs, each from a seed of its own. `events` is
+    how many our own solution records, at the puzzle's size and at the others, and `key` what no other requirement
+    has."""
 
     record: Puzzle
     need: str | None
@@ -95,8 +96,8 @@ class Required:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What is asked of a class, in the order of the puzzles; the limits of each run, and whether students are told at
-    which hidden sizes they failed."""
+    """The questions to a class, in the order of the puzzles; the limits of each run, and whether students are told
+    at which hidden sizes they failed."""
 
     required: tuple[Required, ...]
     title: str = ""
@@ -107,7 +108,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class PartOfConfig:
-    """What is said of one puzzle. `hidden` are how many sizes to draw, or the sizes."""
+    """The settings of one puzzle. `hidden` are how many sizes to draw, or the sizes."""
 
     need: str | None = None
     hidden: int | tuple[AtSize, ...] | None = None
@@ -116,7 +117,7 @@ class PartOfConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What is said of an assignment, by a file or by options; None where nothing is."""
+    """The settings of an assignment, by a file or by options; None where nothing is."""
 
     title: str = ""
     puzzles: tuple[str, ...] | None = None

@@ -59,7 +59,8 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a puzzle at one size. `size` is in words; that of a plain function says which inputs it was asked.
+    """The result of a puzzle at one size. `size` is in words; that of a plain function says which inputs it was
+    asked.
 
     `state` is one of STATES. `goals` are the names of those reached, easiest first, `time`, `memory` and `sent` the
     figures of a correct schedule, on the rank with the highest peak, `rank`. `message` is the verdict in words, or what
@@ -78,13 +79,13 @@ class Result:
 
     @property
     def correct(self) -> bool:
-        """Whether it is one correct training step, or a right function."""
+        """Tell whether it is one correct training step, or a right function."""
         return self.state in ("passed", "missed")
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What came of one puzzle of one student: `own` at the puzzle's size, `hidden` at others.
+    """The score of one puzzle of one student: `own` at the puzzle's size, `hidden` at others.
 
     `file` is where it was found, and `source` the digest of its code, the same for code that differs in names, layout
     and comments alone. `hints` is how many hints were opened, if that is recorded in what was handed in.
@@ -110,12 +111,13 @@ class Score:
 
     @property
     def correct(self) -> bool:
-        """Whether it is correct at the puzzle's size."""
+        """Tell whether it is correct at the puzzle's size."""
         return self.own.correct
 
     @property
     def message(self) -> str:
-        """What to tell the student: of the puzzle's size; where all is well there, of the first size that failed."""
+        """Return what to tell the student: of the puzzle's size; where all is well there, of the first size that
+        failed."""
         wrong = (result.message for result in self.hidden if result.state != "passed")
         return self.own.message if self.own.state != "passed" else next(wrong, self.own.message)
 
@@ -156,7 +158,7 @@ class Student:
 
     @property
     def passed(self) -> int:
-        """How many puzzles passed."""
+        """Return how many puzzles passed."""
         return sum(score.state == "passed" for score in self.scores)
 
     @property
@@ -166,7 +168,7 @@ class Student:
 
     @property
     def of(self) -> float:
-        """How many points there are."""
+        """Return how many points there are."""
         return round(sum(mark.of for mark in self.marks), 4)
 
     def mark(self, puzzle: str = "") -> Mark:
@@ -188,7 +190,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of one puzzle: its goals at its own size as (name, time, memory), `need`, the one that has to be
+    """The questions of one puzzle: its goals at its own size as (name, time, memory), `need`, the one that has to be
     reached (None: correct is enough, as of a plain function), and the sizes besides, in words.
 
     `reference` is what our own solution gives at the puzzle's size; a plain function has none.
@@ -222,7 +224,7 @@ class Gradebook:
 
     @property
     def passed(self) -> bool:
-        """Whether every student passed every puzzle, nothing was refused, and no file has a problem."""
+        """Tell whether every student passed every puzzle, nothing was refused, and no file has a problem."""
         return not (self.refused or self.problems) and all(
             student.passed == len(self.asked) for student in self.students
         )

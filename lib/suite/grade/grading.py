@@ -120,7 +120,7 @@ class _Job(NamedTuple):
 
 
 class _Finished(NamedTuple):
-    """What came of a job, and what kept its run apart from everything else."""
+    """The result of a job, and what kept its run apart from everything else."""
 
     key: str
     score: Score
@@ -130,8 +130,8 @@ class _Finished(NamedTuple):
 
 @dataclass(slots=True)
 class _Row:
-    """What is known of a student: for each puzzle that was handed in every attempt that may count, the latest last,
-    with its file and the key of what came of it."""
+    """A student's row: for each puzzle that was handed in every attempt that may count, the latest last, with its
+    file and the key of what came of it."""
 
     submission: Submission
     keys: dict[str, list[tuple[File, str]]] = field(default_factory=dict[str, list[tuple[File, str]]])

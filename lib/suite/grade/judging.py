@@ -50,7 +50,8 @@ class Judged(NamedTuple):
 
 
 def judge_source(source: Source, required: Required, isolation: Isolation, limits: Limits) -> Judged:
-    """What came of the function of one puzzle in a source. Nothing is raised for anything that the source does."""
+    """Return what came of the function of one puzzle in a source. Nothing is raised for anything that the source
+    does."""
     record = required.record
     stub = Result(_own_words(record), "unsolved", message=f"{record.id} is not solved: it still holds its stub.")
     opened = re.compile(rf"""\bhint\(\s*["']{re.escape(record.id)}["']\s*,\s*(\d{{1,3}})\s*\)""")
@@ -112,8 +113,8 @@ def _with(score: Score, own: Result, hidden: Sequence[Result]) -> Score:
 
 
 class _Asked(NamedTuple):
-    """What one run is asked: at the size of a record, which is `size` where it is not the puzzle's own. `need` is the
-    goal that is needed, `events` how many our own solution records, and `name` what no other question has."""
+    """The question to one run: at the size of a record, which is `size` where it is not the puzzle's own. `need` is
+    the goal that is needed, `events` how many our own solution records, and `name` what no other question has."""
 
     record: Puzzle
     words: str

@@ -102,7 +102,7 @@ class Mistake:
 
     @property
     def students(self) -> tuple[str, ...]:
-        """Who made it, by name."""
+        """Return who made it, by name."""
         return tuple(sorted({case.student for case in self.cases}))
 
     @property
@@ -133,8 +133,8 @@ def mistakes(book: Gradebook, puzzle: str | None = None) -> tuple[Mistake, ...]:
 
 
 def kind_of(message: str, puzzle: str) -> tuple[str, str]:
-    """What a message is about: the first lines of what happened and of the fix, without what differs from one student
-    to another who made the same mistake."""
+    """Return what a message is about: the first lines of what happened and of the fix, without what differs from one
+    student to another who made the same mistake."""
     happened, fix = _parts(message)
     names = [one[1:-1] for one in QUOTED.findall(happened)]
     module = NO_MODULE.search(happened)
@@ -205,7 +205,7 @@ INNOCENT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What some students have in common in one puzzle: the digests of the schedule ("" for a plain function) and of the
+    """A likeness of some students in one puzzle: the digests of the schedule ("" for a plain function) and of the
     normal form, how many `have` exactly this, of how many who worked on it, and how much it weighs."""
 
     puzzle: str
@@ -243,7 +243,7 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """Who is alike, the most surprising first; and whose code is ours."""
+    """The students who are alike, the most surprising first; and those whose code is ours."""
 
     alike: tuple[Alike, ...] = ()
     ours: tuple[Ours, ...] = ()

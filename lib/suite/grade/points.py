@@ -54,8 +54,8 @@ BY_HAND: Final = "by_hand"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What points are given for: what it is called, what it means, how much of it a score has, and how much there is;
-    a term of which a puzzle has nothing, such as hidden sizes, does not count there."""
+    """A reason for points: what it is called, what it means, how much of it a score has, and how much there is; a
+    term of which a puzzle has nothing, such as hidden sizes, does not count there."""
 
     name: str
     about: str
@@ -99,7 +99,7 @@ PASSED: Final[Mapping[str, float]] = {"passed": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """What it costs to be late: `percent` of the points for each day that is begun, after `grace` minutes; and after
+    """The price of being late: `percent` of the points for each day that is begun, after `grace` minutes; and after
     `days` (None: never) all of them."""
 
     percent: float = 0.0
@@ -116,7 +116,7 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How points follow from what came of the puzzles: points by puzzle ("" is for all others), the deadline, who has
+    """The rules by which points follow from results: points by puzzle ("" is for all others), the deadline, who has
     another, and what being late costs."""
 
     points: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: {"": PASSED})
@@ -130,8 +130,8 @@ class Rules:
         return self.points.get(puzzle) or self.points.get("") or PASSED
 
     def due(self, its_id: str, name: str, said: str = "") -> datetime | None:
-        """When a student has to hand in: as the file of the assignment says for one, or the roster (`said`), or for
-        all."""
+        """Return when a student has to hand in: as the file of the assignment says for one, or the roster (`said`),
+        or for all."""
         return self.extensions.get(its_id) or self.extensions.get(name) or moment(said) or self.deadline
 
     def mark(self, score: Score, asked: Asked, handed_in: datetime | None, due: datetime | None, flag: bool) -> Mark:
@@ -175,7 +175,7 @@ LONGEST: Final = 10_000
 
 @dataclass(slots=True)
 class _Said:
-    """What is said of a student and a puzzle: points with the place that says so, and comments."""
+    """The marks by hand of a student and a puzzle: points with the place that says so, and comments."""
 
     points: float | None = None
     place: str = ""

@@ -238,12 +238,12 @@ class Class:
 
     @property
     def title(self) -> str:
-        """What the exercise is called."""
+        """Return what the exercise is called."""
         return CONTROLS.sub(" ", self.book.title).strip() or TITLE
 
     @property
     def of(self) -> float:
-        """How many points there are."""
+        """Return how many points there are."""
         return self.book.students[0].of if self.book.students else 0.0
 
     def own(self, platform: str) -> bool:

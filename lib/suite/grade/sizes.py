@@ -76,7 +76,8 @@ def own_ways(puzzle: str) -> tuple[Path, ...]:
 
 @cache
 def figures_at(puzzle: str, size: AtSize) -> tuple[Figures, ...]:
-    """What each of `own_ways` takes at a size, the reference first; those that are not correct there are left out.
+    """Return what each of `own_ways` takes at a size, the reference first; those that are not correct there are left
+    out.
 
     Unfit where the reference is not.
     """
@@ -156,7 +157,8 @@ def _run(path: Path, record: Puzzle) -> Trace:
 
 
 def _bound(record: Puzzle) -> Figures:
-    """What no schedule of the puzzle's family is below at the size of a record; zeros where that is not known."""
+    """Return what no schedule of the puzzle's family is below at the size of a record; zeros where that is not
+    known."""
     premise, mesh = record.bound, record.mesh
     if premise is None or premise.copies > 1 or premise.state_copies > 1:
         return Figures()
@@ -245,8 +247,8 @@ def _shared(number: object, mesh: Mesh, axes: dict[str, int]) -> int | None:
 
 
 def _is_alike(record: Puzzle, size: AtSize) -> bool:
-    """Whether what divides what at the puzzle's own size does so here: layers and batches by the ranks, and by each
-    axis of the mesh. What does not at a hidden size of the record is an accident of the puzzle's."""
+    """Tell whether what divides what at the puzzle's own size does so here: layers and batches by the ranks, and by
+    each axis of the mesh. What does not at a hidden size of the record is an accident of the puzzle's."""
     if size.mesh is not None and len(set(map(len, size.mesh.processes))) > 1:
         return False
     needed = _divides(AtSize(*record.size, record.mesh)).intersection(

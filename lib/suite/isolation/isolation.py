@@ -96,7 +96,7 @@ class Isolation(AbstractContextManager["Isolation"]):
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What keeps the runs apart on this system, in words."""
+        """Return what keeps the runs apart on this system, in words."""
         with self._lock:
             server = self._started()
             return ("a new Python for each run",) if server is None else tuple(FEATURES[one] for one in server.features)

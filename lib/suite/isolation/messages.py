@@ -53,7 +53,7 @@ KNOWN_BYTES: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a process may use.
+    """The limits of a process.
 
     `seconds` that the function may run, by the clock on the wall; `memory`, bytes that it may have; `written`, bytes of
     a file that it writes; `sent`, bytes that it may send back; `processes`, processes and threads of its user at once;
@@ -70,7 +70,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a process is asked: to run a function at a size (None: the puzzle's), or to answer inputs.
+    """A request to a process: to run a function at a size (None: the puzzle's), or to answer inputs.
 
     The function is that of a `file`, or of a `source`, in the form of [cells, modules, name, needs]. `mesh` and `costs`
     are in the form of their `to_json`, `inputs` in that of `lib.suite.submissions.table.encode`.
@@ -110,7 +110,8 @@ def request_from(content: bytes) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What came back, validated. `text` says why it failed; a run that failed has the Trace up to there, if any.
+    """The answer of a process, validated. `text` says why it failed; a run that failed has the Trace up to there, if
+    any.
 
     `schedule` names what was sent as a Trace: it is the same for the same bytes, and so for the same schedule.
     """

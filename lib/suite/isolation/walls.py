@@ -91,8 +91,8 @@ def bubblewrap() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """What is around each run on this system: `features`, which are keys of `isolation.FEATURES`; the `folder` in which
-    each has one of its own, and the paths that it may read."""
+    """The walls around each run on this system: `features`, which are keys of `isolation.FEATURES`; the `folder` in
+    which each has one of its own, and the paths that it may read."""
 
     features: frozenset[str]
     folder: str

@@ -22,7 +22,7 @@ __all__ = ["Attention"]
 
 
 class Causal(Relation):
-    """Which keys a row needs: all up to its own."""
+    """The keys that a row needs: all up to its own."""
 
     def __init__(self) -> None:
         super().__init__(lambda row: range(row + 1))
@@ -37,7 +37,7 @@ class Causal(Relation):
         return RunSet.span(0, items.runs[-1][1] if items else 0)
 
     def pairs(self, items: RunSet, others: RunSet) -> int:
-        """How many keys the rows need of those, one by one, from the ends of runs."""
+        """Return how many keys the rows need of those, one by one, from the ends of runs."""
         return sum(
             _up_to(after - key, end - key) - _up_to(first - key, end - key)
             for first, after in items.runs
@@ -46,14 +46,14 @@ class Causal(Relation):
 
 
 def _up_to(rows: int, keys: int) -> int:
-    """How many of so many keys that many rows need together, if the first row needs one of them and each other one
-    more."""
+    """Return how many of so many keys that many rows need together, if the first row needs one of them and each
+    other one more."""
     inside = min(max(rows, 0), keys)
     return inside * (inside + 1) // 2 + max(rows - keys, 0) * keys
 
 
 class Seen(Relation):
-    """Which rows need a key: its own, and all after it."""
+    """The rows that need a key: its own, and all after it."""
 
     def __init__(self, rows: int) -> None:
         super().__init__(lambda key: range(key, rows))
@@ -114,7 +114,7 @@ class Attention(LayerKind):
         return by_keys, self.back(0, {**inp.place.named, "keys": part(other, "rows")})
 
     def fit(self, op: str, inp: Value, other: Value | None) -> None:
-        """Whether queries and keys are of the same batches, and of whole heads."""
+        """Check that queries and keys are of the same batches, and of whole heads."""
         assert other is not None, "attention takes keys"
         self.alike(op, inp, other, "batch", "features")
         # Whole heads of the one are whole heads of the other, as both are cut alike.

@@ -200,8 +200,8 @@ class LayerKind(ABC):
         is no such gradient."""
 
     def share(self, places: Sequence[Place]) -> Fraction:
-        """Which part of the work on a batch there is with such values: its input, perhaps a gradient, and perhaps what
-        it takes besides."""
+        """Return which part of the work on a batch there is with such values: its input, perhaps a gradient, and
+        perhaps what it takes besides."""
         return fraction_of_grid(places[0])
 
     # -- asked by the rules: everything once, and then looked up by its places
@@ -225,7 +225,7 @@ class LayerKind(ABC):
         return self.known_back[key]
 
     def _done(self, op: str, inp: Value, grad: Value | None, other: Value | None) -> None:
-        """Whether nothing that a layer is given waits for the rest of a sum; a weight never does."""
+        """Tell whether nothing that a layer is given waits for the rest of a sum; a weight never does."""
         done(f"input of {op}", inp)
         if grad is not None:
             done(f"gradient given to {op}", grad)
@@ -237,7 +237,7 @@ class LayerKind(ABC):
         return place if place.schema is self.output_gradient else self.output_gradient.at(place.named)
 
     def batches_of(self, count: int, values: Sequence[Value]) -> Elements:
-        """What an operation on so many batches costs, in batches of a layer of the unit's size."""
+        """Return what an operation on so many batches costs, in batches of a layer of the unit's size."""
         places = tuple([value.place for value in values])
         found = self._shares.get(places)
         if found is None:
@@ -245,8 +245,8 @@ class LayerKind(ABC):
         return count * found
 
     def updates(self, values: Sequence[Value]) -> Elements:
-        """What an update costs, in updates of the unit's weight. A part of a weight costs what all of it costs, up to
-        the size of the unit's; a larger part as much as it is larger."""
+        """Return what an update costs, in updates of the unit's weight. A part of a weight costs what all of it
+        costs, up to the size of the unit's; a larger part as much as it is larger."""
         if self.step <= 1 or not values:
             return self.step
         return max(1, simplest(Fraction(values[1].place.elements) / PRICED.weight))
@@ -259,7 +259,7 @@ class LayerKind(ABC):
         return self.gradients[number].at(parts if use is None else {**parts, "uses": use})
 
     def alike(self, op: str, one: Value, other: Value, *roles: str) -> None:
-        """Whether two values have the same parts of some dims."""
+        """Tell whether two values have the same parts of some dims."""
         these, those = one.place.named, other.place.named
         for role in roles:
             mine, theirs = these.get(role), those.get(role)
@@ -269,7 +269,7 @@ class LayerKind(ABC):
                 )
 
     def unbroken(self, op: str, value: Value, role: str, number: int, noun: str = "head") -> None:
-        """Whether a value has whole ones of so many pieces of a dim: of features whole heads, or other groups."""
+        """Check that a value has whole ones of so many pieces of a dim: of features whole heads, or other groups."""
         here = part(value, role)
         if not here.whole and not here.shards(number):
             raise RuleError(facts.Broken(op, role, value, number, noun))
@@ -283,13 +283,14 @@ def schema(dims: Dims, sums: Sequence[Sum] = (), running: Fraction | int = 0) ->
 
 
 def done(role: str, value: Value) -> None:
-    """Whether a value is no partial sum: whatever is done to it has to wait for the rest of the sum."""
+    """Check that a value is no partial sum: whatever is done to it has to wait for the rest of the sum."""
     if value.place.open:
         raise RuleError(facts.Owes(role, value))
 
 
 def fits(role: str, value: Value, weight: Any, side: str) -> None:
-    """Whether an activation or a gradient has the features that the part of a weight is for: rows (in) or columns."""
+    """Check that an activation or a gradient has the features that the part of a weight is for: rows (in) or
+    columns."""
     features = value.place.dims[-1]
     if not features.alike(part(weight, side)):
         if features.whole and side == "in":
@@ -298,15 +299,15 @@ def fits(role: str, value: Value, weight: Any, side: str) -> None:
 
 
 def part(value: Any, role: str) -> Part:
-    """Which part of a dim a value has."""
+    """Return which part of a dim a value has."""
     return value.place.part(role)
 
 
 def fraction_of_grid(place: Place) -> Fraction:
-    """Which part of the points of a grid a value has."""
+    """Return which part of the points of a grid a value has."""
     return prod([fraction(place.part(role)) for role in SPACE], start=Fraction(1))
 
 
 def fraction(here: Part | None) -> Fraction:
-    """Which part of its dim it is; all of one that there is not."""
+    """Return which part of its dim it is; all of one that there is not."""
     return Fraction(1) if here is None else Fraction(here.size) / here.dim.size

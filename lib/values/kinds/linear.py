@@ -58,12 +58,13 @@ class Linear(LayerKind):
         return self.share_of_points(places) * fraction(rows) * fraction(columns)
 
     def share_of_points(self, places: Sequence[Place]) -> Fraction:
-        """Which part of the grid there is to work on."""
+        """Return which part of the grid there is to work on."""
         return fraction_of_grid(places[0])
 
 
 def uncut(value: Value, weight: Value | None, gives: Schema) -> bool:
-    """Whether all of a weight meets all features, and gives as many: what comes of it has the value's own place."""
+    """Tell whether all of a weight meets all features, and gives as many: what comes of it has the value's own
+    place."""
     return weight is not None and weight.place.complete and value.place.plain and value.place.schema is gives
 
 

@@ -34,12 +34,12 @@ class _Turn:
         self.tokens, self.period = tokens, period
 
     def before(self, token: int) -> int:
-        """How many of them come before a token."""
+        """Return how many of them come before a token."""
         turns, rest = divmod(token, self.period)
         return turns * len(self.tokens) + bisect_left(self.tokens, rest)
 
     def between(self, first: int, after: int) -> int:
-        """How many of them there are from one token to before another."""
+        """Return how many of them there are from one token to before another."""
         return self.before(after) - self.before(first)
 
     def nth(self, number: int) -> int:
@@ -49,7 +49,7 @@ class _Turn:
 
 
 class Route:
-    """Where the tokens of a step go: `rows` in each batch, to `experts`.
+    """A route of the tokens of a step: `rows` in each batch, to `experts`.
 
     `choices` are those of a route's tokens, and `groups` the sizes of the groups, which come again as well. Without a
     `capacity` nothing is dropped.
@@ -96,7 +96,7 @@ class Route:
             )
 
     def count(self, batches: Pieces, rows: Pieces, experts: Pieces) -> int:
-        """How often some rows of some batches are at some experts."""
+        """Return how often some rows of some batches are at some experts."""
         inside, few, many = RunSet.of(rows), *sorted((experts, self._turns), key=len)
         return sum([self._count(expert, batch, inside) for expert in few if expert in many for batch in batches])
 

@@ -188,7 +188,8 @@ class _Work(NamedTuple):
         return book
 
     def _enrolled(self) -> tuple[Collected, Roster, tuple[str, ...]]:
-        """What was handed in, with everybody in the roster, and what is to be looked at in the files of the class."""
+        """Return what was handed in, with everybody in the roster, and what is to be looked at in the files of the
+        class."""
         collected, roster, problems = collect(self.submissions), Roster(), tuple[str, ...]()
         if not collected.submissions:
             found = collected.refused

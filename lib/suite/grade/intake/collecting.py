@@ -56,8 +56,8 @@ EMPTY: Final = "empty"
 
 @dataclass(slots=True)
 class _Pile:
-    """What is known of one student while their files come in. Of what cannot be graded: `refused` are rows in any
-    case, `others` where there is nothing else; `hints` are progress files, latest last."""
+    """A student's pile while their files come in. Of what cannot be graded: `refused` are rows in any case, `others`
+    where there is nothing else; `hints` are progress files, latest last."""
 
     files: list[File] = field(default_factory=list[File])
     refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -174,7 +174,8 @@ def _is_link(entry: Entry) -> bool:
 
 
 def _names(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """What each student is called, by name and id: with the id where two have one name, and never as another is."""
+    """Return what each student is called, by name and id: with the id where two have one name, and never as another
+    is."""
     ordered = sorted(keys)
     alike = Counter(name for name, _ in ordered)
     found: dict[tuple[str, str], str] = {}
@@ -219,7 +220,8 @@ def _by_reason(others: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _hints(progress: Iterable[File]) -> tuple[dict[str, int], list[str]]:
-    """How many hints were opened of each puzzle, as the latest progress file says that is one; and notes on them."""
+    """Return how many hints were opened of each puzzle, as the latest progress file says that is one; and notes on
+    them."""
     hints: dict[str, int] = {}
     notes: list[str] = []
     for file in sorted(progress, key=lambda file: (file.attempt, file.parts)):

@@ -142,7 +142,7 @@ MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who handed in a file: `student`, and `id` where two may have one name; "" is for what is nobody's.
+    """The owner of a file: `student`, and `id` where two may have one name; "" is for what is nobody's.
 
     `parts` is the path of the file within what they handed in; it is empty for a file that the platform made. `time` of
     the attempt is text that sorts, and `number` counts what was handed in again. `platform` gave the name, marked it as
@@ -161,8 +161,8 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """How a platform names what it gives, with an `example`, and where that is written (`source`). With `numbered`
-    files that are handed in again get a number: -1, -2."""
+    """A platform, by how it names what it gives, with an `example`, and where that is written (`source`). With
+    `numbered` files that are handed in again get a number: -1, -2."""
 
     name: str
     pattern: re.Pattern[str]
@@ -247,8 +247,8 @@ PLATFORMS: Final = (
 
 
 def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
-    """Whose a file is, from its path. Where no platform says it: the folder below the `top` parts, which lead to what
-    holds all students; of a file that lies there itself what its name says besides its puzzle."""
+    """Return whose a file is, from its path. Where no platform says it: the folder below the `top` parts, which lead
+    to what holds all students; of a file that lies there itself what its name says besides its puzzle."""
     path = "/".join(parts)
     fitting = [
         (found.start("file") if found["file"] else found.end(), number, found)
@@ -276,7 +276,8 @@ def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
 
 
 def _plain(parts: tuple[str, ...], top: int) -> Owner:
-    """Whose a file is where no platform named it: folders of students, of puzzles with files of students, or files."""
+    """Return whose a file is where no platform named it: folders of students, of puzzles with files of students, or
+    files."""
     if len(parts) > top + 1:
         name = without_ending(parts[top])
         stem = stem_of(name)
@@ -304,7 +305,8 @@ def _attempted(student: str, parts: tuple[str, ...]) -> Owner:
 
 
 def students_below(paths: Iterable[tuple[str, ...]]) -> int:
-    """How many parts of the paths of files lead to what holds all students: 1, the folder or archive that was given.
+    """Return how many parts of the paths of files lead to what holds all students: 1, the folder or archive that was
+    given.
 
     It is more where a single folder holds folders of several students, as zips often do: two of them hold files of
     one name. It is 0 where the folder that was given is one student's: a notebook in it is called after its puzzle
@@ -323,8 +325,8 @@ def students_below(paths: Iterable[tuple[str, ...]]) -> int:
 
 
 def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
-    """Whether at a level there are folders of students, of which two hold one notebook or puzzle (those called after
-    attempts, or as ours are, do not count); or files called after one puzzle and, in all, three people."""
+    """Tell whether at a level there are folders of students, of which two hold one notebook or puzzle (those called
+    after attempts, or as ours are, do not count); or files called after one puzzle and, in all, three people."""
     folders: dict[str, str] = {}
     people: defaultdict[str, set[str]] = defaultdict(set)
     for path in paths:

@@ -354,8 +354,8 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def _may_be(name: str, shown: str) -> bool:
-    """Whether a platform may call somebody so: a word is the same, or all of them stand in it together, or it hides
-    who it is."""
+    """Tell whether a platform may call somebody so: a word is the same, or all of them stand in it together, or it
+    hides who it is."""
     letters = "".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", shown).casefold()))
     words = _words(name)
     long = [word for word in words if len(word) > 1 or not word.isascii()]

@@ -44,7 +44,7 @@ class File:
 
     @property
     def stem(self) -> Stem:
-        """What its name says."""
+        """Return what its name says."""
         return stem_of(self.parts[-1])
 
     def text(self) -> str:
@@ -67,11 +67,12 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What one student handed in: the files that can be graded, earliest attempt first, and in words what became of
-    all others (`notes`). `hints` is how many hints were opened of each puzzle, where their progress came along.
+    """A student's submission: the files that can be graded, earliest attempt first, and in words what became of all
+    others (`notes`). `hints` is how many hints were opened of each puzzle, where their progress came along.
 
     The `platform` that named the files calls the student `id`, marked something of it as `late`, and wrote `before` in
-    front of each name. The roster calls them `roster_id`, and `more` are its further columns."""
+    front of each name. The roster calls them `roster_id`, and `more` are its further columns.
+    """
 
     student: str
     files: tuple[File, ...]
@@ -135,8 +136,8 @@ NOTHING: Final = "holds none of the puzzles that are graded"
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is graded of one submission: the file and the code of each puzzle that is there, what is to be said of the
-    rest, and a row for each file that could not be read."""
+    """The part of a submission that is graded: the file and the code of each puzzle that is there, what is to be
+    said of the rest, and a row for each file that could not be read."""
 
     of: Mapping[str, tuple[File, Source]]
     notes: tuple[str, ...] = ()

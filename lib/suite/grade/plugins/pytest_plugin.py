@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Cells:
-    """What PUZZLES_GRADING changes about nbval: outputs that somebody saved are not looked at."""
+    """A plugin that changes nbval under PUZZLES_GRADING: outputs that somebody saved are not looked at."""
 
     def pytest_itemcollected(self, item: Any) -> None:
         """nbval takes outputs without a number as a mistake, and a mark in a cell may ask to compare them."""
@@ -87,7 +87,7 @@ class Failed(Exception):
 
 
 class Grading:
-    """What is asked, and who runs it, in one process of pytest."""
+    """The questions, and their runner, in one process of pytest."""
 
     def __init__(self, config: pytest.Config) -> None:
         from lib.suite.grade.assignment import AssignmentError, Config, read_config
@@ -103,8 +103,8 @@ class Grading:
         self._isolation: Isolation | None = None
 
     def required(self, puzzle: str) -> Required | None:
-        """What is asked of a puzzle; None where it is not part of the assignment. AssignmentError where it cannot be
-        asked."""
+        """Return what is asked of a puzzle; None where it is not part of the assignment. AssignmentError where it
+        cannot be asked."""
         if self.config.puzzles is not None and puzzle not in self.config.puzzles:
             return None
         if puzzle not in self._required:

@@ -35,7 +35,7 @@ class _Averages(LayerKind):
         return {AVERAGED[role]: part(inp, role) for role in self.layer.space}
 
     def of_the_grid(self, op: str, value: Value) -> None:
-        """Whether a value has the one point that it is of."""
+        """Tell whether a value has the one point that it is of."""
         for role in self.layer.space:
             self.unbroken(op, value, role, 1)
 

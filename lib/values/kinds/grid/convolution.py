@@ -86,7 +86,8 @@ class Swept(LayerKind):
         return {OUTPUTS[role]: part(grad, role) for role in self.stencils}
 
     def share_of_outputs(self, places: Sequence[Place]) -> Fraction:
-        """Which part of the output is worked on: all that follows of an input, or that of which a gradient is here."""
+        """Return which part of the output is worked on: all that follows of an input, or that of which a gradient is
+        here."""
         found = Fraction(1)
         for role, one in self.stencils.items():
             of = next((place.part(role) for place in places if place.schema is self.output_gradient), None)
@@ -171,6 +172,6 @@ class Pooling(Swept):
 
 
 def _has_all_taps(weight: Value | None) -> None:
-    """Whether a weight is there for every place of the stencil."""
+    """Tell whether a weight is there for every place of the stencil."""
     if not part(weight, "taps").whole:
         raise RuleError(facts.Incomplete(cast(Any, weight)))

@@ -16,7 +16,7 @@ __all__ = ["Stencil", "Sweep", "TransposedSweep", "Uses", "Window"]
 
 @dataclass(frozen=True)
 class Stencil(ABC):
-    """What each row of the output takes of `rows` rows, `kernel` of them; of those that lie outside, zeros."""
+    """A stencil: each row of the output takes `kernel` of `rows` rows; of those that lie outside, zeros."""
 
     rows: int
     kernel: int
@@ -24,7 +24,7 @@ class Stencil(ABC):
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """How many rows the output has."""
+        """Return how many rows the output has."""
 
     @abstractmethod
     def needs(self, row: int) -> range:
@@ -118,7 +118,7 @@ class Window(Stencil):
 
 
 class Uses(Relation):
-    """Which rows of the output a row of the input is needed for."""
+    """The rows of the output that a row of the input is needed for."""
 
     def __init__(self, stencil: Stencil) -> None:
         super().__init__(lambda row: stencil.users(RunSet.span(row, row + 1)))
