@@ -54,6 +54,12 @@ def compare(*runs: Any, names: Sequence[str] | None = None, fold: bool = True, *
 
     Names come from the keywords, from `names`, or from the keys of a dict given alone. Ranks that do the same at the
     same times share a row, unless `fold` is False.
+
+    >>> async def work(model):
+    ...     model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
+    >>> run = simulate(work, layers=1)
+    >>> print(compare(mine=run, theirs=run).words.splitlines()[0])
+    mine: end 1 · peak ...
     """
     found = _named("compare", runs, names, named)
     return found if isinstance(found, Picture) else Comparison(found, fold=fold).picture()

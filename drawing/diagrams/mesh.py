@@ -50,6 +50,9 @@ def draw_mesh(
 
     With `holds`, a word or two for each device that holds something, there is one picture: each device with its host
     and its process, and each colour is what devices hold; {} colours processes. Those that are `wrong` are framed.
+
+    >>> print(draw_mesh(Mesh({"data": 2, "model": 2})).words.split(". ")[1])
+    Along data: 2 groups of 2 that share model: [0, 2], [1, 3]
     """
     if isinstance(mesh_or_run, Mesh):
         mesh = mesh_or_run

@@ -129,6 +129,11 @@ def draw(run: Any, fold: bool | None = None) -> Picture:
 
     Ranks that do the same at the same times share a row: in the memory, and in the timeline of more than 4 ranks.
     `fold=False` gives every rank its own rows, `fold=True` folds those of few ranks, too.
+
+    >>> async def work(model):
+    ...     model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
+    >>> draw(simulate(work, layers=1))
+    <timeline of 1 rank, 1 layer, 1 batch: end 1, peak ...>
     """
     if (why := traces.nothing_to("draw", run)) is not None:
         return note(why)

@@ -146,6 +146,15 @@ def critical_path(models: Trace | Sequence[ModelLike]) -> Path | None:
 
     Takes a Trace, or the Models that simulate returned; None where there is no run, which is said. Of several causes at
     one moment the rank's own is taken, so that the path changes ranks only where it must.
+
+    >>> async def slow_pair(model):
+    ...     model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
+    ...     await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+    >>> run = simulate(slow_pair, ranks=2, layers=1, batches=2, costs=Uneven(ranks=(1, 2)))
+    >>> print(critical_path(run))
+    The run ends at 2.3. Critical path: 2 forward, 0.3 all-reduce.
+      rank 0: 0.3 collectives; slack 1 time unit or more
+      rank 1: 2 compute; no slack in 1 of 1
     """
     if (run := asked(models, "critical_path")) is None:
         return None

@@ -200,6 +200,13 @@ def what_if(
     Takes the Models that simulate returned, or a Trace, whose order stays as it was: it is timed anew, and a bare
     receive() keeps the message that it got. None where there is no run, which is said. ValueError where nothing in the
     run is like that.
+
+    >>> async def slow_pair(model):
+    ...     model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
+    ...     await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+    >>> run = simulate(slow_pair, ranks=2, layers=1, batches=2, costs=Uneven(ranks=(1, 2)))
+    >>> print(str(what_if(run, rank=1, faster=2)).splitlines()[0])
+    If all that is computed on rank 1 were 2 times as fast, the run would end at 1.3 instead of 2.3: ...
     """
     if (run := asked(models, "what_if")) is None:
         return None
@@ -309,6 +316,13 @@ def what_helps(models: Trace | Sequence[ModelLike], faster: float | None = None)
     made `faster` in turn (1.1: by a tenth; without it, it takes no time), the order of operations as it is.
 
     Takes the Models that simulate returned, or a Trace. None where there is no run, which is said.
+
+    >>> async def slow_pair(model):
+    ...     model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
+    ...     await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+    >>> run = simulate(slow_pair, ranks=2, layers=1, batches=2, costs=Uneven(ranks=(1, 2)))
+    >>> print(str(what_helps(run)).splitlines()[1])
+      forward: 2 time units (87.0%) earlier
     """
     if (given := asked(models, "what_helps")) is None:
         return None

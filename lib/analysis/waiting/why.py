@@ -138,6 +138,13 @@ def why(models: Trace | Sequence[ModelLike], rank: int, time: float) -> Why | No
 
     Takes the Models that simulate returned, or a Trace. Where the rank does not idle then it says what it does. None
     where there is no run, which is said. ValueError where the run has no such rank, or no such moment.
+
+    >>> async def slow_pair(model):
+    ...     model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
+    ...     await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+    >>> run = simulate(slow_pair, ranks=2, layers=1, batches=2, costs=Uneven(ranks=(1, 2)))
+    >>> print(str(why(run, rank=0, time=1.5)).splitlines()[0])
+    Rank 0 idles from 1 to 2: it waits 1 time unit in all-reduce of layer 0 for rank 1, which comes last ...
     """
     run = asked(models, "why")
     if run is None:

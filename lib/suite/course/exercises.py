@@ -220,6 +220,9 @@ def predict(puzzle: str | None = None, /, **guesses: float | EllipsisType) -> Pr
 
     The quantities are end (time units), memory (elements on the rank with the highest peak), rank (which that is),
     collectives and messages (the most of any rank), idle (percent). ValueError for another, or for what is no number.
+
+    >>> predict("ddp", end=12)
+    your prediction: end 12; run the next cells, then guess.against(out)
     """
     if puzzle is not None and puzzle not in [*PUZZLES]:
         raise ValueError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
