@@ -30,7 +30,10 @@ TESTS = {
     "values.collectives": ("values/collectives", "cluster/costs", "analysis/figures"),
     "values.laws": ("values/placement", "values/values", "values/rules"),
     "values.placement": ("values/placement", "values/values", "values/rules", "checker/cheats"),
-    "values.rules": ("values/rules", "values/collectives", "values/parts_of_a_weight", "errors/arguments"),
+    "values.rules": (
+        *("values/rules", "values/collectives", "values/parts_of_a_weight", "values/halves", "values/numbers"),
+        *("values/averages", "checker/cheats", "adversary/cheats", "errors/arguments"),
+    ),
     "values.values": ("values/values", "values/rules", "values/collectives", "errors/arguments"),
 }
 """For each module of lib, as room.module, the tests that are about it: room/name of a file tests/room/test_name.py."""

@@ -24,6 +24,10 @@ X2 = rules.forward(ADDED, 1, X1, rules.load_weights(ADDED, 1, 0, 1)[0])
 X3 = rules.forward(ADDED, 2, X2, X1)
 GRADIENT = rules.loss(ADDED, X3)
 """What such a model gives, layer by layer."""
+SWAPPED = Shape(2, 4, [Layer("linear", 2, 2, 4, columns=4), Layer("transform", 2, 2, 4, columns=4, along="rows")])
+"""With a layer whose backward needs no input."""
+SWAP = [rules.forward(SWAPPED, 0, rules.get_activation(SWAPPED, [0]), rules.load_weights(SWAPPED, 0, 0, 1)[0])]
+SWAP += [rules.forward(SWAPPED, 1, SWAP[0])]
 layers = st.integers(-1, 3)
 shifts = st.sampled_from([0, 0, 0, 0, 1, -1])
 batch_sets = st.frozensets(st.integers(0, 3), min_size=1)
