@@ -16,8 +16,7 @@ from lib import PUZZLES
 from lib.suite.cli.app import app
 from lib.suite.grade.assignment import KEYS, Config, read_config
 from lib.suite.grade.grading import grade
-from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.owners import PLATFORMS
+from lib.suite.grade.intake.collecting import PLATFORMS, collect
 from lib.suite.grade.patterns import similar
 from lib.suite.grade.results import COLUMNS
 from lib.suite.isolation.isolation import FEATURES

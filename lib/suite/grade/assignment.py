@@ -10,11 +10,21 @@ That is: which puzzles, what counts as passed, at which sizes besides the puzzle
     seconds = 10                    # by the clock on the wall, for one run
     memory = 1024                   # MiB for one run
     tell_sizes = false              # true: students read in their feedback at which hidden sizes they failed
-    points = { passed = 1 }         # for each puzzle; that, and deadlines, in lib/suite/grade/points.py
+    points = { passed = 1 }         # for each puzzle, one number for each of TERMS and BY_HAND, added up
+    deadline = 2026-11-01T23:59:00  # by the clock on the wall
+    attempts = "best"               # or "latest", if nothing is said
 
     [puzzle.fsdp]                   # the same for one puzzle, or sizes that are said
     need = "keeps only shards"
     hidden = [{ ranks = 2, layers = 3, batches = 6 }]
+
+    [late]
+    percent = 10                    # of what the puzzle scored, for each day that is begun
+    grace = 15                      # minutes that cost nothing
+    days = 5                        # later than that, nothing counts
+
+    [extension]                     # by id, or by name
+    "410003" = 2026-11-08T23:59:00
 
 A size may have a mesh (`mesh = { data = 2, stage = 3 }`, or with more as `Mesh` takes it) and costs
 (`costs = { model = "links", latency = 0.1 }`). Where neither `hidden` nor `seed` is said, the hidden sizes are those of
@@ -36,7 +46,7 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 from lib.cluster.costs import costs_from
 from lib.errors.wording import counted
 from lib.puzzles.records import LARGEST, PUZZLES, Puzzle, Task, mesh_from_table
-from lib.suite.grade.points import ATTEMPTS, BY_HAND, TERMS, Late, Rules
+from lib.suite.grade.gradebook import ATTEMPTS, BY_HAND, TERMS, Late, Rules
 from lib.suite.grade.sizes import MOST, Unfit, draw_sizes, figures_at, record_at
 from lib.suite.isolation.messages import AtSize, Limits
 

@@ -42,9 +42,8 @@ from lib.suite.grade.gradebook import (
     Traces,
     version,
 )
-from lib.suite.grade.intake.owners import stem_of
 from lib.suite.grade.intake.roster import DEADLINE, SUBMITTED, moment
-from lib.suite.grade.intake.submission import Chosen, Collected, File, Submission, chosen, renamed_in
+from lib.suite.grade.intake.submission import Chosen, Collected, File, Submission, chosen, renamed_in, stem_of
 from lib.suite.grade.judging import judge_source, reference_result
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Limits
@@ -272,10 +271,17 @@ class _Grading:
                 tried = [(self._mark(of, file, entry.score, one), file, entry) for file, entry in entries]
                 # The one with most points, and where they are equal with what they are for; else the latest.
                 worth = [
-                    (mark.points, -list(STATES).index(its.state), its.hidden_passed, len(its.own.goals), number)
-                    for number, (mark, _, (its, _)) in enumerate(tried)
+                    (
+                        mark.points,
+                        -list(STATES).index(entry.score.state),
+                        entry.score.hidden_passed,
+                        len(entry.score.own.goals),
+                        number,
+                    )
+                    for number, (mark, _, entry) in enumerate(tried)
                 ]
-                mark, file, (score, kept) = tried[max(worth)[-1]]
+                mark, file, entry = tried[max(worth)[-1]]
+                score, kept = entry.score, entry.isolation
                 features = list(kept) if features is None else [word for word in features if word in kept]
                 opened = [count for count in (score.hints, of.hints.get(one.puzzle)) if count is not None]
                 scores.append(replace(score, file=file.name, hints=max(opened, default=None)))
@@ -292,7 +298,7 @@ class _Grading:
     def _mark(self, submission: Submission, file: File | None, score: Score, asked: Asked) -> Mark:
         """The points of a score, with what it costs that its file came late."""
         rules, cells = self._assignment.rules, {heading.casefold(): text for heading, text in submission.more}
-        due = rules.due(submission.roster_id or submission.id, submission.student, cells.get(DEADLINE, ""))
+        due = rules.due(submission.roster_id or submission.id, submission.student, moment(cells.get(DEADLINE, "")))
         # Without a platform the time is that of a folder, which a student may have named.
         told = file.attempt[0] if file is not None and submission.platform else ""
         when = moment(told) or next((found for name in SUBMITTED if (found := moment(cells.get(name, "")))), None)

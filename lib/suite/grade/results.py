@@ -99,7 +99,11 @@ class Column:
 
 COLUMNS: Final[tuple[Column, ...]] = (
     Column("", f"its state: {', '.join([*STATES][:-1])} or {[*STATES][-1]}", lambda s, _, __: s.state),
-    Column("goal", "the best goal reached at the puzzle's own size", lambda s, _, __: s.goal),
+    Column(
+        "goal",
+        "the best goal reached at the puzzle's own size",
+        lambda s, _, __: s.own.goals[-1] if s.own.goals else None,
+    ),
     Column(
         "hidden passed",
         "hidden sizes, or sets of inputs, that passed",

@@ -24,12 +24,11 @@ from lib.suite.cli.grading.report import write_report
 from lib.suite.cli.grading.schedules import Pictures, puzzles_of
 from lib.suite.cli.grading.students import feedback_parts, head_text, part_text, unread_files
 from lib.suite.grade.assignment import Config, read_config
-from lib.suite.grade.gradebook import Gradebook, Mark, Score, Traces
+from lib.suite.grade.gradebook import BY_HAND, Gradebook, Mark, Score, Traces
 from lib.suite.grade.grading import TRACES, grade
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.roster import DEADLINE, SUBMITTED
 from lib.suite.grade.intake.submission import Collected, Submission
-from lib.suite.grade.points import BY_HAND
 from lib.suite.submissions.locations import home
 
 __all__ = ["autograder", "run"]

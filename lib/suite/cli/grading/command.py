@@ -24,9 +24,8 @@ from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Confi
 from lib.suite.grade.gradebook import Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.roster import Roster, TableError, enrolled, read_roster, read_table
+from lib.suite.grade.intake.roster import Roster, TableError, by_hand, enrolled, read_roster, read_table, to_fill_in
 from lib.suite.grade.intake.submission import Collected
-from lib.suite.grade.points import by_hand, to_fill_in
 from lib.suite.grade.results import FORMS, RETURNS, Class, returning, write_results, write_returns
 from lib.suite.submissions.source import STATES
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from lib.suite.grade.intake import collecting
-from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.owners import PLATFORMS, Platform, owner_of
+from lib.suite.grade.intake.collecting import PLATFORMS, Platform, collect, owner_of
 from lib.suite.grade.intake.submission import Collected, chosen
 from tests.suite.grade.intake.trees import DDP, FSDP, folder, notebook, stub, tar_bytes, zip_bytes
 from tests.support.said import Said
