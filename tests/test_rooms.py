@@ -34,7 +34,7 @@ BUDGETS = {
     "lib/simulator": 3_100,
     "lib/suite/cli": 4_200,
     "lib/suite/course": 1_650,
-    "lib/suite/grade": 5_200,
+    "lib/suite/grade": 4_530,
     "lib/suite/isolation": 1_550,
     "lib/suite/notebooks": 1_900,
     "lib/suite/submissions": 2_700,

@@ -12,7 +12,7 @@ nbgrader takes the instructor's version of an assignment, for `nbgrader generate
     nbgrader_config.py                       what stands in the gap of a student's copy, and how long a cell may take
 
 A test fails where it raises, and nbgrader gives no points for it then. What the hidden regions call is in
-`lib.suite.grade.plugins.nbgrader_tests`, which says what nbgrader does not protect from.
+`lib.suite.grade.grading`, which says what nbgrader does not protect from.
 """
 
 from __future__ import annotations
@@ -343,7 +343,7 @@ def _region(function: str, record: Puzzle, words: Mapping[str, int | str | None]
     given = "".join(f", {name}={json.dumps(value)}" for name, value in words.items())
     return [
         "### BEGIN HIDDEN TESTS",
-        f"from lib.suite.grade.plugins.nbgrader_tests import {function}",
+        f"from lib.suite.grade.grading import {function}",
         "",
         f'{function}("{record.id}"{given})',
         "### END HIDDEN TESTS",
