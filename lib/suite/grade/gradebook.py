@@ -3,13 +3,10 @@
 The gradebook says what came of every puzzle of every student. All reports read it, and nothing else. Points are a sum
 and no program: nothing of them is evaluated. How a file says them is in `lib.suite.grade.assignment`.
 
-The journal has what is finished, a line each, as soon as it is. Who is stopped goes on where it was.
-
-    {"key": "...", "score": {...}, "isolation": ["..."]}
-
-A key stands for the code, the puzzle, all that is required of it, the limits and the version of this package: what has
-the same key need not run again. Lines are only ever added. One that was cut off, by a full disk or by a process that
-was killed while it wrote, is left out when the journal is read, and what it was about is done again.
+The journal has what is finished, a line each, as soon as it is: {"key": "...", "score": {...}, "isolation": ["..."]}. A
+key stands for the code, the puzzle, all that is required of it, the limits and the version of this package: what has
+the same key need not run again. Lines are only ever added. One that was cut off, by a full disk or a process that was
+killed, is left out when the journal is read, and what it was about is done again.
 """
 
 from __future__ import annotations

@@ -6,16 +6,9 @@ alone: not from the number of processes, nor from the order in which they finish
 
 Under `out` are then work/journal.jsonl, and work/traces/ with each distinct schedule.
 
-The hidden tests in the notebooks that `puzzles export --nbgrader` writes judge the cells that have run:
-
-    from lib.suite.grade.grading import require
-    require("fsdp", need="first")
-
-The function is taken out of the cells that IPython has run, as text. What the notebook has changed in its own process
-(`Model.check`, a cost, a clock) counts for nothing there. nbgrader itself runs a student's notebook with your rights,
-next to these lines: code that is written against them could replace `require` as well, read what is hidden in this
-cell, or your files. Where that matters, run nbgrader in a container, and compare with `puzzles grade`, which runs
-nothing of a student's outside of its isolation.
+`require` is what the hidden tests of a notebook for nbgrader call. It takes the function out of the cells that IPython
+has run, as text: what the notebook has changed in its own process (`Model.check`, a clock) counts for nothing. nbgrader
+itself runs a student's code with your rights next to it: see TEACHING.md.
 """
 
 from __future__ import annotations
@@ -28,6 +21,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -125,14 +119,6 @@ class _Job(NamedTuple):
     required: Required
 
 
-class _Finished(NamedTuple):
-    """The result of a job, and the schedule that it found, where nobody has that yet."""
-
-    key: str
-    entry: Entry
-    schedule: Schedule | None
-
-
 class _Row(NamedTuple):
     """A student's row: for each puzzle that was handed in every attempt that may count, the latest last, with its
     file and the key of what came of it."""
@@ -220,14 +206,11 @@ class _Grading:
 
     def _earlier(self, submission: Submission, puzzle: str, latest: File) -> Iterator[tuple[File, Source]]:
         """Yield what else may count for a puzzle where the best attempt does: what is chosen of each earlier one."""
-        if self.assignment.rules.attempts != "best":
-            return
-        before = {file.attempt for file in submission.files if file.attempt < latest.attempt}
+        is_best = self.assignment.rules.attempts == "best"
+        before = {file.attempt for file in submission.files if is_best and file.attempt < latest.attempt}
         for attempt in sorted(before)[-MOST_ATTEMPTS:]:
             files = tuple(file for file in submission.files if file.attempt == attempt)
-            alone = chosen(replace(submission, files=files), [puzzle])
-            if puzzle in alone.of:
-                yield alone.of[puzzle]
+            yield from chosen(replace(submission, files=files), [puzzle]).of.values()
 
     def book(self, asked: Sequence[Asked]) -> Gradebook:
         """The gradebook. All that was handed in is known."""
@@ -286,10 +269,9 @@ class _Grading:
 def made_by() -> str:
     """This package and its version; the digest says exactly which code it was."""
     name = "llm-training-puzzles"
-    try:
+    with suppress(metadata.PackageNotFoundError):
         return f"{name} {metadata.version(name)} ({version()})"
-    except metadata.PackageNotFoundError:
-        return f"{name} ({version()})"
+    return f"{name} ({version()})"
 
 
 def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: bool) -> Score:
@@ -317,17 +299,17 @@ _every: list[Isolation] = []  # of all threads of this process; the one of this 
 _sent: set[tuple[str, str]] = set()  # the schedules that this process has sent in a run: nobody needs them twice
 
 
-def _judge(batch: Sequence[_Job], limits: Limits, run: str) -> list[_Finished]:
-    """Judge a batch, in whatever process this is."""
+def _judge(batch: Sequence[_Job], limits: Limits, run: str) -> list[tuple[str, Entry, Schedule | None]]:
+    """Judge a batch, in whatever process this is: the key, what came of it, and the schedule that nobody has yet."""
     isolation = _isolation()
-    finished: list[_Finished] = []
+    finished: list[tuple[str, Entry, Schedule | None]] = []
     for key, source, required in batch:
         score, schedule = judge_source(source, required, isolation, limits)
         if schedule is not None and (run, schedule.digest) in _sent:
             schedule = None
         elif schedule is not None:
             _sent.add((run, schedule.digest))
-        finished.append(_Finished(key, Entry(score, isolation.features), schedule))
+        finished.append((key, Entry(score, isolation.features), schedule))
     return finished
 
 

@@ -19,13 +19,13 @@ own, right or wrong.
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from math import ceil, prod
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple, TypeVar
@@ -54,8 +54,6 @@ from lib.trace.trace import Trace
 # -- other sizes ---------------------------------------------------------------------------------------------------
 
 LEEWAY: Final = Fraction(5, 4)  # how much more the first goal allows than what our own solutions take there
-HUNDREDTHS: Final = 100
-ANY: Final = Goal("correct", float("inf"), float("inf"))
 MOST: Final = 20  # sizes of one puzzle, at most: each is a run of every student's
 TRIED: Final = 4000  # sizes that are looked at before a puzzle is said to have no more
 SIMULATED: Final = 80  # and that are run
@@ -107,8 +105,8 @@ def record_at(puzzle: str, size: AtSize) -> Puzzle:
         scaled = as_written(here) / mine * known[0] if mine else as_written(here)
         if goal is record.goals[0]:
             scaled = LEEWAY * max(scaled, *known)
-        digits = HUNDREDTHS if name == "time" else 1  # rounded up, so that nobody misses it by what no picture shows
-        return max(ceil(scaled * digits) / digits, getattr(least, name))
+        digits = 100 if name == "time" else 1  # rounded up, so that nobody misses it by what no picture shows
+        return max(math.ceil(scaled * digits) / digits, getattr(least, name))
 
     goals: list[Goal] = []
     for goal in record.goals:
@@ -122,7 +120,7 @@ def _bare(puzzle: str, size: AtSize) -> Puzzle:
     """The record at a size, without its goals: all that is correct is within the one that is left."""
     record = PUZZLES[puzzle]
     at = size._replace(costs=record.costs if size.costs is None else size.costs)._asdict()
-    return replace(record, **at, goals=(ANY,), hidden=(), sent=None)
+    return replace(record, **at, goals=(Goal("correct", math.inf, math.inf),), hidden=(), sent=None)
 
 
 def _figures(path: Path, record: Puzzle) -> Figures | str:
@@ -208,7 +206,7 @@ def _candidates(record: Puzzle, random: Random) -> Iterator[AtSize]:
         """A mesh of the same axes with other sizes, on hosts and in processes as large as an axis is, if they were;
         its devices in another order, where they stood in one of their own."""
         axes = {axis: max(min(size, 2), near(size)) for axis, size in mesh.axes.items()}
-        order = list(range(prod(axes.values())))
+        order = list(range(math.prod(axes.values())))
         if mesh.ranks != tuple(range(len(mesh))):
             random.shuffle(order)
         shared: dict[str, int | None] = {}

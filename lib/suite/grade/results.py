@@ -1,12 +1,9 @@
 """What grading leaves in its folder for other programs: a row of FORMS for each file, of RETURNS for each platform.
 
 scores.csv has a row for each student, for a spreadsheet: columns of the student; of each puzzle in turn, called after
-it (`fsdp`, `fsdp goal`, ...; COLUMNS says what they hold); the name of the student's file in feedback/, what people
-wrote, and notes on files that could not be graded or were passed over; and further columns of the roster. A cell of a
-puzzle that says nothing is empty. The file is UTF-8 with a byte order mark, without which Excel takes names for another
-encoding. What begins like a formula has an apostrophe before it, so that no spreadsheet runs what a student is called.
-
-junit.xml is what CI systems read: a suite for each student, a test for each puzzle, and a suite of what is refused.
+it (`fsdp`, `fsdp goal`, ...; COLUMNS says what they hold); the name of the file in feedback/, what people wrote, and
+notes; and further columns of the roster. It is UTF-8 with a byte order mark, without which Excel takes names for
+another encoding. What begins like a formula has an apostrophe before it: no spreadsheet runs what a student is called.
 
 Learning platforms take back points in a CSV with their columns, and feedback in a zip with their names. Where the
 roster is the platform's own export, its rows and cells are kept as they are and the points are filled in; else the
@@ -21,7 +18,7 @@ import re
 import unicodedata
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -135,35 +132,31 @@ ILLEGAL: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010
 
 
 def junit_of(book: Gradebook) -> str:
-    """The text of junit.xml. Whatever did not pass is a failure, also what is absent; what is refused is an error."""
+    """The text of junit.xml, which CI systems read: a suite for each student, a test for each puzzle, and a suite of
+    what is refused. Whatever did not pass is a failure, also what is absent; what is refused is an error."""
     asked, count = len(book.asked), len(book.refused)
     failures = sum(asked - student.passed for student in book.students)
     counts = f'tests="{asked * len(book.students) + count}" failures="{failures}" errors="{count}"'
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites name="puzzles grade" {counts}>']
-
-    def suite(name: str, counts: str, cases: Iterator[tuple[str, str, str]]) -> None:
-        """A suite with its cases: whose each is, what it is called, and what went wrong ("": nothing)."""
-        lines.append(f"  <testsuite name={_attribute(name)} {counts}>")
-        for of, name, wrong in cases:
-            case = f"    <testcase classname={_attribute(of)} name={_attribute(name)}"
-            lines.extend((f"{case}>", f"      {wrong}", "    </testcase>") if wrong else (f"{case}/>",))
-        lines.append("  </testsuite>")
-
     for student in book.students:
-        failed = f'tests="{asked}" failures="{asked - student.passed}" errors="0"'
-        suite(student.name, failed, ((student.name, score.puzzle, _failure(score)) for score in student.scores))
+        name, failures = _attribute(student.name), asked - student.passed
+        lines.append(f'  <testsuite name={name} tests="{asked}" failures="{failures}" errors="0">')
+        for score in student.scores:
+            case = f"    <testcase classname={name} name={_attribute(score.puzzle)}"
+            if score.state == "passed":
+                lines.append(f"{case}/>")
+                continue
+            first, text = _attribute(score.message.partition("\n")[0]), escape(ILLEGAL.sub("\ufffd", score.message))
+            failure = f"      <failure type={_attribute(score.state)} message={first}>{text}</failure>"
+            lines += f"{case}>", failure, "    </testcase>"
+        lines.append("  </testsuite>")
     if book.refused:
-        wrong = ((one, f'<error type="refused" message={_attribute(one.why)}/>') for one in book.refused)
-        cases = ((one.student or "refused", one.file, error) for one, error in wrong)
-        suite("refused", f'tests="{count}" failures="0" errors="{count}"', cases)
+        lines.append(f'  <testsuite name="refused" tests="{count}" failures="0" errors="{count}">')
+        for one in book.refused:
+            case = f"    <testcase classname={_attribute(one.student or 'refused')} name={_attribute(one.file)}>"
+            lines += case, f'      <error type="refused" message={_attribute(one.why)}/>', "    </testcase>"
+        lines.append("  </testsuite>")
     return "\n".join((*lines, "</testsuites>", ""))
-
-
-def _failure(score: Score) -> str:
-    if score.state == "passed":
-        return ""
-    first, text = _attribute(score.message.partition("\n")[0]), escape(ILLEGAL.sub("\ufffd", score.message))
-    return f"<failure type={_attribute(score.state)} message={first}>{text}</failure>"
 
 
 def _attribute(text: str) -> str:
@@ -220,7 +213,7 @@ class Class:
 
     def own(self, platform: str) -> bool:
         """Return whether the roster is an export of this platform."""
-        return any(one.platform == platform and one.headings <= set(self.roster.headings) for one in RETURNS)
+        return platform in {one.platform for one in RETURNS if one.headings <= set(self.roster.headings)}
 
     def rows(self, platform: str) -> list[tuple[Mapping[str, str], str, Student]]:
         """The students whose id a platform knows, with their cells in the roster and that id, in its order.
@@ -236,15 +229,14 @@ class Class:
         }
         own = self.own(platform)
         other = any(self.submissions[name].roster_id for name in given)
-        found: list[tuple[Mapping[str, str], str, Student]] = []
-        for student in sorted(self.book.students, key=lambda student: order.get(student.id, len(order))):
+
+        def known_as(student: Student) -> str:
             if own:
-                known_as = student.id if student.id in people else ""
-            else:
-                known_as = given.get(student.name) or ("" if other else student.id)
-            if known_as:
-                found.append((people.get(student.id, {}), known_as, student))
-        return found
+                return student.id if student.id in people else ""
+            return given.get(student.name) or ("" if other else student.id)
+
+        students = sorted(self.book.students, key=lambda student: order.get(student.id, len(order)))
+        return [(people.get(one.id, {}), its_id, one) for one in students if (its_id := known_as(one))]
 
 
 Table = list[list[str]]
@@ -252,10 +244,8 @@ Table = list[list[str]]
 
 class Return(NamedTuple):
     """A platform: what it is called, as in the names of files; the headings by which its own export is known; the table
-    that it takes back, and what stands before the name of a file that goes to a student ("": no way is known).
-
-    `documented` says where the forms of both are written.
-    """
+    that it takes back; what stands before the name of a file that goes to a student ("": no way is known); and where
+    the forms of both are `documented`."""
 
     platform: str
     headings: frozenset[str]
@@ -305,11 +295,9 @@ def _canvas(group: Class) -> Table:
     students = group.book.students
     most = next(of_columns, dict[str, str]()).get(column) or _number(students[0].of if students else 0.0)
     table = [[*first, column], ["    Points Possible", "", "", "", "", most]]
-    own = group.own("Canvas")
     for cells, its_id, student in group.rows("Canvas"):
-        known = {"Student": student.name, "ID": its_id, **(cells if own else {})}
-        points = _scaled(student.points, student.of, most)
-        table.append([*(known.get(heading, "") for heading in first), points])
+        known = {"Student": student.name, "ID": its_id, **(cells if group.own("Canvas") else {})}
+        table.append([*(known.get(heading, "") for heading in first), _scaled(student.points, student.of, most)])
     return table
 
 
@@ -396,9 +384,8 @@ def _csv(rows: Table) -> bytes:
     if len(rows) < 2:
         return b""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows(
-        [cell if cell.startswith("    ") else neutral(cell) for cell in row] for row in rows
-    )
+    cells = ([cell if cell.startswith("    ") else neutral(cell) for cell in row] for row in rows)
+    csv.writer(text, lineterminator="\r\n").writerows(cells)
     return text.getvalue().encode("utf-8", "replace")
 
 

@@ -21,8 +21,6 @@ from lib.suite.grade.gradebook import Refused
 from lib.suite.grade.intake.archives import Entry, Unreadable, walk, without_ending
 from lib.suite.grade.intake.submission import (
     MOST_BYTES,
-    NOTEBOOK,
-    PYTHON,
     Collected,
     File,
     Submission,
@@ -229,7 +227,7 @@ def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
         stem = stem_of(path[-1])
         if len(path) == level + 1 and stem.puzzle is not None:
             people[stem.puzzle].add(stem.rest)
-        elif len(path) > level + 1 and (stem.puzzle is not None or ending(path[-1]) == NOTEBOOK):
+        elif len(path) > level + 1 and (stem.puzzle is not None or ending(path[-1]) == ".ipynb"):
             folder = path[level]
             if folder in WORKPLACES or ATTEMPT.fullmatch(folder) or TIME.fullmatch(folder):
                 continue
@@ -335,14 +333,10 @@ def collect(paths: Sequence[Path]) -> Collected:
 
 def _without_ours(entries: Sequence[Entry]) -> list[Entry]:
     """The entries with all that a copy of this project, or a virtual environment, brings as one entry of junk each."""
-    made: set[tuple[str, ...]] = set()
+    made = {entry.parts[:-1] for entry in entries if entry.parts[-1] == AN_ENVIRONMENT}
     for entry in entries:
         if entry.parts[-3:] == THIS_PROJECT:
             made.update((*entry.parts[:-3], folder) for folder in OURS)
-        elif entry.parts[-1] == AN_ENVIRONMENT:
-            made.add(entry.parts[:-1])
-    if not made:
-        return list(entries)
     found: list[Entry] = []
     said: set[tuple[str, ...]] = set()
     for entry in entries:
@@ -368,13 +362,13 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
     file = File(name, entry.place, entry.size, owner.parts, (owner.time, root, owner.number))
     if entry.parts[-1] == PROGRESS:
         pile.progress.append(file)
-    elif kind not in (NOTEBOOK, PYTHON):
+    elif kind not in (".ipynb", ".py"):
         is_link = False
         if kind in WITH_LINKS and entry.size <= MAX_BYTES:
             with suppress(Unreadable):
                 is_link = LINK.search(entry.place.read(MAX_BYTES)) is not None
         pile.others.append((name, A_LINK if is_link else NOT_GRADABLE))
-    elif entry.size == 0 and kind == PYTHON:  # such as __init__.py
+    elif entry.size == 0 and kind == ".py":  # such as __init__.py
         pile.others.append((name, EMPTY))
     elif entry.size > MOST_BYTES:
         pile.refused.append((name, f"has {entry.size / 1e6:,.1f} MB; at most {MOST_BYTES / 1e6:,.0f} are read"))
@@ -400,11 +394,9 @@ def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
         else:
             hints = {puzzle: standing.hints for puzzle, standing in found.items()}
             notes.append(f"{file.name} says how many hints were opened")
+    notes += _by_reason(pile.others if files or rows else (), pile.junk)
     if not files and not rows:
         rows = [(name, f"is {why}; hand in the notebook itself") for name, why in pile.others]
-        notes += _by_reason((), pile.junk)
-    else:
-        notes += _by_reason(pile.others, pile.junk)
     if len(rows) > MOST_ROWS:
         more = f"and {len(rows) - MOST_ROWS + 1:,} more of this student's files cannot be read, for reasons as above"
         rows[MOST_ROWS - 1 :] = [(rows[MOST_ROWS - 1][0], more)]

@@ -6,13 +6,11 @@ The roster is everybody in the class, from a list of your own or from a platform
 and one for a name, as in IDS and NAMES; all other columns are kept. Two of them are read: `deadline`, an extension for
 one person, and when they handed in (SUBMITTED), for platforms that say it nowhere else.
 
-Marks and comments by hand are in files that only people write, a row for a student and a puzzle. Without a puzzle a row
-is about all that was handed in. Points are added, and negative ones taken away. Several people keep a file each. A file
-that is not there yet is written with all rows to fill in; one that is there is never changed.
+Marks by hand are in files that only people write, several of them a file each: a row for a student and a puzzle, or
+without one about all that was handed in. Points are added, and negative ones taken away.
 
     id,student,puzzle,points,comment
     410003,Ann Lee,ddp,2,"A good sentence on why rank 0 waits."
-    410003,Ann Lee,,,"Come to my office hours."
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ MOMENTS: Final = (
 
 
 class TableError(ValueError):
-    """A file from which no table can be read. Says which, what was expected and how to mend it."""
+    """A file from which no table can be read. Says which, what was expected and how to put it right."""
 
 
 class Row(NamedTuple):
@@ -363,12 +361,11 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
                 problems.append(f"{place}: {problem}")
     students: list[Student] = []
     for student in book.students:
-        marks = [mark for mark in student.marks if mark.puzzle]
-        marks += [Mark("")] if (student.name, "") in said else []
-        for number, mark in enumerate(marks):
-            if (here := said.get((student.name, mark.puzzle))) is not None:
-                marks[number] = replace(mark, by_hand=here.by_hand, comment=here.comment)
-        students.append(replace(student, marks=tuple(marks)))
+        marks = {mark.puzzle: mark for mark in student.marks if mark.puzzle}
+        for puzzle in (*marks, ""):
+            if (here := said.get((student.name, puzzle))) is not None:
+                marks[puzzle] = replace(marks.get(puzzle, here), by_hand=here.by_hand, comment=here.comment)
+        students.append(replace(student, marks=tuple(marks.values())))
     return replace(book, students=tuple(students), problems=tuple(problems))
 
 

@@ -1,9 +1,8 @@
 """One student's submission: what the name of a file says, its text, and which file counts for each puzzle.
 
 Nothing is held of a file but the place from which its text is read when it is wanted: from bytes in any encoding, and
-of a notebook its code without what came out. What is not code of a large notebook is passed over, string by string, and
-never held: one with 20 MB of pictures costs little more memory than its bytes and its text, and neither does one that
-was made to be expensive.
+of a notebook its code without what came out. One with 20 MB of pictures costs little more memory than its bytes and its
+text, and neither does one that was made to be expensive.
 
 The latest attempt counts. Within it the file that is called after the puzzle (`05_fsdp.ipynb`, `fsdp (1).py`) goes
 before others, then one in which something was written before the untouched stub, then the one that is no copy, then the
@@ -18,9 +17,11 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
+from itertools import islice
 from typing import Final, NamedTuple, cast
 
 from lib.puzzles.records import PUZZLES
@@ -31,8 +32,6 @@ from lib.suite.submissions.statements import without_package
 
 # -- names ---------------------------------------------------------------------------------------------------------
 
-NOTEBOOK: Final = ".ipynb"
-PYTHON: Final = ".py"
 LONGEST: Final = 120  # characters of a name that are shown
 # Characters of a name in which a puzzle is looked for: what compares patterns takes long with what is made for it.
 LONGEST_STEM: Final = 300
@@ -58,10 +57,9 @@ class Stem(NamedTuple):
 def readable(name: str) -> str:
     """A name as it is shown everywhere: one line, no control characters, nothing that turns the direction of writing,
     not too long, and encodable; a long one ends in a digest, so that two of them differ."""
-    text = "".join(
-        char if char in JOINERS or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else "\ufffd"
-        for char in unicodedata.normalize("NFC", name)
-    ).strip()
+    text = unicodedata.normalize("NFC", name)
+    odd = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - JOINERS
+    text = "".join("\ufffd" if char in odd else char for char in text).strip()
     if len(text) > LONGEST:
         return f"{text[: LONGEST - 8]}… {sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
     return text or "(no name)"
@@ -94,7 +92,7 @@ def ending(name: str) -> str:
 
 def is_gradable(name: str) -> bool:
     """Return whether a file of that name can be graded: a notebook or Python."""
-    return ending(name) in (NOTEBOOK, PYTHON)
+    return ending(name) in (".ipynb", ".py")
 
 
 def stem_of(name: str) -> Stem:
@@ -147,7 +145,6 @@ SIGNATURES: Final = {
     b"SQLite format 3": "a database",
     b"version https://git-lfs": "a pointer of Git LFS, and not the file that it points to",
 }
-PAGE: Final = ("<!doctype", "<html", "<?xml", "<head", "<body")
 # Marks at the beginning of a text that name its encoding. That of UTF-32 begins with one of UTF-16.
 BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -177,12 +174,12 @@ def text_of(name: str, data: bytes) -> str:
     """
     if not data.strip():
         raise Unreadable("is empty; perhaps the upload was cut off: hand it in again", "empty")
-    is_notebook = ending(name) == NOTEBOOK
+    is_notebook = ending(name) == ".ipynb"
     wanted = "a notebook" if is_notebook else "Python"
     if (kind := next((kind for mark, kind in SIGNATURES.items() if data.startswith(mark)), None)) is not None:
         raise Unreadable(f"is {kind}, and not {wanted}, whatever it is called; hand in the file itself")
     text = decoded(data)
-    if text.lstrip()[:200].lower().startswith(PAGE):
+    if text.lstrip()[:200].lower().startswith(("<!doctype", "<html", "<?xml", "<head", "<body")):
         raise Unreadable(f"is a web page, and not {wanted}: perhaps the page of a login was saved in its place")
     every = [
         without_package(SURROGATES.sub("\ufffd", cell.replace("\r\n", "\n").replace("\r", "\n")))
@@ -219,13 +216,10 @@ def decoded(data: bytes) -> str:
 
 
 def _guessed(data: bytes) -> str:
-    lines = data.split(b"\n", 2)[:2]
-    told = next((found[1].decode("ascii", "replace") for line in lines if (found := COOKIE.match(line))), "cp1252")
-    for encoding in ("utf-8", told, "cp1252"):
-        try:
+    told = (found[1].decode("ascii", "replace") for line in data.split(b"\n", 2)[:2] if (found := COOKIE.match(line)))
+    for encoding in ("utf-8", *islice(told, 1), "cp1252"):
+        with suppress(LookupError, ValueError):
             return data.decode(encoding)
-        except (LookupError, ValueError):
-            continue
     return data.decode("latin-1")
 
 
@@ -305,16 +299,16 @@ def _joined(cell: dict[str, object]) -> str:
 
 # -- submission ----------------------------------------------------------------------------------------------------
 
+# When a file was handed in, later ones being greater: the time that the platform says, which of the paths that were
+# given, and a number that the platform put behind the name of a file that was handed in again.
 Attempt = tuple[str, int, int]
-"""When a file was handed in, later ones being greater: the time that the platform says, which of the paths that were
-given, and a number that the platform put behind the name of a file that was handed in again."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
     """A notebook or .py that was handed in. `name` is its path as people know it, `parts` that within the submission.
 
-    Nothing of it is held: `text` and `digest` read it from its `place`. Unreadable where that is no longer possible.
+    Nothing of it is held: `text` reads it from its `place`. Unreadable where that is no longer possible.
     """
 
     name: str
@@ -331,10 +325,6 @@ class File:
     def text(self) -> str:
         """Its text; that of a notebook has nothing but its code. Unreadable where it is damaged, or something else."""
         return text_of(self.parts[-1], self.place.read(MOST_BYTES))
-
-    def digest(self) -> str:
-        """The same for the same bytes: whoever keeps it knows whether something else lies there now."""
-        return sha256(self.place.read(MOST_BYTES)).hexdigest()[:16]
 
     def source(self) -> Source:
         """Its code. Unreadable where there is none."""
@@ -397,7 +387,6 @@ REASONS: Final = (
     "passed over, as a copy",
     "passed over, as another file comes first by name",
 )
-NOTHING: Final = "holds none of the puzzles that are graded"
 
 
 class Chosen(NamedTuple):
@@ -454,8 +443,9 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
     lacking = [puzzle for puzzle in puzzles if puzzle not in of]
     refused += [row for file in sources for row in renamed_in(file, sources[file], lacking, submission.student)]
     named = {row.file for row in refused}
-    passed[NOTHING] += [file.name for file in sources if file not in used and file.name not in named]
-    notes = [f"{why}: {listed_names(names)}" for why, names in sorted(passed.items()) if names]
+    unused = [file.name for file in sources if file not in used and file.name not in named]
+    passed |= {"holds none of the puzzles that are graded": unused} if unused else {}
+    notes = [f"{why}: {listed_names(names)}" for why, names in sorted(passed.items())]
     return Chosen(of, tuple(notes), tuple(refused))
 
 
@@ -507,7 +497,7 @@ def _modules(file: File, sources: Mapping[File, Source]) -> dict[str, File]:
         f"{'/'.join(other.parts[len(folder) :])[:-3]}.py": other  # whose ending may be in capitals
         for other in sources
         if other != file
-        and ending(other.parts[-1]) == PYTHON
+        and ending(other.parts[-1]) == ".py"
         and other.attempt[:2] == file.attempt[:2]
         and other.parts[: len(folder)] == folder
     }

@@ -2,23 +2,15 @@
 
     pytest --puzzles notebooks/             one test for each puzzle in each notebook and .py
     pytest --puzzles ann.ipynb -k fsdp      ann.ipynb::test_puzzle[fsdp], and [fsdp-8x2x8] for another size
-    pytest --puzzles --puzzles-need best --puzzles-config grade.toml --junitxml=junit.xml notebooks/
 
-Puzzles are judged as `puzzles grade` does: each function runs in isolation, at the puzzle's size and at hidden ones,
-and what it sends back is judged here as data. While `--puzzles` is given pytest imports nothing from the folders that
-it reads: no conftest.py, no package, no test_*.py, no test*.txt. Without it, this plugin changes nothing.
+judges as `puzzles grade` does, in isolation, and imports nothing from the folders that it reads: no conftest.py, no
+package, no test_*.py, no test*.txt. Without `--puzzles`, this plugin changes nothing.
 
     PUZZLES_GRADING=1 pytest --nbval-lax notebooks/
 
 runs notebooks instead, cell by cell, with nbval: a cell fails for what is unsolved, not correct or not within the goal
-(see `lib.errors.graded`). Whatever a student saved as output counts for nothing there. Both may be given at once.
-
-What running a notebook does not protect from, as a student's code runs there with your rights, in the process in which
-it is checked: a check that was deleted, marked NBVAL_SKIP or NBVAL_RAISES_EXCEPTION (or tagged so), caught by
-`try`, or replaced (`Model.check = ...`, a module called `lib.py` beside the notebook); a printed "Correct!" in its
-place; `%magic` and `!command` cells; a loop that never ends, but for --nbval-cell-timeout; and answers for the
-puzzle's own size alone. The tests of `--puzzles`, and `puzzles grade`, look at none of this: they take the function by
-its name, run it away from here, and judge the schedule. They do not protect from a solution that somebody else wrote.
+(see `lib.errors.graded`). TEACHING.md says what that does not protect from: all that a student's code does to its own
+process. Both may be given at once.
 """
 
 from __future__ import annotations
