@@ -24,9 +24,8 @@ from lib.suite.course.progress import Standing, known, passed_here
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError, find
 from lib.suite.submissions.load import SourceError, load_function
-from lib.suite.submissions.locations import home, reference, shown
+from lib.suite.submissions.locations import home, mine, reference, shown, yours
 from lib.suite.submissions.table import ask_here
-from lib.suite.submissions.workplace import mine, yours
 from lib.trace.json_format import with_places
 from lib.trace.trace import Trace
 

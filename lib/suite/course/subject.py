@@ -23,9 +23,8 @@ from lib.suite.isolation.messages import Sent
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function, puzzle_of, puzzles_of, source_in
-from lib.suite.submissions.locations import home, reference, shown
+from lib.suite.submissions.locations import home, is_edition, located, notebook_of, reference, shown
 from lib.suite.submissions.table import Answer, Ask, Given, ask_here
-from lib.suite.submissions.workplace import is_edition, located, notebook_of
 from lib.trace.trace import Trace
 
 __all__ = ["Attempt", "Outcome", "Run", "Stub", "attempt", "feedings", "outcome", "ran", "run", "subjects"]
