@@ -18,7 +18,7 @@ from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.puzzles.records import PUZZLES, Puzzle, Size, puzzle_of_file
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course import progress
-from lib.suite.isolation.asking import LIMIT, answers_of, run_of
+from lib.suite.isolation.isolation import LIMIT, answers_of, run_of
 from lib.suite.isolation.messages import Sent
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
