@@ -21,12 +21,11 @@ from typing import Any, NamedTuple, cast
 from lib.files import ROOT, write_whole
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.suite.submissions.gap import untouched
-from lib.suite.submissions.statements import SourceError, code_cells
+from lib.suite.submissions.statements import SourceError, code_cells, notebook_cells
 
 FOLDER = "my_puzzles"
 VARIABLE = "PUZZLES_FOLDER"
-FEW = 3
-"""So many notebooks are named one by one."""
+FEW = 3  # so many notebooks are named one by one
 MEMORY = ".given.json"
 """What each copy was made from. Without it a copy that differs from today's puzzle counts as somebody's work."""
 
@@ -212,11 +211,7 @@ def _digest(text: str) -> str:
 
 def _cells(path: Path, text: str) -> str:
     """The digest of what stands in the cells of a notebook, without what came out of them."""
-    try:
-        cells = [(cell["cell_type"], cell["source"]) for cell in json.loads(text)["cells"]]
-        return _digest(json.dumps([(kind, one if isinstance(one, str) else "".join(one)) for kind, one in cells]))
-    except (ValueError, KeyError, TypeError):
-        raise SourceError(f"{path.name} is not a notebook: it has no list of cells with their sources") from None
+    return _digest(json.dumps(notebook_cells(path.name, text)))
 
 
 def _read(file: Path) -> dict[str, Given]:

@@ -27,19 +27,15 @@ from lib.suite.submissions.statements import (
     root,
 )
 
-MOST_STATEMENTS = 5_000
-"""Statements at top level: the sources of all puzzles together have 900."""
-MOST_LOOKS = 1_000_000
-"""How often a name is followed, or it is looked who calls or changes what: those sources need some hundreds."""
+MOST_STATEMENTS = 5_000  # at top level: the sources of all puzzles together have 900
+MOST_LOOKS = 1_000_000  # at who gives, calls or changes a name: those sources need some hundreds
 OURS = ("lib", "drawing")
-GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})
-"""What of ours gives a function when it is called."""
+GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})  # what of ours gives a function when it is called
 RUN_BY_NAME = frozenset({"check", "check_function", "compare", "draw", "goal", "predict", "review", "simulate"})
 """What `from lib import *` brings and no function uses."""
 CHANGE_ARGUMENTS = frozenset({"bisect", "collections", "functools", "heapq", "operator", "random"})
 """Modules whose functions may change what they are given."""
-SETTINGS = frozenset({"seed", "setrecursionlimit"})
-"""What is called of a module so that others find it otherwise."""
+SETTINGS = frozenset({"seed", "setrecursionlimit"})  # what is called of a module so that others find it otherwise
 LOOK_NAMES_UP = frozenset({"eval", "exec", "globals"})
 SHOWS = frozenset({"display", "print"})
 IMPORTS = (ast.Import, ast.ImportFrom)
@@ -63,7 +59,7 @@ class Needed:
 
 
 @dataclass(slots=True)
-class _Unit:
+class Unit:
     """A statement at top level, or one in a compound statement there, `outer`. `end` is where that at top level ends,
     `inner` are the statements in it. `tried`: a `try` catches what it raises."""
 
@@ -82,7 +78,7 @@ class Program:
 
     def __init__(self, statements: Sequence[Statement], broken: Sequence[Broken] = ()) -> None:
         self.broken = broken
-        self.units: list[_Unit] = []
+        self.units: list[Unit] = []
         self._looks = 0
         self._starts: list[int] = []
         try:
@@ -108,7 +104,7 @@ class Program:
         place = len(self.units)
         if place > MOST_STATEMENTS:
             raise SourceError(f"there are more than {MOST_STATEMENTS:,} statements, so nobody reads them")
-        unit = _Unit(node, cell, names_of(pruned(node, ())), outer, tried)
+        unit = Unit(node, cell, names_of(pruned(node, ())), outer, tried)
         self.units.append(unit)
         if isinstance(node, COMPOUND):  # the blocks of a definition are its own
             blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
@@ -126,14 +122,13 @@ class Program:
 
     # -- what is asked of it ----------------------------------------------------------------------------------------
 
-    def functions(self) -> list[Statement]:
+    def functions(self) -> list[Unit]:
         """Return the functions and classes that it defines, in order."""
-        return [Statement(unit.node, unit.cell) for unit in self.units if isinstance(unit.node, DEFINITIONS)]
+        return [unit for unit in self.units if isinstance(unit.node, DEFINITIONS)]
 
-    def definition(self, name: str) -> Statement | None:
+    def definition(self, name: str) -> Unit | None:
         """Return the last statement that makes a name a function; None where none does."""
-        unit = next((self.units[place] for place in self._candidates(name)), None)
-        return unit and Statement(unit.node, unit.cell)
+        return next((self.units[place] for place in self._candidates(name)), None)
 
     def broken_after(self, name: str) -> SourceError | None:
         """Return the error of a cell that is no Python, and yet defines a name after all else that does."""
@@ -180,9 +175,8 @@ class Program:
             case ast.Name(name):
                 before = self._before(name, place)
                 return NEVER if before is None else self.level(before, name, depth + 1)
-            case ast.IfExp(body=one, orelse=other):
-                return min(MAYBE, max(self._value_level(value, place, depth + 1) for value in (one, other)))
-            case ast.BoolOp(values=values):
+            case ast.IfExp() | ast.BoolOp():
+                values = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
                 return min(MAYBE, max(self._value_level(value, place, depth + 1) for value in values))
             case ast.Attribute() | ast.Subscript():
                 name = root(node)
@@ -408,7 +402,7 @@ class _Search:
                     self._take_way(inner, at)
 
 
-def _uses(unit: _Unit, name: str) -> bool:
+def _uses(unit: Unit, name: str) -> bool:
     """Tell whether a statement calls a function, or gives it to something that does."""
     calls = any(name == called or name in given for called, given in unit.names.calls.items())
     return calls and name not in unit.names.gives and not isinstance(unit.node, FUNCTIONS)

@@ -13,13 +13,12 @@ from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.needed import IMPORTS, Needed, Program
+from lib.suite.submissions.needed import IMPORTS, Needed, Program, Unit
 from lib.suite.submissions.normal_form import normal_form
 from lib.suite.submissions.statements import (
     FUNCTIONS,
     Cell,
     SourceError,
-    Statement,
     code_cells,
     own_returns,
     required,
@@ -29,9 +28,7 @@ from lib.suite.submissions.statements import (
 )
 
 TEXT = re.compile(r"""\b(?:puzzle[ \t]*=[ \t]*|NotSolved\([ \t]*)["'](\w+)["']""")
-FEW = 3
-LONGEST_NAME = 60
-"""Functions that a message names, and characters of the name of one."""
+FEW, LONGEST_NAME = 3, 60  # functions that a message names, and characters of the name of one
 
 
 class State(NamedTuple):
@@ -177,7 +174,7 @@ class Source:
         return replace(self, cells=kept, needs=(first.names, first.missing) if alone else None)
 
 
-def _place(statement: Statement) -> str:
+def _place(statement: Unit) -> str:
     """Say where a statement stands: its cell, if there are several, and its line."""
     cell = statement.cell.rpartition(", ")[2]
     line = f"line {statement.node.lineno}"

@@ -22,14 +22,10 @@ from typing import Any
 
 from lib.suite.submissions.gap import CELL, parse
 
-MOST_TEXT = 2_000_000
-"""Characters that are read: the sources of all puzzles together, with their texts, have a quarter of that."""
-MOST_CODE = 250_000
-"""Characters of lines that are no comments: those sources have 150,000."""
-MOST_CELLS = 5_000
-"""Cells: each is parsed by itself, also one in which nothing stands."""
-LONGEST = 160
-"""Characters of a line that a message shows."""
+MOST_TEXT = 2_000_000  # characters that are read: the sources of all puzzles with their texts have a quarter of that
+MOST_CODE = 250_000  # characters of lines that are no comments: those sources have 150,000
+MOST_CELLS = 5_000  # each is parsed by itself, also one in which nothing stands
+LONGEST = 160  # characters of a line that a message shows
 PACKED = re.compile(r"[\s#]*[A-Za-z0-9+/=]{76,}\s*")
 """A line of packed bytes, also one that somebody has indented, or made a comment."""
 RUN_PYTHON = frozenset({"capture", "debug", "mprun", "memit", "prun", "python", "python3", "time", "timeit"})
@@ -44,10 +40,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 """The statements with others in them that are run at once."""
-AT_ONCE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
-"""The code objects of functions that nobody has to call."""
-PYTHONS = frozenset({"__annotations__", "__name__"})
-"""Names that Python gives and takes itself."""
+AT_ONCE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # functions that nobody has to call
+PYTHONS = frozenset({"__annotations__", "__name__"})  # names that Python gives and takes itself
 
 Cell = tuple[str, str]
 """What errors call it, and its text."""
@@ -80,16 +74,20 @@ class Broken:
     cell: str
 
 
-def code_cells(name: str, text: str) -> list[str]:
-    """Return the sources of the code cells of a notebook, whose file holds `text`, without a package in it.
-    SourceError where it is none."""
+def notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
+    """Return the cells of a notebook, whose file holds `text`: the kind of each, and its source. SourceError where it
+    is none."""
     try:
-        cells: list[Any] = json.loads(text)["cells"]
-        sources = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
-        return [without_package(source if isinstance(source, str) else "".join(source)) for source in sources]
+        cells: list[tuple[Any, Any]] = [(cell["cell_type"], cell["source"]) for cell in json.loads(text)["cells"]]
+        return [(kind, source if isinstance(source, str) else "".join(source)) for kind, source in cells]
     except (ValueError, KeyError, TypeError, RecursionError):
         shown = PurePath(name).name
         raise SourceError(f"{shown} is not a notebook: it has no list of cells with their sources") from None
+
+
+def code_cells(name: str, text: str) -> list[str]:
+    """Return the sources of the code cells of a notebook, without a package in it. SourceError where it is none."""
+    return [without_package(source) for kind, source in notebook_cells(name, text) if kind == "code"]
 
 
 def without_package(text: str) -> str:

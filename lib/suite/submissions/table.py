@@ -22,11 +22,8 @@ from lib.errors.wording import message_of
 from lib.puzzles.records import Row
 
 SEED = 0
-ROUNDS = 12
-"""How often a wrong input is made smaller, at most; and how many are tried each time."""
-TRIED = 200
-MOST_BITS = 10_000
-"""Of a number in an answer: Python refuses to write a longer one down, and nobody wants to read it."""
+ROUNDS, TRIED = 12, 200  # how often a wrong input is made smaller, at most, and how many are tried each time
+MOST_BITS = 10_000  # of a number in an answer: Python writes no longer one down, and nobody wants to read it
 T = TypeVar("T")
 Given = tuple[Any, ...]
 """The arguments of a call."""
