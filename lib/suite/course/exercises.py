@@ -60,9 +60,7 @@ class Hints:
 
 def hint(puzzle: str, opened: int = 0) -> Hints:
     """Hints for a puzzle: the first `opened` of them, or with 0 only how to open them. Opening counts as progress.
-
-    ValueError for a puzzle or a number that there is not.
-    """
+    ValueError for a puzzle or a number that there is not."""
     if not isinstance(puzzle, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         got = f"the function {puzzle.__name__}" if callable(puzzle) else with_article(type(puzzle).__name__)
         raise ValueError(f"hint takes the name of a puzzle in quotes, such as {_call('ddp', 1)}; got {got}")
@@ -86,8 +84,7 @@ def _call(puzzle: str, opened: int) -> str:
 
 # -- predictions ----------------------------------------------------------------------------------------------------
 
-CLOSE = 1e-9
-"""Relative difference between numbers that are the same but for rounding."""
+CLOSE = 1e-9  # relative difference between numbers that are the same but for rounding
 
 
 class Fact(NamedTuple):
@@ -183,10 +180,8 @@ class Prediction:
         return f"your prediction: {said}; run the next cells, then guess.against(out)"
 
     def against(self, models: Sequence[ModelLike] | ModelLike | Trace) -> None:
-        """Print each guess beside what the simulator says of a run (its Models, or its Trace).
-
-        Counts as progress, once, where the run has its puzzle's size.
-        """
+        """Print each guess beside what the simulator says of a run (its Models, or its Trace). Counts as progress,
+        once, where the run has its puzzle's size."""
         if (why := absent(models)) is not None:
             print(f"{why}. Your prediction waits.")
             return

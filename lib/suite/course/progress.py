@@ -34,19 +34,16 @@ VARIABLE = "PUZZLES_PROGRESS"
 BROWSER_FILES = Path("/drive")
 FORMAT = "llm-training-puzzles progress"
 VERSION = 1
-OLD_GOAL = "tier"
-"""The name of `goal` in older files."""
+OLD_GOAL = "tier"  # the name of `goal` in older files
 MAX_BYTES = 2**20
 MAX_COUNT = 10**9
 MAX_PUZZLES = 1000
-PATIENCE = 5.0
-"""Seconds to wait for another process that is writing."""
+PATIENCE = 5.0  # seconds to wait for another process that is writing
 
 passed_here: dict[str, Trace | None] = {}
 """The puzzles that were passed in this process, recorded or not, each with the last run that passed; None for a plain
 function."""
-_said: set[str] = set()
-"""Notes that this process has printed already."""
+_said: set[str] = set()  # notes that this process has printed already
 
 
 class ProgressError(ValueError):
@@ -59,11 +56,9 @@ class _Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The progress in one puzzle. `time` and `memory` (elements) are those of the best correct run.
-
-    `goal` is the best goal that a run reached, `hints` how many were opened, `predictions` the guesses compared with
-    a run and `right` those of them that were right.
-    """
+    """The progress in one puzzle. `time` and `memory` (elements) are those of the best correct run. `goal` is the best
+    goal that a run reached, `hints` how many were opened, `predictions` the guesses compared with a run and `right`
+    those of them that were right."""
 
     runs: int = 0
     passed: bool = False
@@ -114,10 +109,8 @@ def is_off() -> bool:
 
 
 def place() -> Path | None:
-    """Return where the progress file is, whether it exists or not. None where recording is off.
-
-    OSError where this system has no home folder.
-    """
+    """Return where the progress file is, whether it exists or not. None where recording is off. OSError where this
+    system has no home folder."""
     if is_off():
         return None
     if told := os.environ.get(VARIABLE):
@@ -136,10 +129,8 @@ def place() -> Path | None:
 
 
 def load() -> dict[str, Standing]:
-    """Return what is recorded, by puzzle; empty where nothing is, or recording is off.
-
-    Raises ProgressError for a damaged file, which is moved aside, and OSError for one that cannot be read.
-    """
+    """Return what is recorded, by puzzle; empty where nothing is, or recording is off. Raises ProgressError for a
+    damaged file, which is moved aside, and OSError for one that cannot be read."""
     file = place()
     return {} if file is None else read(file)
 
@@ -205,10 +196,8 @@ def next_puzzle(solved: Iterable[str]) -> Puzzle | None:
 
 
 def read(file: Path) -> dict[str, Standing]:
-    """Return what a progress file says, by puzzle; nothing where there is none.
-
-    Raises ProgressError for a damaged file, which is moved aside, and OSError for one that cannot be read.
-    """
+    """Return what a progress file says, by puzzle; nothing where there is none. Raises ProgressError for a damaged
+    file, which is moved aside, and OSError for one that cannot be read."""
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -226,11 +215,9 @@ def read(file: Path) -> dict[str, Standing]:
 
 
 def add(file: Path, puzzle: str, more: Standing) -> str:
-    """Add to what a file says of a puzzle, and make the file where there is none.
-
-    Returns a line about a damaged file that was moved aside, else "". Raises ProgressError for a file of a newer
-    version, and OSError where the file cannot be written; it is left as it was then.
-    """
+    """Add to what a file says of a puzzle, and make the file where there is none. Returns a line about a damaged file
+    that was moved aside, else "". Raises ProgressError for a file of a newer version, and OSError where the file cannot
+    be written; it is left as it was then."""
     file = Path(os.path.realpath(file))  # a link stays a link
     file.parent.mkdir(parents=True, exist_ok=True)
     note = ""
@@ -250,11 +237,9 @@ def add(file: Path, puzzle: str, more: Standing) -> str:
 
 @contextmanager
 def _alone(file: Path) -> Generator[None]:
-    """Keep others from adding to a file meanwhile. OSError where another process does not let go of it.
-
-    The lock is on a file beside it, because the file itself is replaced. Where a system has no locks we go on: two
-    processes at the same moment may then lose a count, but never a whole file.
-    """
+    """Keep others from adding to a file meanwhile. OSError where another process does not let go of it. The lock is on
+    a file beside it, because the file itself is replaced. Where a system has no locks we go on: two processes at the
+    same moment may then lose a count, but never a whole file."""
     with file.with_name(f".{file.name}.lock").open("a+b") as lock:
         deadline = time.monotonic() + PATIENCE
         while not _locked(lock):

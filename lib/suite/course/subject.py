@@ -33,11 +33,9 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run under a name. `puzzle` is the one whose goals apply; none do at sizes that are not the puzzle's.
-
-    `own`: of a function in somebody's own file. Our solutions and saved Traces are nobody's progress. `sized`: somebody
-    asked for a size, whatever the puzzle's is.
-    """
+    """A run under a name. `puzzle` is the one whose goals apply; none do at sizes that are not the puzzle's. `own`: of
+    a function in somebody's own file. Our solutions and saved Traces are nobody's progress. `sized`: somebody asked for
+    a size, whatever the puzzle's is."""
 
     name: str
     trace: Trace
@@ -137,11 +135,9 @@ def _printed(what: Callable[[], R]) -> R:
 
 
 def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: Any) -> Attempt:
-    """Try it: see `run`, which says what it may be. Recorded as progress, as `outcome` does.
-
-    Prints nothing, and raises nothing for anything that the function does, or for a file that will not do. A file that
-    is not there is not looked for elsewhere.
-    """
+    """Try it: see `run`, which says what it may be. Recorded as progress, as `outcome` does. Prints nothing, and raises
+    nothing for anything that the function does, or for a file that will not do. A file that is not there is not looked
+    for elsewhere."""
     name = puzzle
     try:
         subject = _Subject(str(what), puzzle, limit, size, exact=True)
@@ -174,11 +170,9 @@ def _state_of(path: Path, puzzle: str | None, error: SourceError) -> str:
 
 
 def subjects(what: str) -> tuple[str | None, ...]:
-    """Return the puzzles that something is about, where it is one of several; else (None,): `attempt` finds which.
-
-    A file of several is about one whose function it defines, and about one that it only has the text of, too: its
-    function has another name there.
-    """
+    """Return the puzzles that something is about, where it is one of several; else (None,): `attempt` finds which. A
+    file of several is about one whose function it defines, and about one that it only has the text of, too: its
+    function has another name there."""
     path = located(Path(what))
     if what in PUZZLES or path.suffix not in (".py", ".ipynb"):
         return (None,)

@@ -104,10 +104,8 @@ def _editions() -> list[Path]:
 
 
 def _by_name(folder: Path) -> dict[str, Path]:
-    """The notebooks of a folder by what they are called without their number, which may be one of before.
-
-    Of two that are called alike it is the one with today's number.
-    """
+    """The notebooks of a folder by what they are called without their number, which may be one of before. Of two that
+    are called alike it is the one with today's number."""
     today = [path for edition in _editions() if (path := folder / edition.name).is_file()]
     return {_name(path): path for path in [*sorted(folder.glob("[0-9]*_*.ipynb")), *today]}
 
@@ -155,10 +153,8 @@ class Workplace:
 
 
 def prepared(current: Path) -> Workplace:
-    """Make the student's copies that are missing, and have those without work in them follow their puzzle.
-
-    Raises SourceError where there is nothing to copy, and OSError where the folder cannot be written.
-    """
+    """Make the student's copies that are missing, and have those without work in them follow their puzzle. Raises
+    SourceError where there is nothing to copy, and OSError where the folder cannot be written."""
     editions = _editions()
     if not editions:
         raise SourceError("there are no notebooks yet: make them with `puzzles build`")

@@ -9,23 +9,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lib.suite.submissions.statements import (
-    COMPOUND,
-    FUNCTIONS,
-    Broken,
-    Names,
-    SourceError,
-    Statement,
-    names_of,
-    pruned,
-    root,
-)
+from lib.suite.submissions.statements import FUNCTIONS, Broken, Names, SourceError, Statement, names_of, root
 
 MOST_STATEMENTS = 5_000  # at top level: the sources of all puzzles together have 900
 MOST_LOOKS = 1_000_000  # at who gives, calls or changes a name: those sources need some hundreds
@@ -41,15 +32,15 @@ SHOWS = frozenset({"display", "print"})
 IMPORTS = (ast.Import, ast.ImportFrom)
 ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
+COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
+"""The statements with others in them that are run at once."""
 SURE, MAYBE, NEVER = 2, 1, 0
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
     """The statements to run so that `name` is the function, in order. `sure`: it is one, whatever comes of running it.
-
-    `names` are those that must be there in the end; `missing` those of them that nothing gives.
-    """
+    `names` are those that must be there in the end; `missing` those of them that nothing gives."""
 
     name: str
     statements: tuple[Statement, ...]
@@ -104,7 +95,7 @@ class Program:
         place = len(self.units)
         if place > MOST_STATEMENTS:
             raise SourceError(f"there are more than {MOST_STATEMENTS:,} statements, so nobody reads them")
-        unit = Unit(node, cell, names_of(pruned(node, ())), outer, tried)
+        unit = Unit(node, cell, names_of(_pruned(node, ())), outer, tried)
         self.units.append(unit)
         if isinstance(node, COMPOUND):  # the blocks of a definition are its own
             blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
@@ -300,7 +291,7 @@ class Program:
         """Return the statements at these places, in order. What is in a compound one and not needed is left out."""
         wanted = {id(self.units[place].node) for place in places}
         units = (self.units[start] for start in self._starts if start in places)
-        return tuple(Statement(pruned(unit.node, wanted), unit.cell) for unit in units)
+        return tuple(Statement(_pruned(unit.node, wanted), unit.cell) for unit in units)
 
 
 class _Search:
@@ -406,6 +397,28 @@ def _uses(unit: Unit, name: str) -> bool:
     """Tell whether a statement calls a function, or gives it to something that does."""
     calls = any(name == called or name in given for called, given in unit.names.calls.items())
     return calls and name not in unit.names.gives and not isinstance(unit.node, FUNCTIONS)
+
+
+def _pruned(node: ast.stmt, wanted: Collection[int]) -> ast.stmt:
+    """Return a compound statement with those alone in it whose `id` is wanted, or `pass`; any other as it is."""
+    if not isinstance(node, COMPOUND):
+        return node
+
+    def kept(block: list[ast.stmt], *, must: bool = True) -> list[ast.stmt]:
+        some = [_pruned(one, wanted) for one in block if id(one) in wanted]
+        return some or ([ast.copy_location(ast.Pass(), block[0])] if block and must else [])
+
+    made = copy.copy(node)
+    for name in ("body", "orelse", "finalbody"):
+        if hasattr(node, name):
+            must = name == "body" or not getattr(node, "handlers", True)
+            setattr(made, name, kept(getattr(node, name), must=must))
+    for name in ("handlers", "cases"):
+        if hasattr(node, name):
+            setattr(made, name, [copy.copy(one) for one in getattr(node, name)])
+            for one in getattr(made, name):
+                one.body = kept(one.body)
+    return made
 
 
 def _index(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:

@@ -7,13 +7,12 @@ from __future__ import annotations
 import __future__
 
 import ast
-import copy
 import dis
 import inspect
 import json
 import re
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from pathlib import PurePath
@@ -38,13 +37,10 @@ FLAGS = __future__.annotations.compiler_flag | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 """As in a notebook's cell; and annotations may name what was left out."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
-"""The statements with others in them that are run at once."""
 AT_ONCE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # functions that nobody has to call
 PYTHONS = frozenset({"__annotations__", "__name__"})  # names that Python gives and takes itself
 
-Cell = tuple[str, str]
-"""What errors call it, and its text."""
+Cell = tuple[str, str]  # what errors call it, and its text
 
 
 class SourceError(ValueError):
@@ -92,10 +88,8 @@ def code_cells(name: str, text: str) -> list[str]:
 
 def without_package(text: str) -> str:
     """Return a text with empty lines for the package that a notebook for Colab brings along
-    (`lib.suite.notebooks.exports`): for packed bytes, line after line, if they are more than anybody writes.
-
-    Nothing can hide there: what is left out of the text is not run either.
-    """
+    (`lib.suite.notebooks.exports`): for packed bytes, line after line, if they are more than anybody writes. Nothing
+    can hide there: what is left out of the text is not run either."""
     if len(text) <= MOST_CODE:
         return text
     kept: list[str] = []
@@ -268,10 +262,8 @@ class Names:
 
 
 def names_of(node: ast.stmt) -> Names:
-    """Return the names of a statement at top level; RecursionError where it is nested too deep.
-
-    Python's own compiler says which names are whose.
-    """
+    """Return the names of a statement at top level; RecursionError where it is nested too deep. Python's own compiler
+    says which names are whose."""
     names = Names(star=isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names))
     try:
         with warnings.catch_warnings():
@@ -330,28 +322,6 @@ def _read_effects(statement: ast.stmt, names: Names) -> None:
 
 
 # -- of syntax trees -----------------------------------------------------------------------------------------------
-
-
-def pruned(node: ast.stmt, wanted: Collection[int]) -> ast.stmt:
-    """Return a compound statement with those alone in it whose `id` is wanted, or `pass`; any other as it is."""
-    if not isinstance(node, COMPOUND):
-        return node
-
-    def kept(block: list[ast.stmt], *, must: bool = True) -> list[ast.stmt]:
-        some = [pruned(one, wanted) for one in block if id(one) in wanted]
-        return some or ([ast.copy_location(ast.Pass(), block[0])] if block and must else [])
-
-    made = copy.copy(node)
-    for name in ("body", "orelse", "finalbody"):
-        if hasattr(node, name):
-            must = name == "body" or not getattr(node, "handlers", True)
-            setattr(made, name, kept(getattr(node, name), must=must))
-    for name in ("handlers", "cases"):
-        if hasattr(node, name):
-            setattr(made, name, [copy.copy(one) for one in getattr(node, name)])
-            for one in getattr(made, name):
-                one.body = kept(one.body)
-    return made
 
 
 def root(node: ast.AST) -> str | None:
