@@ -173,31 +173,15 @@ class Program:
                 name = root(node)
                 return MAYBE if name in self.binders and self._ours(name, place) is None else NEVER
             case ast.Call():
-                return self._call_level(node, place, depth)
+                name = root(node) or ""
+                if (ours := self._ours(name, place)) is None:
+                    return NEVER if self._runs(name, place) else MAYBE
+                while isinstance(node, ast.Call):
+                    node = node.func
+                names = {ours.rpartition(".")[2], getattr(node, "attr", "")}
+                return MAYBE if names & GIVE_FUNCTIONS else NEVER
             case _:
                 return NEVER
-
-    def _call_level(self, node: ast.Call, place: int, depth: int) -> int:
-        """Tell whether a call may give a function: what of ours does, or what is given or makes one."""
-        name = root(node.func) or ""
-        callee: ast.expr = node
-        given: list[ast.expr] = []
-        while isinstance(callee, ast.Call):
-            given += [*callee.args, *(one.value for one in callee.keywords)]
-            callee = callee.func
-        if (ours := self._ours(name, place)) is not None:
-            names = {ours.rpartition(".")[2], callee.attr if isinstance(callee, ast.Attribute) else ""}
-            return MAYBE if names & GIVE_FUNCTIONS else NEVER
-        maker = self._binding(name, place)
-        makes = any(self._value_level(one, place, depth + 1) > NEVER for one in given)
-        if isinstance(maker, ast.ClassDef):
-            methods = {one.name for one in maker.body if isinstance(one, FUNCTIONS)}
-            makes = makes or isinstance(node.func, ast.Attribute) or bool(maker.bases) or "__call__" in methods
-        elif isinstance(maker, FUNCTIONS):
-            inner = (one for one in ast.walk(maker) if one is not maker)
-            makes = makes or any(isinstance(one, (*DEFINITIONS, ast.Lambda)) for one in inner)
-            makes = makes and not self._runs(name, place)
-        return MAYBE if makes else NEVER
 
     def _runs(self, name: str, place: int) -> bool:
         """Tell whether a function, or one that it uses, calls what of ours runs a schedule or shows something."""
