@@ -17,10 +17,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -37,6 +36,7 @@ VERSION = 1
 OLD_GOAL = "tier"  # the name of `goal` in older files
 MAX_BYTES = 2**20
 MAX_COUNT = 10**9
+LARGEST = sys.float_info.max
 MAX_PUZZLES = 1000
 PATIENCE = 5.0  # seconds to wait for another process that is writing
 
@@ -295,6 +295,14 @@ def standings(data: bytes, file: Path) -> dict[str, Standing]:
     return {puzzle: _standing(puzzle, entry) for puzzle, entry in entries.items()}
 
 
+KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
+    (("runs", "hints", "predictions", "right"), lambda one: type(one) is int and 0 <= one <= MAX_COUNT, "no count"),
+    (("time", "memory"), lambda one: one is None or (type(one) in (int, float) and 0 <= one <= LARGEST), "no figure"),
+    (("passed",), lambda one: type(one) is bool, "neither true nor false"),
+)
+"""What the fields of an entry may hold, and what is said of anything else."""
+
+
 def _standing(puzzle: str, entry: Any) -> Standing:
     """One entry. Puzzles that this version does not know are kept: they may be another version's."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", puzzle):
@@ -305,30 +313,25 @@ def _standing(puzzle: str, entry: Any) -> Standing:
         found = {("goal" if name == OLD_GOAL else name): value for name, value in found.items()}
     if set(found) != names:
         _refuse(f"the entry of {puzzle} must have {', '.join(sorted(names))}, and nothing else")
-    for name in ("runs", "hints", "predictions", "right"):
-        if type(found[name]) is not int or not 0 <= found[name] <= MAX_COUNT:
-            _refuse(f"{name} of {puzzle} is no count: {str(found[name])[:40]}")
-    for name in ("time", "memory"):
-        number = found[name]
-        if number is not None and (type(number) not in (int, float) or not isfinite(number) or number < 0):
-            _refuse(f"{name} of {puzzle} is no figure: {str(number)[:40]}")
-    if type(found["passed"]) is not bool:
-        _refuse(f"passed of {puzzle} is neither true nor false: {str(found['passed'])[:40]}")
+    for names_of_kind, fits, what in KINDS:
+        for name in names_of_kind:
+            if not fits(found[name]):
+                _refuse(f"{name} of {puzzle} is {what}: {str(found[name])[:40]}")
     goal = found["goal"]
     if goal is not None and (type(goal) is not str or not goal.isprintable() or len(goal) > 100):
         _refuse(f"goal of {puzzle} is no name of a goal")
     standing = Standing(**found)
-    # From here on: what no series of runs can have given.
-    if (standing.time is None) != (standing.memory is None):
-        _refuse(f"{puzzle} has only one of time and memory")
     # What is passed without figures is a plain function, of this version or of another.
     a_schedule = puzzle in PUZZLES and not PUZZLES[puzzle].is_function
-    if ((standing.passed and a_schedule) or standing.goal is not None) and standing.time is None:
-        _refuse(f"{puzzle} is passed without a time and a memory")
-    if standing.hints > len(HINTS):
-        _refuse(f"hints of {puzzle} are more than {len(HINTS)}")
-    if standing.right > standing.predictions:
-        _refuse(f"{puzzle} has more right predictions than predictions")
+    lacks_figures = ((standing.passed and a_schedule) or standing.goal is not None) and standing.time is None
+    for no_runs_give_this, reason in (
+        ((standing.time is None) != (standing.memory is None), f"{puzzle} has only one of time and memory"),
+        (lacks_figures, f"{puzzle} is passed without a time and a memory"),
+        (standing.hints > len(HINTS), f"hints of {puzzle} are more than {len(HINTS)}"),
+        (standing.right > standing.predictions, f"{puzzle} has more right predictions than predictions"),
+    ):
+        if no_runs_give_this:
+            _refuse(reason)
     return standing
 
 
