@@ -17,10 +17,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -30,26 +29,21 @@ from lib.files import write_whole
 from lib.puzzles.records import HINTS, PUZZLES, Puzzle
 from lib.trace.trace import Trace
 
-__all__ = ["MAX_BYTES", "ProgressError", "Standing", "add", "checked", "has_size_of", "is_off", "known", "load"]
-__all__ += ["next_puzzle", "passed_here", "place", "read", "record", "solved", "standings"]
-
 VARIABLE = "PUZZLES_PROGRESS"
 BROWSER_FILES = Path("/drive")
 FORMAT = "llm-training-puzzles progress"
 VERSION = 1
-OLD_GOAL = "tier"
-"""The name of `goal` in older files."""
+OLD_GOAL = "tier"  # the name of `goal` in older files
 MAX_BYTES = 2**20
 MAX_COUNT = 10**9
+LARGEST = sys.float_info.max
 MAX_PUZZLES = 1000
-PATIENCE = 5.0
-"""Seconds to wait for another process that is writing."""
+PATIENCE = 5.0  # seconds to wait for another process that is writing
 
 passed_here: dict[str, Trace | None] = {}
 """The puzzles that were passed in this process, recorded or not, each with the last run that passed; None for a plain
 function."""
-_said: set[str] = set()
-"""Notes that this process has printed already."""
+_said: set[str] = set()  # notes that this process has printed already
 
 
 class ProgressError(ValueError):
@@ -62,11 +56,9 @@ class _Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The progress in one puzzle. `time` and `memory` (elements) are those of the best correct run.
-
-    `goal` is the best goal that a run reached, `hints` how many were opened, `predictions` the guesses compared with
-    a run and `right` those of them that were right.
-    """
+    """The progress in one puzzle. `time` and `memory` (elements) are those of the best correct run. `goal` is the best
+    goal that a run reached, `hints` how many were opened, `predictions` the guesses compared with a run and `right`
+    those of them that were right."""
 
     runs: int = 0
     passed: bool = False
@@ -117,10 +109,8 @@ def is_off() -> bool:
 
 
 def place() -> Path | None:
-    """Return where the progress file is, whether it exists or not. None where recording is off.
-
-    OSError where this system has no home folder.
-    """
+    """Return where the progress file is, whether it exists or not. None where recording is off. OSError where this
+    system has no home folder."""
     if is_off():
         return None
     if told := os.environ.get(VARIABLE):
@@ -139,10 +129,8 @@ def place() -> Path | None:
 
 
 def load() -> dict[str, Standing]:
-    """Return what is recorded, by puzzle; empty where nothing is, or recording is off.
-
-    Raises ProgressError for a damaged file, which is moved aside, and OSError for one that cannot be read.
-    """
+    """Return what is recorded, by puzzle; empty where nothing is, or recording is off. Raises ProgressError for a
+    damaged file, which is moved aside, and OSError for one that cannot be read."""
     file = place()
     return {} if file is None else read(file)
 
@@ -201,18 +189,15 @@ def has_size_of(trace: Trace, puzzle: str) -> bool:
 def next_puzzle(solved: Iterable[str]) -> Puzzle | None:
     """Return what to solve next: the first unsolved puzzle whose needs are solved. None where everything is solved."""
     done = set(solved)
-    left = [puzzle for puzzle in PUZZLES.values() if puzzle.id not in done]
-    return next((puzzle for puzzle in left if done.issuperset(puzzle.needs)), None)
+    return next((one for one in PUZZLES.values() if one.id not in done and done.issuperset(one.needs)), None)
 
 
 # -- the file -------------------------------------------------------------------------------------------------------
 
 
 def read(file: Path) -> dict[str, Standing]:
-    """Return what a progress file says, by puzzle; nothing where there is none.
-
-    Raises ProgressError for a damaged file, which is moved aside, and OSError for one that cannot be read.
-    """
+    """Return what a progress file says, by puzzle; nothing where there is none. Raises ProgressError for a damaged
+    file, which is moved aside, and OSError for one that cannot be read."""
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -230,11 +215,9 @@ def read(file: Path) -> dict[str, Standing]:
 
 
 def add(file: Path, puzzle: str, more: Standing) -> str:
-    """Add to what a file says of a puzzle, and make the file where there is none.
-
-    Returns a line about a damaged file that was moved aside, else "". Raises ProgressError for a file of a newer
-    version, and OSError where the file cannot be written; it is left as it was then.
-    """
+    """Add to what a file says of a puzzle, and make the file where there is none. Returns a line about a damaged file
+    that was moved aside, else "". Raises ProgressError for a file of a newer version, and OSError where the file cannot
+    be written; it is left as it was then."""
     file = Path(os.path.realpath(file))  # a link stays a link
     file.parent.mkdir(parents=True, exist_ok=True)
     note = ""
@@ -254,11 +237,9 @@ def add(file: Path, puzzle: str, more: Standing) -> str:
 
 @contextmanager
 def _alone(file: Path) -> Generator[None]:
-    """Keep others from adding to a file meanwhile. OSError where another process does not let go of it.
-
-    The lock is on a file beside it, because the file itself is replaced. Where a system has no locks we go on: two
-    processes at the same moment may then lose a count, but never a whole file.
-    """
+    """Keep others from adding to a file meanwhile. OSError where another process does not let go of it. The lock is on
+    a file beside it, because the file itself is replaced. Where a system has no locks we go on: two processes at the
+    same moment may then lose a count, but never a whole file."""
     with file.with_name(f".{file.name}.lock").open("a+b") as lock:
         deadline = time.monotonic() + PATIENCE
         while not _locked(lock):
@@ -270,43 +251,37 @@ def _alone(file: Path) -> Generator[None]:
 
 def _locked(lock: IO[bytes]) -> bool:
     """Check whether the lock is ours now, or there are no locks here."""
-    if sys.platform == "win32":
-        import msvcrt
+    try:
+        if sys.platform == "win32":
+            import msvcrt
 
-        try:
             lock.seek(0)
             msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-    else:
-        try:
+        else:
             from fcntl import LOCK_EX, LOCK_NB, flock  # of which a browser has nothing, or an empty module
 
             flock(lock, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            return False
-        except (ImportError, OSError):
-            return True
+    except (ImportError, OSError) as error:
+        return sys.platform != "win32" and not isinstance(error, BlockingIOError)
     return True
 
 
 def standings(data: bytes, file: Path) -> dict[str, Standing]:
     """Return what the bytes of a progress file say; `file` is for the message. ValueError where they are none,
     ProgressError where they are of a newer version."""
+    if len(data) > MAX_BYTES:
+        _refuse(f"it is larger than {MAX_BYTES // 2**20} MiB")
     try:
-        if len(data) > MAX_BYTES:
-            _refuse(f"it is larger than {MAX_BYTES // 2**20} MiB")
-        return _decode(json.loads(data.decode("utf-8"), parse_constant=_no_constant), file)
-    except ProgressError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise _Damaged("it is nested too deeply" if isinstance(error, RecursionError) else str(error)) from None
-
-
-def _decode(data: Any, file: Path) -> dict[str, Standing]:
-    if not isinstance(data, dict):
+        found = json.loads(
+            data.decode("utf-8"), parse_constant=lambda name: _refuse(f"{name} is no number that it has")
+        )
+    except RecursionError:
+        _refuse("it is nested too deeply")
+    except ValueError as error:
+        _refuse(str(error))
+    if not isinstance(found, dict):
         _refuse("it is not an object")
-    content = cast("dict[str, Any]", data)
+    content = cast("dict[str, Any]", found)
     version, puzzles = content.get("version"), content.get("puzzles")
     if content.get("format") != FORMAT or type(version) is not int or version < 1:
         _refuse(f"it does not say that it is {FORMAT!r}, version {VERSION}")
@@ -314,10 +289,18 @@ def _decode(data: Any, file: Path) -> dict[str, Standing]:
         raise ProgressError(f"{file} is of a newer version ({version}) than this package knows ({VERSION})")
     if set(content) != {"format", "version", "puzzles"} or not isinstance(puzzles, dict):
         _refuse("it must have 'format', 'version' and 'puzzles', and nothing else")
-    found = cast("dict[str, Any]", puzzles)
-    if len(found) > MAX_PUZZLES:
+    entries = cast("dict[str, Any]", puzzles)
+    if len(entries) > MAX_PUZZLES:
         _refuse(f"it has more than {MAX_PUZZLES} puzzles")
-    return {puzzle: _standing(puzzle, entry) for puzzle, entry in found.items()}
+    return {puzzle: _standing(puzzle, entry) for puzzle, entry in entries.items()}
+
+
+KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
+    (("runs", "hints", "predictions", "right"), lambda one: type(one) is int and 0 <= one <= MAX_COUNT, "no count"),
+    (("time", "memory"), lambda one: one is None or (type(one) in (int, float) and 0 <= one <= LARGEST), "no figure"),
+    (("passed",), lambda one: type(one) is bool, "neither true nor false"),
+)
+"""What the fields of an entry may hold, and what is said of anything else."""
 
 
 def _standing(puzzle: str, entry: Any) -> Standing:
@@ -330,35 +313,26 @@ def _standing(puzzle: str, entry: Any) -> Standing:
         found = {("goal" if name == OLD_GOAL else name): value for name, value in found.items()}
     if set(found) != names:
         _refuse(f"the entry of {puzzle} must have {', '.join(sorted(names))}, and nothing else")
-    for name in ("runs", "hints", "predictions", "right"):
-        if type(found[name]) is not int or not 0 <= found[name] <= MAX_COUNT:
-            _refuse(f"{name} of {puzzle} is no count: {str(found[name])[:40]}")
-    for name in ("time", "memory"):
-        number = found[name]
-        if number is not None and (type(number) not in (int, float) or not isfinite(number) or number < 0):
-            _refuse(f"{name} of {puzzle} is no figure: {str(number)[:40]}")
-    if type(found["passed"]) is not bool:
-        _refuse(f"passed of {puzzle} is neither true nor false: {str(found['passed'])[:40]}")
+    for names_of_kind, fits, what in KINDS:
+        for name in names_of_kind:
+            if not fits(found[name]):
+                _refuse(f"{name} of {puzzle} is {what}: {str(found[name])[:40]}")
     goal = found["goal"]
     if goal is not None and (type(goal) is not str or not goal.isprintable() or len(goal) > 100):
         _refuse(f"goal of {puzzle} is no name of a goal")
     standing = Standing(**found)
-    # From here on: what no series of runs can have given.
-    if (standing.time is None) != (standing.memory is None):
-        _refuse(f"{puzzle} has only one of time and memory")
     # What is passed without figures is a plain function, of this version or of another.
     a_schedule = puzzle in PUZZLES and not PUZZLES[puzzle].is_function
-    if ((standing.passed and a_schedule) or standing.goal is not None) and standing.time is None:
-        _refuse(f"{puzzle} is passed without a time and a memory")
-    if standing.hints > len(HINTS):
-        _refuse(f"hints of {puzzle} are more than {len(HINTS)}")
-    if standing.right > standing.predictions:
-        _refuse(f"{puzzle} has more right predictions than predictions")
+    lacks_figures = ((standing.passed and a_schedule) or standing.goal is not None) and standing.time is None
+    for no_runs_give_this, reason in (
+        ((standing.time is None) != (standing.memory is None), f"{puzzle} has only one of time and memory"),
+        (lacks_figures, f"{puzzle} is passed without a time and a memory"),
+        (standing.hints > len(HINTS), f"hints of {puzzle} are more than {len(HINTS)}"),
+        (standing.right > standing.predictions, f"{puzzle} has more right predictions than predictions"),
+    ):
+        if no_runs_give_this:
+            _refuse(reason)
     return standing
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise _Damaged(f"{name} is no number that it has")
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -23,15 +23,13 @@ import struct
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from lib.files import ROOT
-
-__all__ = ["DEATH_SIGNAL", "DUMPABLE", "Walls", "bubblewrap", "prctl", "readable"]
 
 FOLDER: Final = "/tmp"
 ROOM: Final = 32 * 2**20
@@ -55,26 +53,21 @@ def readable() -> list[str]:
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
     folders += [str(ROOT / "lib"), str(ROOT / "drawing")]
-    every = dict.fromkeys(path for folder in folders for path in (folder, os.path.realpath(folder)))
-    return [path for folder in every if os.path.exists(folder) for path in _without_withheld(Path(folder))]
-
-
-def _without_withheld(path: Path) -> Iterator[str]:
-    if path in WITHHELD:
-        return
-    if any(one.is_relative_to(path) for one in WITHHELD):
-        for entry in sorted(path.iterdir()):
-            yield from _without_withheld(entry)
-    else:
-        yield str(path)
+    todo = [Path(one) for folder in reversed(folders) for one in (os.path.realpath(folder), folder)]
+    found: dict[str, None] = {}
+    while todo:
+        path = todo.pop()
+        if any(one != path and one.is_relative_to(path) for one in WITHHELD):
+            todo += sorted(path.iterdir(), reverse=True)
+        elif path not in WITHHELD and path.exists():
+            found[str(path)] = None
+    return [*found]
 
 
 def bubblewrap() -> list[str]:
     """Return the beginning of a command that runs the rest of it inside of bubblewrap; [] where that is not installed.
-
     The folder comes first: what a run needs may itself lie below it. The server imports schedules before a run begins,
-    so that only Landlock withholds them.
-    """
+    so that only Landlock withholds them."""
     program = shutil.which("bwrap")
     if program is None:
         return []
@@ -212,8 +205,7 @@ which may be anybody's process (F_SETOWN), nor a lease, for which others wait.""
 WRITING, OPENED = 0x203, (0, 1, 2, 0x201, 0x202)
 """To open a file for reading, writing or both, and to empty it if it is for writing: one that is opened for reading can
 be emptied, too, and an older Landlock lets that pass."""
-STREAM, KIND = 1, 0xF
-"""Of a pair of sockets: one that goes nowhere but to the other."""
+STREAM, KIND = 1, 0xF  # of a pair of sockets: one that goes nowhere but to the other
 EVERY_BIT: Final = 0xFFFFFFFF
 
 

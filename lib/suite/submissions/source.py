@@ -1,26 +1,36 @@
-"""What somebody handed in, as text: its cells, which puzzles it answers, and one function of it with what that uses."""
+"""What somebody handed in, as text: its cells, which puzzles it answers, and one function of it with what that uses.
+
+The normal form of a function and of what it uses is equal for code that differs in what a copy is changed in first.
+Names of variables, arguments, helpers and of a class's own attributes are numbers, in the order in which a function
+comes across them; helpers are sorted, so that their order plays no part. Layout, comments, docstrings, annotations,
+what is printed and what is asserted are left out, and so is how something is imported. Names that the course gives
+(`model.forward`), texts, numbers and the order of statements are what remains.
+"""
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import chain, groupby
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.needed import Needed, Program
-from lib.suite.submissions.normal_form import normal_form
+from lib.suite.submissions.needed import IMPORTS, OURS, Needed, Program, Unit, import_paths
 from lib.suite.submissions.statements import (
     FUNCTIONS,
     Cell,
     Function,
     SourceError,
-    Statement,
+    bound,
     code_cells,
     own_returns,
     required,
@@ -29,12 +39,8 @@ from lib.suite.submissions.statements import (
     without_package,
 )
 
-__all__ = ["STATES", "Source", "SourceError", "State", "code_cells"]
-
 TEXT = re.compile(r"""\b(?:puzzle[ \t]*=[ \t]*|NotSolved\([ \t]*)["'](\w+)["']""")
-FEW = 3
-LONGEST_NAME = 60
-"""Functions that a message names, and characters of the name of one."""
+FEW, LONGEST_NAME = 3, 60  # functions that a message names, and characters of the name of one
 
 
 class State(NamedTuple):
@@ -82,18 +88,17 @@ class Source:
     @classmethod
     def of(cls, name: str, text: str) -> Source:
         """Read the text of a .py or .ipynb, by the ending of its name. SourceError where it is neither."""
-        suffix = PurePath(name).suffix
-        if suffix in (".py", ".ipynb") and not text.strip():
-            raise SourceError(f"{PurePath(name).name} is empty", "empty")
+        suffix, file = PurePath(name).suffix, PurePath(name).name
+        if suffix not in (".py", ".ipynb"):
+            raise SourceError(f"{file} is neither a notebook (.ipynb) nor Python (.py)")
+        if not text.strip():
+            raise SourceError(f"{file} is empty", "empty")
         if suffix == ".py":
             return cls(((name, without_package(text)),), name=name)
-        if suffix == ".ipynb":
-            cells = code_cells(name, text)
-            if not any(cell.strip() for cell in cells):
-                raise SourceError(f"{PurePath(name).name} is a notebook without code", "empty")
-            numbered = tuple((f"{name}, code cell {number}", cell) for number, cell in enumerate(cells, 1))
-            return cls(numbered, name=name)
-        raise SourceError(f"{PurePath(name).name} is neither a notebook (.ipynb) nor Python (.py)")
+        cells = code_cells(name, text)
+        if not any(cell.strip() for cell in cells):
+            raise SourceError(f"{file} is a notebook without code", "empty")
+        return cls(tuple((f"{name}, code cell {number}", cell) for number, cell in enumerate(cells, 1)), name=name)
 
     def puzzles(self) -> tuple[str, ...]:
         """Return the puzzles whose function it defines, in the records' order: also in a cell that is no Python."""
@@ -107,14 +112,12 @@ class Source:
         found = program.definition(puzzle)
         if found is None:
             return program.broken_after(puzzle) is not None
-        if isinstance(found.node, ast.ImportFrom | ast.Import):
-            return self._is_handed_in(found.node)
+        if isinstance(found.node, IMPORTS):
+            handed_in = {PurePath(path).stem for path, _ in self.modules}
+            names = [one.name for one in found.node.names]
+            names = [found.node.module or ""] if isinstance(found.node, ast.ImportFrom) else names
+            return any(name.rpartition(".")[2] in handed_in for name in names)
         return not isinstance(found.node, FUNCTIONS) or required(found.node) == _taken(puzzle)
-
-    def _is_handed_in(self, node: ast.ImportFrom | ast.Import) -> bool:
-        stems = {PurePath(path).stem for path, _ in self.modules}
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
-        return any(name.rpartition(".")[2] in stems for name in names)
 
     def spoken_of(self) -> frozenset[str]:
         """Return the puzzles whose notebook it has text of: a stub, or a call about one."""
@@ -124,19 +127,19 @@ class Source:
         """Say what stands where the function of a puzzle should be: for a source that does not answer the puzzle.
         SourceError where it cannot be read."""
         program = program_of(self.cells)
-        found = program.definition(puzzle)
-        if found is not None and isinstance(found.node, FUNCTIONS) and required(found.node) != _taken(puzzle):
+        if (found := program.definition(puzzle)) is not None:
             where = f"`{puzzle}` ({_place(found)})"
-            return f"{where} takes {counted(required(found.node), 'argument')}, and is given {_taken(puzzle)}"
-        if found is not None and isinstance(found.node, ast.ImportFrom | ast.Import):
-            return f"`{puzzle}` ({_place(found)}) is imported from what was not handed in"
+            if isinstance(found.node, FUNCTIONS) and required(found.node) != _taken(puzzle):
+                return f"{where} takes {counted(required(found.node), 'argument')}, and is given {_taken(puzzle)}"
+            if isinstance(found.node, IMPORTS):
+                return f"{where} is imported from what was not handed in"
         # What is meant is likely called after the puzzle, or handed to a call about it.
         call = re.compile(rf"""\b(\w{{1,100}})[ \t]*,[ \t]*puzzle[ \t]*=[ \t]*["']{puzzle}["']""")
         handed = {name for _, text in self.cells for name in call.findall(text)}
-        every = program.functions()
-        likely = [one for one in every if _name(one) in handed or (puzzle and puzzle in _name(one).lower())]
-        functions = likely or sorted(every, key=lambda one: not isinstance(one.node, FUNCTIONS))
-        names = [f"`{_name(one)[:LONGEST_NAME]}` ({_place(one)})" for one in functions]
+        every = [(str(getattr(one.node, "name", "")), one) for one in program.functions()]
+        likely = [(name, one) for name, one in every if name in handed or (puzzle and puzzle in name.lower())]
+        functions = likely or sorted(every, key=lambda one: not isinstance(one[1].node, FUNCTIONS))
+        names = [f"`{name[:LONGEST_NAME]}` ({_place(one)})" for name, one in functions]
         more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
         return f"it has {', '.join(names[:FEW])}{more}" if names else "it has no function at all"
 
@@ -149,16 +152,16 @@ class Source:
         if found is None or not isinstance(found.node, FUNCTIONS) or found.node.decorator_list[1:]:
             return False
         text = next(text for name, text in self.cells if name == found.cell)
-        lines = text.replace("\r\n", "\n").split("\n")[found.node.lineno - 1 : found.node.end_lineno or 0]
-        # The marker at the end stands below the last statement.
-        after = text.replace("\r\n", "\n").split("\n")[found.node.end_lineno or 0 :][:1]
-        return gap.untouched("\n".join([*lines, *after]), puzzle) and _ends_in_stub(found.node)
+        # With the line below the last statement: the marker at the end.
+        lines = text.replace("\r\n", "\n").split("\n")[found.node.lineno - 1 : (found.node.end_lineno or 0) + 1]
+        body = found.node.body
+        stub = next((place for place, one in enumerate(body) if isinstance(one, ast.Raise)), None)
+        return stub is not None and not any(map(own_returns, body[:stub])) and gap.untouched("\n".join(lines), puzzle)
 
     def normalised(self, puzzle: str) -> str:
-        """Digest the code of a puzzle's function and of what it uses: the same for other names of variables and
-        helpers, another layout, comments, docstrings, annotations and order of helpers. "" if it cannot be read."""
+        """Digest the normal form of a puzzle's function and of what it uses. "" if it cannot be read."""
         try:
-            return normal_form(program_of(self.cells), puzzle, self.modules)
+            return _Modules(self.modules).normal_form(program_of(self.cells), puzzle)
         except SourceError:
             return ""
 
@@ -173,25 +176,19 @@ class Source:
                 return self
             kept = _kept(self.cells, first, program)
             every, broken = statements(kept)
-            again = Program(every, broken)
-            second = next(again.needed(puzzle), None)
-            same = second is not None and _read(first) == _read(second)
+            second = next(Program(every, broken).needed(puzzle), None)
+            if second is None or _read(first) != _read(second):
+                return self
         except (ValueError, RecursionError, MemoryError):  # a number of more digits than Python writes, a deep nest
-            return self
-        if not same:
             return self
         alone = not broken and len(every) == len(first.statements)
         return replace(self, cells=kept, needs=(first.names, first.missing) if alone else None)
 
 
-def _name(statement: Statement) -> str:
-    return str(getattr(statement.node, "name", ""))
-
-
-def _place(statement: Statement) -> str:
+def _place(statement: Unit) -> str:
     """Say where a statement stands: its cell, if there are several, and its line."""
     cell = statement.cell.rpartition(", ")[2]
-    line = f"line {getattr(statement.node, 'lineno', 0)}"
+    line = f"line {statement.node.lineno}"
     return f"{cell}, {line}" if cell.startswith("code cell ") else line
 
 
@@ -228,14 +225,175 @@ def _taken(puzzle: str) -> int:
     """Count the arguments that the function of a puzzle takes."""
     text = reference(puzzle).read_text("utf-8")
     found = Program(*statements([(f"{puzzle}.py", text)])).definition(puzzle)
-    node = None if found is None else found.node
-    assert isinstance(node, FUNCTIONS), "a solution has its function"
-    return required(node)
+    assert found is not None, "a solution has its function"
+    assert isinstance(found.node, FUNCTIONS), "a solution has its function"
+    return required(found.node)
 
 
-def _ends_in_stub(node: Function) -> bool:
-    """Tell whether a function comes to a `raise` of its own body, and never ends before."""
-    for place, one in enumerate(node.body):
-        if isinstance(one, ast.Raise):
-            return not any(own_returns(before) for before in node.body[:place])
-    return False
+# -- the normal form ------------------------------------------------------------------------------------------------
+
+SAYS_NOTHING: Final = (ast.Pass, ast.Assert, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+"""Statements for readers alone; an import is known by its names."""
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+class _Modules:
+    """The modules that were handed in with a source. Each is parsed once, and each name of it looked for once."""
+
+    def __init__(self, modules: Sequence[Cell]) -> None:
+        self._texts = {PurePath(cell[0]).stem: cell for cell in reversed(modules)}
+        self._programs: dict[str, Program] = {}
+        self._found: dict[tuple[str, str], str] = {}
+
+    def normal_form(self, program: Program, name: str) -> str:
+        needed = next(program.needed(name), None)
+        if needed is None:
+            return ""
+        nodes = [one.node for one in needed.statements]
+        renamer = _Renamer(nodes, self)
+        try:
+            return _digest("\n".join(sorted(map(renamer.text, nodes))))
+        except (RecursionError, MemoryError):
+            raise SourceError("this code is nested too deep to be read") from None
+        except ValueError:  # a number of more digits than Python writes
+            return ""
+
+    def meaning(self, path: str) -> str:
+        """Return what stands for something imported: of a module that was handed in, what it does; of ours its name."""
+        *modules, name = path.split(".")
+        stem = next((one for one in (*modules, name) if one in self._texts), None)
+        if stem is None:
+            return name if path.partition(".")[0] in OURS else path
+        if (stem, name) not in self._found:
+            self._found[stem, name] = name  # for modules that import each other
+            try:
+                if stem not in self._programs:
+                    self._programs[stem] = Program(*statements([self._texts[stem]]))
+                found = self.normal_form(self._programs[stem], name)
+            except SourceError:
+                found = ""
+            self._found[stem, name] = found or _digest(self._texts[stem][1])
+        return self._found[stem, name]
+
+
+class _Renamer(ast.NodeTransformer):
+    """Changes statements into their normal form. Names that the source binds get numbers, anew in each function."""
+
+    def __init__(self, nodes: Sequence[ast.stmt], modules: _Modules) -> None:
+        self._modules = modules
+        self._numbers: dict[str, str] = {}
+        self._counted = 0
+        self._bound: set[str] = set()
+        self._attributes: set[str] = set()
+        self._paths: dict[str, str] = {}
+        # Where arguments of the source's own functions stand: a call may name them in any order.
+        self._places: dict[str, int] = {}
+        for node in chain.from_iterable(map(ast.walk, nodes)):
+            self._bound.update(bound(node))
+            match node:
+                case ast.FunctionDef(args=given) | ast.AsyncFunctionDef(args=given) | ast.Lambda(args=given):
+                    rest = [one for one in (given.vararg, given.kwarg) if one is not None]
+                    for place, one in enumerate([*given.posonlyargs, *given.args, *given.kwonlyargs, *rest]):
+                        self._bound.add(one.arg)
+                        self._places[one.arg] = min(place, self._places.get(one.arg, place))
+                case ast.ClassDef(body=body):
+                    own = chain.from_iterable([one] if isinstance(one, FUNCTIONS) else ast.walk(one) for one in body)
+                    self._attributes.update(name for part in own for name in bound(part) if not name.startswith("__"))
+                case ast.Attribute(attr=name, ctx=ast.Store()):
+                    self._attributes.add(name)
+                case ast.Import() | ast.ImportFrom():
+                    self._paths.update((name, path) for name in bound(node) for path in import_paths(node, name))
+                case _:
+                    pass
+
+    def text(self, statement: ast.stmt) -> str:
+        """Return the normal form of one statement at top level; the statement stays as it is."""
+        self._numbers, self._counted = {}, 0
+        return "".join(map(ast.unparse, self._block([deepcopy(statement)])))
+
+    def visit(self, node: ast.AST) -> Any:
+        match node:
+            case ast.Expr(ast.Constant()) | ast.Expr(ast.Call(ast.Name(id="display" | "print"))):
+                return None
+            case ast.Lambda():
+                return self._function(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return self._block([node])[0]
+            case ast.For() | ast.AsyncFor():
+                node.iter = self.visit(node.iter)
+                self._fresh(node.target)
+                node.target = self.visit(node.target)
+                node.body, node.orelse = self._block(node.body), self._block(node.orelse)
+                return node
+            case _ if isinstance(node, SAYS_NOTHING):
+                return None
+            case _:
+                for comprehension in getattr(node, "generators", ()):
+                    self._fresh(comprehension.target)
+                for field in ("name", "rest"):
+                    if isinstance(name := getattr(node, field, None), str):
+                        setattr(node, field, self._number(name))
+                return super().visit(node)
+
+    def _number(self, name: str) -> str:
+        if name not in self._numbers:
+            self._counted += 1
+            self._numbers[name] = f"${self._counted}"
+        return self._numbers[name]
+
+    def _fresh(self, target: ast.AST) -> None:
+        """Let the variables of a loop be others than those of the loop before, even if both have one name: who renames
+        one of them has not written another program."""
+        for name in chain.from_iterable(map(bound, ast.walk(target))):
+            self._numbers.pop(name, None)
+
+    def _attribute(self, name: str) -> str:
+        return self._number(f".{name}") if name in self._attributes else name
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        if node.id in self._paths:
+            return ast.Name(self._modules.meaning(self._paths[node.id]))
+        return ast.Name(self._number(node.id) if node.id in self._bound else node.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id in self._paths:  # `math.floor` is `floor` of `math`
+            return ast.Name(self._modules.meaning(f"{self._paths[node.value.id]}.{node.attr}"))
+        return ast.Attribute(self.visit(node.value), self._attribute(node.attr))
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        return self.visit(ast.Assign([node.target], node.value or ast.Constant(None), lineno=0))
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        return ast.arg(self._number(node.arg))
+
+    def visit_keyword(self, node: ast.keyword) -> ast.keyword:
+        name = node.arg and (f"#{self._places[node.arg]}" if node.arg in self._places else self._attribute(node.arg))
+        return ast.keyword(name, self.visit(node.value))
+
+    def _function(self, node: Any) -> Any:
+        """Change a definition so that its names count from 1: it is the same text wherever it stands."""
+        around = self._numbers, self._counted
+        self._numbers, self._counted = {}, 0
+        if isinstance(node, ast.Lambda):
+            self.generic_visit(node)
+        else:
+            node.args, node.returns, node.body = self.visit(node.args), None, self._block(node.body)
+        self._numbers, self._counted = around
+        return node
+
+    def _block(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
+        """Change statements, one after the other; of neighbouring definitions the order plays no part."""
+        changed: list[ast.stmt] = []
+        for are_functions, group in groupby(body, lambda one: isinstance(one, FUNCTIONS)):
+            if not are_functions:
+                changed += [one for one in map(self.visit, group) if one is not None]
+                continue
+            functions: list[Function] = [self._function(one) for one in group]
+            for one in sorted(functions, key=lambda one: "\n".join(map(ast.unparse, [one.args, *one.body]))):
+                one.name = self._attribute(one.name) if one.name in self._attributes else self._number(one.name)
+                one.decorator_list = [self.visit(decorator) for decorator in one.decorator_list]
+                changed.append(one)
+        return changed
