@@ -6,6 +6,7 @@ import shlex
 import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 import pytest
 from typer.core import TyperGroup
@@ -147,9 +148,9 @@ def test_what_is_solved_in_class_fits_into_a_session() -> None:
 def test_a_command_is_one(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     name, *arguments = shlex.split(command)
-    found = get_command(app)
-    while isinstance(found, TyperGroup) and name in found.commands:
-        found = found.commands[name]
+    found: Any = get_command(app)
+    while isinstance(found, TyperGroup) and name in found.list_commands(cast("Any", None)):
+        found = found.get_command(cast("Any", None), name)
         if isinstance(found, TyperGroup):
             name, *arguments = arguments
     assert not isinstance(found, TyperGroup), f"there is no puzzles {command}"

@@ -18,8 +18,18 @@ from rich.table import Table
 
 from lib.errors.wording import counted, visible
 from lib.extras import need_extra
-from lib.suite.cli.console import fail, numbers, progress, say, show_table
-from lib.suite.cli.options import Backend, Scheduler, cluster, option, some_jobs
+from lib.suite.cli.console import (
+    Backend,
+    Scheduler,
+    cluster,
+    fail,
+    numbers,
+    option,
+    progress,
+    say,
+    show_table,
+    some_jobs,
+)
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.gradebook import Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
@@ -32,6 +42,7 @@ from lib.suite.submissions.source import STATES
 
 __all__ = ["Changes", "grade_command"]
 
+commands = typer.Typer()
 SHOWN: Final = 40
 """Students, and refused files, that the table in the terminal has."""
 GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
@@ -39,6 +50,7 @@ GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
 FORM = f"Write the forms of {', '.join(one.platform for one in RETURNS)}; else those of where the files are from."
 
 
+@commands.command("grade")
 def grade_command(
     submissions: Annotated[
         list[Path], typer.Argument(metavar="WHAT...", help="Folders, archives (.zip, .tar.gz), notebooks, .py.")
