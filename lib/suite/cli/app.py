@@ -130,7 +130,7 @@ def export(
 ) -> None:
     """Write notebooks for elsewhere: to mail, or to open in Colab; or for nbgrader, with our answers and tests;
     or the autograder that Gradescope runs."""
-    from lib.suite.cli.grading.autograder import autograder
+    from lib.suite.cli.grading.command import autograder
     from lib.suite.grade.assignment import AssignmentError, Config
     from lib.suite.notebooks.exports import chosen, export_colab, export_nbgrader
 
