@@ -22,8 +22,8 @@ from lib.suite.grade.intake.owners import PLATFORMS
 from lib.suite.grade.patterns import similar
 from lib.suite.grade.results import COLUMNS
 from lib.suite.isolation.isolation import FEATURES
-from lib.suite.notebooks.example_class import ASKED as ASKED_OF_THE_CLASS
-from lib.suite.notebooks.example_class import STUDENTS, write_class
+from lib.suite.notebooks.exports import ASKED as ASKED_OF_THE_CLASS
+from lib.suite.notebooks.exports import STUDENTS, write_class
 from lib.suite.notebooks.shared_cells import LISTEN, MARKED, teaching
 from tests.support.drivers import ROOT
 from tests.support.profiles import sample

@@ -362,7 +362,7 @@ def demo(
 
 
 def _made_up_class(folder: Path, number: int) -> None:
-    from lib.suite.notebooks.example_class import ASKED, STUDENTS, write_class
+    from lib.suite.notebooks.exports import ASKED, STUDENTS, write_class
 
     files = write_class(folder, number)
     people = number or len(STUDENTS)
