@@ -21,23 +21,9 @@ from lib.errors.wording import counted
 from lib.extras import need_extra
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES, Size
-from lib.suite.cli.console import (
-    Aspect,
-    Batches,
-    Frame,
-    Layers,
-    Limit,
-    MeshOption,
-    Ranks,
-    argument,
-    numbers,
-    option,
-    output,
-    say,
-    shape_of,
-    show_table,
-)
-from lib.suite.cli.entries import ALL, FIGURES, Entry, Subject, best, chosen, entries_of
+from lib.suite.cli import console as options
+from lib.suite.cli.console import argument, numbers, option, output, say, shape_of, show_table
+from lib.suite.cli.entries import ALL, FIGURES, Entry, best, chosen, entries_of
 from lib.suite.course.solutions import without_lines
 from lib.suite.submissions.source import SourceError
 from lib.trace.trace import Trace
@@ -72,13 +58,13 @@ def compare(
     fold: Annotated[
         bool, option("Whether ranks that do the same at the same times share a row.", "--fold/--unfold")
     ] = True,
-    frame: Frame = "card",
-    aspect: Aspect = None,
-    ranks: Ranks = None,
-    layers: Layers = None,
-    batches: Batches = None,
-    mesh: MeshOption = None,
-    limit: Limit = None,
+    frame: options.Frame = "card",
+    aspect: options.Aspect = None,
+    ranks: options.Ranks = None,
+    layers: options.Layers = None,
+    batches: options.Batches = None,
+    mesh: options.MeshOption = None,
+    limit: options.Limit = None,
 ) -> None:
     """Put runs side by side: their figures, their timelines on one axis, and where they first differ from the first.
 
@@ -114,12 +100,12 @@ def compare(
         say(warning)
     if (words := lesson(runs)) is not None and all(entry.correct for entry in entries):
         say(words)
-    tasks = [entry.task for entry in entries if entry.trace is not None]
+    tasks = [entry.puzzle for entry in entries if entry.trace is not None]
     for (name, trace), task in zip(runs[1:], tasks[1:], strict=True):
         if task in (None, tasks[0]) or tasks[0] is None:  # of different puzzles they differ from the start
             say(said(difference(runs[0][1], trace), runs[0][0], name))
     if warning is not None:
-        able = [(subject, entry.trace) for subject, entry in zip(subjects, entries, strict=True) if entry.trace]
+        able = [(subject, ran.trace) for subject, ran in zip(subjects, entries, strict=True) if ran.trace]
         say(_one_size(able, limit))
     if output_ is not None:
         from lib.suite.cli import pages
@@ -141,7 +127,7 @@ def _need_for(path: Path | None) -> None:
         need_extra("png", f"a {path.suffix[1:].upper()} needs")
 
 
-def _chosen(whats: Sequence[str], puzzle: str | None) -> list[Subject]:
+def _chosen(whats: Sequence[str], puzzle: str | None) -> list[Entry]:
     """What is to run. Of what is left out it says why."""
     try:
         found = chosen(whats, puzzle)
@@ -169,7 +155,7 @@ def _show(entries: Sequence[Entry], lowest: dict[str, float]) -> None:
     show_table(table)
 
 
-def _one_size(able: Sequence[tuple[Subject, Trace]], limit: float | None) -> str:
+def _one_size(able: Sequence[tuple[Entry, Trace]], limit: float | None) -> str:
     """Find the options that give all runs one size: one of their own, at which each was tried and is correct."""
     sizes = {name: sorted({getattr(trace, name) for _, trace in able}) for name in Size._fields}
     wanted = {name: values for name, values in sizes.items() if len(values) > 1}
@@ -298,9 +284,9 @@ def gallery(
     pictures: Annotated[
         bool, option("With a page, write a large picture of each solution into a folder beside it.")
     ] = True,
-    frame: Frame = "card",
-    aspect: Aspect = None,
-    limit: Limit = None,
+    frame: options.Frame = "card",
+    aspect: options.Aspect = None,
+    limit: options.Limit = None,
 ) -> None:
     """Show all solutions of one puzzle as small timelines with their figures: ours, and those of a class.
 

@@ -23,7 +23,8 @@ from lib.errors.wording import amount, counted, exact, visible
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import progress
 from lib.suite.course.solutions import OFFICIAL, description, files_of, run_of_file
-from lib.suite.course.subject import Stub, ran
+from lib.suite.course.subject import Stub
+from lib.suite.course.subject import ran as run_quietly
 from lib.suite.grade.intake import submission as intake
 from lib.suite.grade.intake.archives import archive_format
 from lib.suite.grade.intake.collecting import collect
@@ -107,41 +108,23 @@ class Called(NamedTuple):
     full: str
 
 
-class Subject(NamedTuple):
-    """Something to run: what it is called, what it is, its puzzle where that is known, and whether it is ours. A Source
-    is somebody else's, of whom nothing is believed. `called` is its name in words, where it has one."""
+@dataclass(frozen=True)
+class Entry:
+    """Something to run: what it is called, what it is, its puzzle where that is known, and whether it is ours; and what
+    came of it. A Source is somebody else's, of whom nothing is believed. `called` is its name in words, if it has one.
+
+    A run that failed has a Trace up to there, if it came so far, and a `message`; `verdict` is that on a whole run.
+    """
 
     name: str
     what: Path | str | Source
     puzzle: str | None = None
     ours: bool = False
     called: Called | None = None
-
-
-class Chosen(NamedTuple):
-    """The subjects that are to run, and what is to be said of the rest."""
-
-    subjects: list[Subject]
-    notes: list[str]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """The result of running a subject. A run that failed has a Trace up to there, if it came so far, and a `message`.
-
-    `verdict` is that on a whole run. `puzzle` is None where it has another size than its puzzle, or is of none; `task`
-    is the puzzle whatever the size is, where it is known.
-    """
-
-    name: str
-    puzzle: str | None = None
     trace: Trace | None = None
     verdict: Verdict | None = None
     error: str = ""
     solved: bool = True
-    ours: bool = False
-    task: str | None = None
-    called: Called | None = None
 
     @property
     def short(self) -> str:
@@ -197,6 +180,13 @@ class Entry:
         return cells
 
 
+class Chosen(NamedTuple):
+    """What is to run, and what is to be said of the rest."""
+
+    subjects: list[Entry]
+    notes: list[str]
+
+
 def best(entries: Sequence[Entry]) -> dict[str, float]:
     """Return the lowest of each figure that is judged, of the runs that are correct, where not all have the same."""
     rows = [entry.figures for entry in entries if entry.correct and entry.figures is not None]
@@ -214,7 +204,7 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> Chosen:
     """
     if puzzle is not None:
         _need_schedule(puzzle)
-    subjects: list[Subject] = []
+    subjects: list[Entry] = []
     notes: list[str] = []
     for what in whats:
         name, equals, rest = what.partition("=")
@@ -222,12 +212,12 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> Chosen:
         several = _meant(rest if named else what, puzzle, notes)
         if named:
             said = [name if len(several) == 1 else f"{name}: {one.name}" for one in several]
-            several = [one._replace(name=own, called=None) for one, own in zip(several, said, strict=True)]
+            several = [replace(one, name=own, called=None) for one, own in zip(several, said, strict=True)]
         subjects += several
     return Chosen(_told_apart(subjects), [visible(note) for note in notes])
 
 
-def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Subject]:
+def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Entry]:
     head, colon, way = what.partition(":")
     path = Path(what)
     if what in PUZZLES or (colon and head in PUZZLES):
@@ -239,10 +229,10 @@ def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Subject]:
         raise SourceError(f"{what!r} is nothing to compare: {DIFFERENT}{known}")
     if not (path if path.suffix == ".json" else located(path)).is_file():
         raise SourceError(f"there is no file {what}")
-    return [Subject(path.name, path, puzzle)]
+    return [Entry(path.name, path, puzzle)]
 
 
-def _ours(head: str, way: str, puzzle: str | None) -> list[Subject]:
+def _ours(head: str, way: str, puzzle: str | None) -> list[Entry]:
     """Our solutions: `gpipe`, `gpipe:one_f_one_b`, `gpipe:all`."""
     _need_schedule(head)
     if puzzle not in (None, head):
@@ -254,35 +244,35 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Subject]:
     known = initials if initials == head.upper() else words
     if not way:
         called = Called(known, words if known == words else f"{words} ({known})")
-        return [Subject(head, head, head, ours=True, called=called)]
+        return [Entry(head, head, head, ours=True, called=called)]
     files = files_of(head)
     if way != ALL and way not in files:
         raise SourceError(f"{head} has no solution called {way!r}; there are {', '.join([*files, ALL])}")
-    subjects: list[Subject] = []
+    subjects: list[Entry] = []
     for name in files if way == ALL else (way,):
         said = known
         if name != OFFICIAL:
             about, _ = description(files[name].read_text("utf-8"))
             named = re.search(r"\(([^()]+)\)\.$", about)  # "Begin with a backward ... (1F1B)."
             said = f"{known}: {name.replace('_', ' ') if named is None else named[1]}"
-        subjects.append(Subject(f"{head}:{name}", files[name], head, True, Called(said, said)))
+        subjects.append(Entry(f"{head}:{name}", files[name], head, True, Called(said, said)))
     return subjects
 
 
-def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Subject]:
+def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Entry]:
     """Collect what each student handed in for a puzzle, in a folder or an archive, and the Traces that lie in a folder.
     Nothing of it runs."""
     if puzzle is None:
         raise SourceError(f"in {path} there may be many puzzles: say which one with --puzzle")
     collected = collect([path])
-    subjects: list[Subject] = []
+    subjects: list[Entry] = []
     refused = [*collected.refused]
     without: list[str] = []
     for submission in collected.submissions:
         of_student = intake.chosen(submission, (puzzle,))
         refused += of_student.refused
         if puzzle in of_student.of:
-            subjects.append(Subject(submission.student, of_student.of[puzzle][1], puzzle))
+            subjects.append(Entry(submission.student, of_student.of[puzzle][1], puzzle))
         else:
             without.append(submission.student)
     notes += [f"{one.file} is left out: it {one.why}" for one in refused[:REFUSED]]
@@ -294,7 +284,7 @@ def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Subject]
     for file in sorted(path.glob("*.json")):
         if file.is_file():
             with file.open(encoding="utf-8", errors="replace") as text:
-                subjects += [Subject(file.name, file, puzzle)] if FORMAT in text.read(BEGINNING) else []
+                subjects += [Entry(file.name, file, puzzle)] if FORMAT in text.read(BEGINNING) else []
     return subjects
 
 
@@ -308,7 +298,7 @@ def _need_schedule(puzzle: str) -> None:
         )
 
 
-def _told_apart(subjects: list[Subject]) -> list[Subject]:
+def _told_apart(subjects: list[Entry]) -> list[Entry]:
     """Subjects under names that tell them apart, and that can be printed. Where all are of one puzzle our own are
     called by their ways alone: gpipe:interleaved is interleaved. Files of one name are called by their paths."""
 
@@ -317,7 +307,7 @@ def _told_apart(subjects: list[Subject]) -> list[Subject]:
         return last[:1].upper() + last[1:]
 
     brief = [
-        one._replace(name=one.name.rpartition(":")[2], called=one.called and Called(*map(way, one.called)))
+        replace(one, name=one.name.rpartition(":")[2], called=one.called and Called(*map(way, one.called)))
         if one.ours
         else one
         for one in subjects
@@ -327,18 +317,18 @@ def _told_apart(subjects: list[Subject]) -> list[Subject]:
         subjects = brief
     files = Counter(name for name, _ in {(one.name, one.what) for one in subjects if isinstance(one.what, Path)})
     words = Counter(one.called for one in subjects)
-    apart: list[Subject] = []
+    apart: list[Entry] = []
     for one in subjects:
         name = str(one.what) if isinstance(one.what, Path) and files[one.name] > 1 else one.name
         called = one.called if words[one.called] == 1 else None
-        apart.append(one._replace(name=visible(name, lines=False), called=called))
+        apart.append(replace(one, name=visible(name, lines=False), called=called))
     return apart
 
 
 # -- running it -----------------------------------------------------------------------------------------------------
 
 
-def entries_of(subjects: Sequence[Subject], limit: float | None = None, **size: Any) -> list[Entry]:
+def entries_of(subjects: Sequence[Entry], limit: float | None = None, **size: Any) -> list[Entry]:
     """Run each subject, with a bar meanwhile. Nothing is raised for anything that a function does, or for a file
     that will not do. `size` are ranks, layers, batches and a mesh in place of the puzzle's."""
     given = {name: number for name, number in size.items() if number is not None}
@@ -346,57 +336,59 @@ def entries_of(subjects: Sequence[Subject], limit: float | None = None, **size: 
     with Isolation() as isolation, progress("running") as done:
         for subject in subjects:
             done(len(entries), len(subjects))
-            name, what, puzzle, ours, called = subject
-            start = Entry(name, puzzle, ours=ours, task=puzzle, called=called)
             try:
-                if isinstance(what, Source):
-                    entries.append(_kept_apart(isolation, start, what, limit, given))
+                if isinstance(subject.what, Source):
+                    ran = _kept_apart(isolation, subject, subject.what, limit, given)
                 else:
-                    entries.append(_entry(start, what, limit, given))
+                    ran = _ran(subject, subject.what, limit, given)
             except Stub:
-                entries.append(replace(start, solved=False, error=str(NotSolved(puzzle or name))))
+                ran = _unsolved(subject)
             except (PuzzleError, TraceError, SourceError, BuildError, OSError) as error:
-                entries.append(replace(start, error=str(error), trace=getattr(error, "trace", None)))
+                ran = replace(subject, error=str(error), trace=getattr(error, "trace", None))
+            entries.append(ran)
     return entries
 
 
-def _entry(start: Entry, what: Path | str, limit: float | None, given: Mapping[str, Any]) -> Entry:
+def _unsolved(subject: Entry) -> Entry:
+    return replace(subject, solved=False, error=str(NotSolved(subject.puzzle or subject.name)))
+
+
+def _ran(subject: Entry, what: Path | str, limit: float | None, given: Mapping[str, Any]) -> Entry:
     """Run our solutions, and the user's own files: see `lib.suite.course.subject`."""
-    if start.ours and start.task is not None and isinstance(what, Path) and not given:
-        trace, puzzle = run_of_file(what, start.task), start.task
+    asked = subject.puzzle
+    if subject.ours and asked is not None and isinstance(what, Path) and not given:
+        trace, puzzle = run_of_file(what, asked), asked
     else:
-        found = ran(str(what), puzzle=start.task, limit=limit, **given)
-        trace, puzzle = found.trace, found.puzzle
-        if start.task is not None and trace.puzzle not in (None, start.task):
-            return replace(start, error=f"{start.name} is a run of {trace.puzzle}, not of {start.task}")
-    task = start.task or trace.puzzle or puzzle
-    if task is None and not str(what).endswith(".json"):
+        run = run_quietly(str(what), puzzle=asked, limit=limit, **given)
+        trace, puzzle = run.trace, run.puzzle
+        if asked is not None and trace.puzzle not in (None, asked):
+            return replace(subject, error=f"{subject.name} is a run of {trace.puzzle}, not of {asked}")
+    about = asked or trace.puzzle or puzzle
+    if about is None and not str(what).endswith(".json"):
         with suppress(SourceError, OSError):  # the puzzle that a file is about, at whatever size it ran
-            task = puzzle_of(what)
-    start = replace(start, puzzle=puzzle, trace=trace, task=task)
-    return (
-        replace(start, error=trace.error) if trace.error is not None else replace(start, verdict=check(trace, puzzle))
-    )
+            about = puzzle_of(what)
+    if trace.error is not None:
+        return replace(subject, puzzle=about, trace=trace, error=trace.error)
+    return replace(subject, puzzle=about, trace=trace, verdict=check(trace, puzzle))
 
 
 def _kept_apart(
-    isolation: Isolation, start: Entry, source: Source, limit: float | None, given: Mapping[str, Any]
+    isolation: Isolation, subject: Entry, source: Source, limit: float | None, given: Mapping[str, Any]
 ) -> Entry:
     """Run what somebody else handed in, kept apart. Its Trace is timed anew: it may state any times."""
-    record = PUZZLES[str(start.task)]  # what is handed in is of a puzzle
+    record = PUZZLES[str(subject.puzzle)]  # what is handed in is of a puzzle
+    if source.untouched(record.id):
+        return _unsolved(subject)
     size, mesh = {**record.size._asdict(), **given}, given.get("mesh")
     ranks = size["ranks"] if mesh is None else len(mesh)
     at = AtSize(ranks, size["layers"], size["batches"], mesh) if given else None
-    limits = Limits() if limit is None else Limits(seconds=limit)
-    stub = source.untouched(record.id)
-    sent = None if stub else isolation.run(source, record.id, at, limits)
-    if sent is None or sent.outcome == "unsolved":
-        return replace(start, solved=False, error=str(NotSolved(record.id)))
+    sent = isolation.run(source, record.id, at, Limits() if limit is None else Limits(seconds=limit))
+    if sent.outcome == "unsolved":
+        return _unsolved(subject)
     if sent.outcome != "trace" or sent.trace is None:
-        return replace(start, error=sent.text, trace=sent.trace)
-    puzzle = record.id if at is None else None
+        return replace(subject, error=sent.text, trace=sent.trace)
     try:
         trace = retime(rebuild(sent.trace).run, sent.trace.costs)
     except (PuzzleError, TraceError):
         trace = sent.trace  # the check says what is wrong with it
-    return replace(start, puzzle=puzzle, trace=trace, verdict=check(sent.trace, puzzle))
+    return replace(subject, trace=trace, verdict=check(sent.trace, record.id if at is None else None))

@@ -20,20 +20,8 @@ from lib.extras import need_extra
 from lib.puzzles.records import PUZZLES, by_chapter, puzzle_of_file
 from lib.puzzles.records import Puzzle as Record
 from lib.puzzles.records import goal as goal_of
-from lib.suite.cli.console import (
-    Limit,
-    Output,
-    Puzzle,
-    PuzzleArgument,
-    console,
-    draw_thing,
-    numbers,
-    option,
-    say,
-    show_hints,
-    show_table,
-    title,
-)
+from lib.suite.cli import console as options
+from lib.suite.cli.console import console, draw_thing, numbers, option, say, show_hints, show_table, title
 from lib.suite.course.exercises import hint as open_hints
 from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import Standing, is_off, known, next_puzzle, solved
@@ -105,7 +93,7 @@ def list_() -> None:
 
 
 @commands.command()
-def goal(puzzle: PuzzleArgument, output: Output = None) -> None:
+def goal(puzzle: options.PuzzleArgument, output: options.Output = None) -> None:
     """Say what a puzzle asks for; as a picture with a schedule that reaches it, where you name a file."""
     task = goal_of(puzzle)
     say(task.text())
@@ -114,7 +102,7 @@ def goal(puzzle: PuzzleArgument, output: Output = None) -> None:
 
 @commands.command()
 def hint(
-    puzzle: PuzzleArgument,
+    puzzle: options.PuzzleArgument,
     number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.")] = None,
     every: Annotated[bool, option("Open all hints.", "--all")] = False,
 ) -> None:
@@ -128,12 +116,12 @@ def hint(
 
 @commands.command()
 def reveal(
-    puzzle: PuzzleArgument,
+    puzzle: options.PuzzleArgument,
     way: Annotated[str | None, typer.Argument(help="Show the code of this alternative.", show_default=False)] = None,
     file: Annotated[
         Path | None, option("A notebook or .py in which the puzzle passes.", exists=True, dir_okay=False)
     ] = None,
-    limit: Limit = None,
+    limit: options.Limit = None,
 ) -> None:
     """Show the official answer and others, once the puzzle is passed."""
     if file is None:
@@ -209,7 +197,7 @@ KEYS = "h: a hint   r: the official answer, when it passes   n: the next puzzle 
 @commands.command()
 def watch(
     path: Annotated[Path | None, typer.Argument(help="A notebook, a .py, or a folder.", show_default=False)] = None,
-    puzzle: Puzzle = None,
+    puzzle: options.Puzzle = None,
     once: Annotated[bool, option("Run once; exit status 0 where it is solved, else 1.", "--once")] = False,
     limit: Annotated[float, option("Seconds that a run may take.", min=0.1)] = LIMIT,
 ) -> None:

@@ -100,11 +100,11 @@ def _compared(entries: Sequence[Entry], says: bool) -> tuple[list[Any], str]:
     from drawing.comparing.comparison import Compared, together
 
     runs = [
-        Compared(one.short, one.trace, one.message if says else "", one.correct, one.title, one.task or "")
+        Compared(one.short, one.trace, one.message if says else "", one.correct, one.title, one.puzzle or "")
         for one in entries
     ]
-    task = entries[0].task
-    of_one = len(entries) > 1 and task is not None and all(entry.task == task for entry in entries)
+    task = entries[0].puzzle
+    of_one = len(entries) > 1 and task is not None and all(entry.puzzle == task for entry in entries)
     return runs, PUZZLES[task].title if task is not None and of_one else together([entry.short for entry in entries])
 
 

@@ -34,11 +34,6 @@ from lib.schedules.pipelines.legality import IllegalOrder, illegal
 from lib.schedules.pipelines.lowering import compute_only
 from lib.suite.cli import console as options
 from lib.suite.cli.console import (
-    Backend,
-    Jobs,
-    Limit,
-    Output,
-    Scheduler,
     argument,
     cluster,
     draw_thing,
@@ -151,7 +146,7 @@ def export(
 @schedules.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=f"The file: {suffixes()}.")],
-    output: Output = None,
+    output: options.Output = None,
     messages: Annotated[Messages, option("For the picture, messages are posted or awaited.")] = "posted",
 ) -> None:
     """Read an order from a file, see whether it is legal, say how good it is, and draw a run of it."""
@@ -258,8 +253,8 @@ def profile(
     ] = None,
     order: Annotated[Path | None, option("Write the order that was run into this file.")] = None,
     step: Annotated[int | None, option("Which of the recorded steps; else the last.", min=0)] = None,
-    output: Output = None,
-    limit: Limit = None,
+    output: options.Output = None,
+    limit: options.Limit = None,
 ) -> None:
     """Show what torch.profiler recorded of a real run beside the schedule that it was to be.
 
@@ -371,9 +366,9 @@ def explore_command(
     overhead: Annotated[str, option("Time that each pass costs besides, however small.")] = "0",
     message: Annotated[str, option("Time of a message, for each example in it.")] = "0",
     latency: Annotated[str, option("Time of a message, however small.")] = "0",
-    jobs: Jobs = 1,
-    backend: Backend = None,
-    scheduler: Scheduler = None,
+    jobs: options.Jobs = 1,
+    backend: options.Backend = None,
+    scheduler: options.Scheduler = None,
 ) -> None:
     """Sweep schedules of pipelines over sizes, limits of memory and costs, and draw those that nothing beats.
 

@@ -15,16 +15,8 @@ from lib.errors.exceptions import NotSolved, PuzzleError
 from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES
 from lib.replay.options import ReplayOptions
+from lib.suite.cli import console as options
 from lib.suite.cli.console import (
-    WHAT,
-    Batches,
-    Layers,
-    Limit,
-    MeshOption,
-    Output,
-    Puzzle,
-    Ranks,
-    Subject,
     argument,
     console,
     draw_thing,
@@ -45,33 +37,33 @@ COLOURS = {"passed": "green", "missed": "yellow", "unsolved": "yellow"}
 
 @commands.command()
 def run(
-    whats: Annotated[list[str], argument("WHAT...", f"What to run: {WHAT}.")],
-    puzzle: Puzzle = None,
-    ranks: Ranks = None,
-    layers: Layers = None,
-    batches: Batches = None,
-    mesh: MeshOption = None,
+    whats: Annotated[list[str], argument("WHAT...", f"What to run: {options.WHAT}.")],
+    puzzle: options.Puzzle = None,
+    ranks: options.Ranks = None,
+    layers: options.Layers = None,
+    batches: options.Batches = None,
+    mesh: options.MeshOption = None,
     save: Annotated[Path | None, option("Write the Trace here, as JSON.")] = None,
     perfetto: Annotated[Path | None, option("Write the timeline here, for ui.perfetto.dev.")] = None,
     chakra: Annotated[Path | None, option("Write execution traces for MLCommons Chakra into a folder.")] = None,
     json: Annotated[bool, option("Print one JSON document and nothing else.", "--json")] = False,
-    limit: Limit = None,
+    limit: options.Limit = None,
 ) -> None:
     """Run a function, or those of several files, and say how good it is. Of a file with several puzzles all are run.
 
     Exit status: 0 where each reaches its first goal, 1 where one does not, for whatever reason, and 2 for a command
     that makes no sense. With --ranks, --layers, --batches or --mesh there are no goals, and 0 is for what is correct.
     """
-    options: dict[str, Any] = {"limit": limit, "ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
+    given: dict[str, Any] = {"limit": limit, "ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
     files = {"save": save, "perfetto": perfetto, "chakra": chakra}
     asked = [(what, one) for what in whats for one in ([puzzle] if puzzle else subjects(what))]
     if len(asked) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
         raise typer.BadParameter(f"--{one} takes the Trace of one run")
     if len(asked) == 1 and not json:
-        result = outcome(whats[0], puzzle=puzzle, **options)
+        result = outcome(whats[0], puzzle=puzzle, **given)
         _write(result.run, **files)
         return _tell(result)
-    attempts = [(what, attempt(what, one, **options)) for what, one in asked]
+    attempts = [(what, attempt(what, one, **given)) for what, one in asked]
     if (first := attempts[0][1].outcome) is not None:
         _write(first.run, **files)
     passed = all(tried.state == "passed" for _, tried in attempts)
@@ -174,7 +166,7 @@ def _measured(tried: Attempt) -> Verdict | None:
 
 
 @commands.command()
-def fix(what: Subject, puzzle: Puzzle = None) -> None:
+def fix(what: options.Subject, puzzle: options.Puzzle = None) -> None:
     """Run one function and show how to mend its mistake: the line itself, where the message names only the idea."""
     with fixes.shown():
         _tell(outcome(what, puzzle=puzzle))
@@ -182,9 +174,9 @@ def fix(what: Subject, puzzle: Puzzle = None) -> None:
 
 @commands.command()
 def check(
-    what: Annotated[str | None, typer.Argument(metavar="[WHAT]", help=f"Check only this: {WHAT}.")] = None,
-    puzzle: Puzzle = None,
-    limit: Limit = None,
+    what: Annotated[str | None, typer.Argument(metavar="[WHAT]", help=f"Check only this: {options.WHAT}.")] = None,
+    puzzle: options.Puzzle = None,
+    limit: options.Limit = None,
     stored: Annotated[
         bool, option("Believe the outputs of the solved notebooks: `make unit` runs them.", "--stored")
     ] = False,
@@ -228,7 +220,9 @@ def _answer(ask: Callable[[], Any], output: Path | None) -> None:
 
 
 @commands.command()
-def draw(what: Subject, output: Output = None, puzzle: Puzzle = None, limit: Limit = None) -> None:
+def draw(
+    what: options.Subject, output: options.Output = None, puzzle: options.Puzzle = None, limit: options.Limit = None
+) -> None:
     """Draw a run, even one that fails: up to where it did."""
     path = output or Path(f"{Path(what).stem}.svg")
     try:
@@ -241,7 +235,9 @@ def draw(what: Subject, output: Output = None, puzzle: Puzzle = None, limit: Lim
 
 
 @commands.command()
-def review(what: Subject, output: Output = None, puzzle: Puzzle = None, limit: Limit = None) -> None:
+def review(
+    what: options.Subject, output: options.Output = None, puzzle: options.Puzzle = None, limit: options.Limit = None
+) -> None:
     """Say how far a run is from the best, where its ranks wait, and what fills its memory."""
     from lib.suite.course.review import review as look
 
@@ -254,12 +250,12 @@ def review(what: Subject, output: Output = None, puzzle: Puzzle = None, limit: L
 
 @commands.command()
 def why(
-    what: Subject,
+    what: options.Subject,
     rank: Annotated[int | None, option("The rank that waits.")] = None,
     at: Annotated[float | None, option("The moment, in time units.")] = None,
-    output: Output = None,
-    puzzle: Puzzle = None,
-    limit: Limit = None,
+    output: options.Output = None,
+    puzzle: options.Puzzle = None,
+    limit: options.Limit = None,
 ) -> None:
     """Say why a rank waits at a moment, followed back to what held it up; or, without them, why the run ends when it
     does."""
@@ -274,7 +270,7 @@ def why(
 
 @commands.command("what-if")
 def what_if(
-    what: Subject,
+    what: options.Subject,
     rank: Annotated[list[int] | None, option("What this rank computes (or these).")] = None,
     op: Annotated[str | None, option("An operation, or compute, messages, collectives.")] = None,
     layer: Annotated[int | None, option("This layer.")] = None,
@@ -283,9 +279,9 @@ def what_if(
     ] = None,
     group: Annotated[str | None, option("Collectives along this axis of the mesh.")] = None,
     faster: Annotated[float | None, option("How many times as fast; else it takes no time.")] = None,
-    output: Output = None,
-    puzzle: Puzzle = None,
-    limit: Limit = None,
+    output: options.Output = None,
+    puzzle: options.Puzzle = None,
+    limit: options.Limit = None,
 ) -> None:
     """Time a run anew with something faster, its order as it is. Say what; or nothing, to see what would help most."""
     from lib.analysis.waiting.what_if import what_helps
@@ -300,13 +296,13 @@ def what_if(
 @commands.command()
 @takes_fields_of(ReplayOptions)
 def replay(
-    what: Subject,
-    output: Output = None,
+    what: options.Subject,
+    output: options.Output = None,
     calibrate: Annotated[str | None, option("Fit costs, and predict this other run.")] = None,
     json: Annotated[Path | None, option("Write the figures here.")] = None,
     save: Annotated[Path | None, option("Write the measured Trace here.")] = None,
     perfetto: Annotated[Path | None, option("Write both timelines here, for ui.perfetto.dev.")] = None,
-    limit: Limit = None,
+    limit: options.Limit = None,
     **chosen: Any,
 ) -> None:
     """Run a schedule with real tensors on torch.distributed; or feed a mesh from files, as a puzzle's map says."""

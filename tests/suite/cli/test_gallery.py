@@ -73,7 +73,7 @@ def test_names_are_said_where_they_are_asked_for(folder: Path) -> None:
 
 def test_sorted_by_any_figure_with_what_is_wrong_at_the_end() -> None:
     entries = entries_of(chosen([f"fsdp:{ALL}"]).subjects)
-    entries.append(Entry("bad", "fsdp", entries[0].trace, error="it failed"))
+    entries.append(Entry("bad", "bad.py", "fsdp", trace=entries[0].trace, error="it failed"))
     for sort, reverse in product(SORTS, (False, True)):
         groups = in_order(grouped(entries), sort, names=True, reverse=reverse)
         assert [group.first.correct for group in groups] == [True] * (len(groups) - 1) + [False]

@@ -23,18 +23,8 @@ from lib.errors.wording import counted, visible
 from lib.extras import need_extra
 from lib.files import ROOT, ready, write_whole
 from lib.puzzles.records import PUZZLES
-from lib.suite.cli.console import (
-    Backend,
-    Scheduler,
-    cluster,
-    fail,
-    numbers,
-    option,
-    progress,
-    say,
-    show_table,
-    some_jobs,
-)
+from lib.suite.cli import console as options
+from lib.suite.cli.console import cluster, fail, numbers, option, progress, say, show_table, some_jobs
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.suite.grade.gradebook import Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
@@ -80,8 +70,8 @@ def grade_command(
     jobs: Annotated[
         int | None, option("Processes; else one for each core.", "--jobs", "-j", callback=some_jobs)
     ] = None,
-    backend: Backend = None,
-    scheduler: Scheduler = None,
+    backend: options.Backend = None,
+    scheduler: options.Scheduler = None,
     watch: Annotated[bool, option("Go on, and grade what comes or changes.", "--watch")] = False,
 ) -> None:
     """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
@@ -307,34 +297,8 @@ class Changes:
 
 LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
 ENDINGS: Final = (".py", ".toml", ".json", ".css", ".js", ".html")
+TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 LEFT_OUT: Final = ("lib/_notebooks", "lib/replay", "__pycache__")
-LIBRARIES: Final = "chalk-diagrams>=0.2.2,<0.3 jinja2>=3.1,<4 joblib>=1.4,<2 nbformat>=5.10,<6 pyseccomp typer rich"
-"""Packages that pip installs when the image is built; Gradescope allows a network there."""
-SETUP: Final = f"""\
-#!/usr/bin/env bash
-# Runs once, when Gradescope builds the image. The package needs Python 3.11, and Ubuntu 22.04 has 3.10.
-set -euo pipefail
-root="${{AUTOGRADER:-/autograder}}"
-python=python3
-if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-    apt-get update
-    apt-get install -y python3.11 python3.11-venv
-    python=python3.11
-fi
-if ! "$python" -m venv "$root/python"; then
-    apt-get update
-    apt-get install -y python3-venv
-    "$python" -m venv "$root/python"
-fi
-echo '{LIBRARIES}' | xargs "$root/python/bin/pip" install --quiet
-"""
-RUN: Final = """\
-#!/usr/bin/env bash
-# Runs for each submission.
-root="${AUTOGRADER:-/autograder}"
-cd "$root/source/package"
-exec "${PUZZLES_PYTHON:-$root/python/bin/python}" -m lib.suite.cli.grading.command "$root"
-"""
 
 
 def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
@@ -343,8 +307,7 @@ def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
     asked = Config() if config is None else read_config(config)
     asked.with_options(puzzles=puzzles).assignment(())
     files: dict[str, bytes] = {
-        "setup.sh": SETUP.encode(),
-        "run_autograder": RUN.encode(),
+        **{name: (TEMPLATES / name).read_bytes() for name in ("setup.sh", "run_autograder")},
         "grade.toml": b"" if config is None else config.read_text("utf-8").encode(),
         "puzzles.json": json.dumps(puzzles or asked.puzzles or [*PUZZLES]).encode(),
     }

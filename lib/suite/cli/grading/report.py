@@ -21,7 +21,6 @@ from lib.errors.wording import amount, counted, exact, visible
 from lib.files import ready, write_whole
 from lib.suite.cli.grading.schedules import (
     ClassPuzzle,
-    Drawn,
     Order,
     Pictures,
     Traces,
@@ -65,31 +64,6 @@ LOOK: Final[Mapping[str, Colour]] = {
 }
 
 
-class Cell(NamedTuple):
-    """One student and one puzzle in the table of the class. `order` is what it is sorted by."""
-
-    puzzle: str
-    state: State
-    order: int
-    more: str
-    link: bool
-
-
-class Line(NamedTuple):
-    """A student in the table of the class, and wherever else a page names them."""
-
-    file: str
-    name: str
-    short: str
-    passed: int
-    notes: tuple[str, ...]
-    unread: tuple[Refused, ...]
-    cells: tuple[Cell, ...]
-    points: str
-    total: float
-    comment: str
-
-
 def write_report(
     book: Gradebook,
     traces: Traces,
@@ -117,17 +91,17 @@ def write_report(
     neighbours = zip(book.students, lines, [None, *lines], [*lines[1:], None], strict=False)
     for row, (student, line, before, after) in enumerate(neighbours, 1):
         shown = [part_of(student, puzzle, pictures, teacher=True) for puzzle in puzzles]
-        html = render("student.html", student=line, before=before, after=after, parts=shown)
-        write_whole(ready(out / "students" / f"{line.file}.html"), html)
-        unread = unread_files(line.unread)
+        html = render("student.html", line=line, before=before, after=after, parts=shown)
+        write_whole(ready(out / "students" / f"{line['file']}.html"), html)
+        unread = unread_files(line["unread"])
         shown = [part_of(student, puzzle, pictures, tell_sizes=tell_sizes) for puzzle in puzzles]
-        html = render("feedback.html", student=line, parts=shown, unread=unread, title=book.title)
-        write_whole(ready(out / "feedback" / f"{line.file}.html"), html)
+        html = render("feedback.html", line=line, parts=shown, unread=unread, title=book.title)
+        write_whole(ready(out / "feedback" / f"{line['file']}.html"), html)
         text = [*head_text(student, unread), *(said for part in shown for said in ("", *part_text(part)))]
-        write_whole(out / "feedback" / f"{line.file}.txt", "\n".join([*map(visible, text), ""]))
+        write_whole(out / "feedback" / f"{line['file']}.txt", "\n".join([*map(visible, text), ""]))
         done(len(orders) + row, everything)
     # What an earlier report left of students and schedules that are not there any more. Files of others stay.
-    files = {line.file for line in lines}
+    files = {line["file"] for line in lines}
     for folder, endings in (("students", (".html",)), ("feedback", (".html", ".txt"))):
         for path in (out / folder).iterdir() if (out / folder).is_dir() else ():
             if path.suffix in endings and is_ours(path.stem) and path.stem not in files:
@@ -145,36 +119,28 @@ def render(template: str, **values: Any) -> str:
     return page(template, "report", "'self' data:", colours=LOOK, **words, **values)
 
 
-def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[Line]:
-    lines: list[Line] = []
+def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[dict[str, Any]]:
+    """The students in the table of the class, and wherever else a page names them."""
+    lines: list[dict[str, Any]] = []
     for file, student in zip(file_names([student.name for student in book.students]), book.students, strict=True):
         name = visible(student.name, lines=False).strip()
-        cells: list[Cell] = []
-        for puzzle in puzzles:
-            score = _score(student, puzzle)
-            state, goals = STATES[score.state], goals_reached(puzzle.asked, score.own)
-            order = 10_000 * list(STATES).index(state.word) - 100 * goals - score.hidden_passed
-            more: list[str] = []
-            if score.correct and puzzle.asked.goals:
-                more.append(f"{goals}/{len(puzzle.asked.goals)} goals")
-            if score.correct and score.hidden:
-                more.append(f"{score.hidden_passed}/{len(score.hidden)} sizes")
-            cells.append(Cell(puzzle.asked.puzzle, state, order, " · ".join(more), score.state != "absent"))
-        lines.append(
-            Line(
-                file,
-                student.name or "(no name)",
-                (name if len(name) <= SHORT else name[: SHORT - 1] + "…") or "(no name)",
-                student.passed,
-                student.notes,
-                book.refused_of(student),
-                tuple(cells),
-                _whole(student) if student.of else "",
-                student.points,
-                student.mark().comment,
-            )
-        )
+        line = {"file": file, "student": student, "name": student.name or "(no name)"}
+        line["short"] = (name if len(name) <= SHORT else name[: SHORT - 1] + "…") or "(no name)"
+        line |= {"unread": book.refused_of(student), "points": _whole(student) if student.of else ""}
+        lines.append({**line, "cells": [_cell(puzzle, _score(student, puzzle)) for puzzle in puzzles]})
     return lines
+
+
+def _cell(puzzle: ClassPuzzle, score: Score) -> dict[str, Any]:
+    """One student and one puzzle in the table of the class. `order` is what it is sorted by."""
+    state, goals = STATES[score.state], goals_reached(puzzle.asked, score.own)
+    order = 10_000 * list(STATES).index(state.word) - 100 * goals - score.hidden_passed
+    more: list[str] = []
+    if score.correct and puzzle.asked.goals:
+        more.append(f"{goals}/{len(puzzle.asked.goals)} goals")
+    if score.correct and score.hidden:
+        more.append(f"{score.hidden_passed}/{len(score.hidden)} sizes")
+    return {"puzzle": puzzle.asked.puzzle, "state": state, "order": order, "more": " · ".join(more)}
 
 
 def _score(student: Student, puzzle: ClassPuzzle) -> Score:
@@ -187,8 +153,8 @@ def _whole(student: Student) -> str:
     return f"{amount(student.points)} of {amount(student.of)} points"
 
 
-def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line]) -> str:
-    there = {cell.state for line in lines for cell in line.cells}
+def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Mapping[str, Any]]) -> str:
+    there = {cell["state"] for line in lines for cell in line["cells"]}
     common, alike = mistakes(book), similar(book)
     return render(
         "report.html",
@@ -199,7 +165,7 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line
         puzzles=puzzles,
         refused=book.refused,
         problems=book.problems,
-        everything=sum(line.passed == len(puzzles) for line in lines),
+        everything=sum(student.passed == len(puzzles) for student in book.students),
         isolation=book.isolation,
         made_by=book.made_by,
         mistakes=common,
@@ -250,7 +216,7 @@ class Part:
     rows: Sequence[Row]
     message: str
     mark: Mark
-    picture: Drawn | None = None
+    picture: Mapping[str, str] | None = None
     caption: str = ""
     elsewhere: Sequence[tuple[str, str]] = ()
     drawn: Any = ""

@@ -168,14 +168,6 @@ class Order(NamedTuple):
     correct: bool
 
 
-class Drawn(NamedTuple):
-    """A picture that there is: its file, its size in pixels, and the words that say what it shows."""
-
-    file: str
-    width: str
-    height: str
-
-
 @dataclass(frozen=True)
 class Pictures:
     """The folder of pictures of a report."""
@@ -188,12 +180,12 @@ class Pictures:
         words = "\n".join([EDITION, str(order.correct), *order.digests, *order.names])
         return self.folder / f"{sha256(words.encode()).hexdigest()[:16]}.svg"
 
-    def drawn(self, order: Order) -> Drawn:
-        """Return a picture that there is."""
+    def drawn(self, order: Order) -> dict[str, str]:
+        """Return the file of a picture that there is, and its width and height in pixels."""
         path = self.path(order)
         with path.open(encoding="utf-8") as file:
-            size = re.search(r'width="([\d.]+)" height="([\d.]+)"', file.read(400))
-        return Drawn(path.name, *(("840", "400") if size is None else (size[1], size[2])))
+            size = re.search(r'width="(?P<width>[\d.]+)" height="(?P<height>[\d.]+)"', file.read(400))
+        return {"file": path.name, **({"width": "840", "height": "400"} if size is None else size.groupdict())}
 
     def keep(self, orders: Iterable[Order]) -> None:
         """Delete pictures of ours that none of these is."""
