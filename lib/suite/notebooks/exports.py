@@ -72,8 +72,6 @@ LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
 """The time of every file: the same bytes every time."""
 PACKER: Final = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 """The settings of xz that make text smallest."""
-WIDTH: Final = 120
-POINTS: Final = {"check": 2, "other-sizes": 1}
 SCHEMA: Final = 3
 CONFIG: Final = """\
 c = get_config()
@@ -231,7 +229,7 @@ def in_text(files: Mapping[str, bytes]) -> str:
 @lru_cache(maxsize=1)  # it takes a second, and one package goes into many notebooks
 def _packed(data: bytes) -> str:
     text = base64.b64encode(lzma.compress(data, filters=PACKER)).decode()
-    return "\n".join(text[place : place + WIDTH] for place in range(0, len(text), WIDTH))
+    return "\n".join(text[place : place + 120] for place in range(0, len(text), 120))
 
 
 # -- for nbgrader ---------------------------------------------------------------------------------------------------
@@ -277,10 +275,10 @@ def instructors(notebook: Notebook, record: Puzzle, need: str, hidden: Mapping[s
         if ours.stub in source.splitlines():
             cells.append(_marked(bare, f"{record.id}-answer", source.replace(ours.stub, solution)))
         elif "puzzle=" in source and ("Model.check(" in source or "check_function(" in source):
-            cells.append(_marked(bare, f"{record.id}-check", _check(source, record, need), POINTS["check"]))
+            cells.append(_marked(bare, f"{record.id}-check", _check(source, record, need), points=2))
             if test := _elsewhere(record, need, hidden):
                 more: dict[str, Any] = {**bare, "id": f"{cell['id']}-other-sizes"}
-                cells.append(_marked(more, f"{record.id}-other-sizes", test, POINTS["other-sizes"]))
+                cells.append(_marked(more, f"{record.id}-other-sizes", test, points=1))
         else:
             cells.append(bare)
     ids = [cell["metadata"]["nbgrader"]["grade_id"] for cell in cells if "nbgrader" in cell["metadata"]]

@@ -1,14 +1,9 @@
 """Runs notebooks, each in a kernel of its own, and keeps of their outputs what is the same every time.
 
-A kernel that is started anew spends most of its time on importing ipykernel, chalk, lib and drawing. So a kernel may be
-warm: a copy of one process which has imported what others wrote and every notebook needs. In that process no cell has
-run and there is no shell, so nothing of one notebook comes into another. Modules of lib and drawing lie ready until a
-notebook imports them; the two packages themselves are imported anew, as they look for a shell then. Notebooks are built
-in kernels that are started anew; what only looks whether all is as it was may have warm ones:
+Notebooks are built in kernels that are started anew, which spend most of their time on importing ipykernel, chalk, lib
+and drawing. What only looks whether all is as it was may have warm ones, where a process can be copied:
 
     pytest -p lib.suite.notebooks.kernels --nbval solutions
-
-Where a process cannot be copied, every kernel is started anew.
 """
 
 from __future__ import annotations
@@ -29,7 +24,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
@@ -59,24 +54,18 @@ def execute(notebooks: Mapping[Path, Notebook], *, warm: bool = False) -> list[N
     stderr, or puts out what no two runs have in common, gives an error.
     """
 
-    async def run_all() -> list[Notebook | BuildError]:
+    async def run_all(scratch: Path) -> list[Notebook | BuildError]:
         free = asyncio.Semaphore(os.cpu_count() or 1)
+        runs = [_run(path, notebook, scratch / path.stem, warm, free) for path, notebook in notebooks.items()]
+        return await asyncio.gather(*runs)
 
-        async def run(path: Path, notebook: Notebook, scratch: Path) -> Notebook | BuildError:
-            async with free:
-                try:
-                    return await _execute(path, notebook, scratch, warm)
-                except BuildError as error:
-                    return error
-
-        with tempfile.TemporaryDirectory(prefix="nb") as scratch:
-            runs = [run(path, notebook, Path(scratch) / path.stem) for path, notebook in notebooks.items()]
-            return await asyncio.gather(*runs)
-
-    return asyncio.run(run_all())
+    with tempfile.TemporaryDirectory(prefix="nb") as scratch:
+        return asyncio.run(run_all(Path(scratch)))
 
 
-async def _execute(path: Path, notebook: Notebook, scratch: Path, warm: bool) -> Notebook:
+async def _run(
+    path: Path, notebook: Notebook, scratch: Path, warm: bool, free: asyncio.Semaphore
+) -> Notebook | BuildError:
     # Here and not above: the process that is copied has no need of them.
     import nbformat
     from jupyter_client.kernelspec import KernelSpecManager
@@ -97,15 +86,18 @@ async def _execute(path: Path, notebook: Notebook, scratch: Path, warm: bool) ->
     # Building a notebook is not solving a puzzle.
     variables = child_environment(IPYTHONDIR=str(scratch), PUZZLES_PROGRESS="off")
     client = NotebookClient(cells, km=manager, timeout=TIMEOUT, record_timing=False, shutdown_kernel="immediate")
-    try:
-        await client.async_execute(cwd=str(path.parent), env=variables, cleanup_kc=True)
-    except CellExecutionError as error:
-        raise BuildError(f"{path.name} fails: {error.ename}: {error.evalue}") from None
-    except DeadKernelError:
-        raise BuildError(f"{path.name}: its kernel died") from None
-    except CellTimeoutError:
-        raise BuildError(f"{path.name}: a cell took more than {TIMEOUT} seconds") from None
-    return tidied(cells, path)
+    async with free:
+        try:
+            await client.async_execute(cwd=str(path.parent), env=variables, cleanup_kc=True)
+            return tidied(cells, path)
+        except CellExecutionError as error:
+            return BuildError(f"{path.name} fails: {error.ename}: {error.evalue}")
+        except DeadKernelError:
+            return BuildError(f"{path.name}: its kernel died")
+        except CellTimeoutError:
+            return BuildError(f"{path.name}: a cell took more than {TIMEOUT} seconds")
+        except BuildError as error:
+            return error
 
 
 def tidied(notebook: Any, path: Path) -> Notebook:
@@ -144,6 +136,10 @@ def reject(output: Any, where: str) -> None:
 
 
 # -- warm kernels ---------------------------------------------------------------------------------------------------
+
+# A warm kernel is a copy of one process, which has imported what others wrote and every notebook needs. No cell has run
+# in that process and there is no shell, so nothing of one notebook comes into another. Modules of lib and drawing lie
+# ready until a notebook imports them; the two packages themselves are imported anew, as they look for a shell then.
 
 COPIES = hasattr(os, "fork") and sys.platform != "darwin"
 """Whether a process can be copied. On macOS it can, but its own libraries may not work in the copy."""
@@ -235,7 +231,7 @@ def _serve(orders: IO[str], answers: IO[str]) -> None:
         import_module(name)
     sys.meta_path.insert(0, _Ready())
     gc.freeze()
-    signal.signal(signal.SIGCHLD, _bury)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # copies that have ended would seem to run until they are waited for
     for line in orders:
         pid = os.fork()
         if pid == 0:
@@ -261,34 +257,15 @@ class _Ready(MetaPathFinder):
         spec = module and PathFinder.find_spec(fullname, path)
         if module is None or spec is None or spec.origin != module.__file__:
             return None
-        spec.loader = _Imported(module)
+        loader = cast(Any, spec.loader)
+        loader.create_module = lambda _: module  # pyright: ignore[reportUnknownLambdaType]
+        loader.exec_module = lambda _: None  # pyright: ignore  # nothing is left to do
         return spec
-
-
-class _Imported(SourceFileLoader):
-    """Loads a module that is there already."""
-
-    def __init__(self, module: ModuleType) -> None:
-        super().__init__(module.__name__, str(module.__file__))
-        self.module = module
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return self.module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing is left to do."""
 
 
 def _forget_ours() -> dict[str, ModuleType]:
     """Remove all modules of ours from those that are imported, and return them."""
     return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in OURS}
-
-
-def _bury(*_: object) -> None:
-    """Let go of the copies that have ended, which until then would seem to run."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _become_kernel(arguments: list[str], cwd: str, env: dict[str, str]) -> NoReturn:
