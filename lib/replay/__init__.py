@@ -25,20 +25,18 @@ if TYPE_CHECKING:
         UnfitTrace,
         WrongWorld,
     )
-    from lib.replay.feeding import Feeding, FeedResult, feed
     from lib.replay.options import ReplayOptions
     from lib.replay.result import Calibration, ReplayResult, calibrate
     from lib.schedules.formats.perfetto import perfetto
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
 
-__all__ = ["Calibration", "FeedResult", "Feeding", "InUse", "NotEnoughMemory", "RankDied"]
+__all__ = ["Calibration", "InUse", "NotEnoughMemory", "RankDied"]
 __all__ += ["RankRaised", "RankStalled", "ReplayError", "ReplayOptions", "ReplayResult", "UnfitTrace"]
-__all__ += ["WrongWorld", "calibrate", "feed", "perfetto", "replay"]
+__all__ += ["WrongWorld", "calibrate", "perfetto", "replay"]
 
 _HOMES = {
     "lib.replay.errors": "InUse NotEnoughMemory RankDied RankRaised RankStalled ReplayError UnfitTrace WrongWorld",
-    "lib.replay.feeding": "FeedResult Feeding feed",
     "lib.replay.options": "ReplayOptions",
     "lib.replay.result": "Calibration ReplayResult calibrate",
     "lib.schedules.formats.perfetto": "perfetto",

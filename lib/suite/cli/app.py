@@ -58,7 +58,7 @@ from lib.suite.course.exercises import hint as open_hints
 from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import Standing, known
 from lib.suite.course.solutions import refusal
-from lib.suite.course.subject import Outcome, Run, attempt, feedings, outcome, subjects
+from lib.suite.course.subject import Outcome, Run, attempt, outcome, subjects
 from lib.suite.course.subject import run as run_subject
 from lib.suite.isolation.asking import LIMIT
 from lib.suite.submissions.locations import home, is_checkout
@@ -405,12 +405,8 @@ def replay(
     limit: Limit = None,
     **chosen: Any,
 ) -> None:
-    """Run a schedule with real tensors on torch.distributed; or feed a mesh from files, as a puzzle's map says."""
+    """Run a schedule with real tensors on torch.distributed."""
     from lib.replay.__main__ import Outputs, replay_and_tell
-    from lib.replay.feeding import feed_and_tell
-
-    if (fed := feedings(what, limit=limit)) is not None:
-        raise typer.Exit(feed_and_tell(fed))
 
     def paint(result: Any) -> None:
         if output is not None:

@@ -28,7 +28,7 @@ from lib.suite.submissions.table import Answer, Ask, Given, ask_here
 from lib.suite.submissions.workplace import is_edition, located, notebook_of
 from lib.trace.trace import Trace
 
-__all__ = ["Attempt", "Outcome", "Run", "Stub", "attempt", "feedings", "outcome", "ran", "run", "subjects"]
+__all__ = ["Attempt", "Outcome", "Run", "Stub", "attempt", "outcome", "ran", "run", "subjects"]
 
 R = TypeVar("R", "Run", "Outcome")
 PATIENCE = 30.0
@@ -143,28 +143,6 @@ def _printed(what: Callable[[], R]) -> R:
         raise
     print(found.printed, end="")
     return found
-
-
-def feedings(what: str, *, puzzle: str | None = None, limit: float | None = None) -> list[Any] | None:
-    """Return what processes read by a plain function's answers to the table of its puzzle, to be replayed: what
-    `<puzzle>_feeding(answer, *arguments)` of its source makes of each. None for anything but a plain function.
-
-    Raises SourceError for one that feeds nothing, PuzzleError for one that answers wrong, and Stub for one that is not
-    solved yet.
-    """
-    path, puzzle = _found(what, puzzle)
-    if puzzle is None or path.suffix == ".json" or not PUZZLES[puzzle].is_function:
-        return None
-    try:
-        made = load_function(reference(puzzle), f"{puzzle}_feeding")
-    except SourceError:
-        raise SourceError(f"the answer to {puzzle} is a plain function, and feeds no mesh: nothing to replay") from None
-    given = [row.given for row in PUZZLES[puzzle].table if not row.raises]
-    verdict = _printed(lambda: _answered(what, path, puzzle, limit or PATIENCE)).verdict
-    if not verdict.correct:
-        raise PuzzleError(verdict.text())
-    ask = ask_here(load_function(path, puzzle)) if what in PUZZLES else _asked(path, puzzle, limit or PATIENCE, [])
-    return [made(answer.value, *arguments) for answer, arguments in zip(ask(given), given, strict=True)]
 
 
 def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: Any) -> Attempt:
