@@ -29,7 +29,7 @@ BUDGETS = {
     "lib/cluster": 1_550,
     "lib/diagnosis": 4_100,
     "lib/errors": 950,
-    "lib/replay": 6_550,
+    "lib/replay": 5_600,
     "lib/schedules": 6_550,
     "lib/simulator": 3_100,
     "lib/suite/cli": 4_000,

@@ -28,7 +28,7 @@ from lib.suite.cli.console import (
     takes_fields_of,
     title,
 )
-from lib.suite.course.subject import Attempt, Outcome, Run, attempt, feedings, outcome, subjects
+from lib.suite.course.subject import Attempt, Outcome, Run, attempt, outcome, subjects
 from lib.suite.course.subject import run as run_subject
 
 commands = typer.Typer()
@@ -305,12 +305,8 @@ def replay(
     limit: options.Limit = None,
     **chosen: Any,
 ) -> None:
-    """Run a schedule with real tensors on torch.distributed; or feed a mesh from files, as a puzzle's map says."""
+    """Run a schedule with real tensors on torch.distributed."""
     from lib.replay.__main__ import Outputs, replay_and_tell
-    from lib.replay.feeding import feed_and_tell
-
-    if (fed := feedings(what, limit=limit)) is not None:
-        raise typer.Exit(feed_and_tell(fed))
 
     def paint(result: Any) -> None:
         if output is not None:

@@ -184,28 +184,6 @@ def subjects(what: str) -> tuple[str | None, ...]:
     return found if len(found) > 1 else (None,)
 
 
-def feedings(what: str, *, puzzle: str | None = None, limit: float | None = None) -> list[Any] | None:
-    """Return what processes read by a plain function's answers to the table of its puzzle, to be replayed: what
-    `<puzzle>_feeding(answer, *arguments)` of its source makes of each. None for anything but a plain function.
-
-    Raises SourceError for one that feeds nothing, PuzzleError for one that answers wrong, and Stub for one that is not
-    solved yet.
-    """
-    subject = _Subject(what, puzzle, limit, {})
-    puzzle = subject.puzzle
-    if puzzle is None or not subject.is_function:
-        return None
-    try:
-        made = load_function(reference(puzzle), f"{puzzle}_feeding")
-    except SourceError:
-        raise SourceError(f"the answer to {puzzle} is a plain function, and feeds no mesh: nothing to replay") from None
-    given = [row.given for row in PUZZLES[puzzle].table if not row.raises]
-    verdict = _printed(subject.outcome).verdict
-    if not verdict.correct:
-        raise PuzzleError(verdict.text())
-    return [made(answer.value, *arguments) for answer, arguments in zip(subject.ask(given), given, strict=True)]
-
-
 class _Subject:
     """What somebody names: the file to run, its puzzle, and how. SourceError where there is none. Unless it is to be
     `exact`, the name of a notebook that is not here stands for the student's own copy."""

@@ -14,9 +14,8 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -28,16 +27,17 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous as rendezvous_at
 
-from lib.replay.errors import InUse
+from lib.replay import InUse
 from lib.replay.options import ReplayOptions
-from lib.replay.rank import distributed
-from lib.replay.rank.context import Examples, Job, RankContext, Reader, device_of
-from lib.replay.rank.distributed import ProcessTransport, SocketCounters, ThreadGroups, TorchGroups
+from lib.replay.rank import transport
+from lib.replay.rank.context import Job, RankContext, Reader, device_of
 from lib.replay.rank.interpreter import Report, steps
+from lib.replay.rank.transport import ProcessTransport, SocketCounters, ThreadGroups, TorchGroups
 
-__all__ = ["FINISHED", "READY", "RUNNING", "STARTING", "WAITING", "Here", "Progress"]
-__all__ += ["RankError", "Rendezvous", "is_echo", "join", "loopback", "meet", "play", "rendezvous_of"]
-
+STARTING, READY, RUNNING, WAITING, FINISHED = range(5)
+"""What a rank does. Who is waiting waits for other ranks."""
+Progress = Callable[[int, int, int], None]
+"""Is told the rank, what it does and the number of its event (-1 before the first), whenever it has moved."""
 LEFT = 3.0
 """Timeouts of torch.distributed are this much longer than ours, so that it is we who say what happened."""
 
@@ -58,25 +58,13 @@ def rendezvous_of(options: ReplayOptions, folder: Path) -> Rendezvous:
     where, timeout = options.rendezvous, options.timeout * LEFT
     if where is None:
         return Rendezvous(f"file://{folder / 'store'}", timeout, loopback())
-    _check_free(where)
-    return Rendezvous(where, timeout)
-
-
-def loopback() -> str | None:
-    """The interface that ranks of one machine talk over: no name has to be resolved, and no packet leaves."""
-    names = {name for _, name in socket.if_nameindex()}
-    return next((name for name in ("lo", "lo0") if name in names), None)
-
-
-def _check_free(where: str) -> None:
     parts = urlsplit(where)
+    host, port = parts.hostname or "localhost", parts.port or 0
     if parts.scheme == "file":
         if os.path.exists(parts.path):
             raise InUse(f"the file {parts.path} is there already: a rendezvous needs a fresh one")
-        return
-    host, port = parts.hostname or "localhost", parts.port or 0
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as one:
+        return Rendezvous(where, timeout)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             one.bind((host, port))
@@ -84,30 +72,32 @@ def _check_free(where: str) -> None:
             if error.errno != errno.EADDRINUSE:
                 raise InUse(f"the ranks cannot meet at {host}:{port}: {error.strerror}") from None
             raise InUse(f"port {port} of {host} is in use: name another, or none to need no port") from None
+    return Rendezvous(where, timeout)
 
 
-STARTING, READY, RUNNING, WAITING, FINISHED = range(5)
-"""What a rank does. Who is waiting waits for other ranks."""
-
-Progress = Callable[[int, int, int], None]
-"""Is told the rank, what it does and the number of its event (-1 before the first), whenever it has moved."""
+def loopback() -> str | None:
+    """Name the interface that ranks of one machine talk over: no name has to be resolved, and no packet leaves."""
+    names = {name for _, name in socket.if_nameindex()}
+    return next((name for name in ("lo", "lo0") if name in names), None)
 
 
 class RankError(Exception):
-    """An error of a rank of this process; `echo`: it may be that of another one."""
+    """An error of a rank of this process; `echo`: it comes from torch.distributed, so it may be that of another one."""
 
     def __init__(self, rank: int, error: BaseException) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
-        self.rank = rank
-        self.echo = is_echo(error)
+        self.rank, self.echo = rank, False
+        at = error.__traceback__
+        while at is not None:
+            self.echo |= at.tb_frame.f_globals.get("__name__") == transport.__name__
+            at = at.tb_next
 
 
-@dataclass(frozen=True)
-class Here:
+class Here(NamedTuple):
     """This process, once it has met the others: its ranks, and the device of each. `store` is what all can write to."""
 
-    ranks: tuple[int, ...]
-    devices: tuple[torch.device, ...]
+    ranks: Sequence[int]
+    devices: Sequence[torch.device]
     rendezvous: Rendezvous
     store: Any
     sockets: SocketCounters
@@ -118,10 +108,9 @@ def meet(job: Job, process: int, local_process: int, rendezvous: Rendezvous) -> 
     machine."""
     torch.set_num_threads(job.options.threads)
     _keep_freed_memory()
-    sockets = SocketCounters()
-    ranks = job.processes[process]
+    sockets, ranks = SocketCounters(), job.processes[process]
     before = sum(map(len, job.processes[process - local_process : process]))
-    devices = tuple(device_of(job.options, before + place) for place in range(len(ranks)))
+    devices = [device_of(job.options, before + place) for place in range(len(ranks))]
     _use(devices[0])
     store = join(rendezvous, process, len(job.processes), devices[0] if job.options.transport == "nccl" else None)
     return Here(ranks, devices, rendezvous, store, sockets)
@@ -147,53 +136,48 @@ def _place(address: str, process: int, processes: int, timeout: timedelta) -> An
     return store
 
 
-def play(job: Job, here: Here, examples: Examples, results: Sequence[Tensor], progress: Progress) -> list[Report]:
+def play(job: Job, here: Here, examples: Path, results: Sequence[Tensor], progress: Progress) -> list[Report]:
     """Do all that the ranks of this process have to do. What they read is in `examples`; what is compared with
     ordinary training is written to `results`, for each rank. RankError for the first that fails, without a word to the
     others."""
-    reader = Reader(examples)
-    if len(job.processes) == job.plan.ranks:
-        return [_play(job, here, 0, reader, results[0], progress)]
-    reports: dict[int, Report] = {}
-    outcomes: SimpleQueue[tuple[int, Report | RankError]] = SimpleQueue()
+    reader, outcomes = Reader(examples), SimpleQueue[tuple[int, Report | RankError]]()
+    alone = len(job.processes) == job.plan.ranks
 
-    def be(place: int) -> None:
+    def be(place: int) -> Report:
+        rank, device, report, timeout = here.ranks[place], here.devices[place], Report(), here.rendezvous.timeout
+        try:
+            groups = TorchGroups(timeout) if alone else ThreadGroups(rank, job.plan.ranks, here.store, timeout)
+            way = ProcessTransport(rank, job.plan, groups, device, here.rendezvous.one_machine, here.sockets)
+            context = RankContext(job, rank, way, reader, device, results[place], partial(progress, rank, RUNNING))
+            progress(rank, READY, context.now)
+            for handle in steps(context, report):
+                progress(rank, WAITING, context.now)
+                handle.wait()
+                progress(rank, RUNNING, context.now)
+            progress(rank, FINISHED, context.now)
+        except BaseException as error:
+            raise RankError(rank, error) from error
+        return report
+
+    def be_thread(place: int) -> None:
         torch.set_num_threads(job.options.threads)
         _use(here.devices[place])
         try:
-            outcomes.put((place, _play(job, here, place, reader, results[place], progress)))
+            outcomes.put((place, be(place)))
         except RankError as error:
             outcomes.put((place, error))
 
+    if alone:
+        return [be(0)]
     for place in range(len(here.ranks)):
-        threading.Thread(target=be, args=[place], daemon=True).start()
+        threading.Thread(target=be_thread, args=[place], daemon=True).start()
+    reports: dict[int, Report] = {}
     while len(reports) < len(here.ranks):
         place, outcome = outcomes.get()
         if isinstance(outcome, RankError):
             raise outcome
         reports[place] = outcome
     return [reports[place] for place in range(len(here.ranks))]
-
-
-def _play(job: Job, here: Here, place: int, reader: Reader, results: Tensor, progress: Progress) -> Report:
-    rank, device, report = here.ranks[place], here.devices[place], Report()
-    try:
-        timeout, store = here.rendezvous.timeout, here.store
-        alone = len(job.processes) == job.plan.ranks
-        groups = TorchGroups(timeout) if alone else ThreadGroups(rank, job.plan.ranks, store, timeout)
-        transport = ProcessTransport(rank, job.plan, groups, device, here.rendezvous.one_machine, here.sockets)
-        context = RankContext(
-            job, rank, transport, reader, device, results, lambda index: progress(rank, RUNNING, index)
-        )
-        progress(rank, READY, context.now)
-        for handle in steps(context, report):
-            progress(rank, WAITING, context.now)
-            handle.wait()
-            progress(rank, RUNNING, context.now)
-        progress(rank, FINISHED, context.now)
-    except BaseException as error:
-        raise RankError(rank, error) from error
-    return report
 
 
 def _use(device: torch.device) -> None:
@@ -212,13 +196,3 @@ def _keep_freed_memory() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(mmap_threshold, largest)
         library.mallopt(trim_threshold, 2**31 - 1)
-
-
-def is_echo(error: BaseException) -> bool:
-    """Tell whether an error comes from torch.distributed: then it is often the echo of another rank's."""
-    at = error.__traceback__
-    while at is not None:
-        if at.tb_frame.f_globals.get("__name__") == distributed.__name__:
-            return True
-        at = at.tb_next
-    return False

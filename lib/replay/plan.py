@@ -9,14 +9,14 @@ nothing is negotiated while the ranks run. What the Trace states about its value
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lib.checker.checker import check
-from lib.replay.errors import RankRaised, RankStalled, UnfitTrace, WrongWorld
+from lib.replay import RankRaised, RankStalled, UnfitTrace, WrongWorld
 from lib.replay.options import ReplayOptions
-from lib.replay.plan.sizes import IN_FORM, Range, Sizes, length, refuse_if_too_large
+from lib.replay.sizes import IN_FORM, Range, Sizes, length, refuse_if_too_large
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
@@ -28,9 +28,6 @@ from lib.values.layers import Shape
 from lib.values.operations import BY_INPUT, COMMUNICATION
 from lib.values.placement import Dim, Place
 from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
-
-__all__ = ["Compared", "Plan", "PlannedCollective", "PlannedMessage", "RankPlan"]
-__all__ += ["describe_event", "plan_that_fits", "processes_of", "raised", "softmax_of", "stalled"]
 
 
 class PlannedCollective(NamedTuple):
@@ -136,9 +133,7 @@ def plan_that_fits(trace: Trace, options: ReplayOptions, here: Sequence[int] | N
     groups = _plan_collectives(simulated, plans)
     pairs, gone_by = _plan_messages(simulated, plans)
     for rank, (plan, lives) in enumerate(zip(plans, simulated.lifetimes(), strict=True)):
-        dies = _lifetimes(plan, lives)
-        _uses(plan, dies, gone_by[rank])
-        _gone_before(plan, dies, gone_by[rank])
+        _gone_before(plan, _lifetimes(plan, lives, gone_by[rank]), gone_by[rank])
         plan.keeps = _softmaxes(simulated.shape, rank, plan, sizes)
         _compared(rebuilt, rank, plan, sizes)
     made = Plan(simulated, sizes, plans, groups, pairs)
@@ -151,39 +146,41 @@ def _must_be_a_training_step(trace: Trace) -> None:
         raise UnfitTrace("this Trace is that of a sandbox, where gradients may be made up: simulate it with a Dist")
     verdict = check(trace)
     if not verdict.correct:
-        faults = "\n  ".join(verdict.faults)
-        raise UnfitTrace(
-            f"this Trace is not one correct training step, so it has no truth to compare with:\n  {faults}"
-        )
+        no_truth = "this Trace is not one correct training step, so it has no truth to compare with:"
+        raise UnfitTrace("\n  ".join([no_truth, *verdict.faults]))
 
 
 def _must_be_whole_numbers(trace: Trace, sizes: Sizes) -> None:
     """UnfitTrace where a tensor would begin or end within a number, or within a head whose softmax is not done."""
     larger, longer = ("hidden", "length") if trace.descriptions == USUAL else ["the layer's sizes"] * 2
+    for value, in_form in _values(trace):
+        place = value.place
+        if place.sharded and place.total > sizes.weight(value.layer):
+            sides = " x ".join(str(dim.size) for dim in sizes.dims(value)[: len(place.dims)])
+            raise UnfitTrace(f"a weight of {sides} has no {place.total} shards: make {larger} larger")
+        if (uneven := sizes.uneven(value, first=in_form)) is not None:
+            part, size = uneven
+            named = longer if part.dim.counted else larger
+            noun = "rows" if part.dim.counted or part is place.first else "columns"
+            raise UnfitTrace(f"{size} {noun} are no equal parts for {value}: make {named} a multiple of them")
+        if place.open and place.schema.running:
+            layer = sizes.shape.kinds[value.layer - 1].layer
+            unit = layer.inputs // layer.heads if layer.heads else 1
+            if any(end % unit for ends in place.dims[-1].ranges for end in ends):
+                raise UnfitTrace(
+                    f"a softmax that is not done has a maximum and a sum for each whole head: {value} cuts one"
+                )
+
+
+def _values(trace: Trace) -> Iterator[tuple[Value, bool]]:
+    """Give a value of each place, and whether an event takes it in the form of its dims."""
     known: set[tuple[Place, bool]] = set()
     for program in trace.programs:
         in_form = {number for event in program.events if _by_dims(program, event) for number in event.inputs}
         for number, value in enumerate(program.values):
-            if value is None or (value.place, number in in_form) in known:
-                continue
-            known.add((value.place, number in in_form))
-            total = value.place.total
-            if value.place.sharded and total > sizes.weight(value.layer):
-                sides = " x ".join(str(dim.size) for dim in sizes.dims(value)[: len(value.place.dims)])
-                raise UnfitTrace(f"a weight of {sides} has no {total} shards: make {larger} larger")
-            if (uneven := sizes.uneven(value, first=number in in_form)) is not None:
-                part, size = uneven
-                larger = longer if part.dim.counted else larger
-                noun = "rows" if part.dim.counted or part is value.place.first else "columns"
-                raise UnfitTrace(f"{size} {noun} are no equal parts for {value}: make {larger} a multiple of them")
-            if not (value.place.open and value.place.schema.running):
-                continue
-            layer, last = sizes.shape.kinds[value.layer - 1].layer, value.place.dims[-1]
-            unit = layer.inputs // layer.heads if layer.heads else 1
-            if any(end % unit for ends in last.ranges for end in ends):
-                raise UnfitTrace(
-                    f"a softmax that is not done has a maximum and a sum for each whole head: {value} cuts one"
-                )
+            if value is not None and (key := (value.place, number in in_form)) not in known:
+                known.add(key)
+                yield value, number in in_form
 
 
 def _by_dims(program: Program, event: Event) -> bool:
@@ -234,8 +231,9 @@ def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, i
 # -- how long values live -----------------------------------------------------------------------------------------
 
 
-def _lifetimes(plan: RankPlan, lives: Lifetimes) -> list[int]:
-    """Note what is there before the step; return before which event each value is freed."""
+def _lifetimes(plan: RankPlan, lives: Lifetimes, gone: dict[int, int]) -> list[int]:
+    """Note what is there before the step, and which events may overwrite an input, because nobody needs it again;
+    return before which event each value is freed."""
     program = plan.program
     count = len(program.values)  # what nobody waits for has no id, and the interpreter drops it
     born, last = lives.born[:count], lives.last[:count]
@@ -246,16 +244,11 @@ def _lifetimes(plan: RankPlan, lives: Lifetimes) -> list[int]:
     for number, at in enumerate(dies):
         if at <= len(program.events):
             plan.frees.setdefault(at, []).append(number)
-    return dies
-
-
-def _uses(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
-    """Return which events may overwrite an input, because nobody needs it again."""
-    for number, spans in uses(plan.program, gone).items():
+    for number, (*before, (index, until)) in uses(program, gone).items():
         plan.used.add(number)
-        *before, (index, until) = spans
         if dies[number] <= until + 1 and all(end < index for _, end in before):  # as in memory, where in place is meant
             plan.overwritable.add((index, number))
+    return dies
 
 
 def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
@@ -268,21 +261,17 @@ def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
     which the schedule can be walked; the earliest of all calls still to come waits for nothing. For this, waiting for
     room must not be replayed: it takes no simulated time, so a rank would wait for calls that are issued later.
     """
-    events = plan.program.events
-    overwritten = {number: index for index, number in plan.overwritable if _may_overwrite(events[index])}
+    events, overwritten = plan.program.events, dict[int, int]()
+    for index, number in plan.overwritable:
+        row = COLLECTIVES.get(events[index].op)
+        if row.in_place if row is not None else events[index].outputs:  # messages and some collectives never do
+            overwritten[number] = index
     for index, last in sorted(gone.items()):
         inputs = events[index].inputs
         if inputs and index in plan.messages:
             first = min(min(dies[number], overwritten.get(number, FOREVER)) for number in inputs)
             # What is still under way at the end is waited for there.
             plan.gone_before.setdefault(max(last + 1, first), []).append(index)
-
-
-def _may_overwrite(event: Event) -> bool:
-    """Tell whether an event might work in the memory of its input: all but messages and collectives that never do."""
-    if event.op in COLLECTIVES:
-        return COLLECTIVES[event.op].in_place
-    return bool(event.outputs)
 
 
 # -- what backward needs that no value has ----------------------------------------------------------------------
@@ -339,34 +328,32 @@ def _finishes(value: Value, of: Sequence[Value]) -> bool:
 
 def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None:
     """Note what of a rank is compared with ordinary training: honest steps of weights, and what it hands in."""
-    finals = {id(event): weight for (at, _), (event, weight, _) in rebuilt.finals.items() if at == rank}
+    finals = {id(event) for (at, _), (event, _, _) in rebuilt.finals.items() if at == rank}
     for index, event in enumerate(rebuilt.run.programs[rank].events):
         honest = not any((rank, number) in rebuilt.flaws for number in event.outputs)
-        update = _update(plan, event) if honest else None
-        weight = finals.get(id(event))
-        if update is not None:
-            _, number, _ = update
-            ranges = sizes.ranges(plan.value(number))
-            plan.updates[index] = Compared(plan.value(number).layer, ranges, update, plan.kept)
-            plan.kept += length(ranges) * (2 + sizes.moments)
-        elif weight is not None:
-            ranges = sizes.ranges(weight)
-            plan.final_weights[index] = Compared(weight.layer, ranges, (event.inputs[0],), plan.kept)
-            plan.kept += length(ranges)
+        if honest and (update := _update(plan, event)) is not None:
+            weight, notes, numbers, each = plan.value(update[1]), plan.updates, update, 2 + sizes.moments
+        elif id(event) in finals:
+            weight, notes, numbers, each = plan.value(event.inputs[0]), plan.final_weights, event.inputs[:1], 1
+        else:
+            continue
+        ranges = sizes.ranges(weight)
+        notes[index] = Compared(weight.layer, ranges, tuple(numbers), plan.kept)
+        plan.kept += length(ranges) * each
 
 
 def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
-    """The gradient, the new weight and the new state of an operation that makes the first step of a loaded weight."""
+    """Name the gradient, the new weight and the new state of an operation that makes the first step of a loaded
+    weight."""
     if event.op in COLLECTIVES or not event.outputs or len(event.inputs) < 2:
         return None
-    taken = {type(value): number for number in event.inputs if isinstance(value := plan.program.values[number], Value)}
-    given = {type(value): number for number in event.outputs if isinstance(value := plan.program.values[number], Value)}
-    before, after = (plan.program.values[found[Weight]] if Weight in found else None for found in (taken, given))
-    if not (isinstance(before, Weight) and isinstance(after, Weight) and before.step == 0 and after.step == 1):
+    values = plan.program.values
+    taken, given = ({type(values[number]): number for number in ids} for ids in (event.inputs, event.outputs))
+    if not (Weight in taken and WeightGrad in taken and Weight in given and OptState in given):
         return None
-    if WeightGrad not in taken or OptState not in given:
-        return None
-    return taken[WeightGrad], given[Weight], given[OptState]
+    before, after = values[taken[Weight]], values[given[Weight]]
+    first = isinstance(before, Weight) and isinstance(after, Weight) and (before.step, after.step) == (0, 1)
+    return (taken[WeightGrad], given[Weight], given[OptState]) if first else None
 
 
 def describe_event(plan: Plan, rank: int, index: int) -> str:

@@ -17,7 +17,8 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -27,15 +28,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from lib.replay.errors import RankStalled, ReplayError, WrongWorld
-from lib.replay.layers.reference import Comparison, compared
-from lib.replay.plan.plan import describe_event, raised, stalled
-from lib.replay.processes.play import STARTING, WAITING, Here, RankError, Rendezvous, meet, play
-from lib.replay.rank.context import Examples, Job
-from lib.replay.rank.distributed import exchange
+from lib.replay import RankStalled, ReplayError, WrongWorld
+from lib.replay.layers.training import Comparison
+from lib.replay.plan import describe_event, raised, stalled
+from lib.replay.rank.context import Job
 from lib.replay.rank.interpreter import Report
-
-__all__ = ["play_here", "process_here", "ranks_of_this_machine"]
+from lib.replay.rank.play import STARTING, WAITING, Here, RankError, Rendezvous, meet, play
+from lib.replay.rank.transport import exchange
+from lib.replay.result import Deviation
 
 BEAT = 0.5
 """Seconds between two signs of life."""
@@ -43,97 +43,45 @@ REPLAYS = count()
 """One after the other in these processes: what one has said in the store is not for the next."""
 
 
-def process_here() -> int | None:
-    """The number that torchrun (or whoever sets its variables) gave this process: it calls that a rank. None where
-    nobody did."""
-    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    return int(os.environ["RANK"]) if all(name in os.environ for name in names) else None
+def is_here() -> bool:
+    """Tell whether torchrun (or another that sets its variables) has started this process."""
+    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+
+def _numbers() -> tuple[int, int]:
+    """Return the number of this process, which torchrun calls a rank, and that among those of its machine."""
+    number = int(os.environ["RANK"])
+    return number, int(os.environ.get("LOCAL_RANK", number))
 
 
 def ranks_of_this_machine(processes: Sequence[Sequence[int]]) -> list[int]:
-    """The ranks of the processes that torchrun started here."""
-    number, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
-    first = number - local
+    """Return the ranks of the processes that torchrun started here."""
+    first = int(os.environ["RANK"]) - int(os.environ.get("LOCAL_RANK", "0"))
     here = processes[first : first + int(os.environ.get("LOCAL_WORLD_SIZE", "1"))]
     return [rank for ranks in here for rank in ranks]
 
 
-def processes_started() -> int:
-    """Count the processes that torchrun has started, on all machines."""
-    return int(os.environ["WORLD_SIZE"])
-
-
-def rendezvous_here(timeout: float) -> Rendezvous:
-    """Name the place where the processes meet that torchrun has started."""
-    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
-    return Rendezvous("env://", timeout, one_machine=one_machine, before=next(REPLAYS))
-
-
-@contextlib.contextmanager
-def examples_here(store: Any, contents: Mapping[int, bytes]) -> Iterator[Examples]:
-    """A data set on this machine, which its first process makes and removes: leave it when all have read."""
-    if not contents:
-        yield Examples(Path())
-        return
-    process, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", os.environ["RANK"]))
-    key = f"examples/{process - local}"
-    if local:
-        store.wait([key])
-        yield Examples(Path(store.get(key).decode()))
-        return
-    with tempfile.TemporaryDirectory(prefix="puzzles-examples-") as folder:
-        Examples(Path(folder)).write(contents)
-        store.set(key, folder)
-        yield Examples(Path(folder))
-
-
-class Life:
-    """The signs of life of this process: how far its ranks are, told to the others by way of the store."""
-
-    def __init__(self, store: Any, ranks: Sequence[int]) -> None:
-        self.store = store
-        self.now: dict[int, tuple[int, int]] = dict.fromkeys(ranks, (STARTING, -1))
-        self.beats = 0
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self._beat, daemon=True)
-        self.thread.start()
-
-    def say(self, rank: int, state: int, event: int) -> None:
-        """Note what a rank does."""
-        self.now[rank] = state, event
-
-    def _beat(self) -> None:
-        while not self.over.is_set():
-            self.beats += 1
-            with contextlib.suppress(Exception):  # the store is gone: so is everything else
-                for rank, (state, event) in self.now.items():
-                    self.store.set(f"life/{rank}", json.dumps([self.beats, state, event]))
-            self.over.wait(BEAT)
-
-    def told(self, ranks: int) -> dict[int, tuple[int, int, int]]:
-        """The beats, state and event that each rank told last."""
-        found: dict[int, tuple[int, int, int]] = {}
-        for rank in range(ranks):
-            with contextlib.suppress(Exception):
-                beats, state, event = json.loads(self.store.get(f"life/{rank}"))
-                found[rank] = (beats, state, event)
-        return found
-
-
 def play_here(job: Job) -> tuple[int, list[Report], Comparison]:
     """Play this process's ranks. Every process gets the first of its ranks, the reports of all, and the comparison."""
-    process = int(os.environ["RANK"])
-    _must_be_as_many(job, processes_started())
-    begun = time.perf_counter_ns()
-    rendezvous = rendezvous_here(job.options.timeout)
+    (process, local), world = _numbers(), os.environ["WORLD_SIZE"]
+    if int(world) != len(job.processes):
+        ranks, processes = job.plan.ranks, len(job.processes)
+        owned = "" if processes == ranks else f" in {processes} processes"
+        each = "" if processes == ranks else f", or {ranks} with --processes {ranks}"
+        raise WrongWorld(
+            f"the Trace has {ranks} ranks{owned}, torchrun started {world} processes: "
+            f"--nnodes times --nproc-per-node must be {processes}{each}"
+        )
+    begun, one_machine = time.perf_counter_ns(), os.environ.get("LOCAL_WORLD_SIZE") == world
+    rendezvous = Rendezvous("env://", job.options.timeout, one_machine=one_machine, before=next(REPLAYS))
     try:
-        here = meet(job, process, int(os.environ.get("LOCAL_RANK", process)), rendezvous)
+        here = meet(job, process, local, rendezvous)
         if job.options.against:
             from lib.replay.rank.libraries import preload
 
             preload(job.options.against)
         results = [torch.zeros(job.kept[rank], dtype=job.initial.dtype) for rank in here.ranks]
-        with _alive(job, here.store, here.ranks) as life, examples_here(here.store, job.examples()) as examples:
+        with _alive(job, here.store, here.ranks) as life, _examples(job, here.store) as examples:
             mine = play(job, here, examples, results, life.say)
             for report in mine:
                 report["ready"] -= begun
@@ -148,16 +96,53 @@ def play_here(job: Job) -> tuple[int, list[Report], Comparison]:
             dist.destroy_process_group()
 
 
-def _must_be_as_many(job: Job, world: int) -> None:
-    ranks, processes = job.plan.ranks, len(job.processes)
-    if world == processes:
-        return
-    owned = "" if processes == ranks else f" in {processes} processes"
-    each = "" if processes == ranks else f", or {ranks} with --processes {ranks}"
-    raise WrongWorld(
-        f"the Trace has {ranks} ranks{owned}, torchrun started {world} processes: "
-        f"--nnodes times --nproc-per-node must be {processes}{each}"
-    )
+@contextlib.contextmanager
+def _examples(job: Job, store: Any) -> Iterator[Path]:
+    """Give a data set on this machine, which its first process makes and removes: leave it when all have read."""
+    process, local = _numbers()
+    key = f"examples/{process - local}"
+    if not job.reads:
+        yield Path()
+    elif local:
+        store.wait([key])
+        yield Path(store.get(key).decode())
+    else:
+        with tempfile.TemporaryDirectory(prefix="puzzles-examples-") as folder:
+            job.write_examples(Path(folder))
+            store.set(key, folder)
+            yield Path(folder)
+
+
+class Life:
+    """The signs of life of this process: how far its ranks are, told to the others by way of the store."""
+
+    def __init__(self, store: Any, ranks: Sequence[int]) -> None:
+        self.store = store
+        self.now: dict[int, tuple[int, int]] = dict.fromkeys(ranks, (STARTING, -1))
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._beat, daemon=True)
+        self.thread.start()
+
+    def say(self, rank: int, state: int, event: int) -> None:
+        """Note what a rank does."""
+        self.now[rank] = state, event
+
+    def _beat(self) -> None:
+        for beats in count(1):
+            with contextlib.suppress(Exception):  # the store is gone: so is everything else
+                for rank, (state, event) in self.now.items():
+                    self.store.set(f"life/{rank}", json.dumps([beats, state, event]))
+            if self.over.wait(BEAT):
+                return
+
+    def told(self, ranks: int) -> dict[int, tuple[int, int, int]]:
+        """Return the beats, state and event that each rank told last."""
+        found: dict[int, tuple[int, int, int]] = {}
+        for rank in range(ranks):
+            with contextlib.suppress(Exception):
+                beats, state, event = json.loads(self.store.get(f"life/{rank}"))
+                found[rank] = (beats, state, event)
+        return found
 
 
 @contextlib.contextmanager
@@ -195,13 +180,14 @@ def _blame(job: Job, life: Life, waiting: int) -> ReplayError | None:
 def _compared_on_process_0(job: Job, results: Sequence[Tensor], here: Here, device: torch.device) -> Comparison:
     """Process 0 collects what all kept, compares, and tells the others."""
     if not job.options.verify:
-        return compared(job.plan, job.options, job.initial, ())
+        return job.compared(())
     if dist.get_rank() != 0:
         for kept in results:
             if kept.numel():
                 dist.send(kept.to(device), 0)
         here.store.wait(["verdict"], timedelta(hours=6))
-        return Comparison.from_json(json.loads(here.store.get("verdict")))
+        verdict: dict[str, list[Any]] = json.loads(here.store.get("verdict"))
+        return {name: [Deviation(*each) for each in found] for name, found in verdict.items()}
     everything = dict(zip(here.ranks, results, strict=True))
     for process, ranks in enumerate(job.processes[1:], 1):
         for rank in ranks:
@@ -209,6 +195,6 @@ def _compared_on_process_0(job: Job, results: Sequence[Tensor], here: Here, devi
             if room.numel():
                 dist.recv(room, process)
             everything[rank] = room.cpu()
-    found = compared(job.plan, job.options, job.initial, [everything[rank] for rank in range(job.plan.ranks)])
-    here.store.set("verdict", json.dumps(found.to_json()))
+    found = job.compared([everything[rank] for rank in range(job.plan.ranks)])
+    here.store.set("verdict", json.dumps({name: [*map(astuple, each)] for name, each in found.items()}))
     return found

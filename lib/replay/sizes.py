@@ -12,15 +12,17 @@ away from N / n.
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from math import prod
+from itertools import accumulate
+from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lib.analysis.figures import samples
-from lib.replay.errors import NotEnoughMemory, UnfitTrace
+from lib.replay import NotEnoughMemory, UnfitTrace
 from lib.replay.options import ReplayOptions
 from lib.trace.event import STORES
 from lib.trace.trace import Trace
@@ -32,11 +34,80 @@ from lib.values.placement import Dim, Part, Place
 from lib.values.values import KINDS, Elements, OptState, Value
 
 if TYPE_CHECKING:
-    from lib.replay.plan.plan import Plan
-
-__all__ = ["IN_FORM", "Range", "Sizes", "length", "merged", "refuse_if_too_large", "simulated_curve"]
+    from lib.replay.plan import Plan
 
 Range = tuple[int, int]
+
+# -- ranges of a line, ascending ----------------------------------------------------------------------------------
+
+
+def length(ranges: Sequence[Range]) -> int:
+    """Return how many elements are in some ranges."""
+    return sum(stop - start for start, stop in ranges)
+
+
+def merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
+    """Return the ranges with neighbours made one, and without empty ones."""
+    found: list[Range] = []
+    for start, stop in ranges:
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], stop)
+        elif start < stop:
+            found.append((start, stop))
+    return tuple(found)
+
+
+def within(have: Sequence[Range], want: Sequence[Range]) -> list[Range]:
+    """Return where in a tensor of the ranges `have` the wanted ones lie, which are there."""
+    before, found = [*accumulate((stop - start for start, stop in have), initial=0)], list[Range]()
+    for start, stop in want:
+        at = bisect_right(have, (start, inf)) - 1
+        while start < stop:
+            low, high = have[at]
+            end = min(stop, high)
+            found.append((before[at] + start - low, before[at] + end - low))
+            start, at = end, at + 1
+    return found
+
+
+def common(left: Sequence[Range], right: Sequence[Range]) -> list[Range]:
+    """Return what is in both."""
+    found, one, other = list[Range](), 0, 0
+    while one < len(left) and other < len(right):
+        start, stop = max(left[one][0], right[other][0]), min(left[one][1], right[other][1])
+        if start < stop:
+            found.append((start, stop))
+        if left[one][1] < right[other][1]:
+            one += 1
+        else:
+            other += 1
+    return found
+
+
+def in_order(ranges: Sequence[Sequence[Range]]) -> bool:
+    """Tell whether tensors of these ranges, one after the other, are in the order of the line already."""
+    starts = [start for each in ranges for start, _ in each]
+    return starts == sorted(starts)
+
+
+def _ends(part: Part, size: int) -> tuple[Range, ...]:
+    """Return a part of a dim as ranges of so many elements."""
+    whole = part.dim.size
+    return merged([(int(low * size // whole), int(high * size // whole)) for low, high in part.ranges])
+
+
+def _spread(low: int, high: int, inner: tuple[Range, ...], wide: int, line: int) -> Iterator[Range]:
+    """Give a range of a line whose rows have only these `wide` elements of `line`, as ranges of the line of all."""
+    for row in range(low // wide, -(-high // wide)):
+        at = row * wide
+        for first, last in inner:
+            start, stop = max(low, at), min(high, at + last - first)
+            if start < stop:
+                yield row * line + first + start - at, row * line + first + stop - at
+            at += last - first
+
+
+# -- sizes --------------------------------------------------------------------------------------------------------
 
 
 class Sizes:
@@ -44,14 +115,12 @@ class Sizes:
 
     `shape` has the layers as large as their tensors are: as they are described, and those that nobody described as the
     options say. `moments` numbers of optimizer state go with each weight, side by side, and so do its maximum and sum
-    with each part of a softmax that is not done.
+    with each part of a softmax that is not done. `scales` are the numbers of a replay for each element that the
+    simulator counts, by kind of value.
     """
 
     def __init__(self, shape: Shape, moments: int = 1, bytes: int = 8, simulated: Shape | None = None) -> None:
-        self.shape = shape
-        self.moments = moments
-        self.bytes = bytes
-        # Numbers of a replay for each element that the simulator counts.
+        self.shape, self.moments, self.bytes = shape, moments, bytes
         self.scales: dict[str, Fraction] = {}
         for name, kind in KINDS.items():
             real, counted = (one.schema_of(kind.tensor, 0) for one in (shape, simulated or shape))
@@ -61,7 +130,7 @@ class Sizes:
 
     @classmethod
     def of(cls, trace: Trace, options: ReplayOptions) -> Sizes:
-        """The sizes of a replay. UnfitTrace where the options say others than the Trace."""
+        """Return the sizes of a replay. UnfitTrace where the options say others than the Trace."""
         shape = trace.shape
         if trace.descriptions == USUAL:
             layer = Layer(PRICED.kind, options.hidden, options.hidden, options.length)
@@ -81,23 +150,18 @@ class Sizes:
         return prod(dim.size for role, dim in self.shape.kinds[-1].gives if role in SPACE)
 
     def weight(self, layer: int) -> int:
-        """Elements of the weight of a layer, 0 where it has none."""
+        """Return the elements of the weight of a layer, 0 where it has none."""
         schema = self.shape.kinds[layer].weight
         return 0 if schema is None else schema.size
 
-    @property
-    def weights(self) -> int:
-        """Elements of all weights."""
-        return sum(map(self.weight, range(self.shape.layers)))
-
     def batch(self, number: int) -> int:
-        """Elements of the line of one batch of an activation."""
+        """Return the elements of the line of one batch of an activation."""
         schema = self.shape.schema_of("activation", number)
         assert schema is not None, "there are activations before and after every layer"
         return prod(dim.size for dim in schema.spaces[1 : schema.ndim])
 
     def dims(self, value: Value) -> Sequence[Dim]:
-        """The dims of a value's tensor and then its sums, as large as they are."""
+        """Return the dims of a value's tensor and then its sums, as large as they are."""
         schema = self.shape.schema_of(value.tensor, value.layer)
         assert schema is not None, "a layer that has no weight has no value of one"
         return schema.spaces
@@ -109,32 +173,32 @@ class Sizes:
 
     def ranges(self, value: Value) -> tuple[Range, ...]:
         """Return the ranges of a value on its line, in ascending order; neighbours are one range."""
-        found = self._known.get(value.place)
-        if found is None:
-            found, line = ((0, 1),), 1
-            pairs = [*zip(value.place.dims, self.dims(value), strict=False)]
-            if (route := value.place.schema.route) is not None:
-                (batches, _), (experts, _), (rows, _), (part, dim) = pairs
-                inner = _ends(part, dim.size)
-                at = [
-                    ((batch * experts.dim.size + expert) * rows.dim.size + row) * dim.size
-                    for batch in sorted(batches.pieces)
-                    for expert in experts.pieces
-                    for row in route.rows_of(expert, batch, rows.pieces)
-                ]
-                pairs, found = [], merged([(first + low, first + high) for first in at for low, high in inner])
-            for part, dim in reversed(pairs):
-                wide = length(found)
-                flat = _ends(part, dim.size * wide)
-                if wide < line:
-                    flat = merged([piece for low, high in flat for piece in _spread(low, high, found, wide, line)])
-                found, line = flat, line * dim.size
-            self._known[value.place] = found
+        if (known := self._known.get(value.place)) is not None:
+            return known
+        found, line = ((0, 1),), 1
+        pairs = [*zip(value.place.dims, self.dims(value), strict=False)]
+        if (route := value.place.schema.route) is not None:
+            (batches, _), (experts, _), (rows, _), (part, dim) = pairs
+            at = [
+                ((batch * experts.dim.size + expert) * rows.dim.size + row) * dim.size
+                for batch in sorted(batches.pieces)
+                for expert in experts.pieces
+                for row in route.rows_of(expert, batch, rows.pieces)
+            ]
+            inner = _ends(part, dim.size)
+            pairs, found = [], merged([(first + low, first + high) for first in at for low, high in inner])
+        for part, dim in reversed(pairs):
+            wide = length(found)
+            flat = _ends(part, dim.size * wide)
+            if wide < line:
+                flat = merged([piece for low, high in flat for piece in _spread(low, high, found, wide, line)])
+            found, line = flat, line * dim.size
+        self._known[value.place] = found
         return found
 
     def uneven(self, value: Value, first: bool = False) -> tuple[Part, int] | None:
-        """The first part of a dim, or a sum, that does not end between two elements, and how large that dim is. Of a
-        weight the `first` may be any: its line is cut."""
+        """Return the first part of a dim, or a sum, that does not end between two elements, and how large that dim is.
+        Of a weight the `first` may be any: its line is cut."""
         parts = zip(value.place.parts, self.dims(value), strict=True)
         for part, dim in [*parts][value.place.sharded and not first :]:
             if any(end * dim.size % part.dim.size for ends in part.ranges for end in ends):
@@ -142,52 +206,17 @@ class Sizes:
         return None
 
     def width(self, value: Value) -> Elements:
-        """Numbers kept for each element of the line."""
+        """Return the numbers that are kept for each element of the line."""
         place = value.place
         return self.moments if isinstance(value, OptState) else 1 + place.schema.running if place.open else 1
 
     def numel(self, value: Value) -> int:
-        """Numbers in a value's tensor."""
+        """Return the numbers in a value's tensor."""
         return int(length(self.ranges(value)) * self.width(value))
 
     def simulated(self, values: Sequence[Value]) -> Elements:
-        """Elements of some values together as the simulator counts them, at these sizes."""
+        """Return the elements of some values together as the simulator counts them, at these sizes."""
         return sum((value.elements() * self.scales[value.kind] for value in values), Fraction(0))
-
-
-def _ends(part: Part, size: int) -> tuple[Range, ...]:
-    """A part of a dim as ranges of so many elements."""
-    whole = part.dim.size
-    return merged([(int(low * size // whole), int(high * size // whole)) for low, high in part.ranges])
-
-
-def _spread(low: int, high: int, inner: tuple[Range, ...], wide: int, line: int) -> Iterator[Range]:
-    """A range of a line whose rows have only these `wide` elements of `line`, as ranges of the line of all."""
-    for row in range(low // wide, -(-high // wide)):
-        at = row * wide
-        for first, last in inner:
-            start, stop = max(low, at), min(high, at + last - first)
-            if start < stop:
-                yield row * line + first + start - at, row * line + first + stop - at
-            at += last - first
-
-
-def merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
-    """Ascending ranges with neighbours made one, and without empty ones."""
-    found: list[Range] = []
-    for start, stop in ranges:
-        if start == stop:
-            continue
-        if found and found[-1][1] == start:
-            found[-1] = (found[-1][0], stop)
-        else:
-            found.append((start, stop))
-    return tuple(found)
-
-
-def length(ranges: Sequence[Range]) -> int:
-    """Elements in some ranges."""
-    return sum(stop - start for start, stop in ranges)
 
 
 # -- memory -------------------------------------------------------------------------------------------------------
@@ -216,22 +245,23 @@ def refuse_if_too_large(plan: Plan, options: ReplayOptions, here: Sequence[int] 
     """
     sizes, number = plan.sizes, options.number.bytes
     ranks = range(plan.ranks) if here is None else [rank for rank in here if rank < plan.ranks]
-    peaks = tuple(round(max(simulated_curve(plan, rank).values(), default=0.0)) for rank in range(plan.ranks))
+    peaks = [round(max(simulated_curve(plan, rank).values(), default=0.0)) for rank in range(plan.ranks)]
     layers, batches = plan.trace.layers, plan.trace.shape.items
+    weights, data = sum(map(sizes.weight, range(layers))), batches * sizes.batch(0)
     results = [rank_plan.kept * number for rank_plan in plan.rank_plans]
     if here is None:  # the data and the first weights once, in memory that forked ranks share
-        host = (sizes.weights * (1 + sizes.moments) + batches * (sizes.batch(0) + sizes.batch(layers))) * number
+        host = (weights * (1 + sizes.moments) + data + batches * sizes.batch(layers)) * number
     else:  # every process its own; the first rank collects what all have kept
         host = sum(peaks[rank] + results[rank] for rank in ranks)
     host += sum(results) if 0 in ranks else 0
     host += 0 if options.transport == "local" else PROCESS * len(ranks)
     if options.verify and 0 in ranks:  # training in float64: weights, gradients, states, and what autograd keeps
         activations = sum(map(sizes.batch, range(layers + 1)))
-        host += 8 * (sizes.weights * (3 + sizes.moments) + 3 * batches * activations)
+        host += 8 * (weights * (3 + sizes.moments) + 3 * batches * activations)
     if options.against:
-        host += len(ranks) * number * (sizes.weights * (4 + sizes.moments) + 2 * layers * batches * sizes.batch(0))
+        host += len(ranks) * number * (weights * (4 + sizes.moments) + 2 * layers * data)
     if any(event.op in READS for _, event in plan.trace.events()):  # what readers keep
-        host += len(ranks) * batches * sizes.batch(0) * number
+        host += len(ranks) * data * number
     if not options.on_gpu:
         host += sum(peaks[rank] + _beside(plan, rank) * number for rank in ranks)
     limit = available() if options.memory_limit is None else options.memory_limit
@@ -246,7 +276,8 @@ def refuse_if_too_large(plan: Plan, options: ReplayOptions, here: Sequence[int] 
 
 
 def _beside(plan: Plan, rank: int) -> int:
-    """Numbers that are in no value: softmaxes that are kept, and scores, exponentials and gradients of an attention."""
+    """Count numbers that are in no value: softmaxes that are kept, and scores, exponentials and gradients of an
+    attention."""
     mine, scores = plan.rank_plans[rank], 0
     for event in mine.program.events:
         if event.op in IN_FORM and (heads := plan.sizes.shape.kinds[event.layer or 0].layer.heads):
@@ -264,10 +295,8 @@ def available() -> int | None:
     with suppress(OSError, ValueError):  # there is no number where there is no limit
         limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text("ascii") for name in ("max", "current"))
         found.append(int(limit) - int(used))
-    if found:
-        return min(found)
     with suppress(AttributeError, OSError, ValueError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return min(found) if found else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return None
 
 
