@@ -19,7 +19,6 @@ from lib.errors.wording import counted, exact
 from lib.extras import need_extra
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES
-from lib.schedules.explore import Explored, Grid, Point, called, cell, explore, front, run_of, settings
 from lib.schedules.formats.kineto import read_profile
 from lib.schedules.formats.orders import (
     FORMATS,
@@ -34,6 +33,8 @@ from lib.schedules.formats.orders import (
 from lib.schedules.formats.perfetto import is_ours, read_perfetto
 from lib.schedules.formats.recorded import costs_of, order_of_recording, recording_of, recording_of_order
 from lib.schedules.formats.trace import order_of
+from lib.schedules.gallery import Grid, Point, called, cell, explore, front, run_of, settings, worlds
+from lib.schedules.gallery import gallery as gallery_of
 from lib.schedules.pipelines.action import Messages, Order, batches_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named
 from lib.schedules.pipelines.legality import IllegalOrder, illegal
@@ -184,7 +185,6 @@ def gallery(
 ) -> None:
     """Write the gallery: all schedules on one time axis, with four sliders that make most of them, as a page."""
     from drawing import draw_gallery  # here and not above: the other commands need no picture
-    from lib.schedules.gallery import gallery as gallery_of
 
     own: dict[str, Order] = {}
     for what in whats or ():
@@ -382,8 +382,8 @@ def explore_command(
     with progress("settings") as done, cluster(backend, scheduler):
         processes = -1 if backend is not None else jobs
         found = explore(grid, jobs=processes, file=out / "points.jsonl", done=done)
-    write_whole(ready(out / "points.csv"), _csv(found.points))
-    fronts = {words: front(points) for words, points in found.worlds().items()}
+    write_whole(ready(out / "points.csv"), _csv(found))
+    fronts = {words: front(points) for words, points in worlds(found).items()}
     for words, best in fronts.items():
         columns = numbers("time", "bubble", "memory", "sent")
         table = Table("", Column("schedule", overflow="fold"), *columns, title=words)
@@ -392,8 +392,8 @@ def explore_command(
             table.add_row(str(number), called(point), *figures)
         show_table(table)
     _draw(found, fronts, out)
-    refused = sum(bool(point.why) for point in found.points)
-    say(f"{len(found.points)} settings; {refused} of them are impossible, and points.csv says why.")
+    refused = sum(bool(point.why) for point in found)
+    say(f"{len(found)} settings; {refused} of them are impossible, and points.csv says why.")
     say(f"Look at {out / 'index.html'}")
 
 
@@ -407,14 +407,14 @@ def _csv(points: Sequence[Point]) -> str:
     return text.getvalue()
 
 
-def _draw(found: Explored, fronts: Mapping[str, Sequence[Point]], out: Path) -> None:
+def _draw(found: Sequence[Point], fronts: Mapping[str, Sequence[Point]], out: Path) -> None:
     """Draw the fronts and their points, and write the page and the notebook of all of them."""
     from drawing import draw  # here and not above: a sweep that fails needs no picture
     from drawing.comparing.plot import Dot, draw_front
     from lib.suite.cli.pages import page
 
-    worlds: list[dict[str, Any]] = []
-    for world, (words, points) in enumerate(found.worlds().items(), 1):
+    sections: list[dict[str, Any]] = []
+    for world, (words, points) in enumerate(worlds(found).items(), 1):
         if not fronts[words]:
             continue
         every, best = (
@@ -427,8 +427,8 @@ def _draw(found: Explored, fronts: Mapping[str, Sequence[Point]], out: Path) -> 
             name = f"point_{world}_{number}.svg"
             draw(run_of(point)).save(out / name)
             shown.append({"name": called(point), "cell": cell(point), "point": point, "picture": name})
-        worlds.append({"words": words, "picture": f"front_{world}.svg", "points": shown})
-    html = page("explore.html", "explore", "'self' data:", script=False, worlds=worlds, everything=len(found.points))
+        sections.append({"words": words, "picture": f"front_{world}.svg", "points": shown})
+    html = page("explore.html", "explore", "'self' data:", script=False, worlds=sections, everything=len(found))
     write_whole(out / "index.html", html)
     write_whole(out / "fronts.ipynb", _notebook(fronts))
 
