@@ -22,7 +22,7 @@ from lib.analysis.recording import COMPUTE, Recording, Span, known
 from lib.errors.exceptions import TraceError
 from lib.errors.wording import counted, numbered
 from lib.schedules.formats.perfetto import MAX_TIME, Slice, Slices, read_slices
-from lib.schedules.formats.recorded import PREFIX, action_of, as_recording, span_of
+from lib.schedules.formats.trace import PREFIX, action_of, as_recording, span_of
 from lib.schedules.pipelines.action import KINDS, Action
 from lib.values.collectives import COLLECTIVES
 

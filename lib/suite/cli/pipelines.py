@@ -31,8 +31,7 @@ from lib.schedules.formats.orders import (
     suffixes,
 )
 from lib.schedules.formats.perfetto import is_ours, read_perfetto
-from lib.schedules.formats.recorded import costs_of, order_of_recording, recording_of, recording_of_order
-from lib.schedules.formats.trace import order_of
+from lib.schedules.formats.trace import costs_of, order_of, order_of_recording, recording_of, recording_of_order
 from lib.schedules.gallery import Grid, Point, called, cell, explore, front, run_of, settings, worlds
 from lib.schedules.gallery import gallery as gallery_of
 from lib.schedules.pipelines.action import Messages, Order, batches_of, places
