@@ -26,6 +26,7 @@ from lib.schedules.pipelines.action import (
     MESSAGES,
     PAIR,
     PASSES,
+    RECEIVES,
     SENDS,
     WAITS,
     Action,
@@ -262,9 +263,9 @@ class _Facts:
     def blocked(self) -> dict[int, tuple[int, Key]]:
         """At which position ranks wait for ever, and for what of another rank: all go on as far as they can, where a
         pair starts when the inputs of both are there."""
-        brings = {WAITS[name]: name for name in MESSAGES - SENDS}
+        brings = {WAITS[name]: name for name in RECEIVES}
         if self.messages and not self.posted:
-            brings |= {name: name for name in MESSAGES - SENDS}
+            brings |= {name: name for name in RECEIVES}
         else:
             brings |= {kind: KINDS[kind].needs for kind in PASSES if KINDS[kind].needs}
         makes = {name: name for name in SENDS} if self.messages else {kind: KINDS[kind].passes for kind in PASSES}
@@ -523,7 +524,7 @@ def _missing(facts: _Facts, rank: int) -> Iterator[Said]:
 def _channel(facts: _Facts, rank: int) -> Iterator[Said]:
     """The n-th receive from a rank is for its n-th send."""
     for position, stage, kind, microbatch in facts.ranks[rank]:
-        if kind not in MESSAGES - SENDS:
+        if kind not in RECEIVES:
             continue
         source = facts.place[other := stage + KINDS[kind].towards]
         coming, ends = facts.coming[rank][source], (other, _sent(kind), microbatch)

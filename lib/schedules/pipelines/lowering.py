@@ -15,6 +15,7 @@ from lib.schedules.pipelines.action import (
     MESSAGES,
     PAIR,
     PASSES,
+    RECEIVES,
     SENDS,
     WAITS,
     WEIGHTS,
@@ -107,12 +108,12 @@ def _posted_on(actions: tuple[Action, ...], ahead: int, place: dict[int, int]) -
     last: dict[int, Action] = {}
     """The wait for the last send to each rank."""
     passes = [*accumulate(action.kind in PASSES or action.kind == PAIR for action in actions)]
-    receives = deque((passes[k], action) for k, action in enumerate(actions) if action.kind in MESSAGES - SENDS)
+    receives = deque((passes[k], action) for k, action in enumerate(actions) if action.kind in RECEIVES)
     for action, number in zip(actions, passes, strict=True):
         while receives and receives[0][0] < number + ahead:
             found.append(receives.popleft()[1])
         if action.kind in MESSAGES:
-            wait = action._replace(kind=WAITS[action.kind])
+            wait = Action(action.stage, WAITS[action.kind], action.microbatch)
             if action.kind not in SENDS:
                 found.append(wait)
                 continue
@@ -164,26 +165,29 @@ def held_up(todo: Sequence[Sequence[Call]]) -> dict[int, tuple[int, Any]]:
 def waits_for_room(order: Order) -> dict[int, Action]:
     """Return the ranks that do not come to the end of an order that has its messages, as there is room for one that is
     not received yet between two ranks, and the action that each is at."""
-    place, waits = places(order), {action for actions in order for action in actions if action.kind in BEGINS}
-    count: Counter[tuple[int, int, bool]] = Counter()
+    place, count = places(order), defaultdict[tuple[int, int, bool], int](int)
+    towards = {kind: KINDS[kind].towards for kind in WAITS}
     todo: list[list[Call]] = []
     for rank, actions in enumerate(order):
+        waits = {action[:3] for action in actions if action.kind in BEGINS}
         calls: list[Call] = []
-        answers: dict[Action, tuple[int, int, bool, int]] = {}
+        answers: dict[tuple[int, str, int], tuple[int, int, bool, int]] = {}
         """What each message is over with: the n-th receive when there were n sends, the n-th send when there were n - 1
         receives."""
-        for position, action in enumerate(actions):
-            wait = action
-            if action.kind in MESSAGES:
-                other, sends = place[action.stage + KINDS[action.kind].towards], action.kind in SENDS
-                ends = (rank, other) if sends else (other, rank)
-                number = count[*ends, sends]
-                count[*ends, sends] += 1
-                calls.append((position, False, (*ends, sends, number)))
-                wait = action._replace(kind=WAITS[action.kind])
-                answers[wait] = *ends, not sends, number - sends
-            if wait in answers and answers[wait][-1] >= 0 and (wait is action or wait not in waits):
-                calls.append((position, True, answers[wait]))
+        for position, (stage, kind, microbatch, _) in enumerate(actions):
+            wait = stage, WAITS.get(kind, kind), microbatch
+            if kind in towards:
+                other, sends = place[stage + towards[kind]], kind in SENDS
+                channel = (rank, other, True) if sends else (other, rank, False)
+                number = count[channel]
+                count[channel] += 1
+                calls.append((position, False, (*channel, number)))
+                answers[wait] = channel[0], channel[1], not sends, number - sends
+                if wait in waits:
+                    continue
+            answer = answers.get(wait)
+            if answer is not None and answer[3] >= 0:
+                calls.append((position, True, answer))
         todo.append(calls)
     return {rank: order[rank][position] for rank, (position, _) in sorted(held_up(todo).items())}
 
