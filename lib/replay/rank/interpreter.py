@@ -25,7 +25,7 @@ from lib.replay.rank.context import Call, RankContext
 from lib.replay.rank.kernels import KERNELS, PREPARED, Started, bytes_sent, issue
 from lib.replay.rank.transport import Handle
 from lib.schedules.formats.kineto import OWN
-from lib.schedules.formats.recorded import PREFIX, actions_of
+from lib.schedules.formats.trace import PREFIX, actions_of
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 

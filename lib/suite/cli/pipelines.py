@@ -50,7 +50,7 @@ from lib.suite.course.subject import run as run_subject
 
 if TYPE_CHECKING:
     from lib.analysis.recording import Recording
-    from lib.schedules.explore import Explored, Point
+    from lib.schedules.gallery import Point
 
 schedules = typer.Typer(
     context_settings=options.SHORT,
@@ -287,7 +287,7 @@ def _expected(schedule: str, found: Recording, limit: float | None) -> Recording
     """The schedule that a recording is compared with: a run; or the order of a file, or one with a name, for as many
     ranks, microbatches and stages as were recorded, timed with its median passes. ValueError where it names no
     microbatches."""
-    from lib.schedules.formats.recorded import costs_of, order_of_recording, recording_of, recording_of_order
+    from lib.schedules.formats.trace import costs_of, order_of_recording, recording_of, recording_of_order
 
     if (row := SCHEDULES.get(schedule)) is None:
         name = Path(schedule).stem
@@ -311,7 +311,7 @@ def _expected(schedule: str, found: Recording, limit: float | None) -> Recording
 
 def _write_order(path: Path, found: Recording) -> str:
     """Write the order that was recorded, as `puzzles schedule export` does, and say whether it is legal."""
-    from lib.schedules.formats.recorded import order_of_recording
+    from lib.schedules.formats.trace import order_of_recording
 
     form = next((row for row in FORMATS.values() if row.suffix == path.suffix.lower()), None)
     if form is None:
@@ -376,7 +376,7 @@ def explore_command(
     world of costs a picture of the front, with index.html and a notebook in which each of its points is drawn.
     """
     need_extra("explore", "puzzles explore needs")
-    from lib.schedules.explore import Grid, called, explore, front, settings
+    from lib.schedules.gallery import Grid, called, explore, front, settings, worlds
 
     passes = _numbers("costs", costs, float)
     if len(passes) != 3:
@@ -408,14 +408,14 @@ def explore_command(
     with progress("settings") as done, cluster(backend, scheduler):
         processes = -1 if backend is not None else jobs
         found = explore(grid, jobs=processes, file=out / "points.jsonl", done=done)
-    rows = [asdict(point) for point in found.points]
+    rows = [asdict(point) for point in found]
     flat = [row.pop("setting") | row for row in rows]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(flat[0]) if flat else ["schedule"], lineterminator="\n")
     writer.writeheader()
     writer.writerows(flat)
     write_whole(ready(out / "points.csv"), text.getvalue())
-    fronts = {words: front(points) for words, points in found.worlds().items()}
+    fronts = {words: front(points) for words, points in worlds(found).items()}
     for words, best in fronts.items():
         columns = numbers("time", "bubble", "memory", "sent")
         table = Table("", Column("schedule", overflow="fold"), *columns, title=words)
@@ -424,25 +424,25 @@ def explore_command(
             table.add_row(str(number), called(point), *figures)
         show_table(table)
     _draw(found, fronts, out)
-    refused = sum(bool(point.why) for point in found.points)
-    say(f"{len(found.points)} settings; {refused} of them are impossible, and points.csv says why.")
+    refused = sum(bool(point.why) for point in found)
+    say(f"{len(found)} settings; {refused} of them are impossible, and points.csv says why.")
     say(f"Look at {out / 'index.html'}")
 
 
-def _draw(found: Explored, fronts: Mapping[str, Sequence[Point]], out: Path) -> None:
+def _draw(found: Sequence[Point], fronts: Mapping[str, Sequence[Point]], out: Path) -> None:
     """Draw the fronts and their points, and write the page, and the notebook with a cell for each point."""
     import nbformat
     from nbformat import v4
 
     from drawing import draw
     from drawing.comparing.plot import Dot, draw_front
-    from lib.schedules.explore import called, cell, run_of
+    from lib.schedules.gallery import called, cell, run_of, worlds
     from lib.suite.cli.pages import page
 
     make = cast("Any", v4)
     cells: list[Any] = [make.new_markdown_cell("# Schedules that nothing beats")]
-    worlds: list[dict[str, Any]] = []
-    for world, (words, points) in enumerate(found.worlds().items(), 1):
+    sections: list[dict[str, Any]] = []
+    for world, (words, points) in enumerate(worlds(found).items(), 1):
         best = fronts[words]
         if not best:
             continue
@@ -459,8 +459,8 @@ def _draw(found: Explored, fronts: Mapping[str, Sequence[Point]], out: Path) -> 
             shown.append({"name": name, "cell": code, "point": point, "picture": picture})
             figures = f"time {point.time:g}, memory {point.memory:g} and sent {point.sent:g} examples"
             cells += [make.new_markdown_cell(f"**{number}. {name}**: {figures}"), make.new_code_cell(code)]
-        worlds.append({"words": words, "picture": f"front_{world}.svg", "points": shown})
-    html = page("explore.html", "explore", "'self' data:", script=False, worlds=worlds, everything=len(found.points))
+        sections.append({"words": words, "picture": f"front_{world}.svg", "points": shown})
+    html = page("explore.html", "explore", "'self' data:", script=False, worlds=sections, everything=len(found))
     write_whole(out / "index.html", html)
     for number, one in enumerate(cells):
         one["id"] = f"explore-{number}"  # the same every time

@@ -60,7 +60,6 @@ ELSEWHERE: Final = (
     "lib/suite/notebooks/",
     "lib/processes.py",
     "lib/replay/",
-    "lib/schedules/explore.py",
     "lib/schedules/gallery.py",
 )
 """How the paths begin of what no student's notebook loads; the orders that are stored there answer puzzles."""
