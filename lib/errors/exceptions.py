@@ -24,10 +24,10 @@ negative number of ranks, a mesh of the wrong size) is a plain ValueError.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import make_dataclass
 from types import CodeType
-from typing import Any, NamedTuple, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from lib.errors import fixes
 from lib.errors.source_lines import Place, neighbours, raised_at, resolve, student_frame, student_place
@@ -49,12 +49,14 @@ __all__ = [
     "RuleError",
     "TraceError",
     "Words",
+    "fact",
     "forgotten_await",
     "put_await",
     "used_before_await",
 ]
 
 E = TypeVar("E", bound="PuzzleError")
+P = ParamSpec("P")
 MOST_KEYS = 12
 """Keys of a store that a message lists."""
 CO_COROUTINE = 0x80
@@ -70,19 +72,37 @@ class Words(NamedTuple):
     fix: str | None = None
 
 
-@dataclass_transform(frozen_default=True)
 class Fact:
-    """A broken rule, as data, and how to say it: a subclass for each, with the values it is about.
+    """A broken rule, as data: the values that it is about. There is a kind of fact for each rule; see `fact`.
 
     An error is raised with a fact, and asks it for words when somebody reads the error.
     """
 
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+    if TYPE_CHECKING:
 
-    def words(self) -> Words:
-        """The message; of what a store says itself there is none."""
-        raise NotImplementedError(f"{type(self).__name__} is told by the error that has it")
+        def words(self) -> Words: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def fact(words: Callable[P, Words]) -> Callable[P, Fact]:
+    """Make the words of a rule into its kind of fact: the parameters are the fields, and `words()` calls it with them.
+
+    >>> @fact
+    ... def NoBatch(batch: int) -> Words:
+    ...     return Words(f"there is no batch {batch}")
+    >>> NoBatch(7).words().what, NoBatch(7).batch, NoBatch(7) == NoBatch(7)
+    ('there is no batch 7', 7, True)
+    """
+    say = cast(Any, words)
+
+    def said(self: Fact) -> Words:
+        return say(**vars(self))
+
+    namespace = {"words": said, "__doc__": words.__doc__}
+    fields = say.__code__.co_varnames[: say.__code__.co_argcount]
+    kind = make_dataclass(say.__name__, fields, bases=(Fact,), namespace=namespace, frozen=True)
+    kind.__module__ = words.__module__  # where a fact that is copied or pickled is found
+    return kind
 
 
 class PuzzleError(AssertionError):

@@ -6,9 +6,14 @@ probably meant. Nothing is decided here: an error is an error, whatever advice t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lib.diagnosis.causes import given, stores, sums, together
-from lib.diagnosis.running import Line, Running, likely_cause
+from lib.diagnosis.provenance import Line, likely_cause
 from lib.errors.exceptions import PuzzleError
+
+if TYPE_CHECKING:
+    from lib.diagnosis.provenance import Running
 
 __all__ = ["advise"]
 
@@ -17,7 +22,7 @@ CHAPTERS = (given, stores, sums, together)
 
 
 def advise(error: PuzzleError, program: Running | None = None) -> None:
-    """Puts the likely reason into the fix of an error that has a fact, once, where anything tells it."""
+    """Put the likely reason into the fix of an error that has a fact, once, where anything tells it."""
     if error.fact is None or error.advised:
         return
     error.advised = True

@@ -5,14 +5,25 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import lib.diagnosis.facts as facts
-from lib.diagnosis.collectives import gather_call, shard_call
 from lib.diagnosis.facts.laws import CUT_ALIKE
-from lib.diagnosis.facts.operations import LOAD_ALIKE
-from lib.diagnosis.provenance import alike, is_held, line_of, made_by, maker, sent_in
-from lib.diagnosis.running import Advice, Running, likely_cause, line
+from lib.diagnosis.facts.operations import LOAD_ALIKE, call_besides
+from lib.diagnosis.groups import gather_call, shard_call
+from lib.diagnosis.provenance import (
+    Advice,
+    alike,
+    because,
+    is_held,
+    line,
+    line_of,
+    made_by,
+    maker,
+    named,
+    sent_in,
+)
+from lib.errors.exceptions import Fact
 from lib.errors.source_lines import student_place
 from lib.errors.wording import plural, shown, these, with_article
 from lib.trace.event import STORE, Event
@@ -20,19 +31,22 @@ from lib.values.collectives import COLLECTIVES, STEP
 from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, calls, signatures
 from lib.values.values import Activation, ActivationGrad, Value, WeightGrad, definite, subject
 
+if TYPE_CHECKING:
+    from lib.diagnosis.provenance import Running
+
 
 def _order(op: str) -> str:
     signature = signatures().get(op)
     return f"write {signature}" if signature is not None else "check the order of the arguments"
 
 
-@likely_cause.register
-def not_a_layer(fact: facts.NotALayer, _: Running | None) -> str:
+@because(facts.NotALayer)
+def not_a_layer(fact: Fact, _: Running) -> str:
     return f"the {'rank' if fact.op in MESSAGES else 'layer'} comes first: {_order(fact.op)}"
 
 
-@likely_cause.register
-def wrong_kind(fact: facts.WrongKind, program: Running | None) -> Advice:
+@because(facts.WrongKind)
+def wrong_kind(fact: Fact, program: Running) -> Advice:
     """Something else stands where a value belongs."""
     wanted, op, value, order = fact.wanted, fact.op, fact.value, _order(fact.op)
     if hasattr(value, "popitem"):  # a dict, or a store
@@ -42,13 +56,10 @@ def wrong_kind(fact: facts.WrongKind, program: Running | None) -> Advice:
     if source is not None:
         return source
     if wanted is ActivationGrad and isinstance(value, Activation):
-        return line(
-            program,
-            "loss",
-            "an activation is not a gradient: the first gradient comes from loss, the others from backward",
-            "loss gives the first gradient, and each backward the next one:\n"
-            "grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])",
-        )
+        idea = "an activation is not a gradient: the first gradient comes from loss, the others from backward"
+        fix = "loss gives the first gradient, and each backward the next one:\n"
+        fix += "grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])"
+        return line(program, "loss", idea, fix)
     if op in COLLECTIVES and (row := COLLECTIVES[op]).bucket and isinstance(value, int):
         return f"the list holds the gradients, not the numbers of their layers: {row.signature}"
     if op in COLLECTIVES and type(value) in (list, tuple) and not COLLECTIVES[op].many:
@@ -63,16 +74,50 @@ def wrong_kind(fact: facts.WrongKind, program: Running | None) -> Advice:
     return f"take it from the store {STORE[wanted]}: {order}" if wanted in STORE else order
 
 
-@likely_cause.register
-def besides(fact: facts.Besides, _: Running | None) -> str | None:
+def _came_from(program: Running, wanted: type[Value], value: object) -> str | None:
+    """Tell where a value of another kind came from, if that is where it went wrong."""
+    made = maker(value)
+    if made is None or not isinstance(value, Value):
+        return None
+    if made.op == "receive" and made.peer is not None:
+        what, instead = with_article(value.kind), with_article(wanted.kind)
+        return f"rank {made.peer} passed {what}{sent_in(program, made)}: pass {instead} there"
+    kinds = [type(program.values[number]) for number in made.outputs]
+    if made.op in LOCAL and len(kinds) > 1 and wanted in kinds:
+        names = ", ".join(f"{STORE[kind]}[layer]" for kind in kinds if kind in STORE)
+        return f"{named(made)} gives its two results in this order:\n{names} = model.{made.op}(...)"
+    return None
+
+
+def _misplaced(program: Running, value: object) -> str | None:
+    """A value that stands in the store of another kind: that is where it went wrong."""
+    if not isinstance(value, Value):
+        return None
+    stores: Sequence[Any] = program.world.models[program.rank].storage()
+    for kind, store in zip(STORE, stores, strict=True):
+        key = next((key for key, held in store.items() if held is value), None)
+        if key is not None and not isinstance(value, kind):
+            made = maker(value)
+            source = "" if made is None else f", which {made.op} gave{line_of(made)}"
+            return (
+                f"{store.name}[{shown(key)}] holds {with_article(value.kind)}{source}: keep it in "
+                f"{STORE[type(value)]}[...],\nand {store.name} for {plural(kind.kind, 2)} alone"
+            )
+    return None
+
+
+@because(facts.Besides)
+def besides(fact: Fact, _: Running) -> str | None:
     """An argument of a layer besides its input was left out, or is a name for None."""
     here = student_place()
     written = _arguments(fact.op, "" if here is None else here.text)
     if fact.other is not None or not written:
         return None
-    if len(written) <= (2 if fact.op == "forward" else 3):
-        return f"give it one more argument: {fact.call(written)}"
-    return f"{written[-1]} is None on this rank: look at what it should be, as in\n{fact.call(written[:-1])}"
+    less = len(written) <= (2 if fact.op == "forward" else 3)
+    call = call_besides(fact.op, fact.layer, fact.takes, fact.of, written if less else written[:-1])
+    if less:
+        return f"give it one more argument: {call}"
+    return f"{written[-1]} is None on this rank: look at what it should be, as in\n{call}"
 
 
 def _arguments(op: str, text: str) -> list[str]:
@@ -87,40 +132,8 @@ def _arguments(op: str, text: str) -> list[str]:
     return []
 
 
-def _misplaced(program: Running | None, value: object) -> str | None:
-    """A value that stands in the store of another kind: that is where it went wrong."""
-    if program is None or not isinstance(value, Value):
-        return None
-    stores: Sequence[Any] = program.world.models[program.rank].storage()
-    for kind, store in zip(STORE, stores, strict=True):
-        key = next((key for key, held in store.items() if held is value), None)
-        if key is not None and not isinstance(value, kind):
-            made, right = maker(value), STORE[type(value)]
-            source = "" if made is None else f", which {made.op} gave{line_of(made)}"
-            return (
-                f"{store.name}[{shown(key)}] holds {with_article(value.kind)}{source}: keep it in {right}[...],\n"
-                f"and {store.name} for {plural(kind.kind, 2)} alone"
-            )
-    return None
-
-
-def _came_from(program: Running | None, wanted: type[Value], value: object) -> str | None:
-    """Tell where a value of another kind came from, if that is where it went wrong."""
-    made = maker(value)
-    if program is None or made is None or not isinstance(value, Value):
-        return None
-    if made.op == "receive" and made.peer is not None:
-        what, instead = with_article(value.kind), with_article(wanted.kind)
-        return f"rank {made.peer} passed {what}{sent_in(program, made)}: pass {instead} there"
-    kinds = [type(program.values[number]) for number in made.outputs]
-    if made.op in LOCAL and len(kinds) > 1 and wanted in kinds:
-        names = ", ".join(f"{STORE[kind]}[layer]" for kind in kinds if kind in STORE)
-        return f"{made.op}{line_of(made)} gives its two results in this order:\n{names} = model.{made.op}(...)"
-    return None
-
-
-@likely_cause.register
-def not_stored(fact: facts.NotStored, program: Running) -> str:
+@because(facts.NotStored)
+def not_stored(fact: Fact, program: Running) -> str:
     """Something that is no value at all, in a store."""
     value: Any = fact.thing
     if isinstance(value, tuple):
@@ -139,20 +152,18 @@ def not_stored(fact: facts.NotStored, program: Running) -> str:
 
 def _tuple(kinds: list[type], last: Sequence[Event]) -> str:
     """The results of an operation that gives two, or of a message that is a tuple."""
-    names = [STORE[kind] for kind in kinds if kind in STORE]
     operations = [row.name for row in OPERATIONS.values() if len(kinds) > 1 and row.gives == tuple(kinds)]
     if operations:
         one = len(operations) == 1
         call = f"model.{operations[0]}(...)" if one else "..."
-        stores = ", ".join(f"{name}[layer]" for name in names)
+        stores = ", ".join(f"{STORE[kind]}[layer]" for kind in kinds if kind in STORE)
         return f"{' and '.join(operations)} give{'s' if one else ''} two results: {stores} = {call}"
-    names = ", ".join("abcdef"[: len(kinds)])
     call = f"await model.receive({last[0].peer})" if last and last[0].op == "receive" else "..."
-    return f"take the tuple apart first: {names} = {call}"
+    return f"take the tuple apart first: {', '.join('abcdef'[: len(kinds)])} = {call}"
 
 
-@likely_cause.register
-def incomplete(fact: facts.Incomplete, program: Running) -> Advice:
+@because(facts.Incomplete)
+def incomplete(fact: Fact, program: Running) -> Advice:
     """A shard where the whole weight is needed."""
     weight = fact.weight
     made = maker(weight)
@@ -178,55 +189,50 @@ def incomplete(fact: facts.Incomplete, program: Running) -> Advice:
             if is_held(program, number):
                 return f"the whole weight is what the all-gather gave{line_of(maker(whole))}: use that, not the shard"
             return f"the weight gathered{line_of(maker(whole))} is deleted by now: gather it again before this line"
-    return line(
-        program,
-        "allgather",
-        f"this rank has {these('shard', weight.shards)} only: all shards have to be put together first",
-        f"gather all shards first:\n{gather_call(program)}",
-    )
+    idea = f"this rank has {these('shard', weight.shards)} only: all shards have to be put together first"
+    return line(program, "allgather", idea, f"gather all shards first:\n{gather_call(program)}")
 
 
-@likely_cause.register
-def no_batch(fact: facts.NoBatch, program: Running) -> str | None:
-    world = program.world
-    if world.ranks <= fact.batches:
+@because(facts.NoBatch)
+def no_batch(fact: Fact, program: Running) -> str | None:
+    if program.world.ranks <= fact.batches:
         return None
-    mesh = world.mesh
+    mesh = program.world.mesh
     if mesh is not None and "data" in mesh.axes:
         return 'with more ranks than batches a rank\'s number is not its batch: batch = model.coord["data"]'
     return "batches are counted from 0; with more ranks than batches, a rank's number is not its batch"
 
 
-@likely_cause.register
-def wrong_layer(fact: facts.WrongLayer, program: Running) -> Advice | None:
+@because(facts.WrongLayer)
+def wrong_layer(fact: Fact, program: Running) -> Advice | None:
     """A value of another layer: one that came from another rank tells who disagrees with whom."""
-    value, layer = fact.value, fact.layer
-    made = maker(value)
-    if made is None or made.op != "receive" or made.peer is None:
-        kinds = program.world.models[program.rank].shape.kinds
-        weighted = any(kind.weight is not None for kind in kinds[value.layer :])
-        if layer == value.layers and program.world.ranks > 1 and value.is_complete() and weighted:
-            return "only the ranks that have the last layer call loss: the others pass their activation on"
-        if fact.op == "forward" and made is not None and made.op == "get_activation" and program.world.ranks > 1:
-            idea = f"{definite(subject(value.kind, layer))} is made on the rank that has layer {layer - 1}"
-            fix = f"{idea}: await model.receive(...) it from there"
-            return line(program, "receive", f"{idea}, and comes here as a message", fix)
-        return None
+    value, layer, made = fact.value, fact.layer, maker(fact.value)
     wanted = definite(subject(value.kind, layer))
-    return (
-        f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there,\n"
-        "if both ranks agree on which layers each of them has"
-    )
+    if made is not None and made.op == "receive" and made.peer is not None:
+        return (
+            f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there,\n"
+            "if both ranks agree on which layers each of them has"
+        )
+    if program.world.ranks == 1:
+        return None
+    kinds = program.world.models[program.rank].shape.kinds
+    if layer == value.layers and value.is_complete() and any(kind.weight for kind in kinds[value.layer :]):
+        return "only the ranks that have the last layer call loss: the others pass their activation on"
+    if fact.op == "forward" and made is not None and made.op == "get_activation":
+        idea = f"{wanted} is made on the rank that has layer {layer - 1}"
+        fix = f"{idea}: await model.receive(...) it from there"
+        return line(program, "receive", f"{idea}, and comes here as a message", fix)
+    return None
 
 
-@likely_cause.register
-def no_shard(fact: facts.NoShard, program: Running | None) -> str | None:
+@because(facts.NoShard)
+def no_shard(fact: Fact, program: Running | None) -> str | None:
     """A shard that is not there: the call that cuts a weight as its group needs it."""
     return CUT_ALIKE + shard_call(program, fact.total if isinstance(fact.total, int) else None) if fact.loads else None
 
 
-@likely_cause.register
-def stateless(fact: facts.Stateless, program: Running | None) -> str | None:
+@because(facts.Stateless)
+def stateless(fact: Fact, program: Running) -> str | None:
     """A shard of the state that does not fit the weight's."""
     weight, made = fact.weight, maker(fact.weight)
     if made is not None and made.op == "shard":
@@ -238,20 +244,20 @@ def stateless(fact: facts.Stateless, program: Running | None) -> str | None:
     return None if weight.is_complete() else LOAD_ALIKE + shard_call(program, weight.total)
 
 
-@likely_cause.register
-def other_features(fact: facts.OtherFeatures, _: Running | None) -> str | None:
+@because(facts.OtherFeatures)
+def other_features(fact: Fact, _: Running) -> str | None:
     """Features that another rank has made and passed on."""
     made = maker(fact.value)
     if made is None or made.op not in COLLECTIVES or COLLECTIVES[made.op].travel is not STEP:
         return None
     return (
-        f"{made.op}{line_of(made)} brought what another rank's part of a weight gave: pass on what went into that "
-        "layer,\nand multiply it with this rank's part"
+        f"{named(made)} brought what another rank's part of a weight gave: pass on what went into that layer,\n"
+        "and multiply it with this rank's part"
     )
 
 
-@likely_cause.register
-def broken(fact: facts.Broken, _: Running | None) -> Advice | None:
+@because(facts.Broken)
+def broken(fact: Fact, _: Running) -> str | None:
     """One of the pieces that an all-to-all brought."""
     made = maker(fact.value)
     if made is None or made.op != "alltoall" or len(made.outputs) == 1 or fact.number != 1:
