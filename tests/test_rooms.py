@@ -27,7 +27,7 @@ BUDGETS = {
     "lib/analysis": 4_200,
     "lib/checker": 1_400,
     "lib/cluster": 1_550,
-    "lib/diagnosis": 3_600,
+    "lib/diagnosis": 3_550,
     "lib/errors": 980,
     "lib/replay": 6_550,
     "lib/schedules": 6_550,
