@@ -17,8 +17,6 @@ from lib.trace.trace import Trace
 from lib.values.operations import READS
 from lib.values.values import Value
 
-__all__ = ["Forgotten", "Where", "fed", "kinds_of", "maker_of", "more", "places", "remark"]
-
 SHOWN = 5
 """Lines of one sort that a remark shows; of more the first ones."""
 
@@ -30,7 +28,7 @@ class Forgotten(NamedTuple):
     another kind, each with its rank; messages that nobody received, and communication that nobody awaited."""
 
     hidden: list[tuple[int, figures.Alive]]
-    misplaced: list[tuple[int, int, Value, int]]
+    misplaced: list[tuple[int, int, int]]
     unreceived: list[tuple[int, Event]]
     unawaited: list[tuple[int, Event]]
 
@@ -40,17 +38,15 @@ class Forgotten(NamedTuple):
         hidden = [(program.rank, alive) for program in run.programs for alive in figures.hidden(program)]
         if run.error is not None:
             return cls(hidden, [], [], [])
-        misplaced = [
-            (program.rank, store, value, number)
-            for program in run.programs
-            for number, store in sorted({(number, store) for _, store, number, change in program.moves if change > 0})
-            if (value := program.values[number]) is not None and STORE[type(value)] != STORES[store]
-        ]
-        lost = [
-            (one.source, run.programs[one.source].events[one.sent]) for one in messages(run) if one.received is None
-        ]
-        left = [(program.rank, program.events[number]) for program in run.programs for number in never_awaited(program)]
-        return cls(hidden, misplaced, lost, left)
+        misplaced: list[tuple[int, int, int]] = []
+        for program in run.programs:
+            stored = {(number, store) for _, store, number, change in program.moves if change > 0}
+            wrong = [one for one in stored if _is_misplaced(program.values[one[0]], one[1])]
+            misplaced += [(program.rank, number, store) for number, store in sorted(wrong)]
+        passed = [(message.source, message.sent) for message in messages(run) if message.received is None]
+        left = [(program.rank, number) for program in run.programs for number in never_awaited(program)]
+        lost, unawaited = ([(rank, run.programs[rank].events[n]) for rank, n in some] for some in (passed, left))
+        return cls(hidden, misplaced, lost, unawaited)
 
     def remarks(self, run: Trace, judged: bool) -> Iterator[str]:
         """Return what a verdict says of it: no faults, but no good.
@@ -58,28 +54,26 @@ class Forgotten(NamedTuple):
         `judged`: there are several goals, of which only the first counts for a run that has hidden values.
         """
         if self.hidden:
+            kinds = Counter(alive.value.kind for _, alive in self.hidden)
             yield remark(
                 "values kept outside the five stores take memory too"
                 + (", and only the first goal counts for such a run" if judged else ""),
-                got=kinds_of([alive.value for _, alive in self.hidden]),
+                got=", ".join(counted(kinds[kind], kind) for kind in kinds),
                 where=places([(rank, alive.born) for rank, alive in self.hidden]),
                 fix="keep them in a store, where you see them and can delete them",
             )
         if self.misplaced:
-            rank, store, value, _ = self.misplaced[0]
-            yield remark(
-                f"rank {rank} keeps {with_article(value.kind)} in the store {STORES[store]}"
-                + more(self.misplaced, "value"),
-                where=places([(rank, maker_of(run.programs[rank], number)) for rank, _, _, number in self.misplaced]),
-                fix=f"it works, and counts the same; but {STORE[type(value)]} is where you will look for it",
-            )
+            makers = [(rank, maker_of(run.programs[rank], number)) for rank, number, _ in self.misplaced]
+            rank, number, store = self.misplaced[0]
+            (value,) = run.programs[rank].values_of([number])
+            what = f"rank {rank} keeps {with_article(value.kind)} in the store {STORES[store]}"
+            fix = f"it works, and counts the same; but {STORE[type(value)]} is where you will look for it"
+            yield remark(what + more(makers, "value"), where=places(makers), fix=fix)
         if self.unreceived:
             rank, event = self.unreceived[0]
-            yield remark(
-                f"rank {event.peer} never received what rank {rank} passed to it" + more(self.unreceived, "message"),
-                where=places(self.unreceived),
-                fix=f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it",
-            )
+            what = f"rank {event.peer} never received what rank {rank} passed to it" + more(self.unreceived, "message")
+            fix = f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it"
+            yield remark(what, where=places(self.unreceived), fix=fix)
         if self.unawaited:
             rank, event = self.unawaited[0]
             yield remark(
@@ -88,6 +82,10 @@ class Forgotten(NamedTuple):
                 where=places(self.unawaited),
                 fix=f"put `await` in front of it: await model.{event.op}(...)",
             )
+
+
+def _is_misplaced(value: Value | None, store: int) -> bool:
+    return value is not None and STORE[type(value)] != STORES[store]
 
 
 def fed(trace: Trace) -> Iterator[str]:
@@ -101,12 +99,6 @@ def fed(trace: Trace) -> Iterator[str]:
 def more(found: Sequence[object], noun: str) -> str:
     """ ", and 2 more values like it"; nothing where there is one."""
     return "" if len(found) == 1 else f", and {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
-
-
-def kinds_of(values: Sequence[Value]) -> str:
-    """ "2 weights, 1 activation"."""
-    kinds = Counter(value.kind for value in values)
-    return ", ".join(counted(kinds[kind], kind) for kind in kinds)
 
 
 def maker_of(program: Program, number: int) -> Event | None:
