@@ -28,7 +28,7 @@ BUDGETS = {
     "lib/checker": 1_300,
     "lib/cluster": 1_550,
     "lib/diagnosis": 3_550,
-    "lib/errors": 980,
+    "lib/errors": 950,
     "lib/replay": 6_550,
     "lib/schedules": 6_550,
     "lib/simulator": 3_100,

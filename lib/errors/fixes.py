@@ -10,8 +10,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["HOW", "are_shown", "fix", "keep", "shown"]
-
 HOW = "(to see the line: fix(), or in a shell: puzzles fix FILE)"
 NONE = "There is nothing to fix yet: when a message names only the idea, fix() shows the line."
 _last: list[Any] = []

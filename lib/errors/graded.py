@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from lib.errors.exceptions import NotSolved
 
-__all__ = ["VARIABLE", "is_on", "say", "say_absent", "say_unsolved", "watch"]
-
 VARIABLE = "PUZZLES_GRADING"
 OFF = ("", "0", "off", "no", "false")
 
