@@ -32,8 +32,6 @@ _ASKS = os.path.join(_SCHEDULES, "written.py")
 """What asks a student for an order is ours."""
 _FOLLOWS = os.path.join(_SCHEDULES, "pipelines", "program.py")
 """What does what an order says."""
-
-
 ORDER = "order"
 """The file of a Place that is no line: an action of an order, at its position."""
 
