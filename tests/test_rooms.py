@@ -25,7 +25,7 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_650,
     "lib/analysis": 4_200,
-    "lib/checker": 1_300,
+    "lib/checker": 1_250,
     "lib/cluster": 1_550,
     "lib/diagnosis": 3_550,
     "lib/errors": 950,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import Place, line_calling
-from lib.errors.wording import these
+from lib.errors.wording import plural, these
 from lib.trace.event import Event, Program, place_of
 from lib.trace.lifetimes import held_at
 from lib.trace.rebuild import Flaw, Rebuilt
@@ -33,6 +33,37 @@ TWICE = "one that was updated more than once"
 def fault_of(error: PuzzleError | TraceError) -> str:
     """Return a fault in the words of an error, its lines moved to stand below the first one."""
     return str(error).replace("\n", "\n  ")
+
+
+SHOWN = 5
+"""Lines of one sort that a remark shows; of more the first ones."""
+
+Where = list[tuple[int | None, Place]]
+
+
+def more(found: Sequence[object], noun: str) -> str:
+    """ ", and 2 more values like it"; nothing where there is one."""
+    return "" if len(found) == 1 else f", and {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
+
+
+def maker_of(program: Program, number: int) -> Event | None:
+    """The event that made a value."""
+    return next((event for event in program.events if number in event.outputs), None)
+
+
+def places(events: Sequence[tuple[int, Event | None]]) -> Where:
+    """The lines of events with their ranks: a few different ones."""
+    lines: dict[object, Place | None] = {}  # of ten thousand events most are of one line
+    for _, event in events:
+        if event is not None and event.source not in lines:
+            lines[event.source] = place_of(event)
+    found = [(rank, place) for rank, event in events if event is not None and (place := lines[event.source])]
+    few = list(dict.fromkeys(place for _, place in found))[:SHOWN]
+    return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
+
+
+def remark(what: str, *, fix: str, got: str | None = None, where: Sequence[tuple[int | None, Place]] = ()) -> str:
+    return str(PuzzleError(what, got=got, fix=fix, where=where))
 
 
 # -- the final weights --------------------------------------------------------------------------------------------

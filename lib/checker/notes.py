@@ -10,7 +10,7 @@ from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import operation
 from lib.analysis.memory import guests
-from lib.checker.forgotten import SHOWN, Where, maker_of, more, places, remark
+from lib.checker.faults import SHOWN, Where, maker_of, more, places, remark
 from lib.cluster.costs import in_units, units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError

@@ -22,7 +22,7 @@ from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE
 from lib.values.values import Activation, ActivationGrad
 
 if TYPE_CHECKING:
-    from lib.diagnosis.provenance import World
+    from lib.simulator.dist import Dist
 
 __all__ = ["on_failed", "on_spinning", "on_stuck", "rank_failed"]
 
@@ -38,7 +38,7 @@ NOBODY = "does not exist: its Model was never made"
 # -- a rank that failed -------------------------------------------------------------------------------------------
 
 
-def rank_failed(dist: World, rank: int | None, error: BaseException | None) -> RankFailed:
+def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> RankFailed:
     """The error of a run in which one rank raised: for itself, and for those who wait for it."""
     if error is None or not isinstance(error, PuzzleError):
         found = failed(rank, error or RuntimeError("a rank stopped"))
@@ -51,7 +51,7 @@ def rank_failed(dist: World, rank: int | None, error: BaseException | None) -> R
     return found
 
 
-def on_failed(dist: World, rank: int, error: BaseException) -> None:
+def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
     """A rank's asyncio task raised: whatever shows that error shows with it what it means."""
     if isinstance(error, PuzzleError) or (dist.failure is not None and dist.failure.rank != rank):
         return
@@ -63,7 +63,7 @@ def on_failed(dist: World, rank: int, error: BaseException) -> None:
         error.trace = dist.failure.trace  # type: ignore[attr-defined]  # for notebooks to draw
 
 
-def on_spinning(dist: World, rank: int, task: Any, turns: int) -> PuzzleError | None:
+def on_spinning(dist: Dist, rank: int, task: Any, turns: int) -> PuzzleError | None:
     """Return the error that ends an asyncio task which takes turns without end; None for one that is not the rank's
     alone, such as the task in which a notebook runs its cells."""
     model = dist.models.get(rank)
@@ -78,7 +78,7 @@ def on_spinning(dist: World, rank: int, task: Any, turns: int) -> PuzzleError | 
 # -- nobody can go on ---------------------------------------------------------------------------------------------
 
 
-def on_stuck(dist: World) -> Callable[[], PuzzleError] | None:
+def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
     """Return what makes the error that each waiting rank gets; None while some task may still move by itself."""
     tasks: dict[int, Any] = dist.driver.tasks
     if tasks and _may_still_move(dist, dist.driver):
@@ -108,7 +108,7 @@ def on_stuck(dist: World) -> Callable[[], PuzzleError] | None:
     return make
 
 
-def _may_still_move(dist: World, driver: Any) -> bool:
+def _may_still_move(dist: Dist, driver: Any) -> bool:
     """Tell whether a rank that is not parked has a task that is not over: it sleeps, or awaits something of its own."""
     engine, tasks = dist.engine, driver.tasks
     parked = {rank for rank, _ in engine.parked()}
@@ -140,7 +140,7 @@ def _holders() -> dict[int, Any]:
     return found
 
 
-def _deadlock(dist: World, waits: Waits) -> DeadlockError:
+def _deadlock(dist: Dist, waits: Waits) -> DeadlockError:
     cycle = waits.cycle()
     what = "deadlock: no rank can go on"
     if cycle:
@@ -198,7 +198,7 @@ class Waits(dict[int, Any]):
     Ten thousand ranks may wait in one meeting, or each for any rank: what concerns all of them is worked out once.
     """
 
-    def __init__(self, dist: World) -> None:
+    def __init__(self, dist: Dist) -> None:
         super().__init__()
         for rank, signal in dist.engine.parked():
             self.setdefault(rank, signal.subject)  # a rank with several tasks may wait for several things
@@ -251,7 +251,7 @@ def _is_wild(subject: Any) -> bool:
 class _States:
     """The states of the ranks of a run, in words: one line a rank, or of many ranks one line a state."""
 
-    def __init__(self, dist: World, waits: Waits) -> None:
+    def __init__(self, dist: Dist, waits: Waits) -> None:
         self.dist = dist
         self.waits = waits
         self.shown: list[int] = []
@@ -357,7 +357,7 @@ def _plural(state: str) -> str:
 # -- the likely reason --------------------------------------------------------------------------------------------
 
 
-def _advice(dist: World, waits: Waits, cycle: list[int]) -> Advice:
+def _advice(dist: Dist, waits: Waits, cycle: list[int]) -> Advice:
     absent = [r for r in sorted(waits.over) if r not in dist.models]
     if absent:
         return f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
@@ -385,7 +385,7 @@ def _advice(dist: World, waits: Waits, cycle: list[int]) -> Advice:
     return "follow the cycle: one of these calls has to come earlier, or is missing on one rank"
 
 
-def _outside(dist: World, waits: Waits) -> Advice | None:
+def _outside(dist: Dist, waits: Waits) -> Advice | None:
     """In a mesh with stages: somebody waits for a rank that is not in its pipeline, or for one at the other end."""
     mesh, axis = dist.mesh, stage_axis(dist.mesh)
     if mesh is None or axis is None:
@@ -416,7 +416,7 @@ def _outside(dist: World, waits: Waits) -> Advice | None:
     return None
 
 
-def _astray(dist: World, waits: Waits) -> str | None:
+def _astray(dist: Dist, waits: Waits) -> str | None:
     """A message that went to another rank than the one that waits for it."""
     full = {rank for rank, subject in waits.items() if subject.kind == "pass"}
     receivers = {subject.source: rank for rank, subject in waits.items() if subject.kind == "receive"}
@@ -434,19 +434,19 @@ def _astray(dist: World, waits: Waits) -> str | None:
     return None
 
 
-def _layers(dist: World, rank: int) -> set[int]:
+def _layers(dist: Dist, rank: int) -> set[int]:
     """The layers of which a rank has weights."""
     return layers_of(dist.models[rank].program) if rank in dist.models else set()
 
 
-def _is_for(dist: World, target: int, source: int, event: Event) -> bool:
+def _is_for(dist: Dist, target: int, source: int, event: Event) -> bool:
     """Tell whether a message is for a layer of a rank: the next one of an activation, the one before of a gradient."""
     values = [dist.models[source].program.values[number] for number in event.inputs]
     layers = _layers(dist, target)
     return any(isinstance(value, Activation | ActivationGrad) and value.layer in layers for value in values)
 
 
-def _kept_back(dist: World, waits: Waits, cycle: list[int]) -> str | None:
+def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
     """Somebody has what another rank waits for, and has not passed it."""
     for rank in cycle:
         source = waits[rank].source if waits[rank].kind == "receive" else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
@@ -12,6 +12,7 @@ from lib.diagnosis.facts import NotALayer
 from lib.diagnosis.provenance import (
     Advice,
     Line,
+    Running,
     batches_of,
     calls,
     had_by_all,
@@ -33,9 +34,6 @@ from lib.trace.event import Event, Program, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, OPERATIONS, READS
 from lib.values.values import Activation, ActivationGrad, Value, Weight, describe
-
-if TYPE_CHECKING:
-    from lib.diagnosis.provenance import Running
 
 __all__ = ["axis_twice", "no_axis", "no_mesh", "no_peer", "not_a_group"]
 
