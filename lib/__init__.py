@@ -12,7 +12,7 @@ from importlib import import_module
 from os import environ as _environ
 from typing import TYPE_CHECKING
 
-from lib.checker import announce as _announce
+from lib import checker as _checker
 from lib.simulator import attached as _attached
 
 if TYPE_CHECKING:
@@ -150,8 +150,8 @@ def _record(verdict: "Verdict | FunctionVerdict", trace: "Trace | None") -> None
         import_module("lib.suite.course.progress").checked(verdict, trace)
 
 
-_announce.listen(_record)
-_attached["check"] = _announce.check  # `Model.check`: a run needs none, so the simulator stands below the checker
+_checker.listen(_record)
+_attached["check"] = _checker.check  # `Model.check`: a run needs none, so the simulator stands below the checker
 if _environ.get("PUZZLES_GRADING"):  # see `lib.errors.graded`, which nobody else need load
     from lib.errors.graded import watch as _watch
 

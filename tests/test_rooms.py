@@ -25,9 +25,9 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_650,
     "lib/analysis": 4_200,
-    "lib/checker": 1_400,
+    "lib/checker": 1_250,
     "lib/cluster": 1_550,
-    "lib/diagnosis": 4_100,
+    "lib/diagnosis": 3_550,
     "lib/errors": 950,
     "lib/replay": 5_600,
     "lib/schedules": 5_900,

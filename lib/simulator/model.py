@@ -26,7 +26,7 @@ from lib.values.placement import MOST
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 if TYPE_CHECKING:
-    from lib.checker.announce import check
+    from lib.checker import check
     from lib.cluster.mesh import Mesh
 
 __all__ = ["LogEvent", "Model"]

@@ -153,7 +153,7 @@ READY = (
     "lib.simulator.running_loop",
     "lib.checker.checker",
     "lib.checker.notes",
-    "lib.diagnosis.causes",
+    "lib.diagnosis.given",
     "lib.suite.course.exercises",
     "lib.suite.course.progress",
     "lib.suite.course.solutions",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import diagnosis
-from lib.checker.announce import tell
+from lib.checker import tell
 from lib.checker.verdict import FunctionVerdict
 from lib.errors import graded
 from lib.errors.exceptions import CheckError, NotSolved, PuzzleError

@@ -30,7 +30,8 @@ display.register()
 found = {}
 for name in sys.argv[1:]:
     shell.reset(new_session=True)
-    graded._failed = graded._Failed()
+    graded._stubs.clear()
+    graded._left.clear()
     failed = found[name] = []
     for cell in json.loads(Path(name).read_text("utf-8"))["cells"]:
         if cell["cell_type"] == "code":
