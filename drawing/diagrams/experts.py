@@ -16,7 +16,7 @@ from lib.cluster.costs import in_units
 from lib.errors.wording import counted, plural
 from lib.trace.trace import Trace, nothing_to
 from lib.values.dims import RunSet
-from lib.values.kinds.routes import Route
+from lib.values.kinds.experts import Route
 from lib.values.placement import Place
 
 __all__ = ["draw_experts"]

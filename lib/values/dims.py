@@ -339,12 +339,19 @@ class Relation:
     """A relation of dims: which elements of one each element of another needs. Asked of sets of them, each worked
     out once.
 
-    Two that say the same are equal: layers that are alike then have one schema, and one table of what is known.
+    Two of a subclass that say the same (`said`) are equal: layers that are alike then have one schema, and one table of
+    what is known.
     """
 
-    def __init__(self, needs: Callable[[int], Iterable[int]]) -> None:
-        self.needs = needs
+    def __init__(self, needs: Callable[[int], Iterable[int]], *said: object) -> None:
+        self.needs, self.said = needs, said
         self._known: dict[Pieces, RunSet] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is type(self) is not Relation and self.said == cast(Relation, other).said)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.said))
 
     def __call__(self, items: Pieces) -> RunSet:
         found = self._known.get(items)

@@ -28,7 +28,7 @@ from lib.errors.wording import numbered, ranges, run_words, runs, these
 from lib.values.dims import DIMS, NO_PIECES, Pieces, Relation, RunSet, joined, listed_numbers, united
 
 if TYPE_CHECKING:
-    from lib.values.kinds.routes import Route
+    from lib.values.kinds.experts import Route
 
 __all__ = ["MOST", "ROUTED", "SMALL_SET", "Dim", "Elements", "Owners", "Part", "Place", "Range", "Rest", "Schema"]
 __all__ += ["alike", "held_together", "listed", "numbers_in", "simplest", "union"]

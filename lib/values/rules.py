@@ -171,7 +171,8 @@ def loss(shape: Shape, inp: Any) -> ActivationGrad:
     inp = need(Activation, inp, "input of loss", "loss")
     _on_layer("loss", "input of loss", inp, shape.layers)
     done("input of loss", inp)
-    place = shape.kinds[-1].by_loss(inp.place)
+    schema = shape.kinds[-1].output_gradient
+    place = inp.place if inp.place.schema is schema else schema.at(inp.place.named)
     return made(ActivationGrad, shape.layers - 1, shape.layers, place)
 
 

@@ -23,11 +23,10 @@ from torch.nn import functional
 
 from lib.replay.plan.sizes import Range
 from lib.values.dims import RunSet
-from lib.values.kinds.grid import averages, neighborhood
-from lib.values.kinds.grid import convolution as kinds
-from lib.values.kinds.grid.stencils import Stencil
+from lib.values.kinds import attention, grid
+from lib.values.kinds.experts import Route
 from lib.values.kinds.kind import LayerKind
-from lib.values.kinds.routes import Route
+from lib.values.kinds.stencils import Stencil
 
 __all__ = ["REAL_LAYERS", "Averages", "Gradients", "Held", "Layer", "RealLayer", "loss", "model", "normal"]
 
@@ -445,7 +444,7 @@ class Swept(RealLayer):
     def taken(self, x: Held) -> Tensor:
         """Return which points each output takes that follows of what is here, by output and place of the kernel:
         their numbers among those that are here, and for what is outside the number after the last one."""
-        kind = cast(kinds.Swept, self.kind)
+        kind = cast(grid.Swept, self.kind)
         found = torch.zeros(1, 1, dtype=torch.long)
         outside = torch.zeros(1, 1, dtype=torch.bool)
         for role in self.space:
@@ -464,7 +463,7 @@ class Swept(RealLayer):
 
     def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
         """Of outputs whose gradient is not here that is zero."""
-        tensor, stencils = grad.tensor, cast(kinds.Swept, self.kind).stencils
+        tensor, stencils = grad.tensor, cast(grid.Swept, self.kind).stencils
         for dim, role in enumerate(self.space, 1):
             given = torch.tensor([*stencils[role].given(RunSet.of(x.numbers(role).tolist()))], device=tensor.device)
             if len(given) > tensor.shape[dim]:
@@ -531,7 +530,7 @@ class NeighborhoodAttention(Attention):
     def windows(self, x: Held, other: Held) -> Tensor:
         """The numbers of the points in the window of each query, among those whose keys are here."""
         found = torch.zeros(1, 1, dtype=torch.long)
-        for role, window in cast(neighborhood.NeighborhoodAttention, self.kind).windows.items():
+        for role, window in cast(attention.NeighborhoodAttention, self.kind).windows.items():
             places = {row: place for place, row in enumerate(other.numbers(role).tolist())}
             taken = [[places[one] for one in window.needs(row)] for row in x.numbers(role).tolist()]
             at = torch.tensor(taken, dtype=torch.long).view(-1, window.kernel)
@@ -623,7 +622,7 @@ class Moments(Averages):
 
     @property
     def each(self) -> int:
-        return self.described.inputs // cast(averages.Moments, self.kind).groups
+        return self.described.inputs // cast(grid.Moments, self.kind).groups
 
     def grouped(self, x: Held) -> Tensor:
         """It by batch, point, group, and feature of a group."""
@@ -644,7 +643,7 @@ class GroupNorm(RealLayer):
         return (groups - mean[:, None]) * (squares - mean.square() + EPS).rsqrt()[:, None]
 
     def whole(self, x: Held, other: Held) -> Tensor:
-        groups = cast(averages.GroupNorm, self.kind).groups
+        groups = cast(grid.GroupNorm, self.kind).groups
         return functional.group_norm(x.tensor.flatten(1, -2).movedim(-1, 1), groups, eps=EPS).movedim(1, -1)
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from lib.values.dims import Pieces, Relation, Run, RunSet
 
-__all__ = ["Stencil", "Sweep", "TransposedSweep", "Uses", "Window"]
-
 
 @dataclass(frozen=True)
 class Stencil(ABC):
@@ -121,14 +119,8 @@ class Uses(Relation):
     """The rows of the output that a row of the input is needed for."""
 
     def __init__(self, stencil: Stencil) -> None:
-        super().__init__(lambda row: stencil.users(RunSet.span(row, row + 1)))
+        super().__init__(lambda row: stencil.users(RunSet.span(row, row + 1)), stencil)
         self.stencil = stencil
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Uses) and self.stencil == other.stencil
-
-    def __hash__(self) -> int:
-        return hash(self.stencil)
 
     def union(self, items: RunSet) -> RunSet:
         return self.stencil.users(items)
