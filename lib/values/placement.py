@@ -77,7 +77,7 @@ def numbers_in(items: Iterable[int]) -> frozenset[int]:
     return found
 
 
-def _give(thing: object, **fields: object) -> None:
+def give(thing: object, **fields: object) -> None:
     """Sets the fields of something frozen, when it is made."""
     for name, item in fields.items():
         _set(thing, name, item)
@@ -106,8 +106,8 @@ class Dim:
         counted = kind is not None and kind.counted and size <= MOST
         joins = counted or (kind is not None and kind.field is None)
         spans = counted and kind is not None and kind.field is None  # of the others a student sees a plain set
-        _give(self, name=name, size=size, route=route, counted=counted, joins=joins, spans=spans)
-        _give(self, _whole=None, _left=MOST_NUMBERS, _pieces={}, _shards={})
+        give(self, name=name, size=size, route=route, counted=counted, joins=joins, spans=spans)
+        give(self, _whole=None, _left=MOST_NUMBERS, _pieces={}, _shards={})
 
     @property
     def whole(self) -> Part:
@@ -371,10 +371,10 @@ class Schema:
         relations = tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related)
         adds = bool(sums) and (split is not None or bool(relations))
         route = next((dim.route for _, dim in dims if dim.route is not None), None)
-        _give(self, roles=roles, spaces=spaces, ndim=len(dims), route=route)
-        _give(self, split=split, batch=batch, related=relations, running=running, adds=adds)
-        _give(self, unions={}, _rest=None, _places={})
-        _give(self, size=prod(dim.size for _, dim in dims) if route is None else self.there(self.whole.parts))
+        give(self, roles=roles, spaces=spaces, ndim=len(dims), route=route)
+        give(self, split=split, batch=batch, related=relations, running=running, adds=adds)
+        give(self, unions={}, _rest=None, _places={})
+        give(self, size=prod(dim.size for _, dim in dims) if route is None else self.there(self.whole.parts))
 
     def place(self, *parts: Part) -> Place:
         """The place with these parts, of the dims and then of the sums."""
@@ -412,6 +412,16 @@ class Schema:
     def whole(self) -> Place:
         """All of it."""
         return self.cut(self.spaces[0].whole)
+
+    def held(self, batches: frozenset[int] | None, shards: frozenset[int] | None = None, total: int = 1) -> Place:
+        """The place of some batches, be they a dim or a sum, or of some of so many shards, or both."""
+        parts: dict[str, Part] = {}
+        if shards is not None:
+            parts[self.roles[0]] = self.spaces[0].piece(total, shards)
+        if batches is not None:
+            batch = self.spaces[cast(int, self.batch)]
+            parts["batch"] = batch.piece(batch.size, batches)
+        return self.at(parts)
 
     @property
     def rest(self) -> tuple[Part, ...]:

@@ -16,8 +16,8 @@ from lib.values import facts
 from lib.values.collectives import Collective
 from lib.values.dims import DIMS, RunSet
 from lib.values.kinds.kind import LayerKind, done
-from lib.values.layers import Shape, batches_at, gradient_at
-from lib.values.placement import MOST
+from lib.values.layers import Shape
+from lib.values.placement import MOST, Schema
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, made, made_step
 
 __all__ = ["Shape", "backward", "backward_input", "backward_weight", "collective", "fake_grad", "final", "forward"]
@@ -125,7 +125,7 @@ def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
     found = _batches(shape, batches)
     if not found:
         raise RuleError(facts.NothingToGet())
-    return made(Activation, 0, shape.layers, batches_at(shape.activations[0], found))
+    return made(Activation, 0, shape.layers, shape.activations[0].held(found))
 
 
 def forward(shape: Shape, layer: int, inp: Any, other: Any = None) -> Activation:
@@ -289,7 +289,7 @@ def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
     """A made-up gradient. Without batches it is a zero contribution; with batches only a sandbox accepts it."""
     layer = need_layer(shape, layer, "fake_grad")
     gradient = _with_weight(shape, layer, "fake_grad").weight_gradient
-    return made(WeightGrad, layer, shape.layers, gradient_at(cast("Any", gradient), _batches(shape, batches)))
+    return made(WeightGrad, layer, shape.layers, cast(Schema, gradient).held(_batches(shape, batches)))
 
 
 def final(shape: Shape, layer: int, weight: Any) -> Weight:

@@ -20,7 +20,7 @@ from lib.values import facts
 from lib.values.dims import NAMES
 from lib.values.kinds.kind import PRICED
 from lib.values.laws import cut, gather, piece, reduce
-from lib.values.layers import Shape, batches_at, by_hand, gradient_at, weight_at
+from lib.values.layers import Shape, by_hand
 from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Rest, Schema, numbers_in
 
 __all__ = ["HIDDEN", "KINDS", "LENGTH", "Activation", "ActivationGrad", "Elements", "OptState", "Value", "Weight"]
@@ -277,13 +277,9 @@ def _fill(value: Value, **fields: Any) -> None:
 def _write(value: Value, shape: Shape, given: Mapping[str, Any], rest: Rest = ()) -> None:
     """Writes the fields of a value: its place is one of a tensor in a step of that shape."""
     schema = cast(Schema, shape.schema_of(value.tensor, given["layer"]))
-    if "batches" not in given:
-        place = weight_at(schema, given["shards"], given["total"])
+    place = schema.held(given.get("batches"), given.get("shards"), given.get("total", 1))
+    if "step" in given:
         _set_step(value, given["step"])
-    elif "shards" in given:
-        place = gradient_at(schema, given["batches"], given["shards"], given["total"])
-    else:
-        place = batches_at(schema, given["batches"])
     _set_layer(value, given["layer"])
     _set_layers(value, given["layers"])
     _set_place(value, place.cut_more(rest))
