@@ -95,7 +95,7 @@ def slot(value: Any) -> Slot:
 
 def _cut(part: Part) -> tuple[frozenset[int], int]:
     """Return the pieces of a dim that are there, and of how many."""
-    return (frozenset([0]), 1) if part.whole else (frozenset(part.pieces), cast(int, part.grid))
+    return (frozenset([0]), 1) if part.whole else (frozenset(part.pieces), part.grid)
 
 
 def _partial(place: Place) -> str:

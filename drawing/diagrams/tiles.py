@@ -66,7 +66,7 @@ def laid(place: Place, beside: Place | None = None) -> Laid:
     for role in (role for role in place.schema.roles[: place.schema.ndim] if role in REST):
         mine, its = place.part(role), None if beside is None else beside.part(role)
         cut = its if mine is not None and mine.whole and its is not None else mine
-        if mine is not None and cut is not None and cut.grid is not None and not cut.whole:
+        if mine is not None and cut is not None and cut.grid and not cut.whole:
             if place.sharded and not place.first.whole:
                 continue
             held = frozenset(range(cut.grid)) if mine.whole else mine.pieces
