@@ -15,9 +15,6 @@ from typing import Final, NamedTuple, TypeVar, cast
 from lib.errors.wording import runs
 from lib.values.table import table
 
-__all__ = ["AVERAGED", "DIMS", "NAMES", "NO_PIECES", "OUTPUTS", "REST", "SPACE", "DimKind", "Pieces", "Relation", "Run"]
-__all__ += ["RunSet", "joined", "listed_numbers", "united"]
-
 NO_PIECES: frozenset[int] = frozenset()
 SPACE: Final[tuple[str, ...]] = ("rows", "columns", "planes")
 """The dims of a grid. Rows has every activation."""

@@ -24,8 +24,6 @@ from lib.values.placement import MOST, SMALL_SET, Elements, Part, Place, alike, 
 if TYPE_CHECKING:
     from lib.values.values import Value
 
-__all__ = ["average", "cut", "gather", "piece", "reduce", "total_elements"]
-
 V = TypeVar("V", bound="Value")
 MOST_LOOKED_UP = 16
 """Values whose union is looked up; of more it is worked out, which is one operation on sets."""

@@ -23,9 +23,6 @@ from lib.values.laws import cut, gather, piece, reduce
 from lib.values.layers import Shape, by_hand
 from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Rest, Schema, numbers_in
 
-__all__ = ["HIDDEN", "KINDS", "LENGTH", "Activation", "ActivationGrad", "Elements", "OptState", "Value", "Weight"]
-__all__ += ["WeightGrad", "made", "value_of"]
-
 HIDDEN = PRICED.inputs
 LENGTH = PRICED.rows
 # The one name a class has for the outside, as in `print(type(weight))`: where it is exported from.
@@ -161,7 +158,7 @@ class _Stepped(_Sharded):
         return self.step
 
     def at(self: S, place: Place) -> S:
-        return made_step(type(self), self.layer, self.layers, place, self.step)
+        return made(type(self), self.layer, self.layers, place, self.step)
 
 
 S = TypeVar("S", bound=_Stepped)
@@ -290,23 +287,14 @@ KINDS: dict[str, type[Value]] = {cls.kind: cls for cls in (Weight, OptState, Act
 """The five kinds of value by name, in the order of the stores."""
 
 
-def made(kind: type[V], layer: int, layers: int, place: Place) -> V:
-    """A value of a kind without steps, in its place, without a home."""
+def made(kind: type[V], layer: int, layers: int, place: Place, step: int | None = None) -> V:
+    """A value of a kind, in its place, without a home; a weight or an optimizer state counts its updates."""
     value = _new(kind)
     _set_layer(value, layer)
     _set_layers(value, layers)
     _set_place(value, place)
-    SET_MARK(value, None)
-    return value
-
-
-def made_step(kind: type[V], layer: int, layers: int, place: Place, step: int) -> V:
-    """The same for a weight or an optimizer state, which counts its updates."""
-    value = _new(kind)
-    _set_layer(value, layer)
-    _set_layers(value, layers)
-    _set_place(value, place)
-    _set_step(value, step)
+    if step is not None:
+        _set_step(value, step)
     SET_MARK(value, None)
     return value
 
@@ -321,8 +309,8 @@ def value_of(kind: type[V], shape: Shape | None, *fields: Any) -> V:
 
 def fields_of(value: Value) -> tuple[Any, ...]:
     """The public fields of a value, in the order its class takes them; behind them whatever else it is cut along."""
-    fields, rest = tuple(getattr(value, name) for name in value.__match_args__), value.place.rest
-    return (*fields, rest) if rest else fields
+    rest = value.place.rest
+    return (*[getattr(value, name) for name in value.__match_args__], *([rest] if rest else ()))
 
 
 def describe(value: object) -> str:
