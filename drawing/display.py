@@ -40,8 +40,6 @@ from lib.trace.trace import Trace
 from lib.values.operations import TIMED
 from lib.values.values import Value
 
-__all__ = ["PICTURES", "error_text", "picture_of", "register", "student_frames"]
-
 
 class Shown(NamedTuple):
     """The way to show things of a class: their picture, and the text beside it if it is not the picture's words."""

@@ -20,8 +20,6 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Link, Poly, Rect, Scene, Text, fit, text_width, wrapped
 from lib.puzzles.records import Chapter, chapters
 
-__all__ = ["WIDTH", "depths", "puzzle_map"]
-
 WIDTH: Final = 240
 """Pixels of a card, as all that follow; LANE is for an arrow that passes a row, BETWEEN lies between two rows."""
 STEP: Final = 15

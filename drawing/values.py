@@ -23,8 +23,6 @@ from lib.values.dims import DIMS
 from lib.values.placement import Part, Place
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
-__all__ = ["batches_in", "draw_group", "picture_of_value", "slot"]
-
 MARGIN: Final = 14
 NUMBERED: Final = 8
 """Shards that have numbers, for which a slot is high enough."""

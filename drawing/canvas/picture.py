@@ -29,8 +29,6 @@ from drawing.canvas.scene import DARK_PAGES, Link, Scene, escape, moved, num
 from lib.extras import need_extra
 from lib.files import ready
 
-__all__ = ["Canvas", "Page", "Picture", "asset", "bundle", "document", "json_in_html", "on_paper", "variables"]
-
 UNIT: Final = 40
 """Pixels of a Scene in one unit of chalk, so that a rectangle(1, 1) is about as high as a row of a timeline."""
 

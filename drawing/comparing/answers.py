@@ -21,8 +21,6 @@ from lib.cluster.costs import ticks, units
 from lib.errors.wording import exact, numbered
 from lib.values.operations import COMPUTE
 
-__all__ = ["MANY", "picture_of_helps", "picture_of_path", "picture_of_what_if", "picture_of_why"]
-
 MANY: Final = 8
 """Ranks that all have a row; of more, only those that have to do with it."""
 

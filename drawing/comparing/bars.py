@@ -18,9 +18,6 @@ from lib.errors.wording import amount, counted, exact
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 
-__all__ = ["HIGH", "PITCH", "TIME_LOOKS", "Bar", "Bound", "Column", "Part", "columns", "diamond", "memory_parts"]
-__all__ += ["row_name", "sent_parts", "stack", "table", "time_parts"]
-
 HIGH: Final = 15
 """Pixels that a bar is high, and from one to the next."""
 PITCH: Final = 20

@@ -23,8 +23,6 @@ from lib.analysis.difference import Difference, difference, figures_of, lesson, 
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
 
-__all__ = ["Compared", "Comparison", "compare", "draw_figures", "together"]
-
 TITLE: Final = 17
 EDGE_ROOM: Final = 24.0
 """Pixels beside what is no timeline."""

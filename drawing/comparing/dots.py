@@ -18,8 +18,6 @@ from lib.errors.wording import amount, counted, exact
 from lib.puzzles.records import PUZZLES, Goal
 from lib.trace.trace import nothing_to
 
-__all__ = ["HIGH", "LEFT", "RIGHT", "TOP", "Handed", "draw_spread", "draw_trade_off"]
-
 WIDTH: Final = 840
 BESIDE: Final = 24.0
 PLOT: Final = 470.0

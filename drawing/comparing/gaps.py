@@ -16,9 +16,6 @@ from lib.analysis.waiting.critical_path import Path
 from lib.analysis.waiting.gaps import Gap, Group
 from lib.suite.course.review import Review
 
-__all__ = ["gap_list", "mark_chain", "mark_gap", "mark_gaps", "mark_operation", "mark_path", "path_sample"]
-__all__ += ["write_chain"]
-
 FALLING: Final = frozenset(["message", "stream"])
 """Kinds whose hatching falls; that of the others rises."""
 

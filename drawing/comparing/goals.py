@@ -24,8 +24,6 @@ from lib.puzzles.records import Goal, Puzzle, Task
 from lib.suite.course.solutions import schedule_of
 from lib.trace.trace import Trace
 
-__all__ = ["Figure", "goals", "may_send", "picture_of_answers", "picture_of_task", "picture_of_verdict"]
-
 LIMITLESS: Final = 2.0**60
 """Limits from here on are none: the caller asked for time only, or for memory only."""
 BETWEEN: Final = 16.0

@@ -30,8 +30,6 @@ from drawing.timeline.rows import shown_rows
 from lib.analysis.figures import makespan, peak
 from lib.trace.trace import Trace
 
-__all__ = ["HIGH", "WIDE", "Tile", "draw_overview", "thumbnails"]
-
 BESIDE: Final = 0.35
 """Height of a lane of communication, in rows."""
 LEAST: Final = 1.0

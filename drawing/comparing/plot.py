@@ -31,9 +31,6 @@ from drawing.comparing.bars import diamond
 from lib.errors.wording import exact
 from lib.puzzles.records import Goal
 
-__all__ = ["HIGH", "Dot", "Frame", "Labels", "Limits", "Plot", "Point", "axes", "corner", "crossings", "draw_curves"]
-__all__ += ["draw_front", "front_line", "plot"]
-
 At = tuple[float, float]
 
 HIGH: Final = 232.0

@@ -24,8 +24,6 @@ from lib.errors.wording import exact
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS
 
-__all__ = ["draw_recordings"]
-
 FAR: Final = 2.5
 """A recording that is more than so many times as long as the shortest has an axis of its own."""
 

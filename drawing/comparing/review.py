@@ -23,8 +23,6 @@ from lib.suite.course.review import ROWS, Review
 if TYPE_CHECKING:
     from lib.analysis.bounds.limits import Limit
 
-__all__ = ["picture_of_review", "shares"]
-
 EDGE: Final = 24.0
 PLOT: Final = 370.0
 """Pixels that the plot is wide."""

@@ -17,8 +17,6 @@ from lib.errors.wording import exact
 from lib.trace.trace import Trace, nothing_to
 from lib.values.dims import Run, RunSet
 
-__all__ = ["draw_attention"]
-
 ROOM: Final = 840 - 2 * MARGIN
 GAP: Final = 14.0
 MOST: Final = 8

@@ -17,8 +17,6 @@ from lib.trace.trace import Trace, nothing_to
 from lib.values.laws import gather, reduce
 from lib.values.values import Value
 
-__all__ = ["draw_collective"]
-
 LEFT: Final = 62
 """Pixels for the words "before" and "after"."""
 MOST: Final = 10

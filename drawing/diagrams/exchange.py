@@ -22,9 +22,6 @@ from lib.values.laws import average, gather, reduce, total_elements
 from lib.values.operations import MESSAGES
 from lib.values.values import Elements, Value, describe, subject
 
-__all__ = ["MESSAGE", "Exchange", "Seat", "beside", "chosen", "cost", "exchanges", "group_name", "headline", "idea"]
-__all__ += ["is_cut", "summary"]
-
 MESSAGE: Final = "message"
 """The name of a `pass_to` and its `receive` together."""
 

@@ -19,8 +19,6 @@ from lib.values.dims import RunSet
 from lib.values.kinds.experts import Route
 from lib.values.placement import Place
 
-__all__ = ["draw_experts"]
-
 WIDTH: Final = 840
 TOP, HIGH, GAPS = 84.0, 260.0, 48.0
 """The top of the bars, and pixels for all tokens that go to experts, and for the gaps of a column together."""

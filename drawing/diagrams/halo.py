@@ -20,8 +20,6 @@ from lib.values.dims import Run, RunSet
 from lib.values.operations import COMMUNICATION
 from lib.values.values import Activation, ActivationGrad, Value
 
-__all__ = ["draw_halo"]
-
 WIDTH: Final = 840
 MARGIN, NAMES, BETWEEN, TOP = 18.0, 150.0, 24.0, 82.0
 MOST, PIECES = 32, 2048

@@ -13,8 +13,6 @@ from lib.cluster.batch import PhysicalBatch
 from lib.cluster.stages import Stages
 from lib.errors.wording import counted
 
-__all__ = ["picture_of_batch", "picture_of_stages"]
-
 WIDTH: Final = 840
 ROOM: Final = WIDTH - 2 * MARGIN
 STAGE, LANE, TOP, END = 34, 50, 62, 68.0

@@ -18,8 +18,6 @@ from lib.cluster.mesh import Mesh
 from lib.errors.wording import counted, listed
 from lib.trace.trace import nothing_to
 
-__all__ = ["draw_mesh", "picture_of_holdings", "picture_of_neighbours"]
-
 WIDTH: Final = 840
 GAP: Final = 12
 MOST: Final = 8

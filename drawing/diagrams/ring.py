@@ -24,8 +24,6 @@ from lib.values.dims import DIMS
 from lib.values.laws import gather, reduce, total_elements
 from lib.values.values import Elements, Value
 
-__all__ = ["Rounds", "draw_ring", "rounds"]
-
 WIDTH: Final = 840
 STEP: Final = 17
 MOST: Final = 16

@@ -23,8 +23,6 @@ from lib.values.kinds.kind import PRICED
 from lib.values.operations import COMMUNICATION, OPERATIONS, Operation
 from lib.values.values import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
-__all__ = ["deeds", "draw_step", "kept"]
-
 LANES: Final[dict[str, str]] = {
     Weight.kind: "weight",
     OptState.kind: "update",

@@ -16,8 +16,6 @@ from lib.values.dims import DIMS, REST, Pieces
 from lib.values.placement import Place
 from lib.values.values import Value
 
-__all__ = ["Origin", "caption", "laid", "parts", "plain_tile", "tile", "tile_height", "weave", "woven"]
-
 MOST: Final = 48
 """Parts that a tile has at most: of a weight in a thousand shards each shows several."""
 STRIPE: Final = 9.0

@@ -29,8 +29,6 @@ from lib.values.operations import COMMUNICATION, TIMED
 from lib.values.placement import Place
 from lib.values.values import Activation, ActivationGrad, Value
 
-__all__ = ["encode", "gifts", "legend", "shown_ranks", "style", "words_of"]
-
 FIELDS: Final = {
     "event": [
         *("words", "op", "layer", "batches", "issued", "start", "end", "place"),

@@ -21,8 +21,6 @@ from lib.errors.wording import counted
 from lib.trace.trace import Trace, nothing_to
 from lib.values.operations import OPERATIONS
 
-__all__ = ["View", "draw_gallery", "step_through"]
-
 
 def kinds() -> dict[str, Colour]:
     """The colours of the kinds of value, with the ink on each and its border, by the names that styles use."""

@@ -25,9 +25,6 @@ from lib.trace.trace import Program, Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS, READS
 
-__all__ = ["LANES", "Box", "Fold", "Message", "Timeline", "boxes", "failed_rank", "labels", "padded", "size", "title"]
-__all__ += ["waiting"]
-
 LANES: Final = 4
 """Communication lanes of a rank at most; what runs beside even more shares the last."""
 

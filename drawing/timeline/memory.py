@@ -19,9 +19,6 @@ from lib.trace.lifetimes import held_at
 from lib.trace.trace import Trace
 from lib.values.values import OptState, Weight
 
-__all__ = ["GATHERED", "SERIES", "Level", "Plateau", "goals", "kinds_of", "levels", "longest", "memory"]
-__all__ += ["memory_at_peak", "stepped"]
-
 GATHERED: Final = "gathered weight"
 """The name of a weight that came in a communication and goes again: it is a guest."""
 SERIES: Final = (*list(KINDS)[:2], GATHERED, *list(KINDS)[2:])

@@ -28,9 +28,6 @@ from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.operations import COMPUTE
 
-__all__ = ["ARROWS", "MARK", "SHOWN", "Rows", "arrow", "left_out", "operations", "paint", "place_label", "place_rows"]
-__all__ += ["row_height"]
-
 CROWDED: Final = 1500
 """From this many boxes on, boxes are plain and their titles brief."""
 PACKED: Final = 20_000

@@ -22,8 +22,6 @@ from lib.trace.order import messages
 from lib.trace.trace import Trace, kept
 from lib.values.operations import OPERATIONS, READS
 
-__all__ = ["Name", "Shown", "fold", "groups", "margin", "names", "shown_rows", "write_names"]
-
 
 class Shown(NamedTuple):
     """The rows of a picture; the ranks that did nothing at all, which have none; and how many more there are."""

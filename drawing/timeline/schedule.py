@@ -26,9 +26,6 @@ from lib.errors.wording import exact
 from lib.trace import trace as traces
 from lib.trace.trace import Trace
 
-__all__ = ["LEFT", "RIGHT", "UNFOLDED", "WIDTH", "Panel", "check_names", "draw", "note", "panels", "panels_of"]
-__all__ += ["picture_of_trace", "titled", "trace_of"]
-
 WIDTH: Final = 840
 """Pixels of a picture of runs, if it is none for a slide; LEFT (or more, for long names) and RIGHT are beside the time
 axis."""

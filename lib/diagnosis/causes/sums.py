@@ -41,7 +41,7 @@ def owes(fact: facts.Owes, program: Running | None) -> Advice | None:
     group = f', group="{axes[0]}"' if axes else "" if world == members else ", group=..."
     number = value.layer + (name == "grad_activations")
     # It was brought here, or added up here: the other parts were left out on the way.
-    if made.op not in COMPUTE and members is not None:
+    if made.op not in COMPUTE:
         missing = lacks.dim.whole.minus(lacks).shards(members) or ()
         what, parts = "+" if made.op == "add" else made.op, plural("part", sum(after - at for at, after in missing))
         return (
