@@ -61,24 +61,19 @@ def picture_of_path(path: Path) -> Picture:
     (panel,), y = panels(scene, [path.run], y + 6)
     path_sample(scene, WIDTH - RIGHT, y + 8)
     rows = panel.rows(scene, y + 20)
-    _mark_slack(scene, path, panel, rows)
+    left, thick = slack(path.run), max(2.0, rows.height / 10)
+    for rank in rows.ranks:  # a bar below what is computed and may not be late
+        top = rows.tops[rank] + rows.height - thick
+        for event, late in zip(path.run.programs[rank].events, left[rank], strict=True):
+            if late == 0 and event.op in COMPUTE and event.length:
+                x, end = panel.axis.x(event.start or 0), panel.axis.x(event.end or 0)
+                scene.add(Rect(x, top, max(0.6, end - x - 0.8), thick, ALARM))
     mark_path(scene, path, panel.axis, rows)
     y = panel.numbers(scene, rows) + 6
     sample: list[Mark] = [Rect(0, 0, 16, 12, TRACK), Rect(0, 9, 16, 3, ALARM)]
     y = legend(scene, LEFT, y, WIDTH - 12, [(sample, 16, "no slack: any delay makes the run longer")])
     scene.height = _bars(scene, path, panel, y + 8) + 8
     return Picture(scene, path.text())
-
-
-def _mark_slack(scene: Scene, path: Path, panel: Panel, rows: Rows) -> None:
-    """A bar below what is computed and may not be late."""
-    left, thick = slack(path.run), max(2.0, rows.height / 10)
-    for rank in rows.ranks:
-        top = rows.tops[rank] + rows.height - thick
-        for event, late in zip(path.run.programs[rank].events, left[rank], strict=True):
-            if late == 0 and event.op in COMPUTE and event.length:
-                x, end = panel.axis.x(event.start or 0), panel.axis.x(event.end or 0)
-                scene.add(Rect(x, top, max(0.6, end - x - 0.8), thick, ALARM))
 
 
 def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
@@ -93,7 +88,11 @@ def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
     most = max((sum(took for _, took in mine) for mine, _ in alike), default=0)
     scale = (WIDTH - axis.left - WORDS) / max(1, most) * ticks(1)
     for (mine, late), ranks in list(alike.items())[:BARS]:
-        parts = [_part(kind, took) for kind, took in mine if took]
+        parts: list[Part] = []
+        for kind, took in mine:
+            said, (fill, border) = exact(units(took)), LOOKS[kind]
+            labels = f"{PARTS[kind]} {said}", said
+            parts += [Part(units(took), fill, border, labels, f"{PARTS[kind]}: {said}")] if took else []
         scene.add(Text(axis.left - 10, y + 8, fit(numbered("rank", ranks), axis.left - 14, TEXT), TEXT, INK, "end"))
         end = stack(scene, parts, axis.left, y, scale, 15)
         scene.add(Text(end + 8, y + 8, late.text(), TEXT, INK if late.tight else SOFT))
@@ -103,12 +102,6 @@ def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
         y += 18
     shown = {kind: PARTS[kind] for (mine, _), _ in alike.items() for kind, took in mine if took}
     return legend(scene, LEFT, y + 4, WIDTH - 12, [swatch(*LOOKS[kind], words) for kind, words in shown.items()])
-
-
-def _part(kind: str, took: int) -> Part:
-    said = exact(units(took))
-    fill, border = LOOKS[kind]
-    return Part(units(took), fill, border, (f"{PARTS[kind]} {said}", said), f"{PARTS[kind]}: {said}")
 
 
 NAMES: Final = 190.0
@@ -138,14 +131,10 @@ def picture_of_what_if(found: WhatIf) -> Picture:
 
 def _mark_changed(scene: Scene, found: WhatIf, panel: Panel, rows: Rows) -> None:
     """A frame around what takes another time."""
-    change = found.change
-    if change is None:
-        return
+    change, programs = found.change, panel.trace.programs
+    boxes = [box for box in panel.timeline.boxes if box.look not in ("wait", "pending", "failed")] if change else []
     touched = [
-        box
-        for box in panel.timeline.boxes
-        if box.look not in ("wait", "pending", "failed")
-        and change.touches(panel.trace, box.rank, panel.trace.programs[box.rank].events[box.number])
+        box for box in boxes if change and change.touches(panel.trace, box.rank, programs[box.rank].events[box.number])
     ]
     for box in touched if len(touched) <= 120 else ():  # of more the words say enough
         top, height = rows.lane(box.rank, box.lane)

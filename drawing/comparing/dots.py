@@ -88,7 +88,10 @@ def draw_spread(
     """
     if not handed:
         raise ValueError("draw_spread: no schedule was handed in")
-    rings = _rings(reference, best)
+    named = {"reference": reference, "best of the class": best}
+    if reference is not None and reference == best:
+        named = {"reference, and best of the class": reference}
+    rings = {name: place for name, place in named.items() if place is not None}
     frame = _frame(handed, goals, rings)
     scene = Scene(WIDTH, frame.bottom + 62)
     scene.add(Text(24, 24, fit(title, WIDTH - 48, TEXT + 2), TEXT + 2, INK, bold=True))
@@ -130,14 +133,6 @@ def _below(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
         scene.add(Text(RIGHT, frame.bottom + 46, words, SMALL, SOFT, "end"))
 
 
-def _rings(reference: tuple[float, float] | None, best: tuple[float, float] | None) -> dict[str, tuple[float, float]]:
-    """The places that have names."""
-    if reference is not None and reference == best:
-        return {"reference, and best of the class": reference}
-    places = {"reference": reference, "best of the class": best}
-    return {name: place for name, place in places.items() if place is not None}
-
-
 def _frame(handed: Sequence[Handed], goals: Sequence[Goal], rings: dict[str, tuple[float, float]]) -> Frame:
     wanted = [*((goal.time, goal.memory) for goal in goals), *rings.values()]
     times = _ends([one.time for one in handed], [time for time, _ in wanted])
@@ -159,7 +154,6 @@ def _beyond(frame: Frame, one: Handed) -> bool:
 
 
 def _place(frame: Frame, one: Handed) -> tuple[float, float]:
-    """Return the place of a dot; at the edge, if it is beyond."""
     return min(frame.x(one.time), frame.right - 7), max(frame.y(one.memory), frame.top + 7)
 
 
@@ -190,14 +184,12 @@ def _bars(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
         beside[min(UP - 1, int((y - TOP) / high))] += one.students
     colour = mix(ACCENT, PAPER, 0.45)
     for place, count in enumerate(above):
+        tall, title = max(1.5, BARS * count / max(above)), counted(count, "student")
         if count:
-            tall = max(1.5, BARS * count / max(above))
-            title = counted(count, "student")
             scene.add(Rect(LEFT + place * wide + 0.5, TOP - 6 - tall, wide - 1, tall, colour, title=title))
     for place, count in enumerate(beside):
+        long, title = max(1.5, BARS * count / max(beside)), counted(count, "student")
         if count:
-            long = max(1.5, BARS * count / max(beside))
-            title = counted(count, "student")
             scene.add(Rect(RIGHT + 6, TOP + place * high + 0.5, long, high - 1, colour, title=title))
     scene.add(Poly(((LEFT, TOP - 5.5), (RIGHT, TOP - 5.5)), stroke=GRID))
     scene.add(Poly(((RIGHT + 5.5, TOP), (RIGHT + 5.5, TOP + HIGH)), stroke=GRID))
@@ -209,7 +201,6 @@ def _bars(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
 def _words(
     title: str, handed: Sequence[Handed], goals: Sequence[Goal], rings: dict[str, tuple[float, float]]
 ) -> Iterator[str]:
-    """Yield the lines that are read aloud."""
     students = sum(one.students for one in handed)
     times, memories = [one.time for one in handed], [one.memory for one in handed]
     yield f"{title}. {counted(students, 'correct answer')}, {counted(len(handed), 'place')} in time and memory."

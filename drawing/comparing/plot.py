@@ -330,7 +330,6 @@ def draw_curves(
 
 
 def _ring(scene: Scene, frame: Frame, place: At, number: str, words: str) -> None:
-    """A ring around a place, and its x in bold below it."""
     x, y = frame.at(*place)
     scene.add(Poly(((x, y), (x, frame.bottom)), stroke=INK, dash="3 3"))
     scene.add(Rect(x - 6, y - 6, 12, 12, PAPER, INK, 2, radius=6, title=words))
@@ -365,7 +364,6 @@ def _height(curve: Curve, at: int, x: float) -> float:
 
 
 def _checked(curves: object) -> dict[str, Curve]:
-    """The curves as numbers. ValueError where they are none."""
     wanted = 'draw_curves takes curves by name, such as {"full": [(0, 1.2), (1, 3)]}'
     if not isinstance(curves, Mapping) or not curves:
         raise ValueError(f"{wanted}; got {curves!r}")
@@ -390,19 +388,17 @@ def scales(
     another number will stand."""
     rings = [frame.at(one, 0)[0] for one in marked]
     for dim, most in ((0, 8), (1, 6)):
-        step = 1.0 if doublings and dim == 0 else nice((frame.high[dim] - frame.low[dim]) / most)
-        number = -(-frame.low[dim] // step)
-        while number * step <= frame.high[dim] + 1e-9:
+        low, high = frame.low[dim], frame.high[dim]
+        step = 1.0 if doublings and dim == 0 else nice((high - low) / most)
+        for number in range(int(-(-low // step)), int((high + 1e-9) // step) + 1):
             value = round(number * step, 9)
-            x, y = frame.at(value, frame.low[1]) if dim == 0 else frame.at(frame.low[0], value)
-            if dim == 0:
-                if all(abs(x - ring) >= LINE for ring in rings):
-                    shown = exact(2**value if doublings else value)
-                    scene.add(Text(x, frame.bottom + 12, shown, SMALL, SOFT, "middle"))
-            else:
+            x, y = frame.x(value), frame.y(value)
+            if dim:
                 scene.add(Poly(((LEFT, y), (frame.right, y)), stroke=GRID))
                 scene.add(Text(LEFT - 8, y, exact(value), SMALL, SOFT, "end"))
-            number += 1
+            elif all(abs(x - ring) >= LINE for ring in rings):
+                shown = exact(2**value if doublings else value)
+                scene.add(Text(x, frame.bottom + 12, shown, SMALL, SOFT, "middle"))
     scene.add(Text((LEFT + frame.right) / 2, frame.bottom + 30, across, TEXT, SOFT, "middle"))
     scene.add(Text(LEFT - 46, (TOP + frame.bottom) / 2, up, TEXT, SOFT, "middle", turned=True))
 
