@@ -124,7 +124,6 @@ def _layout(puzzles: Mapping[str, Stop]) -> Rows:
 
 
 def _extent(rows: Rows) -> tuple[float, float]:
-    """Return the left and right end of the rows."""
     places = [place for row in rows for place in row]
     return min(place.x - place.width / 2 for place in places), max(place.x + place.width / 2 for place in places)
 
@@ -142,8 +141,13 @@ def _arranged(puzzles: Mapping[str, Stop], across: int) -> Rows:
     for name in puzzles:
         rows[cards[name].row].append(cards[name])
         for need in puzzles[name].needs:
-            if need in cards:
-                _join(rows, cards[need], cards[name])
+            if need in cards:  # an arrow, with a place of its own in each row that it passes
+                between = [Place(None, row) for row in range(cards[need].row + 1, cards[name].row)]
+                for place in between:
+                    rows[place.row].append(place)
+                for upper, lower in pairwise([cards[need], *between, cards[name]]):
+                    upper.below.append(lower)
+                    lower.above.append(upper)
     for row in rows:
         _settle(row, {place: index * (WIDTH + GAP) for index, place in enumerate(row)})
     for sweep in range(4):
@@ -154,16 +158,6 @@ def _arranged(puzzles: Mapping[str, Stop], across: int) -> Rows:
             row.sort(key=lambda place: wish[place])
             _settle(row, wish)
     return rows
-
-
-def _join(rows: Rows, first: Place, last: Place) -> None:
-    """An arrow, with a place of its own in each row that it passes."""
-    chain = [first, *(Place(None, row) for row in range(first.row + 1, last.row)), last]
-    for place in chain[1:-1]:
-        rows[place.row].append(place)
-    for upper, lower in pairwise(chain):
-        upper.below.append(lower)
-        lower.above.append(upper)
 
 
 def _settle(row: list[Place], wish: Mapping[Place, float]) -> None:
@@ -205,7 +199,6 @@ class _Panel:
         self.height = self.head + sum(self.high) + BETWEEN * (len(self.rows) - 1) + INSIDE
 
     def progress(self) -> str:
-        """Say how far one is."""
         return f"{len(self.solved)} of {len(self.mine)} solved"
 
     def paint(self, scene: Scene, top: float, width: float) -> list[Link]:
@@ -303,7 +296,6 @@ def _said(stop: Stop) -> tuple[list[str], list[str]]:
 
 
 def _lines(text: str, size: float, most: int) -> list[str]:
-    """The text in so many lines at most."""
     room = WIDTH - 22
     lines = wrapped(text, room, size)
     return lines if len(lines) <= most else [*lines[: most - 1], fit(" ".join(lines[most - 1 :]), room, size)]

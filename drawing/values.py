@@ -208,7 +208,6 @@ def _columns(layers: int, slots: Iterable[Slot]) -> list[tuple[str, int]]:
 
 
 def _network(layers: int, columns: list[tuple[str, int]], slots: Counter[tuple[Slot, str]], tall: float) -> Piece:
-    """The columns and what lies in them, joined by lines."""
     natural = {"layer": 78, "between": 58, "gap": 16}
     squeeze = min(1.0, 810 / sum(natural[kind] + 8 for kind, _ in columns))
     line = Poly(((0, tall / 2), (8 * squeeze, tall / 2)), stroke=EDGE, line=2)
@@ -232,7 +231,6 @@ def _network(layers: int, columns: list[tuple[str, int]], slots: Counter[tuple[S
 
 
 def _slot(width: float, height: float, name: str, here: list[tuple[Slot, str, int]]) -> Piece:
-    """One slot: empty, or with its parts that are held."""
     if not here:
         words = label(fitting(width - 2, name, "", size=SMALL), width, SMALL, SOFT, anchor="middle", height=height)
         return Piece(width, height, [Rect(0, 0, width, height, TRACK, GRID), *words.marks])
@@ -276,10 +274,9 @@ def _overlap(one: Slot, other: Slot) -> bool:
             return False
         if one.total == other.total:
             return not one.shards.isdisjoint(other.shards)
-        held = (
-            {(first / part.total, after / part.total) for first, after in runs(part.shards)} for part in (one, other)
-        )
-        mine, its = held
+        # In units of both grids.
+        mine = [(low * other.total, high * other.total) for low, high in runs(one.shards)]
+        its = [(low * one.total, high * one.total) for low, high in runs(other.shards)]
         return any(low < end and begin < high for low, high in mine for begin, end in its)
     apart = one.total == other.total and one.shards.isdisjoint(other.shards)
     beside = one.total_columns == other.total_columns and one.columns.isdisjoint(other.columns)

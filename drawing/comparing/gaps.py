@@ -106,7 +106,6 @@ def gap_list(scene: Scene, review: Review, y: float) -> float:
 
 
 def _sample(scene: Scene, group: Group, letter: str, y: float) -> None:
-    """Paint a sample of a group as it looks on the timeline."""
     fill, line = TINTS[group.kind]
     if group.kind == "never":
         scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["pending"].pair, dash="3 2"))
@@ -151,25 +150,20 @@ def badge(x: float, y: float, text: str, line: str = INK) -> Iterator[Mark]:
 def mark_chain(scene: Scene, legs: Sequence[Leg], gap: Gap | None, panel: Panel, rows: Rows) -> None:
     """Frames around all legs and arrows between their rows; then their numbers, where there is room."""
     steps = [step for leg in legs for step in leg.steps]
-    for run in _on_rows(steps):
+    runs: list[list[Step]] = []  # steps that follow each other in one row and are told together, the last first
+    for step in steps:
+        same = runs and runs[-1][-1].at.rank == step.at.rank and runs[-1][-1].at.event.op == step.at.event.op
+        if same and step.at.event.op not in ("pass_to", "receive"):
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+    for run in runs:
         scene.add(*_framed(panel, rows, run[0].at, run[-1].start, run[0].end))
     rank, end = (gap.rank, gap.end) if gap is not None else (steps[0].at.rank if steps else 0, 0)
     for step in steps:
         scene.add(*_arrow(panel, rows, step.at.rank, rank, step.end if step is not steps[0] else end))
         rank = step.at.rank
     scene.add(*_numbers(panel, rows, legs))
-
-
-def _on_rows(steps: Sequence[Step]) -> list[list[Step]]:
-    """Steps that follow each other in one row and are told together, the last first."""
-    found: list[list[Step]] = []
-    for step in steps:
-        same = found and found[-1][-1].at.rank == step.at.rank and found[-1][-1].at.event.op == step.at.event.op
-        if same and step.at.event.op not in ("pass_to", "receive"):
-            found[-1].append(step)
-        else:
-            found.append([step])
-    return found
 
 
 def _framed(panel: Panel, rows: Rows, at: At, start: int, end: int) -> Iterator[Mark]:

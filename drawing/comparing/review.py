@@ -53,15 +53,6 @@ def speaking(review: Review) -> tuple[Limit | None, Limit | None, Limit | None]:
     return time, memory, sent
 
 
-def bound_parts(limit: Limit) -> list[Part]:
-    """Return the parts of a lower bound, in two shades by turns."""
-    shades = [mix(BOUND, PAPER, 0.45), mix(BOUND, PAPER, 0.65)]
-    return [
-        Part(part.amount, shades[place % 2], BOUND, (amount(part.amount),), f"{amount(part.amount)} for {part.what}")
-        for place, part in enumerate(limit.parts)
-    ]
-
-
 def _figures(review: Review) -> list[Figure]:
     """Yours, what they are made of, the goals and the bounds."""
     verdict, mine = review.verdict, review.mine
@@ -84,18 +75,15 @@ def _plot(review: Review) -> Plot:
     looks = {"yours": "mine", "the reference": "reference"}
     points = [Point(name, time, memory, looks[name]) for name, time, memory in review.figures()]
     passed = review.verdict.passed
-    points += [
-        Point(way.name.replace("_", " ") if passed else "", way.time, way.memory, "other", way.inside)
-        for way in review.others
-    ]
+    for way in review.others:
+        name = way.name.replace("_", " ") if passed else ""
+        points.append(Point(name, way.time, way.memory, "other", way.inside))
     time, memory, _ = speaking(review)
     if review.bound is None or time is None or memory is None:
         return Plot(_apart(points), review.verdict.goals)
     frontier = review.bound.frontier
-    points += [
-        Point(name, optimum.end, optimum.peak, "best")
-        for name, optimum in zip(("fastest", "", "least memory"), frontier, strict=False)
-    ]
+    for name, optimum in zip(("fastest", "", "least memory"), frontier, strict=False):
+        points.append(Point(name, optimum.end, optimum.peak, "best"))
     if not frontier and review.bound.together is not None:
         points.append(Point("", *review.bound.together, "best"))
     steps = [(optimum.end_bound, float(optimum.peak)) for optimum in frontier]
@@ -163,7 +151,6 @@ def at_the_peak(scene: Scene, review: Review, y: float) -> float:
 
 
 def _kinds(review: Review) -> list[Share]:
-    """Return the values of the reference at its own peak, by kind."""
     assert review.reference is not None, "only a correct run has a reference beside it"
     sums: dict[str, float] = {}
     for alive in peak(review.reference).alive:
@@ -197,9 +184,8 @@ def _table(scene: Scene, review: Review, y: float) -> float:
         colour = KINDS[row.kind]
         scene.add(Rect(LEFT, y + 1, 12, 12, colour))
         if row.idle:
-            scene.add(
-                *hatch(LEFT, y + 1, 12, 12, PAPER, line=2), Rect(LEFT + 0.7, y + 1.7, 10.6, 10.6, "none", ALARM, 1.4)
-            )
+            scene.add(*hatch(LEFT, y + 1, 12, 12, PAPER, line=2))
+            scene.add(Rect(LEFT + 0.7, y + 1.7, 10.6, 10.6, "none", ALARM, 1.4))
         scene.add(Text(left - 8, y + 7, amount(row.elements), TEXT, INK, "end"))
         bold = fit(row.what, 400, TEXT)
         scene.add(Text(left, y + 7, bold, TEXT, ALARM if row.idle else INK, bold=True))
@@ -281,7 +267,10 @@ def _made_of(scene: Scene, review: Review, panel: Panel, y: float) -> float:
     bars = [("critical path", time_parts(shares))]
     limit, _, _ = speaking(review)
     if limit is not None and trace is review.mine:
-        bars.append(("lower bound", bound_parts(limit)))
+        shades, parts = [mix(BOUND, PAPER, 0.45), mix(BOUND, PAPER, 0.65)], list[Part]()
+        for place, (size, what) in enumerate(limit.parts):
+            parts.append(Part(size, shades[place % 2], BOUND, (amount(size),), f"{amount(size)} for {what}"))
+        bars.append(("lower bound", parts))
     for name, parts in bars:
         scene.add(Text(axis.left - 10, y + 6, name, SMALL, SOFT, "end"))
         stack(scene, parts, axis.left, y - 1, axis.width / max(1, axis.end) * ticks(1), 14)

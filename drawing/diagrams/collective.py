@@ -58,7 +58,6 @@ class _Picture:
         self.wide, self.tile = self.column * len(self.places), min(88.0, self.column - 14)
 
     def picture(self) -> Picture:
-        """Paints it from top to bottom."""
         one = self.one
         rows = [Piece(0, 5), self._beside("", self._group_name)] if len(self.shown) > 1 else []
         rows += [self._beside("", self._names), *self._side("before", 0)]
@@ -84,11 +83,8 @@ class _Picture:
     def _side(self, word: str, side: int) -> list[Piece]:
         """Return the tiles of all ranks before or after, and the words below them."""
         stacks = self._beside(word, lambda each: self._row(each, partial(self._stack, each, side), dots="…"))
-        return [
-            stacks,
-            Piece(0, 6),
-            self._beside("", lambda each: self._row(each, partial(self._below, each, side), 0), 0),
-        ]
+        words = self._beside("", lambda each: self._row(each, partial(self._below, each, side), 0), 0)
+        return [stacks, Piece(0, 6), words]
 
     def _row(self, each: Exchange, paint: Callable[[int, Seat], Piece], align: float = 0.5, dots: str = "") -> Piece:
         """A piece for each column of a group, perhaps with dots where ranks are left out."""
@@ -110,7 +106,6 @@ class _Picture:
         return self._row(each, name)
 
     def _below(self, each: Exchange, side: int, place: int, seat: Seat) -> Piece:
-        """The words below what a rank has."""
         values = seat.got if side else seat.brought
         lines = caption(values[0], self.column - 4) if len(values) == 1 else [f"{len(values)} values"] if values else []
         if side == 0 and seat.called is None:
@@ -162,7 +157,6 @@ class _Picture:
     # -- in between -------------------------------------------------------------------------------------------------
 
     def _middle(self, place: int) -> float:
-        """The middle of a column."""
         return (self.places.index(place) + 0.5) * self.column
 
     def _bar(self, each: Exchange) -> Piece:
@@ -217,7 +211,6 @@ class _Picture:
         return 0.0 if self.size < 3 else (other / (self.size - 1) - 0.5) * self.tile * 0.7
 
     def _never(self, each: Exchange) -> Piece:
-        """Return a bar that says that it never happened."""
         frame = Rect(4, 8, self.wide - 8, BAR, ALARM_PALE, ALARM, dash="4 3")
         words = label("never happened", self.wide - 16, fill=ALARM, bold=True, anchor="middle", height=BAR)
         return Piece(self.wide, BAR + 8, [frame, *words.at(8, 8)])

@@ -263,7 +263,6 @@ def is_cut(one: Exchange) -> bool:
 
 
 def _why_not(one: Exchange) -> str:
-    """Why one never happened."""
     missing = [seat.rank for seat in one.seats if seat.called is None]
     if one.row is None:
         source, target = one.seats

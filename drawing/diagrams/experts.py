@@ -69,9 +69,8 @@ def draw_experts(run: Any, layer: int | None = None) -> Picture:
     if (why := nothing_to("draw", run)) is not None:
         return note(why)
     trace = trace_of(run, "draw_experts")
-    found = [
-        number for number, kind in enumerate(trace.shape.kinds) if kind.output.route is not None and not kind.routed
-    ]
+    kinds = trace.shape.kinds
+    found = [number for number, kind in enumerate(kinds) if kind.output.route is not None and not kind.routed]
     if layer is not None and layer not in found:
         which = f"layers that do are {', '.join(map(str, found))}" if found else "no layer of it does"
         raise ValueError(f"draw_experts: layer {layer} of this run does not dispatch tokens to experts; {which}")
@@ -100,20 +99,17 @@ class _Picture:
 
     def _boxes(self, layer: int) -> list[list[tuple[Box, int]]]:
         """Return what each rank gives to forward of a layer, one after the other, and how long that takes."""
-        return [
-            [
-                (Box.of(values[0].place, self.experts), event.length)
-                for event in program.events
-                if event.op == "forward" and event.layer == layer and (values := program.values_of(event.inputs[:1]))
-            ]
-            for program in self.trace.programs
-        ]
+        found: list[list[tuple[Box, int]]] = []
+        for program in self.trace.programs:
+            mine = [event for event in program.events if event.op == "forward" and event.layer == layer]
+            given = [(event.length, value) for event in mine for value in program.values_of(event.inputs[:1])]
+            found.append([(Box.of(value.place, self.experts), length) for length, value in given])
+        return found
 
     def _count(self, boxes: Sequence[tuple[Box, int]], route: Route) -> int:
         return sum(route.count(*box) for box, _ in boxes)
 
     def picture(self) -> Picture:
-        """Paints it from left to right."""
         before = {rank: self._rank(rank, boxes) for rank, boxes in enumerate(self.sent) if boxes}
         after = {rank: self._rank(rank, boxes, home=True) for rank, boxes in enumerate(self.home) if boxes}
         middle = {(rank, expert): bar for rank, expert, bar in self._experts()}

@@ -102,10 +102,8 @@ class _Grid:
 
     def _runs(self, value: Value) -> list[Sequence[Run]]:
         """Its rows and columns; all of those that it does not have as a dim."""
-        named = [value.place.named.get(role) for role in ROLES]
-        return [
-            RunSet.of(part.pieces).runs if part else [(0, size)] for part, size in zip(named, self.sizes, strict=True)
-        ]
+        named = zip(map(value.place.named.get, ROLES), self.sizes, strict=True)
+        return [RunSet.of(part.pieces).runs if part else [(0, size)] for part, size in named]
 
     def _cells(self, runs: Iterable[Sequence[Run]]) -> set[Cell]:
         """Return the cells in some rows and columns."""

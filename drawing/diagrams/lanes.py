@@ -79,10 +79,9 @@ def _way(scene: Scene, here: Box, there: Box) -> None:
     if here.y == there.y:
         title = "stays on its rank: no message"
         scene.add(Rect(end, here.middle[1] - 2.5, there.x - end, 5, ARROW, title=title))
-    elif there.y > here.y:
-        arrow(scene, [(end - 6, here.y + STAGE), (there.x + 6, there.y)], ARROW, title="a message")
     else:
-        arrow(scene, [(end - 6, here.y), (there.x + 6, there.y + STAGE)], ARROW, title="a message")
+        start, stop = (here.y + STAGE, there.y) if there.y > here.y else (here.y, there.y + STAGE)
+        arrow(scene, [(end - 6, start), (there.x + 6, stop)], ARROW, title="a message")
 
 
 def _end(words: str) -> Piece:

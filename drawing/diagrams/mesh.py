@@ -245,7 +245,6 @@ class _Panel:
         self.card = max(30.0, min(face.wide, room / across - GAP))
 
     def piece(self) -> Piece:
-        """The heading, all cards, and what is said below them."""
         face = self.face
         parts = [label(face.heading, bold=True, height=22)] if face.heading else []
         parts += [self._block(block) for block in self.blocks]

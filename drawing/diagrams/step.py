@@ -56,24 +56,18 @@ class Kept(NamedTuple):
 
 def deeds(program: Program) -> list[Deed]:
     """Return what a rank does, in the order of its program."""
-    found: list[Deed] = []
-    for event in program.events:
-        where = _where(program, event)
-        if where is not None:
-            lane, place, chip = where
-            found.append(Deed(len(found) + 1, event, lane, place, chip))
-    return found
+    where = [(event, found) for event in program.events if (found := _where(program, event)) is not None]
+    return [Deed(number, event, *found) for number, (event, found) in enumerate(where, 1)]
 
 
 def kept(program: Program, done: list[Deed]) -> Iterator[Kept]:
     """The activations that backward takes, each with the deed that made it."""
-    maker = {number: deed for deed in done for number in deed.event.outputs}
+    maker = {number: deed.number for deed in done for number in deed.event.outputs}
     for deed in done:
-        if deed.lane == "backward":
-            for number in deed.event.inputs:
-                value = program.values[number]
-                if isinstance(value, Activation) and number in maker:
-                    yield Kept(value.layer, maker[number].number, deed.number)
+        for number in deed.event.inputs if deed.lane == "backward" else ():
+            value = program.values[number]
+            if isinstance(value, Activation) and number in maker:
+                yield Kept(value.layer, maker[number], deed.number)
 
 
 def _where(program: Program, event: Event) -> tuple[str, int, str] | None:
@@ -145,6 +139,11 @@ class Lane(NamedTuple):
     y: float
     height: float
 
+    @property
+    def middle(self) -> float:
+        """The height of its middle."""
+        return self.y + self.height / 2
+
 
 class _Step:
     """The picture of one rank's step."""
@@ -208,7 +207,6 @@ class _Step:
         return {"weight": weight, "forward": forward, "backward": backward, "gradient": gradient, "update": update}
 
     def picture(self) -> Picture:
-        """Paints it: lines first, then what stands on them."""
         scene, run = self.scene, self.trace
         title = f"One training step on rank {self.rank}" + (f" of {run.ranks}" if run.ranks > 1 else "")
         scene.add(Text(MARGIN, 20, title, 13, INK, bold=True))
@@ -218,8 +216,7 @@ class _Step:
         for layer in self.layers:
             self._layer(layer)
         if self.left_out is not None:
-            y = self.lanes["forward"].y + self.lanes["forward"].height / 2
-            scene.add(Text(self.left_out + 4, y, "…", 16, SOFT, "middle"))
+            scene.add(Text(self.left_out + 4, self.lanes["forward"].middle, "…", 16, SOFT, "middle"))
         for kind, place in self.x:
             if kind == "between":
                 self._between(place)
@@ -244,20 +241,15 @@ class _Step:
         for layer in self.layers:
             left, x, right = (self.x["between", layer], self.x["layer", layer], self.x["between", layer + 1])
             if ("forward", layer) in self.at:
-                y = forward.y + forward.height / 2
-                self._arrow((left + BETWEEN, y), (x - 1, y))
-                self._arrow((x + BOX, y), (right - 1, y))
+                self._arrow((left + BETWEEN, forward.middle), (x - 1, forward.middle))
+                self._arrow((x + BOX, forward.middle), (right - 1, forward.middle))
             if ("backward", layer) in self.at:
-                y = backward.y + backward.height / 2
-                self._arrow((right, y), (x + BOX + 1, y))
+                self._arrow((right, backward.middle), (x + BOX + 1, backward.middle))
                 if self._made(ActivationGrad.kind, layer):
-                    self._arrow((x, y), (left + BETWEEN + 1, y))
+                    self._arrow((x, backward.middle), (left + BETWEEN + 1, backward.middle))
             self._down(layer)
-        by_place = defaultdict[int, list[Kept]](list)
-        for pair in pairs:
-            by_place[pair.place].append(pair)
-        for place in [place for place in by_place if place in self.layers]:
-            first, *others = by_place[place]
+        for place in dict.fromkeys(pair.place for pair in pairs if pair.place in self.layers):
+            first, *others = [pair for pair in pairs if pair.place == place]
             self._keep(place, f"kept {first.made}–{first.used}" + (", …" if others else ""))
 
     def _arrow(self, start: Point, end: Point, colour: str = SOFT) -> None:
@@ -361,11 +353,8 @@ class _Step:
 
     def _between(self, place: int) -> None:
         """Paint what lies between layers: an activation, and below it its gradient."""
-        x, lanes = (
-            self.x["between", place],
-            (("activation", "forward", "act"), ("activation gradient", "backward", "grad")),
-        )
-        for kind, lane, name in lanes:
+        x = self.x["between", place]
+        for kind, lane, name in (("activation", "forward", "act"), ("activation gradient", "backward", "grad")):
             y, height = self.lanes[lane]
             here = [deed for deed in self.at.get((kind, place), ()) if not deed.chip]
             exists = bool(self.at.get((kind, place))) or self._made(kind, place)
@@ -385,7 +374,7 @@ class _Step:
         if not here or last is None:
             return
         x = self.x["loss", 0]
-        y, low = (self.lanes[lane].y + self.lanes[lane].height / 2 for lane in ("forward", "backward"))
+        y, low = self.lanes["forward"].middle, self.lanes["backward"].middle
         self._box(Box(x, y - 12, LOSS, low - y + 24), "loss", *LOOKS["loss"].pair, here, True)
         self._arrow((last + BETWEEN, y), (x - 1, y))
         self._arrow((x, low), (last + BETWEEN + 1, low))

@@ -205,12 +205,9 @@ def plain_tile(wide: float, high: float, value: Value, colours: Sequence[str], o
     scene, box = Scene(wide, high), Box(0, 0, wide, high)
     weave(scene, box, colours)
     scene.add(Rect(*box, "none", SOFT))
-    differs = [
-        words
-        for cut in value.place.rest
-        if any(other.place.part(cut[0]) is not value.place.part(cut[0]) for other in others)
-        for words in _cut(*cut)
-    ]
+    parts = {cut[0]: value.place.part(cut[0]) for cut in value.place.rest}
+    cuts = [cut for cut in value.place.rest if any(one.place.part(cut[0]) is not parts[cut[0]] for one in others)]
+    differs = [words for cut in cuts for words in _cut(*cut)]
     words = fitting(wide - 10, " · ".join(caption(value)), *differs, caption(value)[0], "")
     _number(scene, box, words, colours)
     return Piece(wide, high, scene.marks)

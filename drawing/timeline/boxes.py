@@ -166,15 +166,12 @@ def _lane(free: list[int], event: Event, edge: int) -> int:
 
 def _messages(trace: Trace, drawn: Sequence[int]) -> list[Message]:
     """Return the messages of the ranks that are drawn, to any rank, as far as they were received."""
-    found: list[Message] = []
-    shown = frozenset(drawn)
-    for passage in messages(trace):
-        if passage.received is None or passage.source not in shown:
-            continue
-        sent = trace.programs[passage.source].events[passage.sent].end
-        received = trace.programs[passage.target].events[passage.received].start
-        if sent is not None and received is not None:
-            found.append(Message(passage.source, sent, passage.target, received))
+    found, shown = list[Message](), frozenset(drawn)
+    for source, number, target, taken in messages(trace):
+        if taken is not None and source in shown:
+            sent, received = trace.programs[source].events[number].end, trace.programs[target].events[taken].start
+            if sent is not None and received is not None:
+                found.append(Message(source, sent, target, received))
     return sorted(found)
 
 
@@ -286,20 +283,16 @@ def title(trace: Trace, box: Box, fold: Fold, brief: bool = False) -> str:
     who = f"rank {box.rank}"
     start, end = exact(units(box.start)), exact(units(box.end))
     what = _what(trace, box, event)
-    when = f"{start} to {end}"
-    if box.look in ("pending", "failed"):
-        when = f"from {start}, never over" if box.look == "pending" else f"at {start}"
-    place = trace.place(event)
-    where = ""
+    when = {"pending": f"from {start}, never over", "failed": f"at {start}"}.get(box.look, f"{start} to {end}")
+    place, where = trace.place(event), ""
     if len(fold.ranks) > 1:
         where = f"so {'does' if len(fold.ranks) == 2 else 'do'} {numbered('rank', fold.ranks[1:])}"
         where += ", on batches of their own" if box.number in fold.own else ""
         where += "" if place is None else ", " if brief else "\n"
     if place is not None:
         where += f"line {place.line}" if brief else f"{place.file}, line {place.line}: {place.text[:90]}"
-    if brief:
-        return f"{what}\n{who}, {when}" + (f", {where}" if where else "")
-    return f"{what}\n{who}, {when}" + (f"\n{where}" if where else "")
+    where = (", " if brief else "\n") + where if where else ""
+    return f"{what}\n{who}, {when}{where}"
 
 
 def _what(trace: Trace, box: Box, event: Event) -> str:

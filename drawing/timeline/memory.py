@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from drawing.canvas.layout import Axis, Entry, Point, compact, legend, swatch
@@ -39,10 +40,8 @@ def levels(trace: Trace, rank: int) -> list[Level]:
     since nothing changed in between. After its last operation a rank has what is at rest; in a run that failed, all
     that it had.
     """
-    program = trace.programs[rank]
-    visiting = guests(program)
-    calls = None
-    if visiting:
+    program, calls = trace.programs[rank], None
+    if visiting := guests(program):
         values = trace.lifetimes()[rank].values
         calls = [GATHERED if number in visiting else value and value.kind for number, value in enumerate(values)]
     found: list[Level] = []
@@ -66,16 +65,10 @@ def levels(trace: Trace, rank: int) -> list[Level]:
 
 
 def _stacked(by_name: Mapping[str, object]) -> tuple[float, ...]:
-    total = 0.0
-    sums: list[float] = []
-    for name in SERIES:
-        total += float(by_name.get(name, 0))  # pyright: ignore[reportArgumentType]
-        sums.append(total)
-    return tuple(sums)
+    return tuple(accumulate(float(by_name.get(name, 0)) for name in SERIES))  # pyright: ignore[reportArgumentType]
 
 
 def _left(trace: Trace, rank: int) -> dict[str, float]:
-    """Return the elements that a rank has after its last operation, by kind."""
     program, lives = trace.programs[rank], trace.lifetimes()[rank]
     over, visiting = len(program.events), guests(program)
     found = dict.fromkeys(SERIES, 0.0)
@@ -174,7 +167,6 @@ def goals(trace: Trace) -> list[float]:
 
 
 def _summary(trace: Trace, folds: Sequence[Fold], full: Plateau | None) -> str:
-    """Say how much memory there is at most, where, and when."""
     top = peak(trace)
     head = f"at most {amount(top.elements)} elements on"
     if full is None:
