@@ -15,7 +15,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.dims import NAMES
 from lib.values.laws import cut, gather, piece, reduce
 from lib.values.layers import Shape
-from lib.values.placement import Elements
+from lib.values.placement import Elements, give
 from lib.values.table import table
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
@@ -26,7 +26,7 @@ class Operation:
 
     `word` is its word in the text of a schedule, `title` and `labels` what pictures call it (without a title its name;
     labels longest first, and none: the batches, with `letter` before them where there is room, or its name), `colour` a
-    row of the pictures' palette, `signature` how a student writes it.
+    row of the pictures' palette (what takes time has one of its own), `signature` how a student writes it.
 
     `rule(shape, layer, *said, *values)` makes what it gives out of values of the kinds that it `takes`: one value, or
     a tuple of them; None where no rule can. `says` is what the call says beside its layer: "" nothing, "batches",
@@ -63,11 +63,12 @@ class Operation:
     title: str = ""
     labels: tuple[str, ...] = ()
     letter: str = ""
-    colour: str = "other"
+    colour: str = ""
     kind: str = "local"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "title", self.title or self.name.replace("_", " "))
+        own = self.name if self.cost is not None or self.kind != "local" else "other"
+        give(self, title=self.title or self.name.replace("_", " "), colour=self.colour or own)
 
     @property
     def has_batches(self) -> bool:
@@ -173,7 +174,6 @@ OPERATIONS: Final = table(
             says="batches",
             about="output",
             loads=True,
-            colour="read",
             kind="read",
         ),
         Operation(
@@ -187,7 +187,6 @@ OPERATIONS: Final = table(
             per_batch=True,
             by_kind=True,
             as_loaded=True,
-            colour="forward",
         ),
         Operation(
             "loss",
@@ -198,7 +197,6 @@ OPERATIONS: Final = table(
             gives=(ActivationGrad,),
             about="input",
             cost="loss",
-            colour="loss",
         ),
         Operation(
             "backward",
@@ -211,7 +209,6 @@ OPERATIONS: Final = table(
             per_batch=True,
             by_kind=True,
             as_loaded=True,
-            colour="backward",
         ),
         Operation(
             "backward_input",
@@ -226,7 +223,6 @@ OPERATIONS: Final = table(
             by_kind=True,
             as_loaded=True,
             letter="I",
-            colour="backward_input",
         ),
         Operation(
             "backward_weight",
@@ -239,7 +235,6 @@ OPERATIONS: Final = table(
             cost="backward_weight",
             per_batch=True,
             letter="W",
-            colour="backward_weight",
         ),
         Operation(
             "update",
@@ -251,7 +246,6 @@ OPERATIONS: Final = table(
             cost="update",
             per_weight=True,
             labels=("update", "U"),
-            colour="update",
         ),
         Operation(
             "fake_grad",
@@ -267,12 +261,7 @@ OPERATIONS: Final = table(
             ),
         ),
         Operation(
-            "set_final_weight",
-            "E",
-            "model.set_final_weight(layer, weight)",
-            _final,
-            takes=(Weight,),
-            hands_in=True,
+            "set_final_weight", "E", "model.set_final_weight(layer, weight)", _final, takes=(Weight,), hands_in=True
         ),
         Operation("add", "P", "one + other", _add, (Value, Value), (Value,), about="input"),
         Operation("combine", "C", "one.combine(other)", _combine, (Value, Value), (Value,), about="input"),
@@ -290,17 +279,9 @@ OPERATIONS: Final = table(
                 "take it from an operation: load_weights, forward, backward, update or a collective",
             ),
         ),
-        Operation("wait", "=", "await work", colour="wait", kind="wait"),
-        Operation(
-            "pass_to",
-            "S",
-            "await model.pass_to(rank, value)",
-            title="send",
-            labels=("send",),
-            colour="pass_to",
-            kind="message",
-        ),
-        Operation("receive", "R", "await model.receive(rank)", labels=("recv",), colour="receive", kind="message"),
+        Operation("wait", "=", "await work", kind="wait"),
+        Operation("pass_to", "S", "await model.pass_to(rank, value)", title="send", labels=("send",), kind="message"),
+        Operation("receive", "R", "await model.receive(rank)", labels=("recv",), kind="message"),
     )
 )
 

@@ -18,7 +18,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
@@ -517,14 +517,6 @@ class Place:
         at = self.schema.roles.index(role)
         return self.schema.place(*self.parts[:at], part, *self.parts[at + 1 :])
 
-    def cut_more(self, rest: Rest) -> Place:
-        """This place with the parts that `rest` says. What all pieces of a dim are together is the whole of it."""
-        place = self
-        for role, pieces, grid in rest:
-            dim = place.schema.spaces[place.schema.roles.index(role)]
-            place = place.having(role, dim.piece(grid, pieces if isinstance(pieces, RunSet) else frozenset(pieces)))
-        return place
-
     def same(self, other: Place) -> bool:
         """Tell whether both say the same, be they of one step or of two."""
         if self is other:
@@ -586,25 +578,20 @@ def alike(parts: Sequence[Part], others: Sequence[Part], but: int) -> bool:
 def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:
     """The part of the first dim that some places of one tensor, at least one, hold together: of it, `rest` is there
     whole, which is parts of the other dims. Who holds all rows of half the columns holds no row of all columns."""
-    return _held_together(places, rest, 1) or places[0].first.dim.part()
-
-
-def _held_together(places: Sequence[Place], rest: Sequence[Part], dim: int) -> Part | None:
-    """The same from one dim on: that which is there in each of its strips, where no place begins or ends within one."""
-    if dim > len(rest):
-        return union(place.first for place in places) if places else None
-    part = rest[dim - 1]
-    if all(place.parts[dim].whole for place in places):
-        return _held_together(places, rest, dim + 1)  # as ever, and at no price
-    ends = {end for other in (part, *[place.parts[dim] for place in places]) for both in other.ranges for end in both}
+    # The other dims are cut into strips, in none of which a place begins or ends, and these make cells.
+    strips: list[list[Part]] = []
+    for at, part in enumerate(rest, 1):
+        cuts = [place.parts[at] for place in places]
+        ends = sorted({end for cut in (part, *cuts) for both in cut.ranges for end in both})
+        inside = (strip for both in pairwise(ends) if part.meets(strip := part.dim.part(both)))
+        strips.append([part] if all(cut.whole for cut in cuts) else [*inside])
+    none = places[0].first.dim.part()
     common: Part | None = None
-    for strip in (part.dim.part(both) for both in pairwise(sorted(ends))):
-        if part.meets(strip):
-            here = _held_together([place for place in places if place.parts[dim].covers(strip)], rest, dim + 1)
-            if here is None:
-                return None
-            common = here if common is None else common.minus(common.minus(here))
-    return common
+    for cell in product(*strips):
+        there = [place for place in places if all(map(Part.covers, place.parts[1:], cell))]
+        here = union(place.first for place in there) if there else none
+        common = here if common is None else common.minus(common.minus(here))
+    return common or none
 
 
 class Owners(Generic[T]):

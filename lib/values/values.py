@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 from lib.errors.arguments import described, plain
 from lib.errors.exceptions import PuzzleError, RuleError
 from lib.values import facts
-from lib.values.dims import NAMES
+from lib.values.dims import NAMES, RunSet
 from lib.values.kinds.kind import PRICED
 from lib.values.laws import cut, gather, piece, reduce
 from lib.values.layers import Shape, by_hand
@@ -275,11 +275,14 @@ def _write(value: Value, shape: Shape, given: Mapping[str, Any], rest: Rest = ()
     """Writes the fields of a value: its place is one of a tensor in a step of that shape."""
     schema = cast(Schema, shape.schema_of(value.tensor, given["layer"]))
     place = schema.held(given.get("batches"), given.get("shards"), given.get("total", 1))
+    for role, pieces, grid in rest:
+        dim = schema.spaces[schema.roles.index(role)]
+        place = place.having(role, dim.piece(grid, pieces if isinstance(pieces, RunSet) else frozenset(pieces)))
     if "step" in given:
         _set_step(value, given["step"])
     _set_layer(value, given["layer"])
     _set_layers(value, given["layers"])
-    _set_place(value, place.cut_more(rest))
+    _set_place(value, place)
     SET_MARK(value, None)
 
 
