@@ -1,9 +1,7 @@
 """The map of the puzzles: a card for each, what it teaches, and arrows from what it needs. Easy ones are at the top.
 
-Each chapter has a panel, with how far one is in it. Its cards lie in rows: a puzzle is below all that it needs of its
-chapter. An arrow that has to pass other rows goes between their cards (the layers, dummy nodes and barycentres of
-Sugiyama, Tagawa and Toda 1981). What a puzzle needs of another chapter stands on its card as a number: arrows from
-there would run through all that lies between.
+Each chapter has a panel; its cards lie in rows, a puzzle below all that it needs of its chapter. An arrow that has to
+pass other rows goes between their cards (the layers, dummy nodes and barycentres of Sugiyama, Tagawa and Toda 1981).
 """
 
 from __future__ import annotations
@@ -110,9 +108,6 @@ def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
     return depth
 
 
-# -- where the cards of a chapter lie -------------------------------------------------------------------------------
-
-
 def _layout(puzzles: Mapping[str, Stop]) -> Rows:
     """The rows of a chapter, each from left to right. None comes before what it needs, and there are fewer cards beside
     each other where arrows take the room."""
@@ -171,9 +166,6 @@ def _settle(row: list[Place], wish: Mapping[Place, float]) -> None:
         place.x -= shift
 
 
-# -- a chapter ------------------------------------------------------------------------------------------------------
-
-
 class _Panel:
     """A chapter: its title, how far one is, what it is about, and the cards of its puzzles."""
 
@@ -202,7 +194,6 @@ class _Panel:
         return f"{len(self.solved)} of {len(self.mine)} solved"
 
     def paint(self, scene: Scene, top: float, width: float) -> list[Link]:
-        """Paints it, in all its width, and gives the links of its cards."""
         scene.add(Rect(MARGIN, top, width, self.height, PANEL, EDGE, radius=6))
         self._heading(scene, MARGIN + INSIDE, MARGIN + width - INSIDE, top + INSIDE)
         places = [place for row in self.rows for place in row]
@@ -234,7 +225,6 @@ class _Panel:
         return self._y(row) + self.high[row]
 
     def _arrows(self, scene: Scene, place: Place) -> None:
-        """The arrows that leave a card, each to the top of another."""
         for index, lower in enumerate(sorted(place.below, key=lambda other: other.x)):
             start = place.x + _spread(index, len(place.below))
             points = [(start, self._bottom(place.row))]
@@ -250,7 +240,6 @@ class _Panel:
             scene.add(Poly(((end[0] - 4, end[1] - 7), (end[0] + 4, end[1] - 7), (end[0], end[1] + 1)), SOFT))
 
     def _elsewhere(self, name: str) -> Sequence[Stop]:
-        """Return the puzzles of other chapters that a puzzle needs."""
         needs = (self.puzzles[need] for need in self.mine[name].needs if need not in self.mine)
         return sorted(needs, key=lambda stop: stop.number)
 

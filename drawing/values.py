@@ -1,10 +1,8 @@
 """Pictures of values: the network as a row of layers, with what is held highlighted in its place.
 
-A layer has three slots, for its weight, optimizer state and weight gradient; before and after it lie the activation
-and its gradient. In a slot shards go down, so a quarter of a weight is a quarter of its slot, and its columns across.
-Batches of activations go across, and their features down; of a sum that is not done only its parts are in ink, on a
-paler ground. A gradient is as large as its weight however many batches are summed in it: they are written on it, and
-counted by dots. Several values that would lie on each other are sheets of a stack.
+In a slot shards go down, so a quarter of a weight is a quarter of its slot, and its columns across. Batches of
+activations go across, and their features down. A gradient is as large as its weight however many batches are summed in
+it: they are written on it, and counted by dots. Several values that would lie on each other are sheets of a stack.
 """
 
 from __future__ import annotations
@@ -156,7 +154,6 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
 
 
 def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
-    """Return the lines below the network: each value with its key, and the colour of its kind."""
     shown = items if len(items) <= LISTED else items[: LISTED - 1]
     found: list[tuple[str, str]] = []
     found += [(f"{key}: {value}" if key else str(value), KINDS[value.kind]) for key, value in shown]
@@ -190,7 +187,6 @@ def _first_words(note: str) -> tuple[bool, bool, str]:
 
 
 def _columns(layers: int, slots: Iterable[Slot]) -> list[tuple[str, int]]:
-    """The columns from left to right; ("gap", n) where layers are left out."""
     shown: Iterable[int] = range(layers)
     if layers > COLUMNS:
         wanted = {min(max(s.place, 0), layers - 1) for s in slots}

@@ -130,7 +130,6 @@ def picture_of_what_if(found: WhatIf) -> Picture:
 
 
 def _mark_changed(scene: Scene, found: WhatIf, panel: Panel, rows: Rows) -> None:
-    """A frame around what takes another time."""
     change, programs = found.change, panel.trace.programs
     boxes = [box for box in panel.timeline.boxes if box.look not in ("wait", "pending", "failed")] if change else []
     touched = [

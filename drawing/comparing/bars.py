@@ -268,7 +268,6 @@ def _measured(runs: Sequence[Trace], valid: Sequence[bool]) -> list[tuple[Column
 
 
 def _best(figures: Sequence[float], valid: Sequence[bool]) -> list[bool]:
-    """Mark the lowest of the valid figures, unless all of these are equal."""
     judged = [figure for figure, counts in zip(figures, valid, strict=True) if counts]
     best = min(judged) if judged and min(judged) != max(judged) else None
     return [counts and figure == best for figure, counts in zip(figures, valid, strict=True)]

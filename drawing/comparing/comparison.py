@@ -181,7 +181,6 @@ class Comparison:
         return found
 
     def _words(self) -> Iterator[str]:
-        """Yield the lines that are read aloud: figures, differences, and the first place of each."""
         yield from map(_words_of, self.runs)
         yield from filter(None, (unequal(self.drawn), self.lesson))
         for (name, _), gap, related in zip(self.drawn[1:], self.gaps, self.related, strict=True):
@@ -230,7 +229,6 @@ class Comparison:
         return 4 + (y if self.memory == "none" else legend(scene, LEFT, y, self.width - 12, kinds_of(self.traces)))
 
     def _run(self, scene: Scene, placed: _Placed | None, run: Compared, y: float) -> float:
-        """A run under its name, with what went wrong, its timeline and its memory; returns where it ends."""
         if placed is None:
             scene.add(Text(LEFT, y + 8, fit(run.name, self.width - LEFT - 10, TEXT), TEXT, INK, bold=True))
             return self._message(scene, run, y + 26)

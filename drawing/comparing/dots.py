@@ -120,7 +120,6 @@ def draw_spread(
 
 
 def _below(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
-    """Write what the colours mean, and how many students are beyond the edge."""
     x = LEFT
     for colour, words in ((GOOD, "passes"), (OVER, "correct, and not all that is needed")):
         scene.add(Rect(x, frame.bottom + 41, 10, 10, colour, radius=5))
@@ -175,7 +174,6 @@ def _dot(frame: Frame, one: Handed) -> Iterator[Rect | Poly | Text]:
 
 
 def _bars(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
-    """Paint the numbers of students by time, above the plot, and by memory, beside it."""
     wide, high = (RIGHT - LEFT) / ACROSS, HIGH / UP
     above, beside = [0] * ACROSS, [0] * UP
     for one in handed:

@@ -117,7 +117,6 @@ def picture_of_task(task: Task) -> Picture:
 
 
 def _schedule(scene: Scene, run: Trace, record: Puzzle, y: float) -> float:
-    """The timeline and the memory of a run, under what it reaches; returns where they end."""
     best = check(run, record.id).best
     words = f"A schedule that reaches “{best}”" if best else "A correct schedule"
     scene.add(Text(EDGE, y, words, TEXT + 1, INK, bold=True))

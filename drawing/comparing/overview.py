@@ -132,7 +132,6 @@ def draw_overview(title: str, about: str, tiles: Sequence[Tile]) -> Picture:
 
 
 def _tile(tile: Tile, small: Sequence[Mark], high: float) -> Piece:
-    """A solution on a card: its name, what is said of it, and its small timeline."""
     said = [label(line, WIDE, fill=INK if tile.correct else SOFT, height=16) for line in tile.said]
     goal = [label(tile.goal, WIDE, fill=GOOD if tile.correct else ALARM)] if tile.goal else []
     name = label(tile.name, WIDE, TEXT * 1.1, bold=True, height=18)

@@ -404,7 +404,6 @@ def scales(
 
 
 def _names(scene: Scene, frame: Frame, curves: Mapping[str, Curve]) -> None:
-    """The name of each curve beside its end, apart from each other."""
     ends = sorted((frame.at(*curve[-1])[1], number, name) for number, (name, curve) in enumerate(curves.items()))
     y = TOP - LINE
     for end, number, name in ends:

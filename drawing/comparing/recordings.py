@@ -83,7 +83,6 @@ def _units(every: Sequence[Recording]) -> list[float | None]:
 
 
 def _panel(recording: Recording, unit: float | None, end: float | None) -> _Panel:
-    """The panel of a recording, on an axis up to `end` time units, or up to its own end."""
     spans, lanes, length = list[tuple[Span, int]](), list[int](), unit or 1e6
     ranks, scale = [rank for rank, mine in enumerate(recording.by_rank) if mine][:SHOWN], TICKS / length
     for rank in ranks:

@@ -54,7 +54,6 @@ def speaking(review: Review) -> tuple[Limit | None, Limit | None, Limit | None]:
 
 
 def _figures(review: Review) -> list[Figure]:
-    """Yours, what they are made of, the goals and the bounds."""
     verdict, mine = review.verdict, review.mine
     bounds = [
         limit and Mark(limit.value, f"lower bound {amount(limit.value)}", limit.proof) for limit in speaking(review)
@@ -177,7 +176,6 @@ def _bar(scene: Scene, name: str, bar: Sequence[Share], scale: float, y: float) 
 
 
 def _table(scene: Scene, review: Review, y: float) -> float:
-    """Rows of values that are alike. Below those that nobody needs stands where to delete them."""
     table = review.rows()
     left = LEFT + 92
     for row in table[:ROWS]:

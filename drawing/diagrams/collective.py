@@ -81,7 +81,6 @@ class _Picture:
         return hcat([label(word, LEFT, 13, SOFT, bold=True), groups], align=align)
 
     def _side(self, word: str, side: int) -> list[Piece]:
-        """Return the tiles of all ranks before or after, and the words below them."""
         stacks = self._beside(word, lambda each: self._row(each, partial(self._stack, each, side), dots="…"))
         words = self._beside("", lambda each: self._row(each, partial(self._below, each, side), 0), 0)
         return [stacks, Piece(0, 6), words]
@@ -119,7 +118,6 @@ class _Picture:
         return vcat(label(line, self.column, fill=fill, anchor="middle") for line in lines or [""])
 
     def _stack(self, each: Exchange, side: int, place: int, seat: Seat) -> Piece:
-        """Return what one rank has: a tile, several on top of each other, or none."""
         values = seat.got if side else seat.brought
         if not values:
             return self._nothing(each, seat, side)
@@ -153,8 +151,6 @@ class _Picture:
             return [0]
         origins = None if each.row.origins is None else each.row.origins(place, self.size, each.root)
         return range(self.size) if origins is None else [*origins]
-
-    # -- in between -------------------------------------------------------------------------------------------------
 
     def _middle(self, place: int) -> float:
         return (self.places.index(place) + 0.5) * self.column
@@ -193,7 +189,6 @@ class _Picture:
         return next((way for way in ways if way.width <= room), label(fit(words, room, TEXT)))
 
     def _direct(self, each: Exchange) -> Piece:
-        """Arrows from whoever brought it to whoever gets it."""
         scene = Scene(self.wide, 70)
         for target in (place for place in self.places if place is not None):
             origin = Origin([other.brought for other in each.seats], self._members(each, target))

@@ -135,9 +135,6 @@ def _message(source: Seat, target: Seat, issued: Event, received: Event | None) 
     return Exchange(MESSAGE, "message", None, layer, (source, target), issued.issued, start, over)
 
 
-# -- choosing one -----------------------------------------------------------------------------------------------
-
-
 def chosen(run: Trace, which: object, layer: object, who: str) -> Exchange | None:
     """The first collective of a run, or the first of a name and a layer. None where ranks never communicated at all.
 
@@ -300,7 +297,6 @@ def _elements(number: int | Fraction) -> str:
 
 
 def _compared(one: Exchange) -> str:
-    """Say which share of the whole thing is sent."""
     row, sent = one.row, one.seats[0].sent
     kinds = {value.kind for value in one.values}
     if row is not None and row.law is gather:  # what comes of it; of padded parts more is sent

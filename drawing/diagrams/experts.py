@@ -133,7 +133,6 @@ class _Picture:
         return Bar(f"rank {rank}", count, dropped=dropped)
 
     def _experts(self) -> Iterator[tuple[int, int, Bar]]:
-        """The experts of each rank that has any, and the tokens that they take."""
         for rank, boxes in enumerate(self.taken):
             whole = self._count(boxes, self.route)
             time = sum(length for _, length in boxes)
@@ -146,7 +145,6 @@ class _Picture:
                     yield rank, expert, Bar(f"expert {expert}", count, colour, time * count // max(whole, 1))
 
     def _stack(self, column: Sequence[Bar]) -> None:
-        """Gives the bars of a column their places, in the middle of the height."""
         whole = sum(bar.count + bar.dropped for bar in column) * self.scale + GAPS
         y, gap = TOP + (HIGH + GAPS - whole) / 2, GAPS / max(len(column) - 1, 1)
         for bar in column:
@@ -160,7 +158,6 @@ class _Picture:
         boxes: Sequence[Sequence[tuple[Box, int]]],
         side: int,
     ) -> None:
-        """From the bars of ranks to those of experts, or on the other side back."""
         ends = (LEFTS[0] + RANK, LEFTS[1]) if side == 0 else (LEFTS[2], LEFTS[1] + EXPERT)
         for rank, mine in enumerate(boxes):
             for (there, expert), bar in sorted(middle.items(), key=lambda item: (item[0][1], item[0][0])):

@@ -106,7 +106,6 @@ class _Grid:
         return [RunSet.of(part.pieces).runs if part else [(0, size)] for part, size in named]
 
     def _cells(self, runs: Iterable[Sequence[Run]]) -> set[Cell]:
-        """Return the cells in some rows and columns."""
         rows, columns = (
             [at for low, high in some for at in range(bisect_left(ends, low), bisect_left(ends, high))]
             for some, ends in zip(runs, self.ends, strict=True)
@@ -238,7 +237,6 @@ class _Picture:
         return Box(found[2], found[0], found[3], found[1])
 
     def picture(self) -> Picture:
-        """Paints it: names, forward and backward, and what there is to be told."""
         scene, grid = self.scene, self.grid
         sizes = [counted(size, role[:-1], ",") for role, size in zip(ROLES, grid.sizes, strict=True)]
         title = f"Layer {grid.layer}: {' and '.join(sizes[: 1 + self.tiled])} on {counted(self.ranks, 'rank')}"
@@ -271,7 +269,6 @@ class _Picture:
         return Picture(scene, f"<{title}. {'; '.join([*parts, *loans])}. {' '.join(words for words, _ in told)}>")
 
     def _words(self, area: Area, batches: Collection[int] = ()) -> str:
-        """Rows in words, and columns where they are cut; and batches, where they are not all."""
         words = [numbered(role[:-1], RunSet.span(*run)) for role, run in zip(ROLES, area, strict=True)]
         some = [numbered("batch", batches)] if 0 < len(batches) < self.grid.trace.shape.items else []
         return ", ".join([*words[: 1 + self.tiled], *some])
@@ -318,7 +315,6 @@ class _Picture:
             self.scene.add(Text(points[0][0] + 9, middle, words, TEXT, INK))
 
     def _told(self) -> list[tuple[str, str]]:
-        """Say what is lent, and what does not come home, in sentences."""
         grid = self.grid
         count = len(self.loans) if self.tiled else sum(high - low for *_, ((low, high), _) in self.loans)
         if not count:

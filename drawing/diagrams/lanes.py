@@ -120,7 +120,6 @@ def picture_of_batch(batch: PhysicalBatch) -> Picture:
 
 
 def _slot(batch: PhysicalBatch, feed: int, slot: int | None, wide: float) -> Piece:
-    """An example with its number, in the colour of its feed, or padding."""
     if slot is None:
         return label("…", wide, fill=SOFT, anchor="middle")
     example, (noun, item), device = batch.feeds[feed][slot], batch.names, batch.device(feed, slot)
@@ -134,7 +133,6 @@ def _slot(batch: PhysicalBatch, feed: int, slot: int | None, wide: float) -> Pie
 
 
 def _devices(batch: PhysicalBatch, feed: int, slots: list[int | None], wide: float) -> Piece:
-    """Lines below the slots that lie on one device, with its number."""
     lines: list[Piece] = []
     for device, same in groupby(slots, key=lambda slot: None if slot is None else batch.device(feed, slot)):
         long = len([*same]) * wide

@@ -112,9 +112,6 @@ def _played(start: Has, steps: Sequence[Sequence[tuple[int, int, int, bool]]], s
     return Rounds(tuple(done), tuple(states), sizes, turn)
 
 
-# -- where the ranks stand ------------------------------------------------------------------------------------------
-
-
 class Frame(NamedTuple):
     """The places in the picture: the tile of each member and its name, and the middle of the ring."""
 
@@ -169,9 +166,6 @@ def _laid_out(members: int, pieces: int, top: float) -> Frame:
     order = range(members)
     inside = (width / 2, top + 22 + height + (between / 2 if rows[1] else 0))
     return Frame(tuple(tiles[m] for m in order), tuple(names[m] for m in order), inside, width, bottom)
-
-
-# -- the picture of a step ------------------------------------------------------------------------------------------
 
 
 class Ring:
@@ -247,8 +241,6 @@ class Ring:
             scene.add(Rect(x - wide / 2, y - 6.5, wide, 13, PAPER, radius=5))
         ink = INK if len(colours) != 1 else ink_on(colours[0])
         scene.add(Text(x, y, words, TEXT, ink, "middle", bold=True))
-
-    # -- in words ---------------------------------------------------------------------------------------------------
 
     def phase(self, step: int) -> list[str]:
         """Return the words in the middle of the ring: the number of the step, and what happens in it."""
@@ -361,7 +353,6 @@ def _bits(members: frozenset[int]) -> int:
 
 
 def _colours(members: int) -> str:
-    """Styles for what each member contributes, and for the ink on it."""
     looks = [(member, colour := origin_colour(member, members), ink_on(colour)) for member in range(members)]
     day = "".join(f".o{member}{{fill:{colour}}}.i{member}{{fill:{ink}}}" for member, colour, ink in looks)
     night = "".join(f".o{member}{{fill:{colour.night}}}.i{member}{{fill:{ink.night}}}" for member, colour, ink in looks)
@@ -393,7 +384,6 @@ def draw_ring(run: Any, which: str | None = None, layer: int | None = None, step
 
 
 def _chosen(trace: Trace, which: str | None, layer: int | None) -> Exchange | None:
-    """Return the collective that was asked for, if it goes round a ring; without a name the first that does."""
     if which is None:
         found = [one for one in exchanges(trace) if layer in (None, one.layer) and rounds(one) is not None]
         one = found[0] if found else None

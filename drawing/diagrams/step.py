@@ -168,7 +168,6 @@ class _Step:
         self.scene = Scene(self.width, 0)
 
     def _columns(self) -> float:
-        """Place layers and what lies between them, from left to right; return the width of the paper."""
         x = MARGIN
         for number, layer in enumerate(self.layers):
             if number and self.layers[number - 1] != layer - 1:
@@ -193,7 +192,6 @@ class _Step:
         return [*dict.fromkeys(deed.chip for deed in self.at.get((lane, place), ()) if deed.chip)]
 
     def _lanes(self) -> dict[str, Lane]:
-        """The rows, from top to bottom, with room for the chips of each."""
         chips = defaultdict[str, float](float)
         for lane, place in [*self.at]:
             chips[lane] = max(chips[lane], CHIPS * len(self._called(lane, place)))
@@ -233,8 +231,6 @@ class _Step:
         words += [f"and {len(self.done) - LISTED} more"] if len(self.done) > LISTED else []
         return Picture(scene, f"<{title}: {'; '.join(words)}>")
 
-    # -- lines ------------------------------------------------------------------------------------------------------
-
     def _flow(self, pairs: Sequence[Kept]) -> None:
         """Arrows along forward and backward, from weights down, and from activations to where they are needed again."""
         forward, backward = self.lanes["forward"], self.lanes["backward"]
@@ -273,15 +269,12 @@ class _Step:
             self._arrow((x, low), (x, update.y - 1), KINDS["weight gradient"])
 
     def _keep(self, place: int, words: str) -> None:
-        """An arrow from an activation down to the backward that needs it again."""
         forward, backward = self.lanes["forward"], self.lanes["backward"]
         start = (self.x["between", place] + BETWEEN / 2, forward.y + forward.height - 5)
         end = (self.x["layer", place] + 26, backward.y - 1)
         low = (start[0], start[1] + len(self._called("activation", place)) * CHIPS)
         arrow(self.scene, [start, *curve(low, end)], KINDS["activation"], 2)
         self.scene.add(Text(max(MARGIN, low[0] - 24), (low[1] + end[1]) / 2 + 19, words, SMALL, INK))
-
-    # -- boxes ------------------------------------------------------------------------------------------------------
 
     def _layer(self, layer: int) -> None:
         x, kind = self.x["layer", layer], self.trace.shape.kinds[layer].name
@@ -339,7 +332,6 @@ class _Step:
         self.scene.add(Text(left + width / 2, y, words, SMALL, ink_on(INK), "middle", bold=True))
 
     def _put_chips(self, lane: str, place: int, x: float, y: float, width: float) -> None:
-        """Communication and changes of values, below the box that they belong to."""
         fill, border = LOOKS["collective"].pair
         for chip in self._called(lane, place):
             here = [deed for deed in self.at[lane, place] if deed.chip == chip]
@@ -369,7 +361,6 @@ class _Step:
         return self.trace.shape.kinds[layer].weight is not None
 
     def _loss(self) -> None:
-        """The loss, where forward ends and backward begins."""
         here, last = self.at["loss", 0], self.x.get(("between", self.trace.layers))
         if not here or last is None:
             return

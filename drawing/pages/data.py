@@ -230,7 +230,6 @@ def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Table
 
 
 def _program(trace: Trace, program: Program, tables: Tables) -> dict[str, Any]:
-    """One rank: its events, and what it holds when. Values are numbers of the table of the whole page."""
     values = trace.lifetimes()[program.rank].values
     ids = [-1 if value is None else _value(value, tables) for value in values]
     return {

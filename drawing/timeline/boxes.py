@@ -108,7 +108,6 @@ def _clock(program: Program) -> int:
 
 
 def _rank(trace: Trace, program: Program, edge: int, failed: bool) -> Iterator[Box]:
-    """The boxes of one rank, in program order. One that `failed` had gone on after its last call."""
     free: list[int] = []
     for index, event in enumerate(program.events):
         if event.op not in COMMUNICATION:
@@ -241,7 +240,6 @@ class Waiting(NamedTuple):
 
 @kept
 def _calls(trace: Trace) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """The calls of the collective that an event is part of, by its rank and number."""
     return {call: joined.calls for joined in collectives(trace) for call in joined.calls}
 
 

@@ -264,7 +264,6 @@ def stepped(edge: Sequence[Point], floor: float) -> list[Point]:
 
 
 def _areas(columns: Sequence[tuple[float, tuple[float, ...]]], floor: float, scale: float) -> Iterator[Poly]:
-    """The highest sum first and the smaller ones over it: each kind needs only one edge then."""
     for number in reversed(range(len(SERIES) if columns else 0)):
         if all(sums[number] == (sums[number - 1] if number else 0) for _, sums in columns):
             continue

@@ -135,7 +135,6 @@ def paint(
 
 
 def _thinned(boxes: Iterable[Box], axis: Axis) -> Iterable[Box]:
-    """Leaves out boxes that end within half a pixel of what is painted already."""
     painted: dict[tuple[int, int], float] = {}
     for box in boxes:
         end = axis.x(box.end)

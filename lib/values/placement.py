@@ -304,9 +304,6 @@ def union(parts: Iterable[Part]) -> Part:
     return dim.part(*found)
 
 
-# -- places -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
     """A kind of tensor: its dims, and the dims over which it may be a partial sum, each as (role, dim).
