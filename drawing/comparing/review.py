@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drawing.canvas.palette import ALARM, BOUND, INK, KINDS, PAPER, SOFT, TRACK, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Rect, Scene, Text, fit, hatch, text_width
+from drawing.comparing.answers import gap_list, mark_gaps, mark_path, path_sample
 from drawing.comparing.bars import Bound as Mark
 from drawing.comparing.bars import Part, diamond, memory_parts, sent_parts, stack, time_parts
-from drawing.comparing.gaps import gap_list, mark_gaps, mark_path, path_sample
 from drawing.comparing.goals import Figure, goals, may_send
 from drawing.comparing.plot import Limits, Plot, Point, plot
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled

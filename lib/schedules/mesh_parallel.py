@@ -23,9 +23,8 @@ from lib.schedules.steps import step
 from lib.simulator.model import Model
 from lib.values.dims import AVERAGED, DIMS, SPACE, RunSet
 from lib.values.kinds.attention import NeighborhoodAttention
-from lib.values.kinds.grid import Mean, Moments, Swept
+from lib.values.kinds.grid import Mean, Moments, Stencil, Swept
 from lib.values.kinds.kind import LayerKind, Sum
-from lib.values.kinds.stencils import Stencil
 from lib.values.values import Activation, ActivationGrad
 
 __all__ = ["EXCHANGES", "PLACEMENTS", "domain_parallel", "tensor_parallel"]

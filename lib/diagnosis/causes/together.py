@@ -14,8 +14,7 @@ from lib.errors.wording import numbered, these
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import DIMS, SPACE
-from lib.values.kinds.grid import Swept
-from lib.values.kinds.stencils import Stencil
+from lib.values.kinds.grid import Stencil, Swept
 from lib.values.operations import BY_INPUT, BY_WEIGHT
 from lib.values.values import ActivationGrad, Value, WeightGrad, definite, describe, subject
 

@@ -25,8 +25,8 @@ from lib.replay.plan.sizes import Range
 from lib.values.dims import RunSet
 from lib.values.kinds import attention, grid
 from lib.values.kinds.experts import Route
+from lib.values.kinds.grid import Stencil
 from lib.values.kinds.kind import LayerKind
-from lib.values.kinds.stencils import Stencil
 
 __all__ = ["REAL_LAYERS", "Averages", "Gradients", "Held", "Layer", "RealLayer", "loss", "model", "normal"]
 

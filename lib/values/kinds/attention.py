@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from lib.errors.exceptions import RuleError
 from lib.values import facts
 from lib.values.dims import OUTPUTS, Relation, RunSet
+from lib.values.kinds.grid import Uses, Window
 from lib.values.kinds.kind import GRID, LayerKind, Sum, fraction, part
-from lib.values.kinds.stencils import Uses, Window
 from lib.values.placement import Place
 
 if TYPE_CHECKING:
