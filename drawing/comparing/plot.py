@@ -315,17 +315,17 @@ def draw_curves(
         words = f"{crossing.before} up to {number(crossing.x)}, then {crossing.after}"
         _ring(scene, frame, (crossing.x, crossing.y), number(crossing.x), words)
     said = "; ".join(f"{name}: {exact(curve[0][1])} to {exact(curve[-1][1])}" for name, curve in found.items())
-    turns = [f"{c.before} is lowest up to {number(c.x)}, then {c.after}" for c in where]
     told = f"{title}. Across: {across}. {said}."
-    if lowest and len(found) == 1:
-        ((name, curve),) = found.items()
-        least = min(curve, key=lambda point: point[1])
-        turns = [f"{name} is lowest at {number(least[0])}, with {exact(least[1])}"]
-        _ring(scene, frame, least, number(least[0]), turns[0])
     if lowest:
-        turns = turns or [f"{min(found, key=lambda name: found[name][0][1])} is lowest everywhere"]
-        scene.add(Text(LEFT, CURVES + 52, f"{'; '.join(turns)}.", TEXT, INK))
-        told += f" {'; '.join(turns)}."
+        turns = "; ".join(f"{c.before} is lowest up to {number(c.x)}, then {c.after}" for c in where)
+        first = min(found, key=lambda name: found[name][0][1])
+        if len(found) == 1:
+            x, y = min(found[first], key=lambda point: point[1])
+            turns = f"{first} is lowest at {number(x)}, with {exact(y)}"
+            _ring(scene, frame, (x, y), number(x), turns)
+        turns = turns or f"{first} is lowest everywhere"
+        scene.add(Text(LEFT, CURVES + 52, f"{turns}.", TEXT, INK))
+        told += f" {turns}."
     return Picture(scene, told)
 
 

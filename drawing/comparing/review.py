@@ -139,7 +139,10 @@ def at_the_peak(scene: Scene, review: Review, y: float) -> float:
     mine = shares(review)
     bars = [("yours", mine)]
     if review.reference is not None:
-        bars.append(("reference", _kinds(review)))
+        sums: dict[str, float] = {}
+        for alive in peak(review.reference).alive:
+            sums[alive.value.kind] = sums.get(alive.value.kind, 0.0) + float(alive.value.elements())
+        bars.append(("reference", [Share(kind, sums[kind], False, kind) for kind in ORDER if kind in sums]))
     most = max(sum(share.elements for share in bar) for _, bar in bars) or 1.0
     for name, bar in bars:
         y = _bar(scene, name, bar, ROOM / most, y + 2) + 3
@@ -147,14 +150,6 @@ def at_the_peak(scene: Scene, review: Review, y: float) -> float:
     if any(share.idle for share in mine):
         y = scene.paragraph(LEFT, y + 10, review.leaner(), WIDTH - LEFT - 24, 17, ALARM, bold=True) - 6
     return y
-
-
-def _kinds(review: Review) -> list[Share]:
-    assert review.reference is not None, "only a correct run has a reference beside it"
-    sums: dict[str, float] = {}
-    for alive in peak(review.reference).alive:
-        sums[alive.value.kind] = sums.get(alive.value.kind, 0.0) + float(alive.value.elements())
-    return [Share(kind, sums[kind], False, kind) for kind in ORDER if kind in sums]
 
 
 def _bar(scene: Scene, name: str, bar: Sequence[Share], scale: float, y: float) -> float:

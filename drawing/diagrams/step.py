@@ -246,7 +246,12 @@ class _Step:
             self._down(layer)
         for place in dict.fromkeys(pair.place for pair in pairs if pair.place in self.layers):
             first, *others = [pair for pair in pairs if pair.place == place]
-            self._keep(place, f"kept {first.made}–{first.used}" + (", …" if others else ""))
+            words = f"kept {first.made}–{first.used}" + (", …" if others else "")
+            # Down from the activation, below its chips, to the backward that needs it again.
+            x, y = self.x["between", place] + BETWEEN / 2, forward.y + forward.height - 5
+            low, end = y + len(self._called("activation", place)) * CHIPS, (self.x["layer", place] + 26, backward.y - 1)
+            arrow(self.scene, [(x, y), *curve((x, low), end)], KINDS["activation"], 2)
+            self.scene.add(Text(max(MARGIN, x - 24), (low + end[1]) / 2 + 19, words, SMALL, INK))
 
     def _arrow(self, start: Point, end: Point, colour: str = SOFT) -> None:
         arrow(self.scene, [start, end], colour, 1.5)
@@ -267,14 +272,6 @@ class _Step:
         if ("update", layer) in self.at:
             low = gradient.y + gradient.height + len(self._called("gradient", layer)) * CHIPS
             self._arrow((x, low), (x, update.y - 1), KINDS["weight gradient"])
-
-    def _keep(self, place: int, words: str) -> None:
-        forward, backward = self.lanes["forward"], self.lanes["backward"]
-        start = (self.x["between", place] + BETWEEN / 2, forward.y + forward.height - 5)
-        end = (self.x["layer", place] + 26, backward.y - 1)
-        low = (start[0], start[1] + len(self._called("activation", place)) * CHIPS)
-        arrow(self.scene, [start, *curve(low, end)], KINDS["activation"], 2)
-        self.scene.add(Text(max(MARGIN, low[0] - 24), (low[1] + end[1]) / 2 + 19, words, SMALL, INK))
 
     def _layer(self, layer: int) -> None:
         x, kind = self.x["layer", layer], self.trace.shape.kinds[layer].name

@@ -84,8 +84,7 @@ def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:
     if pending or culprit is not None:
         last = max([end, *pending])
         end = last + max(last * 2 // 5 if pending else last // 6, 10**9 // 2)
-    found: list[Box] = []
-    lanes: list[int] = []
+    found, lanes = list[Box](), list[int]()
     for program in (trace.programs[rank] for rank in drawn):
         mine = list(_rank(trace, program, end, program.rank == culprit))
         if program.rank == culprit and program.events:
@@ -152,15 +151,9 @@ def _look(event: Event) -> str:
 def _lane(free: list[int], event: Event, edge: int) -> int:
     """The first communication lane that is free when an event begins; `free` says when each lane is."""
     start, end = (event.issued, edge) if event.start is None else (event.start, event.start + event.length)
-    for number, until in enumerate(free):
-        if until <= start:
-            free[number] = end
-            return number + 1
-    if len(free) < LANES:
-        free.append(end)
-    else:
-        free[-1] = max(free[-1], end)
-    return len(free)
+    lane = next((number for number, until in enumerate(free) if until <= start), min(len(free), LANES - 1))
+    free[lane : lane + 1] = [max([end, *free[lane : lane + 1]])]
+    return lane + 1
 
 
 def _messages(trace: Trace, drawn: Sequence[int]) -> list[Message]:

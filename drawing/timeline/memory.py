@@ -124,7 +124,13 @@ def memory(
     full = longest(curves, most)
     scene.add(Text(axis.left - 10, top + 8, "memory", TEXT, INK, "end", bold=True))
     scene.add(Text(axis.left, top + 8, _summary(trace, folds, full), TEXT, INK))
-    panel = _Panel.of(axis, folds, curves, top + 20, full, [most, highest or 0, *limits])
+    y, (height, gap), tops = top + 20, _height(len(folds)), dict[int, float]()
+    for fold in folds:
+        y += HEADROOM if full is not None and fold.rank == full.rank else 0
+        tops[fold.rank] = y
+        y += height + gap
+    shown = max([most, highest or 0, *limits, *(level.sums[-1] for curve in curves.values() for level in curve)])
+    panel = _Panel(axis, tops, height, (height - 2) / shown if shown else 0.0)
     for fold in folds:
         panel.row(scene, fold.rank, curves[fold.rank], most, limits)
     write_names(scene, names(trace, folds), [panel.tops[fold.rank] for fold in folds], panel.height, axis.left)
@@ -190,26 +196,6 @@ class _Panel(NamedTuple):
     tops: Mapping[int, float]
     height: float
     scaling: float
-
-    @classmethod
-    def of(
-        cls,
-        axis: Axis,
-        folds: Sequence[Fold],
-        curves: Mapping[int, Sequence[Level]],
-        top: float,
-        full: Plateau | None,
-        shown: Iterable[float],
-    ) -> _Panel:
-        """Rows from `top` on, with room for the label of the peak, and for all that is `shown`."""
-        height, gap = _height(len(folds))
-        tops: dict[int, float] = {}
-        for fold in folds:
-            top += HEADROOM if full is not None and fold.rank == full.rank else 0
-            tops[fold.rank] = top
-            top += height + gap
-        highest = max([*shown, *(level.sums[-1] for curve in curves.values() for level in curve)])
-        return cls(axis, tops, height, (height - 2) / highest if highest else 0.0)
 
     def row(self, scene: Scene, rank: int, curve: Sequence[Level], most: float, limits: Sequence[float]) -> None:
         """The memory of a rank, with lines at the peak of all and at the goals."""
