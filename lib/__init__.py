@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lib.suite.submissions.function_check import check_function
     from lib.trace.retiming import retime
     from lib.trace.trace import Event, Trace
-    from lib.values.kinds.made_routes import drawn_route, route_by_loads
+    from lib.values.kinds.experts import drawn_route, route_by_loads
     from lib.values.layers import Layer
     from lib.values.values import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, Weight, WeightGrad
 
@@ -135,7 +135,7 @@ _HOMES = {
     "lib.suite.submissions.function_check": "check_function",
     "lib.trace.retiming": "retime",
     "lib.trace.trace": "Event Trace",
-    "lib.values.kinds.made_routes": "drawn_route route_by_loads",
+    "lib.values.kinds.experts": "drawn_route route_by_loads",
     "lib.values.layers": "Layer",
     "lib.values.values": "HIDDEN LENGTH Activation ActivationGrad OptState Weight WeightGrad",
 }

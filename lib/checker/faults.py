@@ -203,7 +203,7 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trac
     if all(part.whole for part in cut):  # into columns, then
         noun, cut = "column shard", [place.dims[-1] for place in places]
         missing = union(cut).dim.whole.minus(union(cut))
-    parts = _parts(missing, {part.grid for part in cut if part.grid is not None})
+    parts = _parts(missing, {part.grid for part in cut if part.grid})
     fix = "call model.set_final_weight on every rank, with the shard that it has updated"
     layer = here[0][2].layer
     had = {rank for rank, event in trace.events() if event.op in LOADS and event.layer == layer}

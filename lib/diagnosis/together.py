@@ -32,8 +32,7 @@ from lib.errors.wording import numbered, plural, these
 from lib.trace.event import STORE, Event, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import DIMS, SPACE
-from lib.values.kinds.grid.convolution import Swept
-from lib.values.kinds.grid.stencils import Stencil
+from lib.values.kinds.grid import Stencil, Swept
 from lib.values.laws import reduce
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE
 from lib.values.placement import listed

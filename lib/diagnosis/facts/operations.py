@@ -14,7 +14,7 @@ from lib.values.placement import Part, listed
 from lib.values.values import Activation, OptState, Value, Weight, WeightGrad, definite, describe, subject
 
 if TYPE_CHECKING:
-    from lib.values.kinds.grid.stencils import Stencil, Window
+    from lib.values.kinds.grid import Stencil, Window
 
 __all__ = ["Besides", "Broken", "Deleted", "EndlessBatches", "Incomplete", "Lacks", "Missing", "NoBatch", "NoDim"]
 __all__ += ["NoLayer", "NoRows", "NoWindow", "NotALayer", "NotBatches", "NotStored", "NothingBeside", "NothingToGet"]

@@ -16,9 +16,8 @@ from torch.nn import functional
 from lib.replay.layers import layers
 from lib.replay.layers.layers import Attention, Gradients, Held, Kept, RealLayer, Wanted
 from lib.values.dims import RunSet
-from lib.values.kinds.grid import averages, neighborhood
-from lib.values.kinds.grid import convolution as kinds
-from lib.values.kinds.grid.stencils import Stencil
+from lib.values.kinds import attention, grid
+from lib.values.kinds.grid import Stencil
 
 
 def _around(dims: Iterable[tuple[Sequence[Sequence[int]], int, int]], device: torch.device) -> Tensor:
@@ -39,7 +38,7 @@ class Swept(RealLayer):
     @property
     def stencils(self) -> dict[str, Stencil]:
         """The stencils of the dims of the grid."""
-        return {role: cast(kinds.Swept, self.kind).stencils[role] for role in self.described.space}
+        return {role: cast(grid.Swept, self.kind).stencils[role] for role in self.described.space}
 
     def taken(self, x: Held) -> Tensor:
         """Return the points that each output takes that follows of what is here: their numbers among those."""
@@ -127,7 +126,7 @@ class NeighborhoodAttention(Attention):
             taken = [[places[one] for one in window.needs(row)] for row in x.numbers(role).tolist()]
             return taken, window.kernel, len(places)
 
-        windows = cast(neighborhood.NeighborhoodAttention, self.kind).windows
+        windows = cast(attention.NeighborhoodAttention, self.kind).windows
         return _around((along(role, window) for role, window in windows.items()), x.tensor.device)
 
     def forward(self, x: Held, other: Held) -> Tensor:
@@ -208,7 +207,7 @@ class Moments(Averages):
 
     def __init__(self, kind: Any, classes: Callable[[int], Tensor]) -> None:
         super().__init__(kind, classes)
-        self.each = self.described.inputs // cast(averages.Moments, kind).groups
+        self.each = self.described.inputs // cast(grid.Moments, kind).groups
 
     def grouped(self, x: Held) -> Tensor:
         """Return it by batch, point, group, and feature of a group."""
@@ -232,7 +231,7 @@ class GroupNorm(RealLayer):
         return (groups - mean[:, None]) * (squares - mean.square() + layers.EPS).rsqrt()[:, None]
 
     def whole(self, x: Held, other: Held) -> Tensor:
-        groups = cast(averages.GroupNorm, self.kind).groups
+        groups = cast(grid.GroupNorm, self.kind).groups
         return functional.group_norm(x.tensor.flatten(1, -2).movedim(-1, 1), groups, eps=layers.EPS).movedim(1, -1)
 
 
