@@ -25,8 +25,6 @@ from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES
 
-__all__ = ["At", "Causes", "Span", "causes_of", "slowed"]
-
 
 class At(NamedTuple):
     """An event and where it is: its rank, and its number in the program of that rank."""

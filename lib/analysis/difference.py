@@ -17,26 +17,6 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES, TIMED
 
-__all__ = [
-    "TIMES",
-    "Counts",
-    "Difference",
-    "Share",
-    "alike",
-    "apart",
-    "counts",
-    "difference",
-    "ending",
-    "figures_of",
-    "highest_peak",
-    "lesson",
-    "memory_shares",
-    "said",
-    "sent_shares",
-    "time_shares",
-    "unequal",
-]
-
 SIZES = 6
 """Runs of different sizes that are all named, each with its own; of more it says how many."""
 

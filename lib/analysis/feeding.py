@@ -20,8 +20,6 @@ from lib.trace.trace import Event, Trace
 from lib.values.operations import OPERATIONS, READS
 from lib.values.values import Activation, Elements
 
-__all__ = ["Rows", "examples_read", "feeds", "got", "on_device", "rows_of", "words"]
-
 
 def feeds(event: Event) -> bool:
     """Tell whether an event brings input data to its rank, and not from another rank."""

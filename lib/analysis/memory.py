@@ -14,15 +14,13 @@ from typing import Final, NamedTuple
 from lib.analysis.figures import Peak, peak
 from lib.errors.source_lines import Place
 from lib.errors.wording import counted, numbered
-from lib.trace.event import Event, Move, Program
+from lib.trace.event import STORES, Event, Move, Program
 from lib.trace.lifetimes import handed_in, held_at, in_flight, new_states, own_lifetimes
 from lib.trace.order import messages
-from lib.trace.trace import STORES, Trace
+from lib.trace.trace import Trace
 from lib.values.collectives import title
 from lib.values.operations import COMMUNICATION
 from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, Weight
-
-__all__ = ["PLACES", "Holding", "Lifetime", "Row", "guests", "holdings", "lean", "rows", "whereabouts"]
 
 PLACES: Final = ("a local variable", *STORES, "a communication under way", "handed in as final", "at rest")
 """Where a value can be. The middle ones are the stores; all others are outside of them."""

@@ -19,8 +19,6 @@ from lib.errors.wording import exact, numbered
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, OPERATIONS
 
-__all__ = ["COMPUTE", "PER_UNIT", "Departure", "Message", "Recording", "Span", "departures", "figures", "told"]
-
 COMPUTE: Final = "compute"
 """The stream of what a rank does itself, one after the other."""
 PER_UNIT: Final = 1_000_000

@@ -32,22 +32,6 @@ if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
     from lib.cluster.network import Shares
 
-__all__ = [
-    "LINKS",
-    "MAX_TICKS",
-    "TICKS",
-    "UNIT",
-    "Costs",
-    "Links",
-    "Streams",
-    "Uneven",
-    "as_written",
-    "costs_from",
-    "in_units",
-    "ticks",
-    "units",
-]
-
 # -- time ---------------------------------------------------------------------------------------------------------
 
 TICKS = 10**9

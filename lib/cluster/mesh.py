@@ -21,8 +21,6 @@ from typing import Any, cast
 from lib.errors.arguments import Given, name_of, plain
 from lib.errors.wording import counted, listed, message_of, these
 
-__all__ = ["Mesh", "mesh_from", "plain_mesh"]
-
 MOST_RANKS = 10**7
 ANOTHER = "make another mesh: simulate(..., mesh=Mesh(...))"
 Processes = int | Sequence[Sequence[int]]

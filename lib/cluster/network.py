@@ -19,8 +19,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Protocol
 
-__all__ = ["Network", "Shares", "paces"]
-
 BEFORE = -1
 """What comes before all ranks that choose at the same time."""
 Share = Fraction | int
@@ -277,7 +275,8 @@ class Network:
         for link in touched:
             if link not in seen:
                 flows = self._joined(link, seen)
-                for flow, pace in zip(flows, paces([flow.links for flow in flows]), strict=True):
+                shared = paces([flow.links for flow in flows]) if len(flows) > 1 else [1] * len(flows)
+                for flow, pace in zip(flows, shared, strict=True):
                     if pace != flow.pace:
                         flow.left -= flow.pace * (self.now - flow.settled)
                         flow.pace, flow.settled = pace, self.now

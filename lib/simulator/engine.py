@@ -16,8 +16,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-__all__ = ["Engine", "Failed", "Foreign", "Halted", "Patience", "Signal", "Spinning"]
-
 TURNS = 25_000
 """Turns that tasks may take, in all, while nobody moves and nothing is recorded."""
 TURNS_EACH = 1000

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lib.simulator.dist import Dist
     from lib.simulator.model import Model
 
-__all__ = ["BUDGET", "PUZZLE_BUDGET", "Recorder", "Work"]
-
 BUDGET: Final = 250_000
 """Events that a rank may record, unless its world says otherwise."""
 PUZZLE_BUDGET: Final = 10_000
@@ -237,8 +235,8 @@ class Work(Generic[T]):
         if len(program.events) == self._index and len(program.moves) == self._moves:
             event.blocking = True
         else:
-            wait = program.record("wait", event.layer, NO_BATCHES, (), (), event.source, arg=(self._index - 1,))
-            wait.length = max(0, end - program.clock)
+            wait = max(0, end - program.clock)
+            program.record("wait", event.layer, NO_BATCHES, (), (), event.source, wait, (self._index - 1,))
         if end > program.clock:
             program.clock = end
         return result

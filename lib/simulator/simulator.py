@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import re
 import sys
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 from lib.cluster.costs import MAX_TICKS, TICKS, UNIT, Costs
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
@@ -20,13 +19,12 @@ from lib.simulator.dist import Dist
 from lib.simulator.engine import Halted
 from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET, PUZZLE_BUDGET
+from lib.trace.trace import patiently
 from lib.values.kinds.kind import USUAL, Layer
 
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
     from lib.puzzles.records import Puzzle
-
-__all__ = ["Printed", "Unsolved", "simulate"]
 
 MOST_KEPT = 200_000
 """Characters that ranks print and that are kept. More may come without end, and is shown at once."""
@@ -79,10 +77,13 @@ def simulate(
     >>> print(models[0].trace.text().splitlines()[-1])
     0| W0@0.1>0,1 I:0>2 F0:0/2,0>3 X/3>4 B0:0/2,4,0>5,6 U0/5,0,1>7,8 E0/7
     """
-    if not _can_be_called(function):
+    try:
+        with suppress(ValueError):  # a builtin that does not tell its parameters
+            inspect.signature(function).bind(None)
+    except TypeError:
         from lib import diagnosis  # here and not above: a run that goes well needs none of it
 
-        raise diagnosis.not_callable(function)
+        raise diagnosis.not_callable(function) from None
     if "IPython" in sys.modules:
         from lib import diagnosis
 
@@ -131,28 +132,23 @@ def simulate(
         dist.asks = None if record is None else frozenset(record.asks)
         return dist, [Model(rank, dist, layers, batches, padding) for rank in range(ranks)]
 
-    names = getattr(function, "__globals__", {})
-    if not inspect.iscoroutinefunction(function):
-        function = _asynchronous(function)
-    collecting = gc.isenabled()
-    gc.disable()  # a run makes millions of objects and no garbage worth looking for: 2.8 times at 10^5 ranks
-    try:
-        with _alone(), _exit_is_an_error(names):
-            dist, models = world()
-            failure = _attempt(function, dist, models, dist.engine.run, order)
-            if failure is NEEDED:
-                # A loop of asyncio can do all that our driver does and more, but takes several times as long.
-                from lib.simulator.event_loop import run
+    async def run(model: Model) -> Any:
+        result = function(model)
+        return await result if inspect.isawaitable(result) else result
 
-                dist, models = world()
-                failure = _attempt(function, dist, models, partial(run, dist), order)
-        # Here and not below: the first allocation after gc.enable() pays for all that the run has made.
-        if failure is None and any(model.program.clock > MAX_TICKS for model in models):
-            most = MAX_TICKS // TICKS
-            raise ValueError(f"this run takes longer than {most} time units, which no Trace can hold: lower the costs")
-    finally:
-        if collecting:
-            gc.enable()
+    on_a_rank = function if inspect.iscoroutinefunction(function) else run
+    with patiently(), _alone(), _exit_is_an_error(getattr(function, "__globals__", {})):
+        dist, models = world()
+        failure = _attempt(on_a_rank, dist, models, dist.engine.run, order)
+        if failure is NEEDED:
+            # A loop of asyncio can do all that our driver does and more, but takes several times as long.
+            from lib.simulator import event_loop
+
+            dist, models = world()
+            failure = _attempt(on_a_rank, dist, models, partial(event_loop.run, dist), order)
+    if failure is None and any(model.program.clock > MAX_TICKS for model in models):
+        most = MAX_TICKS // TICKS
+        raise ValueError(f"this run takes longer than {most} time units, which no Trace can hold: lower the costs")
     if isinstance(failure, NotSolved):
         from lib.errors import graded
 
@@ -163,20 +159,13 @@ def simulate(
     return models
 
 
-Order = Callable[[list[int]], Sequence[int]] | None
-
-
 def _attempt(
-    function: Callable[[Model], Any],
-    dist: Dist,
-    models: Sequence[Model],
-    drive: Callable[[Sequence[Coroutine[Any, Any, Any]], Order], None],
-    order: Order,
+    function: Callable[[Model], Any], dist: Dist, models: Sequence[Model], drive: Callable[..., None], order: Any
 ) -> PuzzleError | None:
     """Runs a function on all ranks of a world to their end. What a student did wrong, if anything; what made it is its
     cause."""
     failure: PuzzleError | None = None
-    with _in_order(dist) as printed, _dropped(dist) as dropped:
+    with Printed(sys.stdout, dist) as printed, _dropped(dist) as dropped:
         coroutines = [function(model) for model in models]
         try:
             drive(coroutines, order)
@@ -223,9 +212,6 @@ def _exit_is_an_error(names: dict[str, Any]) -> Generator[None]:
         names.update(own)
 
 
-# -- what simulate alone can see ----------------------------------------------------------------------------------
-
-
 @contextmanager
 def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
     """Finds calls of async functions that nobody awaited: Python only warns of them, and they have never run."""
@@ -247,27 +233,6 @@ def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
         yield found
 
 
-def _asynchronous(function: Callable[[Model], Any]) -> Callable[[Model], Any]:
-    async def run(model: Model) -> Any:
-        result = function(model)
-        if inspect.isawaitable(result):
-            result = await result
-        return result
-
-    return run
-
-
-def _can_be_called(function: Any) -> bool:
-    """Tell whether simulate can call the function, with the model as its only argument."""
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError:
-        return False
-    except ValueError:  # a builtin that does not tell its parameters
-        return True
-    return True
-
-
 # -- what ranks print ---------------------------------------------------------------------------------------------
 
 
@@ -284,6 +249,16 @@ class Printed:
         self._dist = dist
         self._kept: list[tuple[tuple[int, int], str]] = []
         self._room = MOST_KEPT
+
+    def __enter__(self) -> Self:
+        sys.stdout = self  # pyright: ignore[reportAttributeAccessIssue]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Shows what was kept, however the run ends."""
+        if sys.stdout is self:
+            sys.stdout = self._stream
+        self.release()
 
     def write(self, text: str, /) -> int:
         """Keeps what a rank prints, with the time by its clock."""
@@ -320,16 +295,3 @@ class Printed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-@contextmanager
-def _in_order(dist: Dist) -> Generator[Printed]:
-    """Puts what the ranks of a world print in order, however the run ends."""
-    stream, printed = sys.stdout, Printed(sys.stdout, dist)
-    sys.stdout = printed  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        yield printed
-    finally:
-        if sys.stdout is printed:
-            sys.stdout = stream
-        printed.release()

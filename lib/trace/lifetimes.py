@@ -31,9 +31,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, READS, UPDATES
 from lib.values.values import OptState, Value
 
-__all__ = ["FOREVER", "Lifetimes", "given_up", "handed_in", "held_at", "in_flight", "left_stores", "lifetimes"]
-__all__ += ["never_awaited", "new_states", "own_lifetimes", "uses"]
-
+STAYS = HANDS_IN | UPDATES
 FOREVER = 1 << 60
 """The number of an event that never comes."""
 
@@ -93,7 +91,8 @@ def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
     under_way: dict[int, Event] = {}
     for index, event in enumerate(program.events):
         for value in event.inputs:
-            last[value] = max(last[value], index)
+            if last[value] < index:
+                last[value] = index
         if event.op == "wait":
             issued = event.arg[0]
             work = program.events[issued]
@@ -102,16 +101,16 @@ def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
             for value in work.outputs:
                 maker[value], born[value] = issued, issued if early else index
                 last[value] = max(last[value], index)
-            if buffers:
-                for value in work.inputs:
-                    last[value] = max(last[value], index)
+            for value in work.inputs if buffers else ():
+                last[value] = max(last[value], index)
         elif event.blocking or event.op not in COMMUNICATION:
             for value in event.outputs:
                 born[value] = maker[value] = index
         elif buffers:
             under_way[index] = event
-        for value in (*handed_in(event), *new_states(event)):
-            last[value] = over
+        if event.op in STAYS:
+            for value in (*handed_in(event), *new_states(event)):
+                last[value] = over
     for event in under_way.values():  # nobody waited, so nobody knows when its input may go
         for value in event.inputs:
             last[value] = over

@@ -21,8 +21,6 @@ from lib.values.operations import OPERATIONS, READS, Operation
 from lib.values.placement import Owners
 from lib.values.values import Activation, Value, Weight, definite, subject
 
-__all__ = ["Flaw", "Rebuilt", "rebuild"]
-
 R = TypeVar("R", bound=Trace)
 
 
@@ -66,26 +64,22 @@ class _Rebuild:
         self.used: dict[tuple[int, str, int, bool], Owners[_Load]] = {}
         self.results: dict[tuple[int, int], tuple[list[Value], list[Flaw | None]]] = {}
 
-    def value(self, rank: int, number: int) -> Value:
-        try:
-            found = self.values[rank][number]
-        except IndexError:  # a number of another rank: members of a collective that name its group in different orders
-            found = None
-        if found is None:
-            raise TraceError(f"rank {rank} uses value {number} before it exists")
-        return found
-
     def inputs(self, rank: int, event: Event) -> list[Value]:
+        """The values that an event uses. Those that were loaded count as loaded from now on."""
+        mine, found = self.values[rank], list[Value]()
         for number in event.inputs:
-            self.use(rank, number)
-        return [self.value(rank, number) for number in event.inputs]
+            if (rank, number) in self.loaded:
+                self.use(rank, number)
+            # A number may be of another rank: members of a collective that name its group in different orders.
+            value = mine[number] if number < len(mine) else None
+            if value is None:
+                raise TraceError(f"rank {rank} uses value {number} before it exists")
+            found.append(value)
+        return found
 
     def use(self, rank: int, number: int) -> None:
         """Notes that a loaded value is really used: only that counts as loading it."""
-        load = self.loaded.pop((rank, number), None)
-        if load is None:
-            return
-        value = self.value(rank, number)
+        load, value = self.loaded.pop((rank, number)), cast(Value, self.values[rank][number])
         rows, columns = value.place.dims[0], value.place.dims[-1]
         across = self.used.get((rank, value.kind, value.layer, columns.whole))
         owners = self.used.setdefault((rank, value.kind, value.layer, not columns.whole), Owners())
@@ -116,7 +110,7 @@ class _Rebuild:
     def flaw(self, rank: int, event: Event) -> Flaw | None:
         """The first flaw among the inputs of an event."""
         found = (self.flaws.get((rank, number)) for number in event.inputs)
-        return next((flaw for flaw in found if flaw is not None), None)
+        return next((flaw for flaw in found if flaw is not None), None) if self.flaws else None
 
     def give(self, rank: int, event: Event, values: list[Value], flaws: list[Flaw | None]) -> None:
         """Gives the outputs of an event their values and flaws."""
@@ -132,8 +126,10 @@ class _Rebuild:
     def do(self, rank: int, event: Event) -> None:
         row = OPERATIONS[event.op]
         values = self.inputs(rank, event)
-        flaw = self.flaw(rank, event) or own_flaw(row, rank, event, values)
-        if flaw is None and self.run.costs.refuse(row):
+        flaw = self.flaw(rank, event)
+        if flaw is None and (row.made_up is not None or row.as_loaded):
+            flaw = own_flaw(row, rank, event, values)
+        if flaw is None and row.free_of is not None and self.run.costs.refuse(row):
             flaw = _for_nothing(rank, event)
         if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
             made = self.recorded[rank].values_of(event.outputs)
@@ -255,7 +251,7 @@ def rebuild(run: Trace) -> Rebuilt:
         assert now is not None, "a rule is broken by an event"
         error.rank = now[0] if error.rank is None else error.rank
         error.where = []
-        raise located(error, None, now[1].source) from None
+        raise located(error, None, now[1]) from None
     except TraceError:
         if run.error is None:
             raise

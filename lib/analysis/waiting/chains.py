@@ -22,22 +22,6 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, LOCAL, MESSAGES, OPERATIONS, READS
 from lib.values.values import Value, definite, describe
 
-__all__ = [
-    "HOW",
-    "SHARED",
-    "Cause",
-    "Leg",
-    "Step",
-    "amounts",
-    "carried",
-    "causes_before",
-    "followed",
-    "led_to",
-    "legs",
-    "pieces",
-    "written_at",
-]
-
 
 class Cause(NamedTuple):
     """The cause of a start: it was over just when an operation began, and so let it begin. `how`: see Step."""

@@ -27,8 +27,6 @@ from lib.trace.trace import ModelLike, Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS
 
-__all__ = ["PARTS", "Path", "Tight", "critical_path", "slack", "time_kind"]
-
 PARTS = {
     "compute": "compute",
     "messages": "messages",

@@ -19,8 +19,6 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, READS
 
-__all__ = ["KINDS", "Gap", "Group", "Kind", "computing", "gaps", "grouped"]
-
 
 class Kind(NamedTuple):
     """A kind of gap, and what is said of each, with names in braces for what is different in each.

@@ -29,8 +29,6 @@ from lib.trace.trace import ModelLike, Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS, TIMED
 
-__all__ = ["FAMILIES", "Change", "Help", "Helps", "WhatIf", "apart", "changed", "factor_of", "what_helps", "what_if"]
-
 FAMILIES: Final[Mapping[str, Container[str]]] = {
     "compute": COMPUTE,
     "messages": MESSAGES,
