@@ -119,12 +119,10 @@ def encode(run: Trace) -> dict[str, Any]:
 
 def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
     """The same run, whose events are at these lines of source, a list for each rank. Values and moves are shared."""
-    programs: list[Program] = []
-    for program, own in zip(run.programs, places, strict=True):
-        events = [event.copy() for event in program.events]
-        for event, place in zip(events, own, strict=True):
+    programs = [Program(p.rank, [event.copy() for event in p.events], p.values, p.moves) for p in run.programs]
+    for program, own in zip(programs, places, strict=True):
+        for event, place in zip(program.events, own, strict=True):
             event.source = place
-        programs.append(Program(program.rank, events, program.values, program.moves))
     return replace(run, programs=programs)
 
 
@@ -164,7 +162,12 @@ def read(path: str | Path) -> Trace:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # a name with a null character is a ValueError
-        raise NoTraceFile(_unreadable(path, error)) from None
+        reason = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        if path.is_dir():
+            reason = f"{path} is a directory, and a Trace is a file: name the .json file in it"
+        elif isinstance(error, FileNotFoundError):
+            reason = f"there is no file {path}: models[0].trace.save('run.json') writes one"
+        raise NoTraceFile(reason) from None
     if len(data) > MAX_BYTES:
         raise TraceError(f"{path.name} is larger than {MAX_BYTES // 2**20} MiB: that is no Trace of ours")
     try:
@@ -185,14 +188,6 @@ def _path(path: object, call: str) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"{call} takes the path of a file, such as 'run.json'; got {type(path).__name__}")
     return Path(cast("str | os.PathLike[str]", path))
-
-
-def _unreadable(path: Path, error: OSError | ValueError) -> str:
-    if path.is_dir():
-        return f"{path} is a directory, and a Trace is a file: name the .json file in it"
-    if isinstance(error, FileNotFoundError):
-        return f"there is no file {path}: models[0].trace.save('run.json') writes one"
-    return f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

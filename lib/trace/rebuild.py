@@ -113,13 +113,16 @@ class _Rebuild:
         return next((flaw for flaw in found if flaw is not None), None) if self.flaws else None
 
     def give(self, rank: int, event: Event, values: list[Value], flaws: list[Flaw | None]) -> None:
-        """Gives the outputs of an event their values and flaws."""
+        """Gives the outputs of an event their values and flaws, and notes what it loads."""
         if len(values) != len(event.outputs):
             raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(event.outputs)}")
         for number, value, flaw in zip(event.outputs, values, flaws, strict=True):
             self.values[rank][number] = value
             if flaw is not None:
                 self.flaws[rank, number] = flaw
+        if (row := OPERATIONS.get(event.op)) is not None and row.loads:
+            self.loads += 1
+            self.loaded.update({(rank, number): (self.loads, event) for number in event.outputs})
 
     # -- steps --------------------------------------------------------------------------------------------------
 
@@ -130,7 +133,9 @@ class _Rebuild:
         if flaw is None and (row.made_up is not None or row.as_loaded):
             flaw = own_flaw(row, rank, event, values)
         if flaw is None and row.free_of is not None and self.run.costs.refuse(row):
-            flaw = _for_nothing(rank, event)
+            what = f"its data was taken with {event.op}, for nothing"
+            instead = "data that the reader of the rank's process has read"
+            flaw = Flaw(what, rank, event, instead, "ask the reader: await model.read(batches)")
         if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
             made = self.recorded[rank].values_of(event.outputs)
         else:
@@ -144,13 +149,6 @@ class _Rebuild:
         event.batches = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             event.layer = (made if row.about == "output" else values)[0].layer
-        self.load(rank, event)
-
-    def load(self, rank: int, event: Event) -> None:
-        """Notes what an event loads, if it does."""
-        if OPERATIONS[event.op].loads:
-            self.loads += 1
-            self.loaded.update({(rank, number): (self.loads, event) for number in event.outputs})
 
     def issue(self, rank: int, event: Event) -> None:
         """Says anew which layer and batches a communication is about, by what it sends: times depend on them, so they
@@ -198,8 +196,6 @@ class _Rebuild:
             if found is None:
                 raise TraceError(f"rank {rank} waits twice for one {event.op}")
             self.give(rank, event, *found)
-            if event.op in READS:
-                self.load(rank, event)
         if wait is not None:
             wait.layer, wait.batches = event.layer, NO_BATCHES
 
@@ -219,17 +215,6 @@ def own_flaw(row: Operation, rank: int, event: Event, values: list[Value]) -> Fl
             "update a layer when all its forward and backward passes are done",
         )
     return None
-
-
-def _for_nothing(rank: int, event: Event) -> Flaw:
-    """Data without a reader, where reading has its price."""
-    return Flaw(
-        f"its data was taken with {event.op}, for nothing",
-        rank,
-        event,
-        "data that the reader of the rank's process has read",
-        "ask the reader: await model.read(batches)",
-    )
 
 
 def rebuild(run: Trace) -> Rebuilt:
