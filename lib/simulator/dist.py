@@ -149,9 +149,8 @@ class Dist(Given):
             raise ValueError(f"a world has at most {MOST} ranks; got {written(total)}")
         budget = budget if isinstance(budget, bool) else plain(budget)
         if type(budget) is not int or budget < 1:
-            raise ValueError(
-                f"the budget is how many events a rank may record, at least 1; got budget={written(budget)}"
-            )
+            wanted = "the budget is how many events a rank may record, at least 1"
+            raise ValueError(f"{wanted}; got budget={written(budget)}")
         if mesh is not None:
             from lib.cluster.mesh import plain_mesh  # here and not above: most worlds have none
 
@@ -162,15 +161,8 @@ class Dist(Given):
             costs = replace(UNIT)  # what a world has is its own: changed by hand, it changes no other
         if mesh is not None and len(mesh) != total:
             raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}: {mesh.instead(total)}")
-        self._give(
-            ranks=total,
-            mesh=mesh,
-            costs=costs,
-            budget=budget,
-            models={},
-            engine=Engine(self._on_stuck, self._progress),
-            streams=Streams(),
-        )
+        engine = Engine(self._on_stuck, self._progress)
+        self._give(ranks=total, mesh=mesh, costs=costs, budget=budget, models={}, engine=engine, streams=Streams())
         self.failure: PuzzleError | None = None
         self.by_hand = True
         """Whether somebody made this world and its Models themselves, as the original's notebook does."""

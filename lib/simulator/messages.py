@@ -32,11 +32,8 @@ class Message:
     __slots__ = ("event", "length", "load", "over", "posted", "room")
 
     def __init__(self, event: Event, load: Any, over: int) -> None:
-        self.event = event
-        self.load = load
-        self.over = over
-        self.posted = over
-        self.length = event.length
+        self.event, self.load, self.length = event, load, event.length
+        self.over = self.posted = over
         self.room: Signal = _ROOM
 
     def awaits(self, rank: int) -> list[int]:
@@ -57,10 +54,7 @@ class Receive(Signal):
 
     def __init__(self, event: Event, rank: int, source: int | None, others: Sequence[int] = ()) -> None:
         super().__init__()
-        self.event = event
-        self.rank = rank
-        self.source = source
-        self.others = others
+        self.event, self.rank, self.source, self.others = event, rank, source, others
 
     def awaits(self, rank: int) -> list[int]:
         """The source, or everybody else."""
@@ -68,18 +62,15 @@ class Receive(Signal):
 
 
 class Channel:
-    """The way from one rank to another: room for one message, and a queue of those that wait for room."""
+    """The way from one rank to another: room for one message, and a queue of those that wait for room. Its two ends are
+    streams."""
 
     __slots__ = ("arrivals", "ready", "receives", "sends", "source", "target", "waiting")
 
     def __init__(self, source: int, target: int) -> None:
-        self.source = source
-        self.target = target
-        self.sends = (source, target, "send")
-        self.arrivals = (source, target, "receive")
-        self.ready: deque[Message] = deque()
-        self.waiting: deque[Message] = deque()
-        self.receives: deque[Receive] = deque()
+        self.source, self.target = source, target
+        self.sends, self.arrivals = (source, target, "send"), (source, target, "receive")
+        self.ready, self.waiting, self.receives = deque[Message](), deque[Message](), deque[Receive]()
 
 
 class Messages:

@@ -94,11 +94,9 @@ def simulate(
             raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
     if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
-    described: Sequence[Layer] | None = None
     if isinstance(layers, Layer):
         raise ValueError("layers that are described stand in a list, one for each: layers=[Layer(...), Layer(...)]")
-    if isinstance(layers, Sequence):
-        layers, described = len(layers), layers
+    layers, described = (len(layers), layers) if isinstance(layers, Sequence) else (layers, None)
     record: Puzzle | None = None
     if puzzle is not None:
         from lib.cluster.mesh import mesh_from  # here and not above: not every run is a puzzle's
@@ -107,18 +105,17 @@ def simulate(
         record = schedule_record(puzzle)
         if mesh is None and record.mesh is not None and ranks in (None, record.ranks):
             mesh = mesh_from(record.mesh.to_json())
-    layers = layers if layers is not None else 2 if record is None else record.layers
+    if ranks is None and mesh is not None:
+        from lib.cluster.mesh import Mesh
+
+        ranks = len(mesh) if isinstance(mesh, Mesh) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    usual = (1, 2, 1) if record is None else record.size
+    given = zip((ranks, layers, batches), usual, strict=True)
+    ranks, layers, batches = (size if mine is None else mine for mine, size in given)
     if described is None:
         if record is not None and record.has_its_own_layers and layers != record.layers:
             raise ValueError(f"{puzzle} has {record.layers} layers, each of its own kind: leave out layers=")
         described = USUAL if record is None else record.described(layers)
-    batches = batches if batches is not None else 1 if record is None else record.batches
-    if ranks is None:
-        ranks = 1 if record is None else record.ranks
-        if mesh is not None:
-            from lib.cluster.mesh import Mesh
-
-            ranks = len(mesh) if isinstance(mesh, Mesh) else ranks  # pyright: ignore[reportUnnecessaryIsInstance]
     if costs is None:
         costs = UNIT if record is None else replace(record.costs)
     if budget is None:
