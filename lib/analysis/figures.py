@@ -6,11 +6,11 @@ exist, as the original does.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
 from typing import NamedTuple
 
 from lib.cluster.costs import units
@@ -190,11 +190,10 @@ def bubbles(trace: Trace) -> Bubbles:
 @kept
 def traffic(trace: Trace) -> list[tuple[Fraction, int]]:
     """For each rank the elements it sends, and how often it sends: once a message, and round a ring in a collective."""
-    return [_total(mine) for mine in sends(trace)]
-
-
-def _total(mine: dict[str, tuple[Fraction, int]]) -> tuple[Fraction, int]:
-    return sum((elements for elements, _ in mine.values()), Fraction(0)), sum(count for _, count in mine.values())
+    return [
+        (sum((elements for elements, _ in mine.values()), Fraction(0)), sum(count for _, count in mine.values()))
+        for mine in sends(trace)
+    ]
 
 
 def most_sent(trace: Trace) -> float:
@@ -227,25 +226,23 @@ def hidden(program: Program) -> list[Alive]:
 
     Buffers of a communication under way are not meant, nor weights that were handed in as final.
     """
-    lives = own_lifetimes(program, buffers=False)
-    timed = [0, *accumulate(event.op in TIMED for event in program.events)]  # how many there are before each event
-    stored, used = defaultdict[int, list[tuple[int, int]]](list), defaultdict[int, set[int]](set)
+    lives, events = own_lifetimes(program, buffers=False), program.events
+    timed = [index for index, event in enumerate(events) if event.op in TIMED]
+    stored: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for position, _, number, change in program.moves:
         stored[number].append((position, change))
-    for index, event in enumerate(program.events):
-        for number in event.inputs if event.op in TIMED else ():
-            used[number].add(index)
     found: list[Alive] = []
     for number, (born, last) in enumerate(zip(lives.born, lives.last, strict=True)):
         value, maker = program.values[number], lives.maker[number]
-        if value is None or not born + 1 < last < len(program.events):
+        if value is None or not born + 1 < last < len(events):
             continue
         start, held = born + 1, 0
         for position, change in (*stored[number], (last + 1, 0)):
-            end = max(start, min(position, last + 1))
-            # In no store between these events: is there one at whose start it lives, and that does not use it?
-            if held <= 0 and timed[end] - timed[start] > sum(start <= index < end for index in used[number]):
-                found.append(Alive(value, program.events[maker] if maker >= 0 else None, True))
-                break
-            start, held = end, held + change
+            end = min(position, last + 1)
+            if held <= 0 and start < end:  # between these events it is in no store
+                between = range(bisect_left(timed, start), bisect_left(timed, end))
+                if any(number not in events[timed[at]].inputs for at in between):
+                    found.append(Alive(value, events[maker] if maker >= 0 else None, True))
+                    break
+            start, held = max(start, end), held + change
     return found

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -66,10 +66,8 @@ class Departure(NamedTuple):
 
     def words(self, first: str, second: str) -> str:
         """In a sentence, with the names of the two."""
-        sides = (
-            f"{name} has {word or 'nothing more'}" for name, word in ((first, self.expected), (second, self.found))
-        )
-        return f"rank {self.rank}, position {self.position}: {', '.join(sides)}"
+        one, other = self.expected or "nothing more", self.found or "nothing more"
+        return f"rank {self.rank}, position {self.position}: {first} has {one}, {second} has {other}"
 
 
 @dataclass(frozen=True)
@@ -162,11 +160,9 @@ def departures(expected: Recording, found: Recording) -> list[Departure]:
     """Return where each rank first departs from the order of another recording. Nothing where all do the same."""
     every: list[Departure] = []
     for rank in range(max(expected.ranks, found.ranks)):
-        sides = (one.passes(rank) if rank < one.ranks else [] for one in (expected, found))
-        for position, (a, b) in enumerate(zip_longest(*sides)):
-            if a != b:
-                every.append(Departure(rank, position, a, b))
-                break
+        sides = zip_longest(*(one.passes(rank) if rank < one.ranks else [] for one in (expected, found)))
+        apart = (Departure(rank, position, a, b) for position, (a, b) in enumerate(sides) if a != b)
+        every += islice(apart, 1)
     return every
 
 

@@ -109,8 +109,9 @@ class _Rebuild:
 
     def flaw(self, rank: int, event: Event) -> Flaw | None:
         """The first flaw among the inputs of an event."""
-        found = (self.flaws.get((rank, number)) for number in event.inputs)
-        return next((flaw for flaw in found if flaw is not None), None) if self.flaws else None
+        if not self.flaws:
+            return None
+        return next((flaw for number in event.inputs if (flaw := self.flaws.get((rank, number))) is not None), None)
 
     def give(self, rank: int, event: Event, values: list[Value], flaws: list[Flaw | None]) -> None:
         """Gives the outputs of an event their values and flaws, and notes what it loads."""
@@ -229,7 +230,7 @@ def rebuild(run: Trace) -> Rebuilt:
         for kind, rank, number, others in steps:
             event = events[number]
             now = event.group[0] if kind == "meet" else rank, event
-            does[kind](rank, event, *[events[n] for n in others])
+            does[kind](rank, event, *[events[n] for n in others]) if others else does[kind](rank, event)
         if stuck is not None:
             raise stuck
     except PuzzleError as error:
