@@ -186,9 +186,7 @@ class Engine:
     # -- our own driver -----------------------------------------------------------------------------------------
 
     def run(
-        self,
-        coroutines: Sequence[Coroutine[Any, Any, Any]],
-        order: Callable[[list[int]], Sequence[int]] | None = None,
+        self, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Callable[[list[int]], Sequence[int]] | None = None
     ) -> None:
         """Runs all coroutines to their end. Raises Failed, Foreign, Spinning, or what `on_stuck` makes of a deadlock.
 

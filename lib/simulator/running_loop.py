@@ -12,10 +12,11 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from lib import diagnosis
 from lib.simulator.engine import TURNS, Patience, Signal
-from lib.trace.trace import grown_up
+from lib.trace.trace import count_as_old
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from lib.simulator.dist import Dist
     from lib.trace.event import Event
 
-SELDOM: Final = 100_000
+COLLECT_AFTER: Final = 100_000
 """New objects after which the garbage collector looks for garbage while tasks run: they make many objects, and no
 garbage. With Python's own 700 a large world takes twice as long."""
-_running: dict[asyncio.Task[Any], asyncio.Task[Any]] = {}
-"""The tasks of all worlds that step a rank, until they end."""
+_running: WeakSet[asyncio.Task[Any]] = WeakSet()
+"""The tasks of all worlds that step a rank, until they end, or are forgotten with their loop."""
 _usual: list[int] = []
 """How often the collector looks where none runs."""
 
@@ -104,15 +105,16 @@ class RunningLoop:
         if self.tasks.get(name) is not task:
             if not _running:
                 _usual[:] = gc.get_threshold()
-                gc.set_threshold(max(SELDOM, _usual[0]), *_usual[1:])
-            self.tasks[name] = _running[task] = task
+                gc.set_threshold(max(COLLECT_AFTER, _usual[0]), *_usual[1:])
+            self.tasks[name] = task
+            _running.add(task)
             task.add_done_callback(lambda task: self._ended(name, task))
             self.watch()
 
     def _ended(self, name: int, task: asyncio.Task[Any]) -> None:
-        _running.pop(task, None)
+        _running.discard(task)
         if not _running:
-            grown_up()
+            count_as_old()
             gc.set_threshold(*_usual)
         self.engine.over(name)
         if not task.cancelled() and (error := task.exception()) is not None:

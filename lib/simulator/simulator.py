@@ -19,7 +19,7 @@ from lib.simulator.dist import Dist
 from lib.simulator.engine import Halted
 from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET, PUZZLE_BUDGET
-from lib.trace.trace import patiently
+from lib.trace.trace import without_collector
 from lib.values.kinds.kind import USUAL, Layer
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def simulate(
         return await result if inspect.isawaitable(result) else result
 
     on_a_rank = function if inspect.iscoroutinefunction(function) else run
-    with patiently(), _alone(), _exit_is_an_error(getattr(function, "__globals__", {})):
+    with without_collector(), _alone(), _exit_is_an_error(getattr(function, "__globals__", {})):
         dist, models = world()
         failure = _attempt(on_a_rank, dist, models, dist.engine.run, order)
         if failure is NEEDED:

@@ -34,7 +34,7 @@ from lib.errors.source_lines import Place
 from lib.errors.wording import runs
 from lib.files import ready, write_whole
 from lib.trace.event import Program
-from lib.trace.trace import Trace, patiently
+from lib.trace.trace import Trace, without_collector
 from lib.trace.validation import FORMAT, VERSION, decode
 from lib.values.kinds.kind import USUAL
 from lib.values.placement import Rest
@@ -81,7 +81,7 @@ class SetTexts:
 # -- out --------------------------------------------------------------------------------------------------------
 
 
-@patiently()
+@without_collector()
 def encode(run: Trace) -> dict[str, Any]:
     """The run as JSON data. Equal runs give equal data, whatever order they were stepped in."""
     places: dict[Place | None, int] = {None: -1}
@@ -152,7 +152,7 @@ def write(run: Trace, path: str | Path) -> None:
 # -- in ---------------------------------------------------------------------------------------------------------
 
 
-@patiently()
+@without_collector()
 def read(path: str | Path) -> Trace:
     """The run in a file. TraceError where it is damaged; NoTraceFile, an OSError too, where it cannot be opened."""
     path = _path(path, "load")

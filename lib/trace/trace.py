@@ -30,7 +30,7 @@ MODELS = "Trace.of takes the Models that simulate returned"
 
 
 @contextmanager
-def patiently() -> Generator[None]:
+def without_collector() -> Generator[None]:
     """Lets the garbage collector wait: what is done inside makes many objects, and no garbage worth looking for. Of
     10^5 ranks a run is 2.8 times as fast."""
     collecting = gc.isenabled()
@@ -39,11 +39,11 @@ def patiently() -> Generator[None]:
         yield
     finally:
         if collecting:
-            grown_up()
+            count_as_old()
             gc.enable()
 
 
-def grown_up() -> None:
+def count_as_old() -> None:
     """Counts all objects as old, so that the collector does not go through them as soon as it may."""
     if not gc.get_freeze_count():  # else somebody has frozen some, who wants them frozen
         gc.freeze()

@@ -30,11 +30,7 @@ from lib.trace.trace import ModelLike, Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS, TIMED
 
-FAMILIES: Final[Mapping[str, Container[str]]] = {
-    "compute": COMPUTE,
-    "messages": MESSAGES,
-    "collectives": COLLECTIVES,
-}
+FAMILIES: Final[Mapping[str, Container[str]]] = {"compute": COMPUTE, "messages": MESSAGES, "collectives": COLLECTIVES}
 """Operations that have a name together."""
 
 
