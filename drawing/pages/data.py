@@ -21,8 +21,9 @@ from lib.analysis.figures import makespan
 from lib.analysis.memory import PLACES, whereabouts
 from lib.cluster.costs import TICKS
 from lib.errors.wording import counted, numbered, runs
+from lib.trace.event import STORES
 from lib.trace.order import awaited_at_once, meetings, messages
-from lib.trace.trace import STORES, Event, Program, Trace, kept
+from lib.trace.trace import Event, Program, Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import DIMS
 from lib.values.operations import COMMUNICATION, TIMED

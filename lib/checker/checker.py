@@ -24,7 +24,7 @@ from lib.trace.lifetimes import never_awaited
 from lib.trace.order import messages
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
-from lib.trace.trace import ModelLike, Trace, trace_of
+from lib.trace.trace import ModelLike, Trace, trace_of, without_collector
 from lib.values.operations import READS
 from lib.values.values import Value
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # What is to be said of a puzzle or a goal (`notes`, `records`) is loaded where it is needed.
 
 
+@without_collector()
 def check(
     trace: Trace | Sequence[ModelLike] | ModelLike,
     puzzle: str | Puzzle | None = None,

@@ -20,8 +20,8 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from lib.replay.sizes import Range
-from lib.values.kinds.kind import LayerKind
 from lib.values.kinds.experts import Route
+from lib.values.kinds.kind import LayerKind
 
 GAIN = 1.3
 """Weights are normal with a spread of GAIN / sqrt(inputs), so that activations neither vanish nor grow."""
