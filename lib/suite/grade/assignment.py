@@ -61,8 +61,7 @@ class AssignmentError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The questions to a class, in the order of the puzzles; the limits of each run, and whether students are told
-    at which hidden sizes they failed."""
+    """The questions to a class, with limits and rules. `tell_sizes`: students learn at which hidden ones they fail."""
 
     required: tuple[Required, ...]
     title: str = ""

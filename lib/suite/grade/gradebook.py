@@ -45,12 +45,11 @@ Number = int | float  # and not float alone: 5 is read as 5, so that the same cl
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a puzzle at one size. `size` is in words; that of a plain function says which inputs it was
-    asked.
+    """The result of a puzzle at one size, in words (of a plain function: of which inputs). `state` is one of STATES.
 
-    `state` is one of STATES. `goals` are the names of those reached, easiest first, `time`, `memory` and `sent` the
-    figures of a correct schedule, on the rank with the highest peak, `rank`. `message` is the verdict in words, or what
-    went wrong. `schedule` names what ran: equal schedules have the same digest, and "" is for none.
+    `goals` are the names of those reached, easiest first, `time`, `memory` and `sent` the figures of a correct
+    schedule, on the rank with the highest peak, `rank`. `message` is the verdict in words, or what went wrong.
+    `schedule` is the digest of what ran: equal schedules have the same, and "" is for none.
     """
 
     size: str
@@ -97,8 +96,7 @@ class Score:
 
     @property
     def message(self) -> str:
-        """Return what to tell the student: of the puzzle's size; where all is well there, of the first size that
-        failed."""
+        """Return what to tell the student: of the puzzle's size, or where all is well there of the first other."""
         return next(
             (result.message for result in (self.own, *self.hidden) if result.state != "passed"), self.own.message
         )
@@ -124,8 +122,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """One row: a student, a score for each puzzle that is asked, in order, and what else is to be said of the files,
-    such as attempts that a later one replaces.
+    """One row: a student, a score for each puzzle that is asked, in order, and `notes` on the files.
 
     `id` is what the roster or the platform calls the student, and `more` are further columns of the roster. `marks` has
     the points of each puzzle in the same order, and at its end what a person says of the whole, if that is said.
@@ -173,10 +170,8 @@ class Refused:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """The questions of one puzzle: its goals at its own size as (name, time, memory), `need`, the one that has to be
-    reached (None: correct is enough, as of a plain function), and the sizes besides, in words.
-
-    `reference` is what our own solution gives at the puzzle's size; a plain function has none.
-    """
+    reached (None: correct is enough), the sizes besides, in words, and what our own solution gives: a plain function's
+    nothing."""
 
     puzzle: str
     title: str
@@ -191,9 +186,8 @@ class Asked:
 class Gradebook:
     """A class: what was asked, the students by name, and what could not be graded.
 
-    `isolation` says what kept the code that ran apart from everything else, and `made_by` which version of this package
-    wrote it; the report shows both, and `title`, what the exercise is called. `problems` are what is to be looked at in
-    the files of who teaches, such as a row of the roster: each says where.
+    `isolation` says what kept the code that ran apart from everything else, `made_by` which version of this package
+    wrote it, and `title` what the exercise is called. `problems` are to be looked at in the files of who teaches.
     """
 
     asked: tuple[Asked, ...]
@@ -281,8 +275,7 @@ PASSED: Final[Mapping[str, float]] = {"passed": 1.0}  # where nothing is said: a
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The price of being late: `percent` of the points for each day that is begun, after `grace` minutes; and after
-    `days` (None: never) all of them."""
+    """The price of being late: `percent` for each day begun, after `grace` minutes; all after `days` (None: never)."""
 
     percent: float = 0.0
     grace: float = 0.0
@@ -305,8 +298,7 @@ class Rules:
         return self.points.get(puzzle) or self.points.get("") or PASSED
 
     def due(self, its_id: str, name: str, said: datetime | None = None) -> datetime | None:
-        """Return when a student has to hand in: as the file of the assignment says for one, or the roster (`said`),
-        or for all."""
+        """Return when a student has to hand in: by the assignment's file, by the roster (`said`), or as all others."""
         return self.extensions.get(its_id) or self.extensions.get(name) or said or self.deadline
 
     def mark(self, score: Score, asked: Asked, handed_in: datetime | None, due: datetime | None, flag: bool) -> Mark:
@@ -376,8 +368,7 @@ class Traces:
         return self.path(digest).is_file()
 
     def load(self, digest: str) -> Trace:
-        """The Trace of a schedule. TraceError where its file is damaged; NoTraceFile, an OSError too, where there is
-        none."""
+        """The Trace of a schedule. TraceError where it is damaged; NoTraceFile (an OSError) where there is none."""
         path = self.path(digest)
         try:
             with gzip.open(path) as file:

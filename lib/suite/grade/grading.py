@@ -120,8 +120,7 @@ class _Job(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A student's row: for each puzzle that was handed in every attempt that may count, the latest last, with its
-    file and the key of what came of it."""
+    """A student's row: of each puzzle that was handed in every attempt that may count, the latest last, and its key."""
 
     submission: Submission
     keys: defaultdict[str, list[tuple[File, str]]]
@@ -170,8 +169,7 @@ class _Grading:
             raise self.error
 
     def _batches(self) -> Iterator[list[_Job]]:
-        """Read one submission after the other, and yield what is to be judged of them. joblib asks for more in threads
-        of its own, where an error would be nobody's."""
+        """Yield what is to be judged. joblib asks for more in threads of its own, where an error would be nobody's."""
         batch: list[_Job] = []
         try:
             for submission in self.collected.submissions:
@@ -275,11 +273,8 @@ def made_by() -> str:
 
 
 def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: bool) -> Score:
-    """The score of a puzzle that is in no file which could be read. `refused` are the student's files that could not be
-    graded, `others` says whether another puzzle could, and `anything` whether there is a file at all.
-
-    A file counts that is called after the puzzle; else one that may be anything, as nothing says what it was for.
-    """
+    """The score of a puzzle that is in no file which could be read: the last of the `refused` that is called after it
+    says why, or that may be anything; else whether another puzzle (`others`), or any file, is there."""
     rows = {row: row.puzzle or stem_of(row.file.rpartition("/")[2]).puzzle for row in refused}
     about = [row for row, its in rows.items() if its == puzzle] or [row for row, its in rows.items() if its is None]
     if about:

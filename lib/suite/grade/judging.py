@@ -84,8 +84,7 @@ def own_ways(puzzle: str) -> tuple[Path, ...]:
 
 @cache
 def figures_at(puzzle: str, size: AtSize) -> tuple[Figures, ...]:
-    """Return what each of `own_ways` takes at a size, the reference first; those that are not correct there are left
-    out. Unfit where the reference is not."""
+    """Return what each of `own_ways` takes at a size, if it is correct there. Unfit where the reference is not."""
     record = _bare(puzzle, size)
     first, *others = (_figures(path, record) for path in own_ways(puzzle))
     if isinstance(first, str):
@@ -150,8 +149,7 @@ def _run(path: Path, record: Puzzle) -> Trace:
 
 
 def _bound(record: Puzzle) -> Figures:
-    """Return what no schedule of the puzzle's family is below at the size of a record; zeros where that is not
-    known."""
+    """Return what no schedule of the puzzle's family is below at the size of a record; zeros where nobody knows."""
     premise, mesh = record.bound, record.mesh
     if premise is None or premise.copies > 1 or premise.state_copies > 1:
         return Figures()
@@ -232,8 +230,7 @@ def _candidates(record: Puzzle, random: Random) -> Iterator[AtSize]:
 
 
 def _divides(size: AtSize) -> set[tuple[str, str]]:
-    """Return what is divided by what at a size, by name: layers and batches by the ranks, and by each axis of the
-    mesh."""
+    """Return what is divided by what at a size: layers and batches by the ranks, and by each axis of the mesh."""
     parts = {"ranks": size.ranks} | ({} if size.mesh is None else dict(size.mesh.axes))
     wholes = {"layers": size.layers, "batches": size.batches}
     return {(whole, part) for whole in wholes for part, count in parts.items() if wholes[whole] % count == 0}
@@ -253,10 +250,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """The requirements of one puzzle: the goal `need` (None: correct is enough), and besides its own size its
-    records at others; of a plain function so many sets of random inputs, each from a seed of its own. `events` is
-    how many our own solution records, at the puzzle's size and at the others, and `key` what no other requirement
-    has."""
+    """The requirements of one puzzle: the goal `need` (None: correct is enough), and its records at `hidden` sizes; of
+    a plain function sets of random inputs, each of a seed. `events` is how many our own solution records, at the
+    puzzle's size and at the others, and `key` what no other requirement has."""
 
     record: Puzzle
     need: str | None
@@ -311,8 +307,7 @@ class _Asked(NamedTuple):
 
 
 def judge_source(source: Source, required: Required, isolation: Isolation, limits: Limits) -> Judged:
-    """Return what came of the function of one puzzle in a source. Nothing is raised for anything that the source
-    does."""
+    """Return what came of the function of one puzzle in a source. Nothing that the source does raises anything."""
     record, words = required.record, _own_words(required.record)
     stub = Result(words, "unsolved", message=f"{record.id} is not solved: it still holds its stub.")
     opened = re.compile(rf"""\bhint\(\s*["']{re.escape(record.id)}["']\s*,\s*(\d{{1,3}})\s*\)""")
@@ -411,8 +406,7 @@ class _Trial(NamedTuple):
         return _verdicts[key], sent
 
     def answers(self, asked: _Asked, seed: str | None = None) -> tuple[Result, bool]:
-        """Return what came of asking a plain function the inputs of its record, or random ones of a seed; and whether
-        it has answered at all."""
+        """Return what came of asking a plain function its record's inputs, or a seed's; and whether it answered."""
         record, answered = asked.record, False
 
         def ask(inputs: Sequence[Given]) -> Sequence[Answer]:

@@ -104,11 +104,8 @@ class Mistake(NamedTuple):
 
 
 def mistakes(book: Gradebook, puzzle: str | None = None) -> tuple[Mistake, ...]:
-    """Return what went wrong in a class, or in one puzzle of it: what most students did first.
-
-    Of each student and puzzle there is one message: that of the puzzle's size, or else of the first other size that
-    failed. What is not solved, and what is correct and not good enough, is no mistake.
-    """
+    """Return what went wrong in a class, or in one puzzle of it: what most students did first. Of each student and
+    puzzle there is one message, of the first size that failed. What is not solved or not good enough is no mistake."""
     found: defaultdict[tuple[str, str], list[tuple[Case, str]]] = defaultdict(list)
     order = [asked.puzzle for asked in book.asked]
     for one in order if puzzle is None else {puzzle} & set(order):
@@ -284,8 +281,7 @@ def _bits(worked: int, having: int | None, writing: int) -> float:
 
 
 def _alike(theirs: dict[str, list[Shared]], groups: dict[Shared, list[str]]) -> list[Alike]:
-    """Students by what they share, the most surprising first. Pairs are made within a few students alone, so that there
-    are never more than a few times as many as students."""
+    """Students by what they share, the most surprising first. Pairs are of few students, so that there are few."""
     together: set[tuple[str, ...]] = set()
     for students in groups.values():
         together.update(combinations(sorted(students), 2) if len(students) <= FEW else [tuple(sorted(students))])

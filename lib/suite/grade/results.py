@@ -40,9 +40,8 @@ DIGITS: Final = 8
 def file_names(students: Sequence[str]) -> list[str]:
     """The name of the file of each student, without its ending: "anna-schmidt-1f0c2d3e".
 
-    It follows from the student's name alone, whoever else is in the class: only where two digests begin alike they are
-    longer. Letters are a-z, so nothing depends on capitals, on the system's alphabet, or on names that it keeps for
-    itself. Two rows of one name are numbered in their order.
+    It follows from the student's name alone: only where two digests begin alike they are longer. Letters are a-z, so
+    nothing depends on a system's alphabet or capitals. Two rows of one name are numbered in their order.
     """
     digests = [sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in students]
     short = Counter(digest[:DIGITS] for digest in dict.fromkeys(digests))
@@ -69,8 +68,7 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a puzzle: what stands behind the puzzle's id, what it means, and what it holds of a score and its
-    points."""
+    """A column of a puzzle: what stands behind the puzzle's id, what it means, and what it holds."""
 
     name: str
     about: str
@@ -199,8 +197,7 @@ LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # the time of every file in a zip: the 
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """A graded class with what a platform needs to know of it: the roster, and what was handed in, by the names of the
-    students."""
+    """A graded class with what a platform needs to know of it: the roster, and by name what was handed in."""
 
     book: Gradebook
     roster: Roster
@@ -216,10 +213,8 @@ class Class:
         return platform in {one.platform for one in RETURNS if one.headings <= set(self.roster.headings)}
 
     def rows(self, platform: str) -> list[tuple[Mapping[str, str], str, Student]]:
-        """The students whose id a platform knows, with their cells in the roster and that id, in its order.
-
-        The ids of a roster are the platform's where no name of a file says otherwise.
-        """
+        """The students whose id a platform knows, with their cells in the roster and that id, in its order. The ids of
+        a roster are the platform's where no name of a file says otherwise."""
         people = {person.id: person.cells for person in self.roster.people if person.id}
         order = {its_id: number for number, its_id in enumerate(people)}
         given = {

@@ -231,10 +231,8 @@ def _member(place: Place, most: int) -> bytes:
 
 
 class _OnDisk(io.RawIOBase):
-    """A regular file that is opened for each read, and closed again: nothing stays open, whoever forgets it.
-
-    What is no regular file is never opened for longer than it takes to see that: not followed, and not waited for.
-    """
+    """A regular file that is opened for each read, and closed again: nothing stays open, whoever forgets it. What is no
+    regular file is not followed, not waited for, and open for no longer than it takes to see that."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -292,11 +290,8 @@ NESTED_RATIO: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file with its `place`; or, without one, something odd: `why` it is not read.
-
-    `parts` are the names on the way, from that of the folder or archive that was given. What computers make for
-    themselves is `junk`: such a folder is one entry, and not looked into.
-    """
+    """A file with its `place`; or, without one, something odd: `why` it is not read. `parts` are the names on the way,
+    from that of the folder or archive that was given. A folder that computers make is one entry, `junk`."""
 
     parts: tuple[str, ...]
     place: Place | None = None
@@ -306,10 +301,8 @@ class Entry:
 
 
 def walk(root: Path) -> Iterator[Entry]:
-    """Yield all that lies at a path, in order. A link that is given itself is followed: somebody named it.
-
-    A single file is called by its folder too, in which there may be others that are given.
-    """
+    """Yield all that lies at a path, in order. A link that is given itself is followed: somebody named it. A single
+    file is called by its folder too, in which there may be others that are given."""
     path = os.path.realpath(root)
     name = root.name or os.path.basename(path) or path
     single = archive_format(name) is None and not os.path.isdir(path)

@@ -179,8 +179,7 @@ def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
 
 
 def _plain(parts: tuple[str, ...], top: int) -> Owner:
-    """Return whose a file is where no platform named it: folders of students, of puzzles with files of students, or
-    files."""
+    """Return whose a file is in folders of students, or of puzzles with files of students, or among files."""
     if len(parts) <= top + 1:
         name = without_ending(parts[-1])
         if not is_gradable(name) and name == parts[-1]:
@@ -337,6 +336,8 @@ def _without_ours(entries: Sequence[Entry]) -> list[Entry]:
     for entry in entries:
         if entry.parts[-3:] == THIS_PROJECT:
             made.update((*entry.parts[:-3], folder) for folder in OURS)
+    if not made:
+        return list(entries)
     found: list[Entry] = []
     said: set[tuple[str, ...]] = set()
     for entry in entries:

@@ -191,10 +191,8 @@ class Roster(NamedTuple):
 
 
 def read_roster(path: Path) -> Roster:
-    """The roster of a file. TableError where it has no column for ids or none for names; OSError where there is none.
-
-    A row that is damaged, or has the id of another, is named in `problems`; nobody is left out for it.
-    """
+    """The roster of a file. A row that is damaged, or has the id of another, is named in `problems`. TableError where
+    there is no column for ids or none for names; OSError where there is no file."""
     table = read_table(path)
     by_name = {heading.casefold(): heading for heading in reversed(table.headings)}
     id_heading = next((by_name[name] for name in IDS if name in by_name), None)
@@ -323,8 +321,7 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def _may_be(name: str, shown: str) -> bool:
-    """Tell whether a platform may call somebody so: a word is the same, or all of them stand in it together, or it
-    hides who it is."""
+    """Tell whether a platform may call somebody so: a word stands in it, or it hides who it is."""
     letters = "".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", shown).casefold()))
     long = [word for word in _words(name) if len(word) > 1 or not word.isascii()]
     return not re.search(r"[^\W\d_]", shown) or "participant" in letters or any(word in letters for word in long)
@@ -339,9 +336,7 @@ LONGEST: Final = 10_000  # characters of a comment
 
 def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
     """A gradebook with what the files say. A row that cannot be used is named in `problems`; all others count.
-
-    TableError for a file from which no row can be read; OSError where there is none.
-    """
+    TableError for a file from which no row can be read; OSError where there is none."""
     said: dict[tuple[str, str], Mark] = {}
     places: dict[tuple[str, str], str] = {}
     problems = list(book.problems)

@@ -46,8 +46,7 @@ COPY: Final = re.compile(
 
 
 class Stem(NamedTuple):
-    """A file's name without its ending, taken apart: the `puzzle` that it is called after, if any, the `rest` of it,
-    and which `copy` it is: 0 where nothing says that it is one."""
+    """A file's name without its ending: the `puzzle` that it is called after, the `rest`, and which `copy` it is."""
 
     puzzle: str | None
     rest: str
@@ -167,11 +166,8 @@ TOKEN: Final = re.compile(
 
 
 def text_of(name: str, data: bytes) -> str:
-    """The text of a file called `name` that can be graded, with "\\n" at the end of its lines.
-
-    A notebook comes back as a notebook of format 4 that has its code cells and nothing else, whatever its format was.
-    Unreadable, with a sentence for people, where it is none.
-    """
+    """The text of a file called `name` that can be graded, with "\\n" at the end of its lines; of a notebook one of
+    format 4 that has its code cells and nothing else. Unreadable, with a sentence for people, where it is none."""
     if not data.strip():
         raise Unreadable("is empty; perhaps the upload was cut off: hand it in again", "empty")
     is_notebook = ending(name) == ".ipynb"
@@ -224,10 +220,7 @@ def _guessed(data: bytes) -> str:
 
 
 def _code_cells(text: str) -> list[str]:
-    """The sources of a notebook's code cells: of format 4, or 3, which has them in worksheets and calls them input.
-
-    Of a key that is there twice the last counts, as in all that read JSON.
-    """
+    """The sources of a notebook's code cells: of format 4, or 3, which has them in worksheets and calls them input."""
     # Each value begins with a bracket, or comes after a comma.
     if len(text) > SMALL or sum(map(text.count, "[{,")) > MOST_PARTS:
         if (marks := sum(map(text.count, '[{"'))) > MOST_MARKS:
@@ -307,9 +300,7 @@ Attempt = tuple[str, int, int]
 @dataclass(frozen=True, slots=True)
 class File:
     """A notebook or .py that was handed in. `name` is its path as people know it, `parts` that within the submission.
-
-    Nothing of it is held: `text` reads it from its `place`. Unreadable where that is no longer possible.
-    """
+    Its text is read from its `place`: Unreadable where that is no longer possible."""
 
     name: str
     place: Place
@@ -469,8 +460,8 @@ def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str 
 def _candidates(puzzle: str, sources: Mapping[File, Source], defined: dict[File, frozenset[str]]) -> list[File]:
     """The files that define the function of a puzzle. `defined` keeps what is known of each file.
 
-    To know it for certain is to parse them, which takes most of the time of taking in a class. That is left out where
-    a single file is called after the puzzle and writes `def` before its name, since that one counts in any case.
+    To parse them takes most of the time of taking in a class. That is left out where a single file is called after the
+    puzzle and writes `def` before its name, since that one counts in any case.
     """
     word = re.compile(rf"\b{puzzle}\b")
     named = [  # what is not ASCII may be another spelling of it
@@ -490,8 +481,7 @@ def _candidates(puzzle: str, sources: Mapping[File, Source], defined: dict[File,
 
 
 def _modules(file: File, sources: Mapping[File, Source]) -> dict[str, File]:
-    """The modules that a file imports, and that those import, by their path from it: of the other .py of the same
-    attempt in its folder, and below it."""
+    """The .py in a file's folder and below, of its attempt, that it imports, and that those import, by path from it."""
     folder = file.parts[:-1]
     beside = {
         f"{'/'.join(other.parts[len(folder) :])[:-3]}.py": other  # whose ending may be in capitals

@@ -88,8 +88,7 @@ class Grading:
         self._isolation: Isolation | None = None
 
     def required(self, puzzle: str) -> Required | None:
-        """Return what is asked of a puzzle; None where it is not part of the assignment. AssignmentError where it
-        cannot be asked."""
+        """Return what is asked of a puzzle; None where it is not asked. AssignmentError where it cannot be."""
         if self.config.puzzles is not None and puzzle not in self.config.puzzles:
             return None
         if puzzle not in self._required:
