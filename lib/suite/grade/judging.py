@@ -86,10 +86,10 @@ def own_ways(puzzle: str) -> tuple[Path, ...]:
 def figures_at(puzzle: str, size: AtSize) -> tuple[Figures, ...]:
     """Return what each of `own_ways` takes at a size, if it is correct there. Unfit where the reference is not."""
     record = _bare(puzzle, size)
-    first, *others = (_figures(path, record) for path in own_ways(puzzle))
-    if isinstance(first, str):
+    found = (_figures(path, record) for path in own_ways(puzzle))
+    if isinstance(first := next(found), str):  # before the others are run
         raise Unfit(f"our own solution of {puzzle} is not correct at {record.size.words()}: {first}")
-    return (first, *(figures for figures in others if isinstance(figures, Figures)))
+    return (first, *(figures for figures in found if isinstance(figures, Figures)))
 
 
 def record_at(puzzle: str, size: AtSize) -> Puzzle:
