@@ -34,7 +34,7 @@ class Warm:
 
     def popen(
         self, command: Sequence[str], env: Mapping[str, str], stdin: Any, stdout: Any, stderr: Any, **more: Any
-    ) -> Warm | subprocess.Popen[bytes]:
+    ) -> Any:
         """Starts what a fresh Python does that `lib.suite.isolation.isolation` starts; its server is one of its own."""
         if stdin == subprocess.DEVNULL:
             return subprocess.Popen(command, env=env, stdin=stdin, stdout=stdout, stderr=stderr, **more)
