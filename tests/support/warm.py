@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 from lib.files import ROOT
 
@@ -33,9 +33,11 @@ class Warm:
         self._said = self._control.makefile("rb")
 
     def popen(
-        self, _: Sequence[str], env: Mapping[str, str], stdin: BinaryIO, stdout: BinaryIO, stderr: BinaryIO, **__: Any
-    ) -> Warm:
-        """Starts what a fresh Python does that `lib.suite.isolation.isolation` starts."""
+        self, command: Sequence[str], env: Mapping[str, str], stdin: Any, stdout: Any, stderr: Any, **more: Any
+    ) -> Any:
+        """Starts what a fresh Python does that `lib.suite.isolation.isolation` starts; its server is one of its own."""
+        if stdin == subprocess.DEVNULL:
+            return subprocess.Popen(command, env=env, stdin=stdin, stdout=stdout, stderr=stderr, **more)
         line = json.dumps([os.getcwd(), dict(env)]).encode() + b"\n"
         socket.send_fds(self._control, [line], [stdin.fileno(), stdout.fileno(), stderr.fileno()])
         self.pid, self._status = int(self._said.readline()), None

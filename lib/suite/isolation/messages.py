@@ -150,37 +150,33 @@ def written(sent: Sent, printed: str) -> bytes:
 # -- in -------------------------------------------------------------------------------------------------------------
 
 
+FIELDS: Final = {"outcome", "text", "printed", "answers", "places", "lines"}
+
+
 def read(content: bytes, request: Request) -> Sent | None:
     """Return what a process has sent, if it is whole. Its code was the student's: it may have sent anything."""
     from lib.trace.json_format import parse
 
     first, newline, second = content.partition(b"\n")
     try:
-        rest = parse(second) if newline else None
-        if not isinstance(rest, dict) or set(cast("dict[str, Any]", rest)) != FIELDS:
+        found = parse(second) if newline else None
+        if not isinstance(found, dict) or set(rest := cast("dict[str, Any]", found)) != FIELDS:
             return None
-        return _sent(first, cast("dict[str, Any]", rest), request)
+        outcome = rest["outcome"]
+        if outcome not in OUTCOMES or outcome == ("trace" if request.inputs is not None else "answers"):
+            return None
+        text, printed = _text(rest["text"]), _text(rest["printed"], MAX_PRINTED + len(MORE))
+        digest, trace = ("", None) if first == b"null" else _known(first)
+        if trace is not None:
+            trace = _with_places(trace, rest["places"], rest["lines"])
+        if outcome == "trace" and (trace is None or trace.error is not None):
+            return None
+        answers: list[Answer] = []
+        for value, raised, message, where in rest["answers"]:
+            answers.append(Answer(decode(value), _text(raised), _text(message), _text(where)))
+        return Sent(outcome, text, printed, trace, tuple(answers), digest)
     except (ValueError, TypeError, RecursionError, MemoryError):  # a TraceError is a ValueError
         return None
-
-
-FIELDS: Final = {"outcome", "text", "printed", "answers", "places", "lines"}
-
-
-def _sent(first: bytes, rest: dict[str, Any], request: Request) -> Sent | None:
-    outcome = rest["outcome"]
-    if outcome not in OUTCOMES or outcome == ("trace" if request.inputs is not None else "answers"):
-        return None
-    text, printed = _text(rest["text"]), _text(rest["printed"], MAX_PRINTED + len(MORE))
-    digest, trace = ("", None) if first == b"null" else _known(first)
-    if trace is not None:
-        trace = _with_places(trace, rest["places"], rest["lines"])
-    if outcome == "trace" and (trace is None or trace.error is not None):
-        return None
-    answers: list[Answer] = []
-    for value, raised, message, where in rest["answers"]:
-        answers.append(Answer(decode(value), *map(_text, (raised, message, where))))
-    return Sent(outcome, text, printed, trace, tuple(answers), digest)
 
 
 def _text(value: Any, most: int = MAX_TEXT) -> str:
