@@ -84,10 +84,8 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
                 'and sum over their own group alone, such as group="model"'
             )
         if field == "rows" and any(first.place.part(role) is not None for role in ("keys", "queries")):
-            return (
-                "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of:\n"
-                "where rows go round, theirs goes with them, and is added to what is of the same rows"
-            )
+            why = "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of"
+            return f"{why}:\nwhere rows go round, theirs goes with them, and is added to what is of the same rows"
         if field == "features" and not first.place.open:
             return "values with different features are put together and not added: first.combine(second)"
         if field == "out":
@@ -100,10 +98,8 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
     elif field in REST and isinstance(first, WeightGrad):
         return f"gradients of different {REST[field]} are parts of a sum: first + second"
     elif field == "rows":
-        return (
-            "what is put together differs in one thing: rows of the same batches, or batches of the same rows.\n"
-            "Where rows come from other ranks, all go through them in the same order"
-        )
+        why = "what is put together differs in one thing: rows of the same batches, or batches of the same rows"
+        return f"{why}.\nWhere rows come from other ranks, all go through them in the same order"
     if field == "layer" and isinstance(first, Activation | ActivationGrad):
         back = isinstance(first, ActivationGrad)
         low, high = sorted(value.layer + back for value in (first, other))
