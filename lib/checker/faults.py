@@ -41,9 +41,9 @@ SHOWN = 5
 Where = list[tuple[int | None, Place]]
 
 
-def more(found: Sequence[object], noun: str) -> str:
+def more(found: Sequence[object], noun: str, link: str = ", and") -> str:
     """ ", and 2 more values like it"; nothing where there is one."""
-    return "" if len(found) == 1 else f", and {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
+    return "" if len(found) == 1 else f"{link} {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
 
 
 def maker_of(program: Program, number: int) -> Event | None:
@@ -62,7 +62,7 @@ def places(events: Sequence[tuple[int, Event | None]]) -> Where:
     return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
 
 
-def remark(what: str, *, fix: str, got: str | None = None, where: Sequence[tuple[int | None, Place]] = ()) -> str:
+def remark(what: str, *, fix: str, got: str | None = None, where: Where | Place | None = None) -> str:
     return str(PuzzleError(what, got=got, fix=fix, where=where))
 
 

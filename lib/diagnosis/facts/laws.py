@@ -45,9 +45,6 @@ def tokens(place: Place, role: str, items: Iterable[int]) -> str:
     return f"{counted(route.count(*pieces), 'token', ',')}, such as {there} of batch {first[1]} at expert {first[0]}"
 
 
-# -- putting together and cutting ---------------------------------------------------------------------------------
-
-
 @fact
 def OtherKind(verb: str, first: Value, other: object) -> Words:
     """Two values of different kinds are to be put together (`verb`: gather or sum)."""
@@ -269,9 +266,6 @@ def NotCut(value: Value, role: object, wanted: tuple[object, object] | None) -> 
     return Words(what, expected, got, "look at what the value has: print(value)")
 
 
-# -- values that there cannot be ----------------------------------------------------------------------------------
-
-
 @fact
 def NoKind(value: Value) -> Words:
     """A value is of none of the five kinds, but of a class of the student's."""
@@ -290,9 +284,6 @@ def NoValue(kind: type[Value], fields: tuple[object, ...], field: str, low: int 
         wrong = f"its {field} are some of {written(most)}"
     made = f"{kind.__name__}({', '.join(written(item)[:40] for item in fields)}, ...), made by hand"
     return Words(f"there is no such {kind.kind}", wrong, made, MADE_BY_HAND)
-
-
-# -- collectives whose members do not fit -------------------------------------------------------------------------
 
 
 @fact
