@@ -25,10 +25,10 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_650,
     "lib/analysis": 4_050,
-    "lib/checker": 1_250,
+    "lib/checker": 1_200,
     "lib/cluster": 1_450,
-    "lib/diagnosis": 3_550,
-    "lib/errors": 950,
+    "lib/diagnosis": 3_400,
+    "lib/errors": 900,
     "lib/puzzles": 420,
     "lib/replay": 5_600,
     "lib/schedules": 5_900,

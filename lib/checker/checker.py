@@ -26,7 +26,6 @@ from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of, without_collector
 from lib.values.operations import READS
-from lib.values.values import Value
 
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
@@ -172,8 +171,10 @@ class Forgotten(NamedTuple):
         misplaced: list[tuple[int, int, int]] = []
         for program in run.programs:
             stored = {(number, store) for _, store, number, change in program.moves if change > 0}
-            wrong = [one for one in stored if _is_misplaced(program.values[one[0]], one[1])]
-            misplaced += [(program.rank, number, store) for number, store in sorted(wrong)]
+            for number, store in sorted(stored):
+                value = program.values[number]
+                if value is not None and STORE[type(value)] != STORES[store]:
+                    misplaced.append((program.rank, number, store))
         passed = [(message.source, message.sent) for message in messages(run) if message.received is None]
         left = [(program.rank, number) for program in run.programs for number in never_awaited(program)]
         lost, unawaited = ([(rank, run.programs[rank].events[n]) for rank, n in some] for some in (passed, left))
@@ -213,10 +214,6 @@ class Forgotten(NamedTuple):
                 where=places(self.unawaited),
                 fix=f"put `await` in front of it: await model.{event.op}(...)",
             )
-
-
-def _is_misplaced(value: Value | None, store: int) -> bool:
-    return value is not None and STORE[type(value)] != STORES[store]
 
 
 def fed(trace: Trace) -> Iterator[str]:

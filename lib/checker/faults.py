@@ -41,9 +41,9 @@ SHOWN = 5
 Where = list[tuple[int | None, Place]]
 
 
-def more(found: Sequence[object], noun: str) -> str:
+def more(found: Sequence[object], noun: str, link: str = ", and") -> str:
     """ ", and 2 more values like it"; nothing where there is one."""
-    return "" if len(found) == 1 else f", and {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
+    return "" if len(found) == 1 else f"{link} {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
 
 
 def maker_of(program: Program, number: int) -> Event | None:
@@ -62,7 +62,7 @@ def places(events: Sequence[tuple[int, Event | None]]) -> Where:
     return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
 
 
-def remark(what: str, *, fix: str, got: str | None = None, where: Sequence[tuple[int | None, Place]] = ()) -> str:
+def remark(what: str, *, fix: str, got: str | None = None, where: Where | Place | None = None) -> str:
     return str(PuzzleError(what, got=got, fix=fix, where=where))
 
 
@@ -81,9 +81,9 @@ class _Fault(NamedTuple):
 
     def text(self, layers: Sequence[int] = ()) -> str:
         what = self.what.replace("these layers", these("layer", layers)) if layers else self.what
-        where = [] if self.where is None else [(None, self.where)]
-        error = PuzzleError(what, expected=self.expected, got=self.got, fix=self.fix, rank=self.rank, where=where)
-        return fault_of(error)
+        return fault_of(
+            PuzzleError(what, expected=self.expected, got=self.got, fix=self.fix, rank=self.rank, where=self.where)
+        )
 
 
 def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
@@ -302,16 +302,12 @@ def _fix(program: Program, value: Held, ends: str, now: list[Held]) -> str:
     weight = isinstance(value, Weight)
     if ends == PARTLY and weight:
         group = "" if value.is_complete() else ", group=..."  # of those who have updated the rest
-        return (
-            f"gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer{group});\n"
-            "or begin with no more than the shard that this rank updates"
-        )
+        why = f"gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer{group})"
+        return f"{why};\nor begin with no more than the shard that this rank updates"
     if ends == PARTLY:
         which = "model.rank, model.RANKS" if value.is_complete() else f"..., {now[0].total}"
-        return (
-            "this rank updates only a part of it: begin with no more than that part:\n"
-            f"_, opt_states[layer] = model.load_weights(layer, {which})"
-        )
+        why = "this rank updates only a part of it: begin with no more than that part"
+        return f"{why}:\n_, opt_states[layer] = model.load_weights(layer, {which})"
     updates = any(event.op in UPDATES and event.layer == value.layer for event in program.events)
     if updates and ends == TWICE:
         return "one training step updates a layer once: leave the others out"
@@ -322,11 +318,7 @@ def _fix(program: Program, value: Held, ends: str, now: list[Held]) -> str:
         begins = "the next step begins with the optimizer state, too: keep both results of update in stores, to the end"
         return f"{begins}:\n{kept}"
     if weight:
-        return (
-            "update the weight on this rank too, or get the updated one from the rank that has it (a broadcast, an\n"
-            "all-gather of the updated shards, a message) and keep it in weights; or do not load it here"
-        )
-    return (
-        "update a layer where its optimizer state is, and keep both results of update; or load the state only on\n"
-        "the rank that updates with it"
-    )
+        why = "update the weight on this rank too, or get the updated one from the rank that has it (a broadcast, an"
+        return f"{why}\nall-gather of the updated shards, a message) and keep it in weights; or do not load it here"
+    why = "update a layer where its optimizer state is, and keep both results of update; or load the state only on"
+    return f"{why}\nthe rank that updates with it"

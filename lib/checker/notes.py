@@ -10,7 +10,7 @@ from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import operation
 from lib.analysis.memory import guests
-from lib.checker.faults import SHOWN, Where, maker_of, more, places, remark
+from lib.checker.faults import SHOWN, maker_of, more, places, remark
 from lib.cluster.costs import in_units, units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
@@ -184,7 +184,6 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     over = float(top.elements) - limit
     what = f'for "{name}" memory is {amount(over)} {plural("element", over)} too high'
     when = f"the peak is on rank {top.rank} at time {units(top.time):g}, when {now.op} starts"
-    where: Where = [] if here is None else [(None, here)]
     order = here is not None and here.file == ORDER
     if not order:
         held = held_at(program, top.index)
@@ -198,24 +197,24 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
                 fix = f"delete each of them right after its last use, as in: del {STORE[passing]}[...]"
             got = [f"{when};", f"{_amount(unused)} of it are values that are not used again:"]
             rest = [f"and {len(unused) - SHOWN} more"] if len(unused) > SHOWN else []
-            return remark(what, got="\n".join([*got, *_lines(unused, "last needed by"), *rest]), where=where, fix=fix)
+            return remark(what, got="\n".join([*got, *_lines(unused, "last needed by"), *rest]), where=here, fix=fix)
         if (spare := _spare(program, top, held)) is not None:
             value, used = spare
             last = _by("last needed by", used)
             fix = "keep no more than that shard of it: cut it before this line"
             got = f"{when};\nof the {value} only a shard is used from here on{last}"
-            return remark(what, got=got, where=where, fix=fix)
+            return remark(what, got=got, where=here, fix=fix)
         if loose:
             got = [f"{when};", f"{_amount(loose)} of it are in no store, but still in use:", *_lines(loose, "from")]
             fix = "await what is under way, and let go of variables: what can still be used takes memory"
-            return remark(what, got="\n".join(got), where=where, fix=fix)
+            return remark(what, got="\n".join(got), where=here, fix=fix)
     loaded = sum(alive.value.elements() for alive in top.alive if alive.born and alive.born.op in LOADS)
     alone = len(trace.programs) == 1
     fix = OPEN if order else LOAD_LESS if loaded > limit and not alone else _fewer(program, top, alone)
     count, sizes = Counter(alive.value.kind for alive in top.alive), _sizes(alive.value for alive in top.alive)
     most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
     kinds = [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
-    return remark(what, got="\n".join([f"{when}; there are", *kinds]), where=where, fix=fix)
+    return remark(what, got="\n".join([f"{when}; there are", *kinds]), where=here, fix=fix)
 
 
 def _sizes(values: Iterable[Value]) -> dict[str, Elements]:
@@ -291,7 +290,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     what = f'for "{name}" the run is {over:.10g} {plural("time unit", over)} too long'
     again, vain = _work(trace)
     if again and vain:
-        got = f"nothing uses what {operation(vain[0][1])} gives{_and_more(vain)}"
+        got = f"nothing uses what {operation(vain[0][1])} gives" + more(vain, "computation", "; and")
         return remark(what, got=got, where=places(vain[:1]), fix="leave out what nobody needs")
     if again:
         (op, layer, batch), found = again[0]
@@ -300,7 +299,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         fix = "keep what it gave, instead of computing it again, or do it again for fewer layers"
         if len(ranks) > 1:
             fix = "give each rank work that no other rank does: batches of its own, or layers of its own"
-        return remark(what, got=got + _and_more(again), where=places(found), fix=fix)
+        return remark(what, got=got + more(again, "computation", "; and"), where=places(found), fix=fix)
     waits = {program.rank: _waits(program) for program in trace.programs}
     rank = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))
     total = sum(waits[rank].values())
@@ -308,9 +307,9 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     if ticks > total:
         times = counted(len(calls), "collective")
         got = f"rank {bare} spends {in_units(ticks)} in {times}, and computes nothing meanwhile"
-        where = places([(bare, event) for event in calls])
-        said = any(place.file == ORDER for _, place in where)
-        return remark(what, got=got, where=where, fix=ISSUE_EARLIER if said else START_EARLIER)
+        lines = places([(bare, event) for event in calls])
+        said = any(place.file == ORDER for _, place in lines)
+        return remark(what, got=got, where=lines, fix=ISSUE_EARLIER if said else START_EARLIER)
     if not total:
         return remark(what, got="no rank ever waits", fix="let the ranks compute less, or share the work more evenly")
     spot, most = max(waits[rank].items(), key=lambda item: item[1])
@@ -337,21 +336,12 @@ def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
             if used.isdisjoint(event.outputs):
                 vain.append((program.rank, event))
             if event.length:
-                ends = program.values_of((*event.inputs[-1:], *event.outputs[:1]))
-                part = tuple([_beside_batches(value) for value in ends])
+                ends = [value.place for value in program.values_of((*event.inputs[-1:], *event.outputs[:1]))]
+                parts = [zip(place.schema.roles, place.parts, strict=True) for place in ends]
+                part = tuple([part for pairs in parts for role, part in pairs if role != "batch"])
                 for batch in event.batches:
                     done[event.op, event.layer, batch, part].append((program.rank, event))
     return [(key[:3], found) for key, found in done.items() if len(found) > 1], vain
-
-
-def _beside_batches(value: Value) -> tuple[object, ...]:
-    """Return which part of each dim and sum of its tensor a value is, whatever its batches."""
-    place = value.place
-    return tuple([part for role, part in zip(place.schema.roles, place.parts, strict=True) if role != "batch"])
-
-
-def _and_more(found: list[Any]) -> str:
-    return more(found, "computation").replace(", and", "; and")
 
 
 def _waits(program: Program) -> dict[Place | None, int]:

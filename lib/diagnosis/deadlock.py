@@ -374,10 +374,8 @@ def _advice(dist: Dist, waits: Waits, cycle: list[int]) -> Advice:
     kinds = {waits[rank].kind for rank in cycle}
     ops = {event.op for rank in cycle for event in dist.models[rank].program.events}
     if kinds == {"receive"} and "load_weights" in ops and "get_activation" not in ops:
-        return (
-            f"nobody begins: the first stage, such as rank {cycle[0]}, has no stage before it,\n"
-            "and takes its batches with get_activation instead"
-        )
+        why = f"nobody begins: the first stage, such as rank {cycle[0]}, has no stage before it"
+        return f"{why},\nand takes its batches with get_activation instead"
     if kinds == {"receive"}:
         return f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
     if kinds == {"pass"}:
@@ -458,10 +456,8 @@ def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
             kept = isinstance(value, Activation | ActivationGrad) and number not in passed and value.layer in wanted
             made = maker(value) if kept else None
             if made is not None and made.op in COMPUTE:
-                return (
-                    f"on rank {source} {named(made)} made what rank {rank} waits for ({value}):\n"
-                    f"pass it there, before rank {source} waits itself"
-                )
+                why = f"on rank {source} {named(made)} made what rank {rank} waits for ({value})"
+                return f"{why}:\npass it there, before rank {source} waits itself"
     return None
 
 
@@ -473,15 +469,11 @@ def _left_alone(waits: Waits) -> str | None:
     subject = waits[rank]
     gone = these("rank", waits.over.intersection(waits.awaits(rank)))
     if subject.kind == "collective":
-        return (
-            f"{gone} never called it: every rank of a group must call every collective of the group.\n"
-            f"Is the call inside an `if`, or in a loop that runs less often on {gone}?"
-        )
+        why = f"{gone} never called it: every rank of a group must call every collective of the group"
+        return f"{why}.\nIs the call inside an `if`, or in a loop that runs less often on {gone}?"
     if subject.kind == "pass":
         return f"{gone} has finished: receive there what rank {rank} passes, or do not pass it"
     if subject.source is None:
         return f"all others have finished: rank {rank} receives more messages than are passed to it"
-    return (
-        f"rank {subject.source} has finished without model.pass_to({rank}, ...): pass it there,\n"
-        f"or do not wait for it on rank {rank}"
-    )
+    why = f"rank {subject.source} has finished without model.pass_to({rank}, ...): pass it there"
+    return f"{why},\nor do not wait for it on rank {rank}"

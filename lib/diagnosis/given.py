@@ -175,10 +175,8 @@ def incomplete(fact: Fact, program: Running) -> Advice:
     made = maker(weight)
     for value in program.values:
         if isinstance(value, Activation) and value.layer == weight.layer and not value.place.dims[-1].whole:
-            return (
-                f"this rank has the rows of the weight for the features that {made_by(value)}:\n"
-                "give forward these features as they are, without a gather"
-            )
+            why = f"this rank has the rows of the weight for the features that {made_by(value)}"
+            return f"{why}:\ngive forward these features as they are, without a gather"
     if made is not None and made.op == "allgather":
         count = len(made.group)
         return (
@@ -186,10 +184,8 @@ def incomplete(fact: Fact, program: Running) -> Advice:
             f"cut it into as many as there are ranks to gather from: {shard_call(program, count, made.group)}"
         )
     if made is not None and made.op == "shard":
-        return (
-            f"the whole weight was cut{line_of(made)} already: cut it when nothing needs it whole any more,\n"
-            "which is after its last backward"
-        )
+        why = f"the whole weight was cut{line_of(made)} already: cut it when nothing needs it whole any more"
+        return f"{why},\nwhich is after its last backward"
     for number, whole in alike(program, weight):
         if whole.is_complete() and whole.step == weight.step and whole.mark is not None:
             if is_held(program, number):
@@ -215,10 +211,8 @@ def wrong_layer(fact: Fact, program: Running) -> Advice | None:
     value, layer, made = fact.value, fact.layer, maker(fact.value)
     wanted = definite(subject(value.kind, layer))
     if made is not None and made.op == "receive" and made.peer is not None:
-        return (
-            f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there,\n"
-            "if both ranks agree on which layers each of them has"
-        )
+        why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
+        return f"{why},\nif both ranks agree on which layers each of them has"
     if program.world.ranks == 1:
         return None
     kinds = program.world.models[program.rank].shape.kinds
@@ -256,10 +250,8 @@ def other_features(fact: Fact, _: Running) -> str | None:
     made = maker(fact.value)
     if made is None or made.op not in COLLECTIVES or COLLECTIVES[made.op].travel is not STEP:
         return None
-    return (
-        f"{named(made)} brought what another rank's part of a weight gave: pass on what went into that layer,\n"
-        "and multiply it with this rank's part"
-    )
+    why = f"{named(made)} brought what another rank's part of a weight gave: pass on what went into that layer"
+    return f"{why},\nand multiply it with this rank's part"
 
 
 @because(facts.Broken)
@@ -268,10 +260,8 @@ def broken(fact: Fact, _: Running) -> str | None:
     made = maker(fact.value)
     if made is None or made.op != "alltoall" or len(made.outputs) == 1 or fact.number != 1:
         return None
-    return (
-        f"the all-to-all{line_of(made)} brought {len(made.outputs)} pieces, one from each rank, and this is one:\n"
-        "put all of them together, piece by piece: value = value.combine(piece)"
-    )
+    why = f"the all-to-all{line_of(made)} brought {len(made.outputs)} pieces, one from each rank, and this is one"
+    return f"{why}:\nput all of them together, piece by piece: value = value.combine(piece)"
 
 
 # -- keys of stores -----------------------------------------------------------------------------------------------
@@ -442,10 +432,8 @@ def _inside_my_stage(program: Running, value: Value | None) -> str | None:
     if value.layer + 1 <= min(mine):
         return None
     by = f"{_back(program)}({value.layer}, ...)"
-    return (
-        f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {by}:\n"
-        f"what the stage before waits for is the gradient of this stage's input, activation {min(mine)}"
-    )
+    why = f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {by}"
+    return f"{why}:\nwhat the stage before waits for is the gradient of this stage's input, activation {min(mine)}"
 
 
 def _shared(program: Running, store: int, key: object, number: int) -> str | None:

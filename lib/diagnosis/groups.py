@@ -47,42 +47,36 @@ ALONG_LAYERS = frozenset({"stage", "pipeline", "pp"})
 def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) -> RuleError:
     """A list that is no group of ranks, or none of this one."""
     inside = any(isinstance(item, int | float) and item == rank for item in ranks)
+    what = "this is not a group of ranks" if inside else "this rank is not in the group that it names"
+    expected = f"rank {rank} and other ranks from 0 to {world - 1}, each once"
     by_axis = "" if mesh is None else f": by an axis of the mesh, as in group={next(iter(mesh.axes))!r}"
-    return RuleError(
-        "this is not a group of ranks" if inside else "this rank is not in the group that it names",
-        expected=f"rank {rank} and other ranks from 0 to {world - 1}, each once",
-        got=f"group=[{', '.join(map(written, ranks))}]",
-        fix=f"each rank names the group that it is in itself{by_axis}",
-    )
+    fix = f"each rank names the group that it is in itself{by_axis}"
+    return RuleError(what, expected=expected, got=f"group=[{', '.join(map(written, ranks))}]", fix=fix)
 
 
 def no_mesh(axis: str) -> RuleError:
     """The name of an axis where the ranks are in no mesh."""
-    return RuleError(
-        f"there is no group {axis!r}",
-        expected="no group, for all ranks, or a list of ranks",
-        got=f"group={axis!r}, the name of a mesh axis, but these ranks are in no mesh",
-        fix="leave the group out: the collective is then for all ranks",
-    )
+    expected = "no group, for all ranks, or a list of ranks"
+    got = f"group={axis!r}, the name of a mesh axis, but these ranks are in no mesh"
+    fix = "leave the group out: the collective is then for all ranks"
+    return RuleError(f"there is no group {axis!r}", expected=expected, got=got, fix=fix)
 
 
 def no_axis(axis: str, rank: int, mesh: Mesh) -> RuleError:
     """A name that no axis of the mesh has."""
-    known = [f"group={known!r} is {list(mesh.group(rank, known))} here" for known in mesh.axes]
-    return RuleError(
-        f"there is no group {axis!r}",
-        expected=f"an axis of the mesh: {' or '.join(map(repr, mesh.axes))}",
-        got=f"group={axis!r}",
-        fix="\n".join(["along an axis, a group is the ranks that differ in that coordinate only:", *known]),
-    )
+    expected = f"an axis of the mesh: {' or '.join(map(repr, mesh.axes))}"
+    fix = "along an axis, a group is the ranks that differ in that coordinate only:"
+    for known in mesh.axes:
+        fix += f"\ngroup={known!r} is {list(mesh.group(rank, known))} here"
+    return RuleError(f"there is no group {axis!r}", expected=expected, got=f"group={axis!r}", fix=fix)
 
 
 def axis_twice(axis: str, axes: Sequence[str]) -> RuleError:
     """A group along an axis that is named twice."""
     once = list(dict.fromkeys(axes))
+    what, got = f"the group names the axis {axis!r} twice", f"group={list(axes)}"
     fix = f"name it once: group={once if len(once) > 1 else once[0]!r}"
-    what = f"the group names the axis {axis!r} twice"
-    return RuleError(what, expected="each axis of the group once", got=f"group={list(axes)}", fix=fix)
+    return RuleError(what, expected="each axis of the group once", got=got, fix=fix)
 
 
 def no_peer(program: Running, rank: Any, call: str) -> RuleError:
@@ -92,12 +86,10 @@ def no_peer(program: Running, rank: Any, call: str) -> RuleError:
     advice: Advice = "name the rank at the other end, such as model.rank - 1 or model.rank + 1"
     if type(rank) is int and not itself:
         advice = _beyond(program, rank, call)
-    written_call = f"{call}({written(rank)}{', ...' if call == 'pass_to' else ''})"
-    error = RuleError(
-        f"{written_call} does not name another rank" if whole else f"{call} was given no rank",
-        expected=f"a rank from 0 to {program.world.ranks - 1} other than {mine}",
-        got="this rank itself" if itself else describe(rank),
-    )
+    what, expected = f"{call} was given no rank", f"a rank from 0 to {program.world.ranks - 1} other than {mine}"
+    if whole:
+        what = f"{call}({written(rank)}{', ...' if call == 'pass_to' else ''}) does not name another rank"
+    error = RuleError(what, expected=expected, got="this rank itself" if itself else describe(rank))
     error.idea, error.fix = advice if isinstance(advice, Line) else (None, advice)
     if not whole:
         error.fact = NotALayer(call, rank, 0)
@@ -335,10 +327,8 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
         others = {rank for rank, event in same if program.rank in event.group}
         if others or (call.optional and "allgather" not in ops):
             who = f", which {these('rank', others)} called" if others else ""
-            return (
-                f"rank {program.rank} did not reach the {title} in line {call.line}{who}:\n"
-                "every rank of a group must call it; is it inside an `if`?"
-            )
+            why = f"rank {program.rank} did not reach the {title} in line {call.line}{who}"
+            return f"{why}:\nevery rank of a group must call it; is it inside an `if`?"
     return None
 
 
@@ -407,10 +397,8 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
     first, second = ({b for e in p.events if feeds(e) for b in e.batches} for p in (mine, there))
     took, summed = first & second, made.op in COLLECTIVES
     if summed and there.rank in made.group and len(made.group) < mine.world.ranks:
-        return (
-            f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of {titled(made)}:\n"
-            "sum this with ranks that have another one, or the gradients once over all"
-        )
+        why = f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of {titled(made)}"
+        return f"{why}:\nsum this with ranks that have another one, or the gradients once over all"
     if not took and summed and other.op in COLLECTIVES:
         return f"both have been summed{line_of(made)} already: sum a gradient over the ranks once"
     if left.place is right.place and (had := had_by_all(left)) is not None:
@@ -456,11 +444,9 @@ def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
     unread = [source for source, target, _ in program.world.unread() if target == program.rank]
     if not unread:
         return None
-    return (
-        f"{counted(len(unread), 'message')} from rank {unread[0]} to rank {program.rank} "
-        f"{'was' if len(unread) == 1 else 'were'} never received, so batch {batch} was used again:\n"
-        "receive once for each batch"
-    )
+    why = f"{counted(len(unread), 'message')} from rank {unread[0]} to rank {program.rank} "
+    why += f"{'was' if len(unread) == 1 else 'were'} never received, so batch {batch} was used again"
+    return f"{why}:\nreceive once for each batch"
 
 
 def _one_key(program: Running, made: Event) -> str | None:
@@ -469,10 +455,8 @@ def _one_key(program: Running, made: Event) -> str | None:
     if len(set(batches)) < 2:
         return None
     held = ", ".join(str(batch) for some in batches for batch in sorted(some))
-    return (
-        f"one key of activations held batches {held} one after the other, and only the last was\n"
-        "left for backward: use a key with two parts, activations[layer, b]"
-    )
+    why = f"one key of activations held batches {held} one after the other, and only the last was"
+    return f"{why}\nleft for backward: use a key with two parts, activations[layer, b]"
 
 
 def _half_again(program: Running, layer: int, batches: frozenset[int]) -> str | None:
@@ -481,10 +465,8 @@ def _half_again(program: Running, layer: int, batches: frozenset[int]) -> str | 
     if len(done) < 2 or all(event.op in BY_INPUT for event in done):
         return None
     which = these("batch", done[1].batches & batches)
-    return (
-        f"{named(done[0])} gave this gradient of {which}, and {named(done[1])} once more:\n"
-        "backward is both halves in one, and each half is done once for a batch"
-    )
+    why = f"{named(done[0])} gave this gradient of {which}, and {named(done[1])} once more"
+    return f"{why}:\nbackward is both halves in one, and each half is done once for a batch"
 
 
 # -- members that call different things ---------------------------------------------------------------------------
@@ -498,10 +480,8 @@ def meeting(first: Any, other: Any) -> Advice | None:
     for here, member, there, wanted in ((mine, first, theirs, other), (theirs, other, mine, first)):
         number = _elsewhere(_calls(here, member), member, _calls(there, wanted), wanted)
         if number is not None:
-            return (
-                f"rank {member.rank} makes the call of rank {wanted.rank} too, but as its collective #{number + 1}:\n"
-                "every rank must make the same collective calls in the same order"
-            )
+            why = f"rank {member.rank} makes the call of rank {wanted.rank} too, but as its collective #{number + 1}"
+            return f"{why}:\nevery rank must make the same collective calls in the same order"
     if first.op != other.op:
         return None
     if mine.world.mesh is not None:

@@ -87,10 +87,8 @@ def failed(rank: int | None, error: BaseException) -> RankFailed:
     fix = _fix(error, text, frame)
     if fix is None:
         fix = REFUSED if where is not None and where.text.lstrip().startswith("raise ") else PLAIN
-    failure = RankFailed(f"{type(error).__name__}: {text}" if text else type(error).__name__, fix=fix, rank=rank)
-    if where is not None:
-        failure.where.append((None, where))
-    return failure
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return RankFailed(what, fix=fix, rank=rank, where=where)
 
 
 def _fix(error: BaseException, text: str, frame: FrameType | None) -> str | None:
@@ -185,48 +183,33 @@ def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:
 
 def never_awaited(name: str, rank: int | None) -> ForgottenAwait:
     where = student_place()
-    return ForgottenAwait(
-        f"the async function {name} was called, but not awaited",
-        expected=f"`await` in front of the call of {name}",
-        got=f"a call without `await`: nothing of {name} has run",
-        fix=put_await(name, where),
-        rank=rank,
-        where=[] if where is None else [(None, where)],
-    )
+    what, expected = f"the async function {name} was called, but not awaited", f"`await` in front of the call of {name}"
+    got = f"a call without `await`: nothing of {name} has run"
+    return ForgottenAwait(what, expected=expected, got=got, fix=put_await(name, where), rank=rank, where=where)
 
 
 def not_ours(rank: int, thing: object, where: Place | None) -> PuzzleError:
     """Something to await that neither we nor asyncio know what to do with."""
-    return PuzzleError(
-        "awaited something that is not an operation of the model",
-        expected="`await` on what model.allreduce, allgather, pass_to, receive, ... return",
-        got=with_article(type(thing).__name__),
-        fix="time is simulated, and there is nothing else to wait for: leave this `await` out",
-        rank=rank,
-        where=[] if where is None else [(None, where)],
-    )
+    what, got = "awaited something that is not an operation of the model", with_article(type(thing).__name__)
+    expected = "`await` on what model.allreduce, allgather, pass_to, receive, ... return"
+    fix = "time is simulated, and there is nothing else to wait for: leave this `await` out"
+    return PuzzleError(what, expected=expected, got=got, fix=fix, rank=rank, where=where)
 
 
 def not_here(thing: str, fix: str) -> PuzzleError:
     """A part of asyncio that needs more than this one program."""
-    return PuzzleError(
-        f"{thing} cannot be simulated",
-        expected="tasks, timers, locks, events and queues of asyncio: whatever runs in this one program",
-        got="something that comes from outside, at a time that cannot be foreseen",
-        fix=fix,
-    )
+    expected = "tasks, timers, locks, events and queues of asyncio: whatever runs in this one program"
+    got = "something that comes from outside, at a time that cannot be foreseen"
+    return PuzzleError(f"{thing} cannot be simulated", expected=expected, got=got, fix=fix)
 
 
 def asleep(rank: int, where: Place | None, turns: int) -> BudgetError:
     """A rank that asks again and again, and lets all others run in between, without end."""
-    return BudgetError(
-        f"this rank has taken more than {turns} turns, and no rank has moved",
-        expected="a loop that ends: some rank can still do what its condition asks for",
-        got="a loop around `await asyncio.sleep(...)`, while all others wait or have finished",
-        fix="wait for what another rank does with `await`, not with a loop: value = await model.receive(source)",
-        rank=rank,
-        where=[] if where is None else [(None, where)],
-    )
+    what = f"this rank has taken more than {turns} turns, and no rank has moved"
+    expected = "a loop that ends: some rank can still do what its condition asks for"
+    got = "a loop around `await asyncio.sleep(...)`, while all others wait or have finished"
+    fix = "wait for what another rank does with `await`, not with a loop: value = await model.receive(source)"
+    return BudgetError(what, expected=expected, got=got, fix=fix, rank=rank, where=where)
 
 
 def waiting_at(coroutine: Any) -> Place | None:
@@ -251,13 +234,11 @@ def not_the_latest(function: Any) -> PuzzleError | None:
     try:
         compile(text, "<cell>", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
-        line = (error.text or "").strip()
-        return PuzzleError(
-            f"the last cell that defines {name} did not run, so this would be the {name} from before it",
-            expected=f"a cell that Python can read, and that defines {name}",
-            got=f"{type(error).__name__} in line {error.lineno} of that cell: {error.msg}\n{line}",
-            fix="mend that line, and run the cell again before this one",
-        )
+        what = f"the last cell that defines {name} did not run, so this would be the {name} from before it"
+        got = f"{type(error).__name__} in line {error.lineno} of that cell: {error.msg}\n{(error.text or '').strip()}"
+        expected = f"a cell that Python can read, and that defines {name}"
+        fix = "mend that line, and run the cell again before this one"
+        return PuzzleError(what, expected=expected, got=got, fix=fix)
     except ValueError:  # a cell with a null character
         return None
     return None
@@ -268,19 +249,15 @@ def not_callable(function: Any) -> PuzzleError:
     if not callable(function):
         if inspect.iscoroutine(function):
             function.close()
-        return PuzzleError(
-            "simulate was not given a function",
-            expected="the function itself, without brackets after its name: simulate(ddp, ...)",
-            got=describe(function),
-            fix="leave out the brackets after the function's name: simulate calls it, once for each rank",
-        )
+        expected = "the function itself, without brackets after its name: simulate(ddp, ...)"
+        fix = "leave out the brackets after the function's name: simulate calls it, once for each rank"
+        return PuzzleError("simulate was not given a function", expected=expected, got=describe(function), fix=fix)
     code: CodeType | None = getattr(function, "__code__", None)
     name, takes = getattr(function, "__name__", "the function"), list(inspect.signature(function).parameters)
-    fix = "take from the model whatever else the function needs: model.rank, model.RANKS, model.LAYERS, ..."
-    return PuzzleError(
-        f"simulate cannot call {name}: it calls it once for each rank, with the model of that rank",
-        expected=f"one parameter: async def {name}(model)",
-        got=f"{name}({', '.join(takes)})",
-        fix=fix if takes else "give it the parameter model, on which all operations are called",
-        where=[] if code is None else [(None, place(code, code.co_firstlineno))],
-    )
+    what = f"simulate cannot call {name}: it calls it once for each rank, with the model of that rank"
+    expected, got = f"one parameter: async def {name}(model)", f"{name}({', '.join(takes)})"
+    fix = "give it the parameter model, on which all operations are called"
+    if takes:
+        fix = "take from the model whatever else the function needs: model.rank, model.RANKS, model.LAYERS, ..."
+    where = None if code is None else place(code, code.co_firstlineno)
+    return PuzzleError(what, expected=expected, got=got, fix=fix, where=where)

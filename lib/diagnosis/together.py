@@ -77,10 +77,8 @@ def lacks(fact: Fact, program: Running) -> str | None:
         if part is None or part.meets(fact.part) or made is None:
             continue
         if type(other) is WeightGrad and made.op in BY_WEIGHT:
-            return (
-                f"this rank has made the gradients of other {plural} as well, by {named(made)}: keep their sum,\n"
-                "and update with that: grad_weights[layer] = grad_weights[layer] + gradient"
-            )
+            why = f"this rank has made the gradients of other {plural} as well, by {named(made)}: keep their sum"
+            return f"{why},\nand update with that: grad_weights[layer] = grad_weights[layer] + gradient"
         if isinstance(other, Activation) and made.op != "halo":  # what neighbours lend is theirs to go back through
             return (
                 f"this rank has other {plural} of {subject(other.kind, other.layer)} too: update when it has gone back "
@@ -202,10 +200,8 @@ def no_sum(fact: Fact, _: Running | None) -> str | None:
     made = maker(value)
     if made is not None and made.op in ("allreduce", "allreduce_mean"):
         return f"it is the whole sum already, which {titled(made)} gave: leave this out"
-    return (
-        f"activations stay on the rank that has their batch, here {these('batch', value.batches)};\n"
-        "what is summed over the ranks is the gradient of a weight: grad_weights[layer]"
-    )
+    why = f"activations stay on the rank that has their batch, here {these('batch', value.batches)}"
+    return f"{why};\nwhat is summed over the ranks is the gradient of a weight: grad_weights[layer]"
 
 
 @because(facts.Uncovered)
@@ -300,10 +296,8 @@ def _exchanged(fact: Fact) -> str | None:
     pieces = [(event.group[event.outputs.index(one.mark[1])], one) for one in (first, fact.other) if one.mark]
     if fact.field == "layer":
         brought = [f"rank {rank} brought {definite(subject(value.kind, value.layer))}" for rank, value in pieces]
-        return (
-            f"both came out of one {COLLECTIVES[event.op].title}{line_of(event)}: {' and '.join(brought)}.\n"
-            "All ranks of a group call its collectives in the same order, each time with the same value"
-        )
+        why = f"both came out of one {COLLECTIVES[event.op].title}{line_of(event)}: {' and '.join(brought)}"
+        return f"{why}.\nAll ranks of a group call its collectives in the same order, each time with the same value"
     if event.op != "alltoall" or fact.field not in DIMS or first.place.batches != fact.other.place.batches:
         return None
     (one, _), (two, _) = pieces
@@ -319,10 +313,8 @@ def _summed_already(program: Running, fact: Fact) -> str | None:
         number = value.mark[1] if value.is_complete() and value.mark is not None else None
         for event in program.events:
             if event.op == "scatterreduce" and number in event.inputs:
-                return (
-                    f"the gradient of {these('batch', value.place.batches)} went into {titled(event)}:\n"
-                    "add the shard that this gave; and does every key say the batch that it holds?"
-                )
+                why = f"the gradient of {these('batch', value.place.batches)} went into {titled(event)}"
+                return f"{why}:\nadd the shard that this gave; and does every key say the batch that it holds?"
     return None
 
 
@@ -363,11 +355,9 @@ def _lacked_halo(value: Value, role: str) -> str | None:
         if stencil and given and gave and before and before.op == "forward" and stencil.outputs == stencil.rows:
             here, out = given.place.named[role].pieces, gave.place.named[role].pieces
             if len(out) < len(here):
-                return (
-                    f"forward{line_of(made)} was given {numbered(kind.noun, here)}, and that is enough for "
-                    f"{numbered(kind.noun, out)} alone:\nput the {kind.plural} of the neighbours, the halo, together "
-                    "with its own first"
-                )
+                why = f"forward{line_of(made)} was given {numbered(kind.noun, here)}, and that is enough for "
+                why += f"{numbered(kind.noun, out)} alone"
+                return f"{why}:\nput the {kind.plural} of the neighbours, the halo, together with its own first"
         made = before
     return None
 
@@ -420,16 +410,12 @@ def not_cut(fact: Fact, _: Running | None) -> Advice | None:
         return None
     had = numbered(kind.noun, inp.place.named[role].pieces)
     if made.op != "forward":
-        return (
-            f"{named(made)} gives the gradients of the {kind.plural} that its input has, here {had}.\n"
-            "With a halo around the input of forward, and kept for backward, the halo is among them"
-        )
+        why = f"{named(made)} gives the gradients of the {kind.plural} that its input has, here {had}"
+        return f"{why}.\nWith a halo around the input of forward, and kept for backward, the halo is among them"
     row = fact.wanted[0]
     needed = numbered(kind.noun, [one for one in stencil.needs(row) if 0 <= one < stencil.rows])
-    return (
-        f"forward{line_of(made)} was given {had}, and for {kind.noun} {row} it needs {needed}:\n"
-        f"put the {kind.plural} of the neighbours that it lacks, the halo, together with its own first"
-    )
+    why = f"forward{line_of(made)} was given {had}, and for {kind.noun} {row} it needs {needed}"
+    return f"{why}:\nput the {kind.plural} of the neighbours that it lacks, the halo, together with its own first"
 
 
 def _halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:
@@ -455,14 +441,10 @@ def _of_a_neighbour(fact: Fact) -> str | None:
         brought = f"the halo exchange{line_of(made)} brought {numbered('row', rows.pieces)}"
         both = set(rows.pieces) & set(other.place.named["rows"].pieces)
         if not both:
-            return (
-                f"{brought}, which the other value does not have:\n"
-                "in backward each rank hands in the gradient of its halo, and gets that of its own edge"
-            )
-        return (
-            f"{brought}: cut {numbered('row', both)} out of the other value,\n"
-            "add them there, and put the sum together with the rest"
-        )
+            why = f"{brought}, which the other value does not have"
+            return f"{why}:\nin backward each rank hands in the gradient of its halo, and gets that of its own edge"
+        why = f"{brought}: cut {numbered('row', both)} out of the other value"
+        return f"{why},\nadd them there, and put the sum together with the rest"
     return None
 
 

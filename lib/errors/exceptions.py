@@ -103,9 +103,9 @@ class PuzzleError(AssertionError):
     that says all of this, and knows the values that it happened to. Where the fix is the very line that a puzzle asks
     for, the message has the `idea` in its place, and `fix()` shows the line.
 
-    `rank` and `where` (Places, with the rank each belongs to) are added where they are known. `trace` is the
-    Trace up to the failure, where a run had begun, and `shown` what a wrong answer looks like; `import drawing` makes
-    notebooks show them below the message.
+    `rank` and `where` (a Place, or several with the rank each belongs to) are added where they are known. `trace` is
+    the Trace up to the failure, where a run had begun, and `shown` what a wrong answer looks like; `import drawing`
+    makes notebooks show them below the message.
     """
 
     what: str
@@ -121,7 +121,7 @@ class PuzzleError(AssertionError):
         got: str | None = None,
         fix: str | None = None,
         rank: int | None = None,
-        where: Sequence[tuple[int | None, Place]] = (),
+        where: Sequence[tuple[int | None, Place]] | Place | None = None,
         idea: str | None = None,
     ) -> None:
         super().__init__(what)
@@ -132,7 +132,7 @@ class PuzzleError(AssertionError):
         if not isinstance(what, Fact):
             self.what, self.expected, self.got, self.fix = what, expected, got, fix
         self.rank = rank
-        self.where = list(where)
+        self.where: list[tuple[int | None, Place]] = [(None, where)] if isinstance(where, Place) else list(where or ())
         self.named: str | None = None
         """What to call the rank, where it has a place in a mesh: "rank 6 (data 1, stage 2)"."""
         self.time: int | None = None

@@ -12,9 +12,6 @@ MOST_NUMBERS = 16
 """Numbers, or runs of them, that a message lists."""
 
 
-# -- names ------------------------------------------------------------------------------------------------------
-
-
 def with_article(noun: str) -> str:
     """ "weight" -> "a weight", "activation" -> "an activation"."""
     return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun}"
@@ -42,9 +39,6 @@ def plural(noun: str, number: float) -> str:
     return noun if number == 1 else f"{noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
 
 
-# -- what others wrote ------------------------------------------------------------------------------------------
-
-
 def visible(text: str, lines: bool = True) -> str:
     """Somebody's text with what cannot be seen made visible: an escape, or what turns the reading direction around,
     becomes ⟨U+001B⟩. `lines`: whether ends of lines and tabs stay; otherwise they become spaces.
@@ -53,19 +47,15 @@ def visible(text: str, lines: bool = True) -> str:
     """
     if text.isprintable():
         return text
-    seen = "".join(map(_seen, text.replace("\r\n", "\n")))
-    return seen if lines else seen.replace("\n", " ").replace("\t", " ")
-
-
-def _seen(letter: str) -> str:
     from unicodedata import category  # here and not above: few texts are odd, and `import lib` should be quick
 
-    if letter.isprintable() or letter in KEPT or category(letter) in ("Zs", "Cn"):
-        return letter
-    return f"⟨U+{ord(letter):04X}⟩"
-
-
-# -- figures ----------------------------------------------------------------------------------------------------
+    seen = "".join(
+        letter
+        if letter.isprintable() or letter in KEPT or category(letter) in ("Zs", "Cn")
+        else f"⟨U+{ord(letter):04X}⟩"
+        for letter in text.replace("\r\n", "\n")
+    )
+    return seen if lines else seen.replace("\n", " ").replace("\t", " ")
 
 
 def amount(value: float | Fraction) -> str:
@@ -82,9 +72,6 @@ def exact(value: float) -> str:
 def counted(number: int, noun: str, form: str = "") -> str:
     """A count and its noun: "1 rank", "4 ranks". With the form "," thousands are parted: "1,024 ranks"."""
     return f"{number:{form}} {plural(noun, number)}"
-
-
-# -- sets of numbers --------------------------------------------------------------------------------------------
 
 
 def runs(items: Iterable[int]) -> list[tuple[int, int]]:

@@ -45,9 +45,6 @@ def tokens(place: Place, role: str, items: Iterable[int]) -> str:
     return f"{counted(route.count(*pieces), 'token', ',')}, such as {there} of batch {first[1]} at expert {first[0]}"
 
 
-# -- putting together and cutting ---------------------------------------------------------------------------------
-
-
 @fact
 def OtherKind(verb: str, first: Value, other: object) -> Words:
     """Two values of different kinds are to be put together (`verb`: gather or sum)."""
@@ -84,10 +81,8 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
                 'and sum over their own group alone, such as group="model"'
             )
         if field == "rows" and any(first.place.part(role) is not None for role in ("keys", "queries")):
-            return (
-                "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of:\n"
-                "where rows go round, theirs goes with them, and is added to what is of the same rows"
-            )
+            why = "a result of attention belongs to the rows that ask, and a gradient to the rows that it is of"
+            return f"{why}:\nwhere rows go round, theirs goes with them, and is added to what is of the same rows"
         if field == "features" and not first.place.open:
             return "values with different features are put together and not added: first.combine(second)"
         if field == "out":
@@ -100,10 +95,8 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
     elif field in REST and isinstance(first, WeightGrad):
         return f"gradients of different {REST[field]} are parts of a sum: first + second"
     elif field == "rows":
-        return (
-            "what is put together differs in one thing: rows of the same batches, or batches of the same rows.\n"
-            "Where rows come from other ranks, all go through them in the same order"
-        )
+        why = "what is put together differs in one thing: rows of the same batches, or batches of the same rows"
+        return f"{why}.\nWhere rows come from other ranks, all go through them in the same order"
     if field == "layer" and isinstance(first, Activation | ActivationGrad):
         back = isinstance(first, ActivationGrad)
         low, high = sorted(value.layer + back for value in (first, other))
@@ -273,9 +266,6 @@ def NotCut(value: Value, role: object, wanted: tuple[object, object] | None) -> 
     return Words(what, expected, got, "look at what the value has: print(value)")
 
 
-# -- values that there cannot be ----------------------------------------------------------------------------------
-
-
 @fact
 def NoKind(value: Value) -> Words:
     """A value is of none of the five kinds, but of a class of the student's."""
@@ -294,9 +284,6 @@ def NoValue(kind: type[Value], fields: tuple[object, ...], field: str, low: int 
         wrong = f"its {field} are some of {written(most)}"
     made = f"{kind.__name__}({', '.join(written(item)[:40] for item in fields)}, ...), made by hand"
     return Words(f"there is no such {kind.kind}", wrong, made, MADE_BY_HAND)
-
-
-# -- collectives whose members do not fit -------------------------------------------------------------------------
 
 
 @fact

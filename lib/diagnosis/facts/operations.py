@@ -47,9 +47,6 @@ def _part(value: Weight) -> str:
     return "the whole weight" if value.is_complete() else ", ".join(value.place.words())
 
 
-# -- of the wrong kind, layer or part -----------------------------------------------------------------------------
-
-
 @fact
 def WrongKind(role: str, wanted: type[Value], value: object, op: str) -> Words:
     """An operation was given something that is not of the kind that it needs in this role."""
@@ -169,9 +166,6 @@ def OtherFeatures(role: str, value: Value, weight: Weight, of: str) -> Words:
     return Words(what, f"{needs}, which the {describe(weight)} {side}", got, fix)
 
 
-# -- batches ------------------------------------------------------------------------------------------------------
-
-
 @fact
 def NotBatches(batches: object) -> Words:
     """Batches are named by something that is not a collection of numbers."""
@@ -235,9 +229,6 @@ def OtherBatches(op: str, inp: Value, grad: Value) -> Words:
     expected = f"the {what} of {these('batch', inp.place.batches)}, as the input"
     got = f"the {what} of {these('batch', grad.place.batches)}"
     return Words(f"the input and the {what} given to {op} are of different batches", expected, got, fix)
-
-
-# -- rows and other dims ------------------------------------------------------------------------------------------
 
 
 @fact
@@ -330,9 +321,6 @@ def Broken(op: str, role: str, value: Value, number: int, noun: str) -> Words:
     return Words(what, f"the {things} of some of {number} {noun}s, each whole", got, fix)
 
 
-# -- what a layer takes besides its input --------------------------------------------------------------------------
-
-
 @fact
 def Besides(op: str, layer: int, kind: str, takes: str, of: tuple[int, ...], other: object) -> Words:
     """A layer that takes a weight, or one of the activations `of`, besides its input got nothing, or something else."""
@@ -368,9 +356,6 @@ def Unweighted(op: str, layer: int, kind: str) -> Words:
         fix = f"write model.backward({layer}, ...), which gives each gradient of this layer"
     what = f"layer {layer} is of the kind {kind}, which has no weight"
     return Words(what, f"{op} of a layer with a weight", fix=fix)
-
-
-# -- update -------------------------------------------------------------------------------------------------------
 
 
 @fact
@@ -425,9 +410,6 @@ def OtherStep(weight: Weight, state: OptState) -> Words:
     fix = "keep both results of update, and update each layer once"
     what = "the weight and the optimizer state are not at the same step"
     return Words(what, f"step {weight.step} for both", got, fix)
-
-
-# -- stores -------------------------------------------------------------------------------------------------------
 
 
 @fact
