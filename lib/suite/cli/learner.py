@@ -31,8 +31,6 @@ from lib.suite.isolation.isolation import LIMIT
 from lib.suite.submissions.load import SourceError, puzzles_of, source_in
 from lib.suite.submissions.locations import mine, notebook_of, prepared, shown, yours
 
-commands = typer.Typer()
-
 
 def status() -> None:
     """Show what is solved and how well, and what comes next."""
@@ -71,7 +69,6 @@ def _solved(records: Collection[Record], passed: set[str]) -> str:
     return f"{sum(record.id in passed for record in records)} of {len(records)}"
 
 
-@commands.command("list")
 def list_() -> None:
     """The puzzles by chapter, and how far you are: their sizes and their goals."""
     puzzle = Column("puzzle", overflow="fold", min_width=max(map(len, PUZZLES)))  # a title folds, and an id does not
@@ -91,7 +88,6 @@ def list_() -> None:
     show_table(table)
 
 
-@commands.command()
 def goal(puzzle: options.PuzzleArgument, output: options.Output = None) -> None:
     """Say what a puzzle asks for; as a picture with a schedule that reaches it, where you name a file."""
     task = goal_of(puzzle)
@@ -99,7 +95,6 @@ def goal(puzzle: options.PuzzleArgument, output: options.Output = None) -> None:
     draw_thing(task, output)
 
 
-@commands.command()
 def hint(
     puzzle: options.PuzzleArgument,
     number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.")] = None,
@@ -113,7 +108,6 @@ def hint(
     show_hints(next_hint(puzzle) if number is None else open_hints(puzzle, number))
 
 
-@commands.command()
 def reveal(
     puzzle: options.PuzzleArgument,
     way: Annotated[str | None, typer.Argument(help="Show the code of this alternative.", show_default=False)] = None,
@@ -193,7 +187,6 @@ TICK = 100
 KEYS = "h: a hint   r: the official answer, when it passes   n: the next puzzle   q: quit"
 
 
-@commands.command()
 def watch(
     path: Annotated[Path | None, typer.Argument(help="A notebook, a .py, or a folder.", show_default=False)] = None,
     puzzle: options.Puzzle = None,

@@ -52,13 +52,11 @@ if TYPE_CHECKING:
     from lib.analysis.recording import Recording
     from lib.schedules.gallery import Point
 
-schedules = typer.Typer(
+schedule = typer.Typer(
     context_settings=options.SHORT,
     no_args_is_help=True,
     help="Schedules of pipelines: what each rank does, and in which order.",
 )
-commands = typer.Typer()
-commands.add_typer(schedules, name="schedule")
 
 N = TypeVar("N", int, float)
 RANKS, BATCHES = 4, 8
@@ -84,7 +82,7 @@ def _time(number: float) -> float:
     return number
 
 
-@schedules.command("list")
+@schedule.command("list")
 def list_(
     ranks: Annotated[int, option("Ranks.", min=1)] = RANKS,
     batches: Annotated[int, option("Microbatches.", min=1)] = BATCHES,
@@ -105,7 +103,7 @@ def list_(
     show_table(table)
 
 
-@schedules.command()
+@schedule.command()
 def show(what: What, ranks: Ranks = None, batches: Batches = None, chunks: Chunks = None) -> None:
     """Print what each rank does, a line a rank, and how good it is; or which action is wrong."""
     found = _found(what, ranks, batches, chunks)
@@ -122,7 +120,7 @@ def show(what: What, ranks: Ranks = None, batches: Batches = None, chunks: Chunk
     say(_figures(order))
 
 
-@schedules.command()
+@schedule.command()
 def export(
     what: What,
     form: Annotated[str, option(KNOWN, "--format", callback=_format)] = "csv",
@@ -143,7 +141,7 @@ def export(
         say(line)
 
 
-@schedules.command("import")
+@schedule.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=f"The file: {suffixes()}.")],
     output: options.Output = None,
@@ -167,7 +165,7 @@ def import_(
         say(f"Drew a run of it, with {messages} messages and a layer a stage: {output}")
 
 
-@schedules.command()
+@schedule.command()
 def gallery(
     whats: Annotated[
         list[str] | None,
@@ -242,7 +240,6 @@ def _figures(order: Order) -> str:
 # -- profile --------------------------------------------------------------------------------------------------------
 
 
-@commands.command()
 def profile(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
@@ -352,8 +349,7 @@ def _numbers(name: str, text: str, kind: type[N]) -> list[N]:
     return [kind(number) for number in values]
 
 
-@commands.command("explore")
-def explore_command(
+def explore_(
     out: Annotated[Path, option("The folder for what is found.", "--output", "-o")] = Path("explore"),
     schedules: Annotated[str, option("Schedules by name, with commas between; see `puzzles schedule list`.")] = "all",
     ranks: Annotated[str, option("Ranks, one after another or 4-8.")] = "4",
