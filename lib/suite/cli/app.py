@@ -44,7 +44,7 @@ class Door(TyperGroup):
         return list(HOMES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command. Only its own module is imported, and only its own options are built: a second of work less.
+        """Return a command, of which alone the module is imported and the options are built.
 
         Its paragraphs of help are a line each: the terminal is not as wide as the source.
         """
