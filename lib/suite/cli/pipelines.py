@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from lib.schedules.gallery import Point
 
 schedule = typer.Typer(
+    add_completion=False,
     context_settings=options.SHORT,
     no_args_is_help=True,
     help="Schedules of pipelines: what each rank does, and in which order.",
