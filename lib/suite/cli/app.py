@@ -22,18 +22,18 @@ from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import SHORT, console, fail, option, say
 from lib.suite.submissions.locations import home, is_checkout
 
-HOMES: Final = {
-    "list": "learner",
-    **dict.fromkeys(("run", "fix"), "runs"),
-    **dict.fromkeys(("goal", "hint", "reveal", "watch"), "learner"),
-    **dict.fromkeys(("check", "draw", "review", "why", "what-if"), "runs"),
-    **dict.fromkeys(("compare", "gallery"), "compare"),
-    "grade": "grading.command",
-    **dict.fromkeys(("build", "export", "lab"), ""),
-    **dict.fromkeys(("replay", "demo"), "runs"),
-    **dict.fromkeys(("schedule", "explore", "profile"), "pipelines"),
+MODULES: Final = {
+    "learner": "list goal hint reveal watch",
+    "runs": "run fix check draw review why what-if replay demo",
+    "compare": "compare gallery",
+    "grading.command": "grade",
+    "pipelines": "schedule explore profile",
+    "app": "build export lab",
 }
-"""The commands in the order of the help, and the modules that have them, which are imported when they are called."""
+"""The commands of each module, in the order of the help. Their functions are called as they are; with an underscore at
+the end where that name is taken."""
+HOMES: Final = {name: module for module, names in MODULES.items() for name in names.split()}
+PASSES_ON: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 class Door(TyperGroup):
@@ -44,12 +44,18 @@ class Door(TyperGroup):
         return list(HOMES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, whose paragraphs of help are a line each: the terminal is not as wide as the source."""
-        # For another name, all are imported: one of them may have been meant.
-        for module in {HOMES[cmd_name]} if cmd_name in HOMES else dict.fromkeys(HOMES.values()):
-            if module:
-                more = import_module(f"lib.suite.cli.{module}").commands
-                self.commands = {**typer.main.get_group(more).commands, **self.commands}
+        """Return a command, of which alone the module is imported and the options are built.
+
+        Its paragraphs of help are a line each: the terminal is not as wide as the source.
+        """
+        for name in (cmd_name,) if cmd_name in HOMES else HOMES:  # for another name all: one of them may be meant
+            if name not in self.commands:
+                home, function = import_module(f"lib.suite.cli.{HOMES[name]}"), name.replace("-", "_")
+                found: Any = getattr(home, f"{function}_", None) or getattr(home, function)
+                group = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
+                if group is not found:
+                    group.command(name, context_settings=PASSES_ON if name == "lab" else None)(found)
+                self.commands[name] = typer.main.get_command(group)
         found = super().get_command(ctx, cmd_name)
         if found is not None and found.help:
             found.help = "\n\n".join(" ".join(part.split()) for part in found.help.split("\n\n"))
@@ -88,7 +94,6 @@ def puzzles(context: typer.Context) -> None:
         status()
 
 
-@app.command()
 def build(
     check: Annotated[bool, option("Write nothing; fail where one is not current.", "--check")] = False,
     force: Annotated[bool, option("Overwrite notebooks that somebody has worked in.", "--force")] = False,
@@ -115,7 +120,6 @@ def build(
     say(f"{sum(name.endswith('.ipynb') for name in files)} notebooks are current.")
 
 
-@app.command()
 def export(
     names: Annotated[
         list[str] | None,
@@ -162,7 +166,6 @@ def export(
         say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
     """Open the puzzles in JupyterLab; what else you say is passed on to it."""
     from lib.suite.cli.learner import workplace

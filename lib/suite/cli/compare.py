@@ -28,7 +28,6 @@ from lib.suite.course.solutions import without_lines
 from lib.suite.submissions.source import SourceError
 from lib.trace.trace import Trace
 
-commands = typer.Typer()
 COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
 TRIES: Final = 12
 """Sizes that are tried at most before one is proposed."""
@@ -38,7 +37,6 @@ LISTED: Final = 20
 """Rows of the table of a gallery in a terminal; the file has all."""
 
 
-@commands.command()
 def compare(
     whats: Annotated[
         list[str],
@@ -262,7 +260,6 @@ class Gallery(NamedTuple):
     pictures: bool
 
 
-@commands.command()
 def gallery(
     puzzle: Annotated[str, typer.Argument(help="The puzzle's id, such as gpipe.", show_default=False)],
     whats: Annotated[

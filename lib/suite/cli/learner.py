@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -31,67 +31,61 @@ from lib.suite.isolation.isolation import LIMIT
 from lib.suite.submissions.load import SourceError, puzzles_of, source_in
 from lib.suite.submissions.locations import mine, notebook_of, prepared, shown, yours
 
-commands = typer.Typer()
-
 
 def status() -> None:
     """Show what is solved and how well, and what comes next."""
     standings = known()
     passed = {puzzle for puzzle, standing in standings.items() if standing.passed}
-    table = Table("", "puzzle", "", "best goal reached", *numbers("time", "memory", "hints"))
-    for chapter, records in by_chapter():
-        table.add_section()
-        table.add_row("", *_chapter_row(chapter.title, records, passed))
-        for record in records:
-            standing = standings.get(record.id, Standing())
-            state = Text("solved", "green") if standing.passed else Text("tried" if standing.runs else "", "yellow")
-            time = "" if standing.time is None else f"{standing.time:g}"
-            memory = "" if standing.memory is None else amount(standing.memory)
-            hints = f"{standing.hints} of {len(record.hints)}" if standing.hints else ""
-            table.add_row(str(record.number), record.id, state, standing.goal or "", time, memory, hints)
-    show_table(table)
+
+    def row(record: Record) -> Sequence[Text | str]:
+        standing = standings.get(record.id, Standing())
+        state = Text("solved", "green") if standing.passed else Text("tried" if standing.runs else "", "yellow")
+        time = "" if standing.time is None else f"{standing.time:g}"
+        memory = "" if standing.memory is None else amount(standing.memory)
+        hints = f"{standing.hints} of {len(record.hints)}" if standing.hints else ""
+        return record.id, state, standing.goal or "", time, memory, hints
+
+    _by_chapter(Table("", "puzzle", "", "best goal reached", *numbers("time", "memory", "hints")), passed, row)
     following = "There is nothing left to solve."
     if (record := next_puzzle(passed)) is not None:
         notebook = notebook_of(record.id)
         how = "" if notebook.is_file() else " (`puzzles lab` makes it, and opens the map)"
         following = f"Next: {record.id} ({record.title}), {shown(notebook)}{how}"
-    say(f"{_solved(PUZZLES.values(), passed)} solved. {following}")
+    say(f"{len(passed & {*PUZZLES})} of {len(PUZZLES)} solved. {following}")
     if is_off():
         why = f"{graded.VARIABLE} is set" if graded.is_on() else "PUZZLES_PROGRESS is off"
         say(f"Progress is not recorded: {why}.")
     say("puzzles --help lists the commands.")
 
 
-def _chapter_row(name: str, records: Sequence[Record], passed: set[str]) -> tuple[Text, str, Text]:
-    """The title of a chapter, nothing, and how much of it is solved."""
-    return Text(name, "bold"), "", Text(f"{_solved(records, passed)} solved", "bold")
-
-
-def _solved(records: Collection[Record], passed: set[str]) -> str:
-    return f"{sum(record.id in passed for record in records)} of {len(records)}"
-
-
-@commands.command("list")
 def list_() -> None:
     """The puzzles by chapter, and how far you are: their sizes and their goals."""
+
+    def row(record: Record) -> Sequence[str]:
+        name = f"{record.id}\n{record.title}"
+        if record.is_function:
+            return name, "a function"
+        limits = [(goal.name, f"{goal.time:g}", f"{goal.memory:,}") for goal in record.goals]
+        columns = ("\n".join(column) for column in zip(*limits, strict=True))
+        return name, ", ".join(map(str, record.size)), *columns
+
     puzzle = Column("puzzle", overflow="fold", min_width=max(map(len, PUZZLES)))  # a title folds, and an id does not
-    table = Table("", puzzle, "sizes", "goals", "time", "memory", caption="sizes: ranks, layers, batches")
-    passed = solved()
+    _by_chapter(
+        Table("", puzzle, "sizes", "goals", "time", "memory", caption="sizes: ranks, layers, batches"), solved(), row
+    )
+
+
+def _by_chapter(table: Table, passed: set[str], row: Callable[[Record], Sequence[Text | str]]) -> None:
+    """Show a table of all puzzles, above those of each chapter its title, and how much of it is solved."""
     for chapter, records in by_chapter():
         table.add_section()
-        table.add_row("", *_chapter_row(chapter.title, records, passed))
+        so_far = f"{sum(record.id in passed for record in records)} of {len(records)} solved"
+        table.add_row("", Text(chapter.title, "bold"), "", Text(so_far, "bold"))
         for record in records:
-            name = f"{record.id}\n{record.title}"
-            if record.is_function:
-                table.add_row(str(record.number), name, "a function")
-                continue
-            limits = [(goal.name, f"{goal.time:g}", f"{goal.memory:,}") for goal in record.goals]
-            columns = ("\n".join(column) for column in zip(*limits, strict=True))
-            table.add_row(str(record.number), name, ", ".join(map(str, record.size)), *columns)
+            table.add_row(str(record.number), *row(record))
     show_table(table)
 
 
-@commands.command()
 def goal(puzzle: options.PuzzleArgument, output: options.Output = None) -> None:
     """Say what a puzzle asks for; as a picture with a schedule that reaches it, where you name a file."""
     task = goal_of(puzzle)
@@ -99,7 +93,6 @@ def goal(puzzle: options.PuzzleArgument, output: options.Output = None) -> None:
     draw_thing(task, output)
 
 
-@commands.command()
 def hint(
     puzzle: options.PuzzleArgument,
     number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.")] = None,
@@ -113,7 +106,6 @@ def hint(
     show_hints(next_hint(puzzle) if number is None else open_hints(puzzle, number))
 
 
-@commands.command()
 def reveal(
     puzzle: options.PuzzleArgument,
     way: Annotated[str | None, typer.Argument(help="Show the code of this alternative.", show_default=False)] = None,
@@ -193,7 +185,6 @@ TICK = 100
 KEYS = "h: a hint   r: the official answer, when it passes   n: the next puzzle   q: quit"
 
 
-@commands.command()
 def watch(
     path: Annotated[Path | None, typer.Argument(help="A notebook, a .py, or a folder.", show_default=False)] = None,
     puzzle: options.Puzzle = None,

@@ -18,16 +18,7 @@ from lib.errors.wording import counted, exact
 from lib.extras import need_extra
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES
-from lib.schedules.formats.orders import (
-    FORMATS,
-    Imported,
-    at_equal_costs,
-    in_positions,
-    in_time,
-    is_order_file,
-    read_file,
-    suffixes,
-)
+from lib.schedules.formats import orders
 from lib.schedules.pipelines.action import Messages, Order, batches_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.legality import IllegalOrder, illegal
@@ -52,13 +43,12 @@ if TYPE_CHECKING:
     from lib.analysis.recording import Recording
     from lib.schedules.gallery import Point
 
-schedules = typer.Typer(
+schedule = typer.Typer(
+    add_completion=False,
     context_settings=options.SHORT,
     no_args_is_help=True,
     help="Schedules of pipelines: what each rank does, and in which order.",
 )
-commands = typer.Typer()
-commands.add_typer(schedules, name="schedule")
 
 N = TypeVar("N", int, float)
 RANKS, BATCHES = 4, 8
@@ -67,15 +57,15 @@ SHOWN, DRAWN = 10_000, 20_000
 PEAKS = 64
 """Ranks whose peaks are listed; of more, the lowest and the highest."""
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
-WHAT = f"a schedule of the list, a file with an order ({suffixes(', ')}), or whatever `puzzles run` takes"
-KNOWN = "; ".join(f"{name}: {row.about}" for name, row in FORMATS.items()) + "."
+WHAT = f"a schedule of the list, a file with an order ({orders.suffixes(', ')}), or whatever `puzzles run` takes"
+KNOWN = "; ".join(f"{name}: {row.about}" for name, row in orders.FORMATS.items()) + "."
 SIZE = {"min": 1, "show_default": False}
 What = Annotated[str, argument("WHAT", f"What to take: {WHAT}.")]
 Ranks = Annotated[int | None, option(f"Ranks: {RANKS}, or those of the puzzle.", **SIZE)]
 Batches = Annotated[int | None, option(f"Microbatches: {BATCHES}, or those of the puzzle.", **SIZE)]
 Chunks = Annotated[int | None, option("Stages a rank has, where one can choose.", **SIZE)]
 
-_format = one_of([*FORMATS], f"there is no format {{!r}}; there are {', '.join(FORMATS)}")
+_format = one_of([*orders.FORMATS], f"there is no format {{!r}}; there are {', '.join(orders.FORMATS)}")
 
 
 def _time(number: float) -> float:
@@ -84,7 +74,7 @@ def _time(number: float) -> float:
     return number
 
 
-@schedules.command("list")
+@schedule.command("list")
 def list_(
     ranks: Annotated[int, option("Ranks.", min=1)] = RANKS,
     batches: Annotated[int, option("Microbatches.", min=1)] = BATCHES,
@@ -97,7 +87,7 @@ def list_(
     table = Table("name", "", *figures, Column("from", overflow="fold", min_width=27), "in torch", caption=caption)
     for row in SCHEDULES.values():
         try:
-            timed = at_equal_costs(row.make(ranks, batches))
+            timed = orders.at_equal_costs(row.make(ranks, batches))
             shown = exact(timed.end), *(f"{share:.1%}" for share in timed.bubble), exact(max(timed.peaks)), row.paper
         except ValueError as error:
             shown = "", "", "", "", str(error)
@@ -105,7 +95,7 @@ def list_(
     show_table(table)
 
 
-@schedules.command()
+@schedule.command()
 def show(what: What, ranks: Ranks = None, batches: Batches = None, chunks: Chunks = None) -> None:
     """Print what each rank does, a line a rank, and how good it is; or which action is wrong."""
     found = _found(what, ranks, batches, chunks)
@@ -114,15 +104,15 @@ def show(what: What, ranks: Ranks = None, batches: Batches = None, chunks: Chunk
     if actions > SHOWN:
         say(f"{counted(actions, 'action', ',')} are too many to print: at most {SHOWN:,} are shown.")
     elif wrong is not None:
-        say(in_positions(order, wrong))
+        say(orders.in_positions(order, wrong))
     else:
-        say(in_time(order) if order == compute_only(order) else in_positions(order))
+        say(orders.in_time(order) if order == compute_only(order) else orders.in_positions(order))
     if wrong is not None:
         raise IllegalOrder(wrong, found.cell(wrong.rank, wrong.position))
     say(_figures(order))
 
 
-@schedules.command()
+@schedule.command()
 def export(
     what: What,
     form: Annotated[str, option(KNOWN, "--format", callback=_format)] = "csv",
@@ -134,7 +124,7 @@ def export(
     chunks: Chunks = None,
 ) -> None:
     """Write an order for others."""
-    text, left_out = FORMATS[form].write(_found(what, ranks, batches, chunks).legal())
+    text, left_out = orders.FORMATS[form].write(_found(what, ranks, batches, chunks).legal())
     if output is None:
         print(text, end="")
         return
@@ -143,14 +133,14 @@ def export(
         say(line)
 
 
-@schedules.command("import")
+@schedule.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=f"The file: {suffixes()}.")],
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=f"The file: {orders.suffixes()}.")],
     output: options.Output = None,
     messages: Annotated[Messages, option("For the picture, messages are posted or awaited.")] = "posted",
 ) -> None:
     """Read an order from a file, see whether it is legal, say how good it is, and draw a run of it."""
-    order = read_file(file).legal()
+    order = orders.read_file(file).legal()
     say(f"{file.name} is legal.\n{_figures(order)}")
     if output is not None:
         if sum(map(len, order)) > DRAWN:
@@ -167,7 +157,7 @@ def import_(
         say(f"Drew a run of it, with {messages} messages and a layer a stage: {output}")
 
 
-@schedules.command()
+@schedule.command()
 def gallery(
     whats: Annotated[
         list[str] | None,
@@ -195,7 +185,7 @@ def gallery(
     say(f"Wrote {output}: {found.world()}")
 
 
-def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None) -> Imported:
+def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None) -> orders.Imported:
     """The order that is meant, legal or not."""
     if (row := SCHEDULES.get(what)) is not None:
         can_choose = "chunks" in row.takes
@@ -203,13 +193,13 @@ def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None
             raise typer.BadParameter(f"{what} has {counted(row.chunks, 'stage')} a rank, always")
         chosen: dict[str, Any] = {"chunks": chunks} if chunks is not None and can_choose else {}
         try:
-            return Imported(row.make(ranks or RANKS, batches or BATCHES, **chosen))
+            return orders.Imported(row.make(ranks or RANKS, batches or BATCHES, **chosen))
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
     if chunks is not None:
         raise typer.BadParameter(f"--chunks is for a schedule of the list; there are {', '.join(SCHEDULES)}")
-    if is_order_file(what):
-        return read_file(what)
+    if orders.is_order_file(what):
+        return orders.read_file(what)
     if what not in PUZZLES and not Path(what).suffix:
         names = ", ".join(SCHEDULES)
         raise typer.BadParameter(f"there is no schedule, puzzle or file {what!r}; the schedules are {names}")
@@ -217,14 +207,14 @@ def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None
 
     run = run_subject(what, ranks=ranks, batches=batches)
     try:
-        return Imported(order_of(run.trace))
+        return orders.Imported(order_of(run.trace))
     except ValueError as error:
         fail(f"{run.name} gives no order of a pipeline: {error}")
 
 
 def _figures(order: Order) -> str:
     """Describe how good an order is."""
-    timed, passes = at_equal_costs(order), compute_only(order)
+    timed, passes = orders.at_equal_costs(order), compute_only(order)
     sizes = {"rank": len(order), "stage": len(places(passes)), "microbatch": batches_of(passes)}
     size = ", ".join(counted(number, name) for name, number in sizes.items())
     bubble, peaks = timed.bubble, timed.peaks
@@ -242,7 +232,6 @@ def _figures(order: Order) -> str:
 # -- profile --------------------------------------------------------------------------------------------------------
 
 
-@commands.command()
 def profile(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
@@ -291,9 +280,9 @@ def _expected(schedule: str, found: Recording, limit: float | None) -> Recording
 
     if (row := SCHEDULES.get(schedule)) is None:
         name = Path(schedule).stem
-        if not is_order_file(schedule):
+        if not orders.is_order_file(schedule):
             return recording_of(run_subject(schedule, limit=limit).trace, name)
-        return recording_of_order(compute_only(read_file(schedule).legal()), name, **costs_of(found))
+        return recording_of_order(compute_only(orders.read_file(schedule).legal()), name, **costs_of(found))
     if not found.has_order:
         raise ValueError(
             f"{found.name} names no microbatches, so {row.title} has no size to be compared at. torch's own 1F1B names "
@@ -313,9 +302,9 @@ def _write_order(path: Path, found: Recording) -> str:
     """Write the order that was recorded, as `puzzles schedule export` does, and say whether it is legal."""
     from lib.schedules.formats.trace import order_of_recording
 
-    form = next((row for row in FORMATS.values() if row.suffix == path.suffix.lower()), None)
+    form = next((row for row in orders.FORMATS.values() if row.suffix == path.suffix.lower()), None)
     if form is None:
-        raise ValueError(f"an order is written as {suffixes()}")
+        raise ValueError(f"an order is written as {orders.suffixes()}")
     order = order_of_recording(found)
     write_whole(ready(path), form.write(order).text)
     wrong = illegal(order)
@@ -352,8 +341,7 @@ def _numbers(name: str, text: str, kind: type[N]) -> list[N]:
     return [kind(number) for number in values]
 
 
-@commands.command("explore")
-def explore_command(
+def explore_(
     out: Annotated[Path, option("The folder for what is found.", "--output", "-o")] = Path("explore"),
     schedules: Annotated[str, option("Schedules by name, with commas between; see `puzzles schedule list`.")] = "all",
     ranks: Annotated[str, option("Ranks, one after another or 4-8.")] = "4",

@@ -31,11 +31,9 @@ from lib.suite.cli.console import (
 from lib.suite.course.subject import Attempt, Outcome, Run, attempt, outcome, subjects
 from lib.suite.course.subject import run as run_subject
 
-commands = typer.Typer()
 COLOURS = {"passed": "green", "missed": "yellow", "unsolved": "yellow"}
 
 
-@commands.command()
 def run(
     whats: Annotated[list[str], argument("WHAT...", f"What to run: {options.WHAT}.")],
     puzzle: options.Puzzle = None,
@@ -165,14 +163,12 @@ def _measured(tried: Attempt) -> Verdict | None:
     return verdict if isinstance(verdict, Verdict) and verdict.correct else None
 
 
-@commands.command()
 def fix(what: options.Subject, puzzle: options.Puzzle = None) -> None:
     """Run one function and show how to mend its mistake: the line itself, where the message names only the idea."""
     with fixes.shown():
         _tell(outcome(what, puzzle=puzzle))
 
 
-@commands.command()
 def check(
     what: Annotated[str | None, typer.Argument(metavar="[WHAT]", help=f"Check only this: {options.WHAT}.")] = None,
     puzzle: options.Puzzle = None,
@@ -219,7 +215,6 @@ def _answer(ask: Callable[[], Any], output: Path | None) -> None:
         draw_thing(answer, output)
 
 
-@commands.command()
 def draw(
     what: options.Subject, output: options.Output = None, puzzle: options.Puzzle = None, limit: options.Limit = None
 ) -> None:
@@ -234,7 +229,6 @@ def draw(
     draw_thing(trace, path)
 
 
-@commands.command()
 def review(
     what: options.Subject, output: options.Output = None, puzzle: options.Puzzle = None, limit: options.Limit = None
 ) -> None:
@@ -248,7 +242,6 @@ def review(
     _answer(lambda: look(ran.trace, puzzle=name), output)
 
 
-@commands.command()
 def why(
     what: options.Subject,
     rank: Annotated[int | None, option("The rank that waits.")] = None,
@@ -268,7 +261,6 @@ def why(
     _answer(lambda: critical_path(trace) if rank is None or at is None else explain(trace, rank, at), output)
 
 
-@commands.command("what-if")
 def what_if(
     what: options.Subject,
     rank: Annotated[list[int] | None, option("What this rank computes (or these).")] = None,
@@ -293,7 +285,6 @@ def what_if(
     _answer(lambda: suppose(trace, **chosen, faster=faster) if some else what_helps(trace, faster), output)
 
 
-@commands.command()
 @takes_fields_of(ReplayOptions)
 def replay(
     what: options.Subject,
@@ -318,7 +309,6 @@ def replay(
     raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: run_subject(name, limit=limit).trace, paint))
 
 
-@commands.command()
 def demo(
     output: Annotated[Path | None, option("The folder to write to; else demo, or class.", "--output", "-o")] = None,
     made_up: Annotated[

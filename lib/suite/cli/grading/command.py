@@ -45,15 +45,13 @@ from lib.suite.grade.results import FORMS, RETURNS, Class, returning, write_resu
 from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import STATES
 
-commands = typer.Typer()
 SHOWN: Final = 40
 """Students, and refused files, that the table in the terminal has."""
 GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
 FORM = f"Write the forms of {', '.join(one.platform for one in RETURNS)}; else those of where the files are from."
 
 
-@commands.command("grade")
-def grade_command(
+def grade_(
     submissions: Annotated[
         list[Path], typer.Argument(metavar="WHAT...", help="Folders, archives (.zip, .tar.gz), notebooks, .py.")
     ],
