@@ -29,7 +29,7 @@ BUDGETS = {
     "lib/cluster": 1_450,
     "lib/diagnosis": 3_550,
     "lib/errors": 950,
-    "lib/replay": 5_600,
+    "lib/replay": 5_450,
     "lib/schedules": 5_900,
     "lib/simulator": 3_000,
     "lib/suite/cli": 4_000,
