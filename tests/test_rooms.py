@@ -30,7 +30,7 @@ BUDGETS = {
     "lib/diagnosis": 3_400,
     "lib/errors": 900,
     "lib/puzzles": 420,
-    "lib/replay": 5_600,
+    "lib/replay": 5_450,
     "lib/schedules": 5_900,
     "lib/simulator": 3_000,
     "lib/suite/cli": 4_000,

@@ -4,19 +4,8 @@
     result = replay(simulate(fsdp, puzzle="fsdp"))
     print(result.text())
 
-Needs torch, which is imported when something is replayed and not before. What can go wrong:
-
-    RuntimeError
-    └── ReplayError          a replay could not be done; nothing of it is left behind
-        ├── UnfitTrace       the Trace is not one correct training step, so there is nothing to compare with
-        ├── WrongWorld       there are not as many processes or devices as the Trace has ranks
-        ├── NotEnoughMemory  it would not fit; found out before anything was started
-        ├── InUse            a port or a file that the ranks were to meet at is taken
-        ├── RankRaised       an operation failed on a rank
-        ├── RankDied         the process of a rank is gone
-        └── RankStalled      a rank has not moved for the whole timeout
-
-A replay that ran and gave wrong numbers raises nothing: its result says so (`ReplayResult.ok`, `.faults`).
+Needs torch, which is imported when something is replayed and not before. What cannot be replayed is a ReplayError, and
+nothing of it is left behind; a replay that gave wrong numbers raises nothing: its result says so.
 """
 # pyright: reportMissingImports=false, reportUnusedImport=false
 
@@ -75,7 +64,7 @@ class WrongWorld(ReplayError):
 
 
 class NotEnoughMemory(ReplayError):
-    """The replay would need more memory than there is."""
+    """The replay would need more memory than there is; found out before anything is started."""
 
 
 class InUse(ReplayError):
@@ -91,7 +80,7 @@ class RankDied(ReplayError):
 
 
 class RankStalled(ReplayError):
-    """A rank did not move for the whole timeout."""
+    """A rank has not moved for the whole timeout."""
 
 
 def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = None, **choices: Any) -> ReplayResult:
@@ -113,7 +102,7 @@ def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = No
 
 
 def _need_torch() -> None:
-    """Raise ImportError where torch is missing, which says in one line what to type: here, where this runs."""
+    """Raise ImportError where torch is missing: it says in one line what to type here."""
     try:
         import torch
         import torch.distributed

@@ -57,12 +57,9 @@ def _whole(default: int | None, help: str, least: int = 1, most: int = 10**6) ->
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """The options of a replay. The step is run once to be compared with ordinary training, then `warmup` times
-    unmeasured, then `steps` times measured; every time from the same initial weights.
-
-    What each option means stands beside it: the commands `python -m lib.replay` and `puzzles replay` have the same.
-    ValueError where one has a wrong value.
-    """
+    """The options of a replay, as `python -m lib.replay` and `puzzles replay` have them. The step is run once to be
+    compared with ordinary training, then `warmup` times unmeasured, then `steps` times measured; every time from the
+    same initial weights. ValueError where one has a wrong value."""
 
     transport: str = _option(
         "gloo",

@@ -1,9 +1,7 @@
 """The plan of a replay: everything that every rank has to know before it starts, worked out from the Trace alone.
 
-Who meets whom with which values, when each value may be freed, when each message has to be gone, what may be
-overwritten in place, and what is to be compared with ordinary training. So no message has to say what it is, and
-nothing is negotiated while the ranks run. What the Trace states about its values is not believed: they are made anew by
-`rebuild`.
+So no message has to say what it is, and nothing is negotiated while the ranks run. What the Trace states about its
+values is not believed: they are made anew by `rebuild`.
 """
 
 from __future__ import annotations
@@ -46,13 +44,12 @@ class PlannedCollective(NamedTuple):
 
 
 class PlannedMessage(NamedTuple):
-    """A message that is received: from where to where, the values in it, and the two events."""
+    """A message that is received: from where to where, the values in it, and the event that sends it."""
 
     source: int
     target: int
     values: tuple[Value, ...]
     sent: int
-    received: int
 
 
 class Compared(NamedTuple):
@@ -198,12 +195,11 @@ def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]
     """Tell each rank the collectives that it takes part in; give the groups of more than one rank."""
     groups: set[tuple[int, ...]] = set()
     for meeting in meetings(run):
-        members = tuple(rank for rank, _ in meeting)
         events = [plans[rank].program.events[number] for rank, number in meeting]
+        members, numbers = tuple(rank for rank, _ in meeting), tuple(number for _, number in meeting)
         brought = tuple(plans[rank].inputs(event) for rank, event in zip(members, events, strict=True))
-        row, numbers = COLLECTIVES[events[0].op], tuple(number for _, number in meeting)
-        root = row.said(events[0].arg)
-        planned = PlannedCollective(row, members, brought, root, numbers)
+        row = COLLECTIVES[events[0].op]
+        planned = PlannedCollective(row, members, brought, row.said(events[0].arg), numbers)
         for rank, number in meeting:
             plans[rank].collectives[number] = planned
         if len(members) > 1:
@@ -221,7 +217,7 @@ def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, i
         gone_by[source][sent] = given_up(run, passage)
         if received is not None:
             values = plans[source].inputs(plans[source].program.events[sent])
-            planned = PlannedMessage(source, target, values, sent, received)
+            planned = PlannedMessage(source, target, values, sent)
             plans[source].messages[sent] = plans[target].messages[received] = planned
             if values:
                 pairs.add((source, target))

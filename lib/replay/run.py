@@ -1,11 +1,8 @@
 """replay: from a job to a result. Runs the ranks, wherever they are to be, and puts together what they report.
 
-The measured Trace has the same events with the times that they really took, for everything that reads a Trace. A
-measured time unit is the median forward of one batch. A rank's event keeps its order and its length;
-a collective starts when its last member has called it, a receive when the message was sent. Shown is the step whose
-whole time is the median, not a mixture.
-
-This module knows torch; `lib.replay` imports it only when something is to be replayed.
+The measured Trace has the same events with the times that they really took. A measured time unit is the median forward
+of one batch. A collective starts when its last member has called it, a receive when the message was sent. Shown is the
+step whose whole time is the median, not a mixture. This imports torch: only when something is to be replayed.
 """
 # pyright: basic, reportMissingImports=false
 

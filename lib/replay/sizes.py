@@ -1,12 +1,10 @@
 """How many real numbers each value of a Trace has, and which ones: the sizes of the tensors; and what memory they need.
 
 Every value is a set of ranges over the line of all elements of its tensor, the last dim fastest: a weight, its gradient
-and its optimizer state on a line of inputs x outputs elements (row after row), an activation on one of rows x features
-a batch. What has only a part of a later dim, such as some columns of a weight, has a range in each row; of shards of
-such columns the line is that of the columns alone. Of what goes to experts the line has each row at each expert, and a
-value has the ranges of those that are there. Ends of ranges that fall between two elements are rounded down, so shard i
-of n goes from i x N // n to (i + 1) x N // n: contiguous rows where n divides the rows, and never more than an element
-away from N / n.
+and its optimizer state on a line of inputs x outputs elements, an activation on one of rows x features a batch. What
+has only a part of a later dim, such as some columns, has a range in each row; of shards of such columns the line is
+that of the columns alone. Of what goes to experts the line has each row at each expert. Ends of ranges that fall
+between two elements are rounded down, so shard i of n goes from i x N // n to (i + 1) x N // n.
 """
 
 from __future__ import annotations

@@ -184,9 +184,6 @@ class Averages(RealLayer):
         sums, count = tensor.view(-1, beside + 1).split([beside, 1], 1)
         return sums, count
 
-    def merge(self, one: Tensor, other: Tensor) -> Tensor:
-        return one + other
-
     def finish(self, tensor: Tensor) -> Tensor:
         sums, count = self.split(tensor.flatten())
         return (sums / count).flatten()

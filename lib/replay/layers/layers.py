@@ -3,9 +3,6 @@
 A layer takes parts of its tensors, as `Held` says them, and gives the part that follows of them; `whole` is the same
 for one process that has everything, by torch's own functions where torch has them. Another kind of layer is a row more
 in REAL_LAYERS, which stands with the layers of grids: `forward` will do, as torch can differentiate it.
-
-The loss is a sum over all rows, of half the squared distance to a fixed target, divided by the rows of all batches
-together; after a cross entropy it is that of the rows, divided in the same way.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -100,14 +97,15 @@ class RealLayer:
 
     def merge(self, one: Tensor, other: Tensor) -> Tensor:
         """Return the sum of two sums with what runs along; all are flat."""
-        raise NotImplementedError
+        return one + other
 
     def finish(self, tensor: Tensor) -> Tensor:
         """Return what a sum with what runs along becomes when it is done."""
         return tensor
 
     def loss(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
-        """Return the loss, where it is the last layer and y its output; `rows` are those of all batches."""
+        """Return the loss, where it is the last layer and y its output: of all rows half the squared distance to a
+        fixed target, divided by the `rows` of all batches together."""
         return (y - target).square().sum() * (0.5 / rows)
 
     def loss_gradient(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
@@ -312,15 +310,6 @@ class CrossEntropy(RealLayer):
         return target.fill_(1.0 / rows)
 
 
-class Lines(NamedTuple):
-    """The lines of a matrix of tokens at experts: the place of each one's row among the rows of the batches that are
-    here, that of its expert among the experts, and how much that expert's result counts."""
-
-    rows: Tensor
-    experts: Tensor
-    gates: Tensor
-
-
 class _Routed(RealLayer):
     """A layer of tokens at experts. The first choice of a token counts for more than the second or less, by a formula;
     all its choices together for 1, those that are dropped too."""
@@ -336,8 +325,9 @@ class _Routed(RealLayer):
         weights = [1 + (7 * token + 3 * choice) % 5 for choice in range(len(chosen))]
         return weights[chosen.index(expert)] / sum(weights)
 
-    def lines(self, x: Held) -> Lines:
-        """Return the lines of what has the batches, rows and experts of `x`; all experts where it has none."""
+    def lines(self, x: Held) -> tuple[Tensor, Tensor, Tensor]:
+        """Return of each line of what has the batches, rows and experts of `x` (all experts where it has none): the
+        place of its row among the rows of the batches, that of its expert, and how much that one's result counts."""
         batches, rows = (x.numbers(role).tolist() for role in ("batch", "rows"))
         experts = x.numbers("experts").tolist() if "experts" in x.parts else range(self.experts.size)
         here = {row: place for place, row in enumerate(rows)}
@@ -352,13 +342,13 @@ class _Routed(RealLayer):
         one, other, gates = (
             torch.tensor(each, dtype=kind, device=device) for each, kind in zip(columns, kinds, strict=True)
         )
-        return Lines(one, other, gates[:, None])
+        return one, other, gates[:, None]
 
     def gates(self, x: Held) -> Tensor:
         """Return by batch, expert and row how much it counts, 0 where the row is not there; for all of a step."""
-        lines, (batches, rows) = self.lines(x), (len(x.numbers(role)) for role in ("batch", "rows"))
-        found = lines.gates.new_zeros(batches, self.experts.size, rows)
-        found[lines.rows // rows, lines.experts, lines.rows % rows] = lines.gates[:, 0]
+        (at, experts, gates), (batches, rows) = self.lines(x), (len(x.numbers(role)) for role in ("batch", "rows"))
+        found = gates.new_zeros(batches, self.experts.size, rows)
+        found[at // rows, experts, at % rows] = gates[:, 0]
         return found[..., None]
 
 
@@ -366,11 +356,11 @@ class Dispatch(_Routed):
     """A copy of each token for each of its experts."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        return x.rows[self.lines(x).rows]
+        return x.rows[self.lines(x)[0]]
 
     def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
         # The sum over the experts that the gradient is of.
-        return None, torch.zeros_like(x.rows).index_add_(0, self.lines(grad).rows, grad.tensor)
+        return None, torch.zeros_like(x.rows).index_add_(0, self.lines(grad)[0], grad.tensor)
 
     def whole(self, x: Held, other: Held) -> Tensor:
         return (self.gates(x) > 0) * x.tensor[:, None]
@@ -380,7 +370,7 @@ class Experts(_Routed):
     """A linear layer for each expert."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        at, inner = self.lines(x).experts, torch.tanh(x.tensor)
+        (_, at, _), inner = self.lines(x), torch.tanh(x.tensor)
         y = inner.new_zeros(len(at), other.tensor.shape[-1])
         for expert, weight in enumerate(other.tensor):
             y[at == expert] = inner[at == expert] @ weight
@@ -394,12 +384,12 @@ class Combine(_Routed):
     """Each token again: what its experts made of it, as much as each counts."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        lines, rows = self.lines(x), len(x.numbers("batch")) * len(x.numbers("rows"))
-        return x.tensor.new_zeros(rows, x.tensor.shape[-1]).index_add(0, lines.rows, lines.gates * x.tensor)
+        (at, _, gates), rows = self.lines(x), len(x.numbers("batch")) * len(x.numbers("rows"))
+        return x.tensor.new_zeros(rows, x.tensor.shape[-1]).index_add(0, at, gates * x.tensor)
 
     def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
-        lines = self.lines(x)  # those tokens at experts that are here
-        return None, lines.gates * grad.rows[lines.rows]
+        at, _, gates = self.lines(x)  # those tokens at experts that are here
+        return None, gates * grad.rows[at]
 
     def whole(self, x: Held, other: Held) -> Tensor:
         return (self.gates(x) * x.tensor).sum(1)

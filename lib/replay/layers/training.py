@@ -1,14 +1,10 @@
 """What training starts from, what an optimizer makes of it, and the truth: one process trains on the whole batch, with
-autograd and torch's own optimizer.
+autograd and torch's own optimizer, in float64 and from the same initial numbers: so deviations are the replay's own.
 
-That is done in float64, whatever the type of the replay, from the same initial numbers: so the deviation is the
-replay's own. Each rank's gradients, updated weights and optimizer states are compared element by element, and final
-weights of different ranks with each other.
-
-SGD with momentum keeps one number a weight: the simulated optimizer state exactly. Adam keeps two, side by side, so
-its state takes twice the memory that the simulator shows; everything else stays. Training is under way when a replay
-starts: states are not zero, and Adam has made AGE steps, so that a wrong gradient is seen (the very first step of
-Adam has nearly the same size whatever the scale of the gradient).
+SGD with momentum keeps one number a weight: the simulated optimizer state exactly. Adam keeps two, side by side, so its
+state takes twice the memory that the simulator shows. Training is under way when a replay starts: states are not zero,
+and Adam has made AGE steps, so that a wrong gradient is seen (the very first step of Adam has nearly the same size
+whatever the scale of the gradient).
 """
 # pyright: basic, reportMissingImports=false
 
@@ -16,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -88,10 +85,9 @@ class InitialNumbers:
     def make_all(self, plan: Plan) -> None:
         """Make all of them, in the memory that ranks will share which are forked from here."""
         weighted = [layer for layer in range(plan.trace.layers) if self.sizes.weight(layer)]
-        for kinds, numbers in ((KINDS[:2], weighted), (KINDS[2:4], range(plan.trace.shape.items))):
-            for kind in kinds:
-                for number in numbers:
-                    self(kind, number)
+        batches = range(plan.trace.shape.items)
+        for kind, number in (*product(KINDS[:2], weighted), *product(KINDS[2:4], batches)):
+            self(kind, number)
 
     def __call__(self, kind: str, index: int) -> Tensor:
         """Return one whole tensor, flat, on the CPU. Not to be written to."""

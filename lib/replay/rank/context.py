@@ -55,26 +55,22 @@ class Job:
             _file(folder, batch).write_bytes(ctypes.string_at(data.data_ptr(), data.numel() * data.itemsize))
 
     @cached_property
-    def of_libraries(self) -> list[dict[str, tuple[int, Sequence[int]]]]:
-        """What each rank keeps of each library: see `library_results`."""
-        return [kept for kept, _ in self._library_results]
-
-    @cached_property
-    def kept(self) -> list[int]:
-        """How many numbers each rank keeps to be compared. ReplayError if a library cannot train this model."""
-        return [count for _, count in self._library_results]
-
-    @cached_property
-    def _library_results(self) -> list[tuple[dict[str, tuple[int, Sequence[int]]], int]]:
+    def library_results(self) -> list[tuple[dict[str, tuple[int, Sequence[int]]], int]]:
+        """What each rank keeps of each library, and how many numbers in all: see the function of that name."""
         if not self.options.against:
             return [({}, rank_plan.kept) for rank_plan in self.plan.rank_plans]
         from lib.replay.rank.libraries import library_results  # it imports much of torch
 
         return [library_results(self.plan, self.options.against, rank) for rank in range(self.plan.ranks)]
 
+    @property
+    def kept(self) -> list[int]:
+        """How many numbers each rank keeps to be compared. ReplayError if a library cannot train this model."""
+        return [count for _, count in self.library_results]
+
     def compared(self, results: Sequence[Tensor]) -> Comparison:
         """Compare what each rank has kept with ordinary training."""
-        libraries = {name: [kept[name] for kept in self.of_libraries] for name in self.options.against}
+        libraries = {name: [kept[name] for kept, _ in self.library_results] for name in self.options.against}
         return compared(self.plan, self.options, self.initial, results, libraries)
 
 
@@ -141,7 +137,7 @@ class RankContext:
         self.plan, self.options, self.initial = self.job.plan, self.job.options, self.job.initial
         self.mine, self.sizes = self.plan.rank_plans[self.rank], self.plan.sizes
         self.rows = self.plan.trace.batches * self.sizes.output_points
-        self.library_results = self.job.of_libraries[self.rank]
+        self.library_results, _ = self.job.library_results[self.rank]
 
     def now_in(self, index: int) -> None:
         """Note the event that the rank comes to."""
@@ -166,6 +162,9 @@ class Call:
     event: Event
     tensors: dict[int, Tensor]
 
+    def __post_init__(self) -> None:
+        self.ranges, self.numel, self.empty = self.context.sizes.ranges, self.context.sizes.numel, self.context.empty
+
     def input(self, place: int) -> Value:
         """Return what the Trace says of an input."""
         return self.plan.value(self.event.inputs[place])
@@ -173,18 +172,6 @@ class Call:
     def output(self, place: int) -> Value:
         """Return what the Trace says of an output."""
         return self.plan.value(self.event.outputs[place])
-
-    def ranges(self, value: Value) -> tuple[Range, ...]:
-        """Return the ranges of a value on the line of its layer, or of the batches."""
-        return self.context.sizes.ranges(value)
-
-    def numel(self, value: Value) -> int:
-        """Return the numbers in the tensor of a value."""
-        return self.context.sizes.numel(value)
-
-    def empty(self, numel: int) -> Tensor:
-        """Make a new flat tensor on the rank's device."""
-        return self.context.empty(numel)
 
     @property
     def layer(self) -> RealLayer:

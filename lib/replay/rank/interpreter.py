@@ -1,17 +1,16 @@
 """The interpreter: walks one rank's events with real tensors, from the rank's start to its report.
 
-It is a generator that yields a handle whenever the Trace waits: who drives it decides what waiting means. What each
-operation does is in `kernels`. Values are freed before the event at which the Trace frees them, and messages are gone
-by then. A rank does the step once to be compared, then unmeasured, then measured: an operation that waits for others is
-timed from the call to the moment at which the rank goes on; one that runs in the background ends when that is noticed,
-at its wait, or at the first operation before which it was found to be over.
+It is a generator that yields a handle whenever the Trace waits: who drives it decides what waiting means. A rank does
+the step once to be compared, then unmeasured, then measured: an operation that waits for others is timed from the call
+to the moment at which the rank goes on; one in the background ends when that is noticed, at its wait, or at the first
+operation before which it was found to be over.
 """
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +119,7 @@ class Interpreter:
                 self.tensors.pop(number, None)
             for number, work in self.under_way.items():
                 if not work.noticed and work.handle.done():
-                    clock.end(number)
-                    work.noticed = True
+                    self._notice(number, work)
             if self.record and event.op in TIMED and event.start is not None:  # else it never takes place
                 self._sample(index)
             if ranges is not None:
@@ -156,12 +154,12 @@ class Interpreter:
         if work is None:  # a message that arrived long ago
             return
         if work.is_send:
-            if not work.noticed:
-                self.clock.end(index)
-                work.noticed = True
+            self._notice(index, work)
             return
         yield from _wait(work.handle)
-        self._give(self.plan.program.events[index], work.buffers if work.outputs is None else work.outputs())
+        tensors = work.buffers if work.outputs is None else work.outputs()
+        # Outputs that nobody ever waits for have no ids.
+        self.tensors.update(zip(self.plan.program.events[index].outputs, tensors, strict=False))
         self._over(index, work)
 
     def _until_over(self, numbers: Iterable[int]) -> Iterator[Handle]:
@@ -171,9 +169,13 @@ class Interpreter:
             self._over(number, work)
 
     def _over(self, index: int, work: Started) -> None:
+        self._notice(index, work)
+        del self.under_way[index]
+
+    def _notice(self, index: int, work: Started) -> None:
         if not work.noticed:
             self.clock.end(index)
-        del self.under_way[index]
+            work.noticed = True
 
     # -- memory ---------------------------------------------------------------------------------------------------
 
@@ -212,7 +214,7 @@ class Interpreter:
                     self.tensors[number] = self.prepared.pop(number).to(self.context.device)
             return
         inputs = [self.tensors[number] for number in event.inputs]
-        self._give(event, KERNELS[event.op](self._call(index, event), inputs))
+        self.tensors.update(zip(event.outputs, KERNELS[event.op](self._call(index, event), inputs), strict=False))
         compared = self.plan.updates.get(index) or self.plan.final_weights.get(index)
         if not self.record or compared is None:
             return
@@ -223,10 +225,6 @@ class Interpreter:
             tensor = select(self.tensors[number], sizes.ranges(value), compared.ranges, sizes.width(value))
             self.context.results[offset : offset + tensor.numel()].copy_(tensor)
             offset += tensor.numel()
-
-    def _give(self, event: Event, tensors: Sequence[Tensor]) -> None:
-        """Outputs that nobody ever waits for have no ids."""
-        self.tensors.update(zip(event.outputs, tensors, strict=False))
 
 
 def _storages(tensors: Iterable[Tensor]) -> dict[int, int]:
@@ -255,9 +253,9 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
     yield from _recorded_step(context, report)
     libraries: list[Any] = []
     if options.against:
-        from lib.replay.rank.libraries import library_step
+        from lib.replay.rank.libraries import KINDS
 
-        libraries = [library_step(name, context) for name in options.against]
+        libraries = [KINDS[name](name, context) for name in options.against]
         report["libraries"] = {one.name: {**one.prove(), "steps": []} for one in libraries}
     report["steps"] = []
     for number in range(options.warmup + options.steps):

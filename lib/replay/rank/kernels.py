@@ -2,10 +2,8 @@
 
 A kernel is told of its call and given the tensors of its inputs, and gives those of its outputs; that of a collective
 starts it, and says what gives them. All tensors are flat, of the ranges that `Call.ranges` says. What nobody will use
-again may be overwritten (`Call.own`), which is what the simulator's memory means; what nobody ever uses need not be
-computed. Buffers of a collective have exactly the size that the simulator counts, wherever the members' parts are
-equal: outputs are made when the operation is issued, and an in-place operation works in its input unless somebody still
-needs that. An operation that the tables lack cannot be replayed: another one is one row more.
+again may be overwritten (`Call.own`), which is what the simulator's memory means. Buffers of a collective have exactly
+the size that the simulator counts, wherever the members' parts are equal.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -42,10 +40,6 @@ class KernelTable(dict[str, K]):
         raise LookupError(f"no kernel for {name}: an operation is replayed by a row in a table of kernels")
 
 
-def _forward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    return [call.made(0, call.layer.forward(call.held(0), call.held(len(inputs) - 1)))]
-
-
 def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     context, y = call.context, call.input(0)
     batches, each = sorted(y.place.batches), context.sizes.batch(y.layer)
@@ -67,10 +61,6 @@ def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     if both or not found:
         found.append(call.empty(inputs[0].numel()) if by_input is None else by_input)
     return [call.made(place, one) for place, one in enumerate(found)]
-
-
-def _backward_input(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    return [call.made(0, cast(Tensor, _gradients(call, call.held(2), (False, True))[1]))]
 
 
 def _backward_weight(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -141,10 +131,6 @@ def _load_weights(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     return [of_weight, initial.slice("state", weight.layer, call.ranges(state), call.context.sizes.moments)]
 
 
-def _get_activation(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    return [call.context.initial.rows("data", sorted(call.output(0).place.batches)).view(-1)]
-
-
 def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     """From files, which the reader of the process opens once a step."""
     data = call.context.reader.read(sorted(call.event.batches), call.context.step)
@@ -153,10 +139,12 @@ def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 KERNELS: KernelTable[Kernel] = KernelTable(
     {
-        "forward": _forward,
+        "forward": lambda call, inputs: [call.made(0, call.layer.forward(call.held(0), call.held(len(inputs) - 1)))],
         "loss": _loss,
         "backward": _backward,
-        "backward_input": _backward_input,
+        "backward_input": lambda call, _: [
+            call.made(0, cast(Tensor, _gradients(call, call.held(2), (False, True))[1]))
+        ],
         "backward_weight": _backward_weight,
         "update": _update,
         "add": _add,
@@ -171,7 +159,12 @@ KERNELS: KernelTable[Kernel] = KernelTable(
 )
 """By the name of the operation."""
 
-PREPARED: dict[str, Kernel] = {"load_weights": _load_weights, "get_activation": _get_activation}
+PREPARED: dict[str, Kernel] = {
+    "load_weights": _load_weights,
+    "get_activation": lambda call, _: [
+        call.context.initial.rows("data", sorted(call.output(0).place.batches)).view(-1),
+    ],
+}
 """Kernels that run on the CPU before the step begins, as a data loader would; their operation hands over the result."""
 
 
@@ -179,11 +172,8 @@ PREPARED: dict[str, Kernel] = {"load_weights": _load_weights, "get_activation": 
 
 
 class CollectiveCall(Call):
-    """A collective of a rank, as its kernel sees it. Members are numbered from 0, in the order of their group.
-
-    `group` are the ranks of the members, `me` and `root` the numbers of this one and of the root, `brought` the values
-    that each brings.
-    """
+    """A collective of a rank, as its kernel sees it. Members are numbered from 0, in the order of their group: `me` and
+    `root` are the numbers of this one and of the root, `brought` the values that each brings."""
 
     def __init__(self, call: Call, collective: PlannedCollective) -> None:
         super().__init__(call.context, call.plan, call.index, call.event, call.tensors)

@@ -1,11 +1,7 @@
 """The libraries' own training steps, on the same layers, weights and data, in the same processes as the replay; what
 each rank trains with them, and whether they can train this model on these ranks.
 
-torch's DistributedDataParallel (as it comes; with a bucket for each layer, as the schedules have it; and with the
-ZeroRedundancyOptimizer), fully_shard on a line and on a mesh of replicas and shards (HSDP), parallelize_module for
-tensor parallelism, with rows whole or cut, and torch.distributed.pipelining with its GPipe and 1F1B, or with the order
-of the Trace. Data parallel libraries average gradients over ranks; as the loss is a sum over batches here, it is scaled
-up before.
+Data parallel libraries average gradients over ranks; as the loss is a sum over batches here, it is scaled up before.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -254,11 +250,11 @@ class LibraryStep:
         self.optimizer = self.make_optimizer([initial("state", i).to(device) for i in self.layers])
 
     def make_optimizer(self, states: list[Tensor]) -> torch.optim.Optimizer:
-        """Make torch's own optimizer, in the state from which training goes on."""
+        """Make torch's own optimizer, in the state from which training goes on. `local` is what this rank has of it."""
         kind, told = self.kind_of_optimizer()
-        made = kind(self.parameters(), **told)
-        self.go_on(made, self.parameters(), states)
-        return made
+        self.local = kind(self.parameters(), **told)
+        self.go_on(self.parameters(), states)
+        return self.local
 
     def kind_of_optimizer(self) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
         """Name the class of torch's optimizer, and what it is told."""
@@ -266,22 +262,18 @@ class LibraryStep:
             return torch.optim.SGD, {"lr": training.RATE, "momentum": training.MOMENTUM}
         return torch.optim.Adam, {"lr": training.RATE, "betas": training.BETAS, "eps": training.EPS}
 
-    def go_on(self, optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], states: list[Tensor]) -> None:
-        """Put an optimizer into the middle of training, with these states (flat, as `training.step` has them)."""
+    def go_on(self, parameters: Sequence[nn.Parameter], states: list[Tensor]) -> None:
+        """Put the optimizer into the middle of training, with these states (flat, as `training.step` has them)."""
         names = STATES[self.context.options.optimizer]
         for parameter, state in zip(parameters, states, strict=True):
             moments = state.view(-1, len(names)).unbind(1)
             kept = {name: self.like(parameter, moment) for name, moment in zip(names, moments, strict=True)}
             age = {"step": torch.tensor(float(training.AGE))} if len(names) > 1 else {}
-            optimizer.state[parameter] = age | kept
+            self.local.state[parameter] = age | kept
 
     def state(self, parameter: nn.Parameter) -> Tensor:
         """Return what the optimizer keeps for a weight, whole and flat."""
-        return self.state_in(self.optimizer, parameter)
-
-    def state_in(self, optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> Tensor:
-        """Return what an optimizer keeps for a weight, whole and flat."""
-        kept = optimizer.state[parameter]
+        kept = self.local.state[parameter]
         moments = [self.whole(kept[name]).reshape(-1) for name in STATES[self.context.options.optimizer]]
         return torch.stack(moments, 1).view(-1)
 
@@ -370,16 +362,14 @@ class ShardedOptimizer(DataParallel):
         parts = enumerate(made._partition_parameters())  # torch gives it no public name
         self.owners = {id(one): rank for rank, groups in parts for group in groups for one in group["params"]}
         mine = [i for i, one in enumerate(parameters) if self.owners[id(one)] == self.context.rank]
-        self.go_on(made.optim, [parameters[i] for i in mine], [states[i] for i in mine])
         self.local = made.optim
+        self.go_on([parameters[i] for i in mine], [states[i] for i in mine])
         return made
 
     def state(self, parameter: nn.Parameter) -> Tensor:
         owner = self.owners[id(parameter)]
-        if owner == self.context.rank:
-            kept = self.state_in(self.local, parameter)
-        else:
-            kept = parameter.new_empty(parameter.numel() * self.context.options.moments)
+        room = parameter.new_empty(parameter.numel() * self.context.options.moments)
+        kept = super().state(parameter) if owner == self.context.rank else room
         dist.broadcast(kept, owner)
         return kept
 
@@ -518,9 +508,6 @@ KINDS: dict[str, type[LibraryStep]] = {
     "zero1": ShardedOptimizer,
     **dict.fromkeys(("zero2", "fsdp", "hsdp"), FullySharded),
     **dict.fromkeys(TENSOR, TensorParallel),
+    **dict.fromkeys(PIPELINES, Pipelined),
 }
-
-
-def library_step(name: str, context: RankContext) -> LibraryStep:
-    """Make the training step of a library by name: a pipeline, where it is no other."""
-    return KINDS.get(name, Pipelined)(name, context)
+"""The training step of each library, by its name."""

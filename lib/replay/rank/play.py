@@ -7,8 +7,6 @@ are, and how their reports come home. Several ranks in a process are threads, wh
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import errno
 import os
 import socket
@@ -32,7 +30,7 @@ from lib.replay.options import ReplayOptions
 from lib.replay.rank import transport
 from lib.replay.rank.context import Job, RankContext, Reader, device_of
 from lib.replay.rank.interpreter import Report, steps
-from lib.replay.rank.transport import ProcessTransport, SocketCounters, ThreadGroups, TorchGroups
+from lib.replay.rank.transport import ProcessTransport, SocketCounters, thread_groups, torch_groups
 
 STARTING, READY, RUNNING, WAITING, FINISHED = range(5)
 """What a rank does. Who is waiting waits for other ranks."""
@@ -107,7 +105,6 @@ def meet(job: Job, process: int, local_process: int, rendezvous: Rendezvous) -> 
     """Meet the other processes. From then on this one is nothing but its ranks: it is the `local_process`th of its
     machine."""
     torch.set_num_threads(job.options.threads)
-    _keep_freed_memory()
     sockets, ranks = SocketCounters(), job.processes[process]
     before = sum(map(len, job.processes[process - local_process : process]))
     devices = [device_of(job.options, before + place) for place in range(len(ranks))]
@@ -146,7 +143,7 @@ def play(job: Job, here: Here, examples: Path, results: Sequence[Tensor], progre
     def be(place: int) -> Report:
         rank, device, report, timeout = here.ranks[place], here.devices[place], Report(), here.rendezvous.timeout
         try:
-            groups = TorchGroups(timeout) if alone else ThreadGroups(rank, job.plan.ranks, here.store, timeout)
+            groups = torch_groups(timeout) if alone else thread_groups(rank, job.plan.ranks, here.store, timeout)
             way = ProcessTransport(rank, job.plan, groups, device, here.rendezvous.one_machine, here.sockets)
             context = RankContext(job, rank, way, reader, device, results[place], partial(progress, rank, RUNNING))
             progress(rank, READY, context.now)
@@ -183,16 +180,3 @@ def play(job: Job, here: Here, examples: Path, results: Sequence[Tensor], progre
 def _use(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
-
-
-def _keep_freed_memory() -> None:
-    """Let the C library keep what tensors free, as torch does on a GPU: giving it back and forth costs 3 to 4 % of
-    the processor's time of a step of large layers (measured with and without).
-
-    For a process that is nothing but its ranks. (glibc; elsewhere nothing happens.)
-    """
-    trim_threshold, mmap_threshold, largest = -1, -3, 32 * 2**20
-    with contextlib.suppress(AttributeError, OSError):
-        library = ctypes.CDLL(None)
-        library.mallopt(mmap_threshold, largest)
-        library.mallopt(trim_threshold, 2**31 - 1)

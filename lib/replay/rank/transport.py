@@ -1,19 +1,14 @@
 """What the interpreter asks of a transport: operations on flat tensors, each of which gives a handle to wait for.
 
-The transport `local` has all ranks in one process, taking turns: for tests and notebooks, on any machine. Ranks are
-generators that yield a handle when they have to wait for it; `drive` goes on with whoever can go on. Tensors are copied
-from rank to rank for real, so freeing, overwriting and order mean what they mean between processes.
+`local` has all ranks in one process, taking turns: generators yield a handle when they have to wait for it. Tensors are
+copied from rank to rank for real, so freeing, overwriting and order mean what they mean between processes.
 
-The transports `gloo` and `nccl` are torch.distributed between processes. Groups of the same ranks are one process
-group, as in the simulator: one stream, one collective after the other. Its order is ascending, as torch before 2.12
-knows no other; where a group is named in another order, parts are put in order here. On nccl, each direction between
-two ranks that pass messages has a process group as well (one stream for both directions would deadlock when two ranks
-pass to each other). All messages are sent without blocking, as `dist.send` of gloo is a rendezvous. Ranks that share a
-process have groups that torch.distributed knows nothing of. Sums are plain sums: gloo hangs after PREMUL_SUM. Parts of
-unequal size are padded, as neither backend gathers them. Gloo moves what is on a GPU by way of main memory. What a
-transport copies for that is in no figure.
-
-One conformance suite runs over all of them.
+`gloo` and `nccl` are torch.distributed between processes. Groups of the same ranks are one process group, as in the
+simulator. Its order is ascending, as torch before 2.12 knows no other; where a group is named in another order, parts
+are put in order here. On nccl, each direction between two ranks that pass messages has a process group as well (one
+stream for both would deadlock when two ranks pass to each other). Messages are sent without blocking, as `dist.send` of
+gloo is a rendezvous. Sums are plain sums: gloo hangs after PREMUL_SUM. Parts of unequal size are padded, as neither
+backend gathers them. Gloo moves what is on a GPU by way of main memory. What is copied for all that is in no figure.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -47,15 +42,11 @@ _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sc
 
 
 class Handle(Protocol):
-    """A communication under way. It keeps its tensors alive until it is done."""
+    """A communication under way. It keeps its tensors alive until it is done; what it brings may be used only after
+    `wait`, which returns when it is over: on a GPU when whatever is launched next will find it over."""
 
-    def done(self) -> bool:
-        """Tell whether it is over; what it brings may be used only after `wait`."""
-        ...
-
-    def wait(self) -> None:
-        """Return when it is over. On a GPU: when whatever is launched next will find it over."""
-        ...
+    def done(self) -> bool: ...
+    def wait(self) -> None: ...
 
 
 class Transport(Protocol):
@@ -67,41 +58,23 @@ class Transport(Protocol):
 
     shared_clock: bool
 
-    def all_reduce(self, group: Group, buffer: Tensor) -> Handle:
-        """Sum `buffer` over the group, in place."""
-        ...
-
-    def all_gather(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
-        """Put the `inp` of all members, of `sizes` numbers each, one after the other into `out`."""
-        ...
-
-    def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
-        """Sum `inp` over the group, and give member i the i-th part of it, of `sizes[i]` numbers."""
-        ...
-
-    def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle:
-        """Send part i to member i, and put what members send, of `out_sizes`, one after the other into `out`."""
-        ...
-
-    def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:
-        """Overwrite `buffer` with that of member number `root`."""
-        ...
-
-    def send(self, target: int, buffer: Tensor) -> Handle:
-        """Send a tensor. It must not change until the handle is done."""
-        ...
-
-    def receive(self, source: int, buffer: Tensor) -> Handle:
-        """Receive the next tensor of a rank into `buffer`."""
-        ...
-
-    def barrier(self) -> Handle:
-        """Give a handle that is over when every rank has come here."""
-        ...
-
-    def bytes_sent(self) -> int | None:
-        """Return the bytes that have really left this process so far, where the system counts them."""
-        ...
+    # Sum `buffer` over the group, in place.
+    def all_reduce(self, group: Group, buffer: Tensor) -> Handle: ...
+    # Put the `inp` of all members, of `sizes` numbers each, one after the other into `out`.
+    def all_gather(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle: ...
+    # Sum `inp` over the group, and give member i the i-th part of it, of `sizes[i]` numbers.
+    def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle: ...
+    # Send part i to member i, and put what members send, of `out_sizes`, one after the other into `out`.
+    def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle: ...
+    # Overwrite `buffer` with that of member number `root`.
+    def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle: ...
+    # Send a tensor, which must not change until the handle is done; receive the next one of a rank into `buffer`.
+    def send(self, target: int, buffer: Tensor) -> Handle: ...
+    def receive(self, source: int, buffer: Tensor) -> Handle: ...
+    # Give a handle that is over when every rank has come here.
+    def barrier(self) -> Handle: ...
+    # Return the bytes that have really left this process so far, where the system counts them.
+    def bytes_sent(self) -> int | None: ...
 
 
 class Handles:
@@ -281,41 +254,35 @@ class WorkHandle:
         self.work = self.keep = self.after = None
 
 
-class TorchGroups:
-    """Process groups of torch.distributed, where each rank has a process. Everybody makes all, in the same order."""
-
-    world = None
-    """Torch's own group of all."""
-
-    def __init__(self, timeout: float) -> None:
-        self.timeout = timedelta(seconds=timeout)
-
-    def new(self, ranks: Group) -> Any:
-        """Make a group, whose members stand in ascending order."""
-        return dist.new_group(list(ranks), timeout=self.timeout)
+NewGroup = Callable[[Group], Any]
+"""Makes a process group of ranks, in this order."""
 
 
-class ThreadGroups:
-    """Process groups (of gloo) of one rank that shares its process with others, each of which is a thread.
+def torch_groups(timeout: float) -> tuple[Any, NewGroup]:
+    """Return the group of all, and what makes others, where each rank has a process: torch's own, whose members stand
+    in ascending order. Everybody makes all, in the same order."""
+    return None, lambda ranks: dist.new_group(list(ranks), timeout=timedelta(seconds=timeout))
 
-    Members meet in the store where the processes have met, each with a connection of its own: who waits there would
-    keep the others of its process from saying what it waits for.
+
+def thread_groups(rank: int, ranks: int, store: Any, timeout: float) -> tuple[Any, NewGroup]:
+    """Return the same (of gloo) of one rank that shares its process with others, each of which is a thread: groups that
+    torch.distributed knows nothing of, made by their members alone.
+
+    These meet in the store where the processes have met, each with a connection of its own: who waits there would keep
+    the others of its process from saying what it waits for.
     """
+    own = store.clone()
 
-    def __init__(self, rank: int, ranks: int, store: Any, timeout: float) -> None:
-        self.rank, self.timeout, self.store = rank, timedelta(seconds=timeout), store.clone()
-        self.world = self.new(tuple(range(ranks)))
-
-    def new(self, ranks: Group) -> Any:
-        """Make a group in this order, if the rank is a member."""
-        if self.rank not in ranks:
+    def new(members: Group) -> Any:
+        if rank not in members:
             return None
-        store = PrefixStore(f"ranks/{','.join(map(str, ranks))}", self.store)
-        place = ranks.index(self.rank)
-        made = dist.ProcessGroup(store, place, len(ranks))
-        gloo = dist.ProcessGroupGloo(store, place, len(ranks), timeout=self.timeout)
+        place, at = PrefixStore(f"ranks/{','.join(map(str, members))}", own), members.index(rank)
+        made = dist.ProcessGroup(place, at, len(members))
+        gloo = dist.ProcessGroupGloo(place, at, len(members), timeout=timedelta(seconds=timeout))
         made._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
         return made
+
+    return new(tuple(range(ranks))), new
 
 
 class ProcessTransport:
@@ -328,7 +295,7 @@ class ProcessTransport:
         self,
         rank: int,
         plan: Plan,
-        groups: TorchGroups | ThreadGroups,
+        groups: tuple[Any, NewGroup],
         device: torch.device,
         shared_clock: bool,
         sockets: SocketCounters,
@@ -336,17 +303,17 @@ class ProcessTransport:
         self.rank, self.device, self.shared_clock, self.sockets = rank, device, shared_clock, sockets
         nccl = dist.get_backend() == "nccl"
         self.staged = device.type == "cuda" and not nccl
-        self.world, self.alone = groups.world, plan.ranks == 1
-        self.groups: dict[Group, Any] = {tuple(range(plan.ranks)): groups.world}
+        (self.world, new), self.alone = groups, plan.ranks == 1
+        self.groups: dict[Group, Any] = {tuple(range(plan.ranks)): self.world}
         self.orders: dict[Group, list[int]] = {}
         for group in plan.groups:
             own = tuple(sorted(group))
             if own not in self.groups:
-                self.groups[own] = groups.new(own)
+                self.groups[own] = new(own)
             if own != group:
                 self.groups[group] = self.groups[own]
                 self.orders[group] = [group.index(rank) for rank in own]
-        self.channels = {pair: groups.new(pair) for pair in plan.pairs} if nccl else {}
+        self.channels = {pair: new(pair) for pair in plan.pairs} if nccl else {}
         self.token = torch.zeros(1, device=device if nccl else "cpu")
 
     def _stage(self, tensor: Tensor) -> Tensor:
