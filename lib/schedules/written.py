@@ -476,23 +476,14 @@ def _is_list_of_words(thing: Any) -> bool:
 
 
 MEANT: Final = (
-    (
-        r"(\d*)_?B_?([IW])_?(\d+)",
-        'the halves of a backward are I, the input half, and W, the weight half: "{0}{1}{2}"',
-    ),
+    (r"(\d*)_?B_?([IW])_?(\d+)", 'the halves of a backward are I, the input half, and W, the weight half: "{0}{1}{2}"'),
     (r"[\s\S]{61,}", "a word is a kind of action and the number of a microbatch, and no longer than that"),
-    (
-        r"[\s\S]*-\d[\s\S]*",
-        "microbatches and stages are counted from 0: none of them has a negative number",
-    ),
+    (r"[\s\S]*-\d[\s\S]*", "microbatches and stages are counted from 0: none of them has a negative number"),
     (
         r"(\d*)\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*\d+",
         'it is for all microbatches of a stage, so it has no number behind it: "{0}{1}"',
     ),
-    (
-        r"\W*([FBIW])\D*(\d+)\D+(\d+)\W*",
-        'write the stage before the letter, and the microbatch behind it: "{1}{0}{2}"',
-    ),
+    (r"\W*([FBIW])\D*(\d+)\D+(\d+)\W*", 'write the stage before the letter, and the microbatch behind it: "{1}{0}{2}"'),
 )
 """By what a wrong word looks like what to write."""
 
