@@ -64,7 +64,6 @@ def tensor_parallel(
 
 
 async def _take(model: Model, placement: str, data: str, model_axis: str) -> Activation:
-    """Return the batches of this rank's row of data."""
     rows = len(model.group(data))
     each = model.BATCHES // rows
     first = model.coord[data] * each

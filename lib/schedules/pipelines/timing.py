@@ -314,7 +314,6 @@ class _Clock:
         return self.awaited and _key(action) not in self.behind
 
     def send(self, action: Action, rank: int, now: int) -> int:
-        """Let a message go out, and return when its rank goes on."""
         stage, kind, microbatch, _ = action
         target = stage + KINDS[kind].towards
         channel = rank, self.place[target]
@@ -327,7 +326,6 @@ class _Clock:
         return over if self.at_once(action) else now
 
     def receive(self, action: Action, rank: int, now: int) -> int:
-        """Issue a receive, and return when its rank goes on."""
         stage, kind, microbatch, _ = action
         channel, end = (self.place[stage + KINDS[kind].towards], rank), (kind[-1], stage, microbatch)
         self.make(self.room(channel, self.count[*channel, "received"]), 0)
@@ -337,7 +335,6 @@ class _Clock:
         return self.there[end] if self.at_once(action) else now
 
     def room(self, channel: tuple[int, int], number: int) -> Key:
-        """Return the room for a message in a channel."""
         return "room", channel[0] * len(self.order) + channel[1], number
 
     def arrive(self, channel: tuple[int, int], end: Key) -> None:
