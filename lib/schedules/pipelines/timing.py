@@ -338,7 +338,7 @@ class _Clock:
         return "room", channel[0] * len(self.order) + channel[1], number
 
     def arrive(self, channel: tuple[int, int], end: Key) -> None:
-        """Return a message arrives, once it is sent and its receive issued, after the one before it."""
+        """Let a message arrive, once it is sent and its receive issued, after the one before it."""
         what, stage, microbatch = end
         sent, issued = self.there.get((f">{what}", stage, microbatch)), self.issued.get(end)
         behind = (f"RECV_{what}", stage, microbatch) in self.behind
@@ -349,7 +349,7 @@ class _Clock:
             self.make((f"={what}", stage, microbatch) if behind else end, arrived)
 
     def make(self, key: Key, time: int) -> None:
-        """Something is there, and whoever waits for it goes on."""
+        """Say that something is there: who waits for it goes on."""
         self.there[key] = time
         if key in self.waiting:
             self.going += self.waiting.pop(key)
