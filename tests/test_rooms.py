@@ -30,7 +30,7 @@ BUDGETS = {
     "lib/diagnosis": 3_550,
     "lib/errors": 950,
     "lib/replay": 5_600,
-    "lib/schedules": 5_900,
+    "lib/schedules": 5_850,
     "lib/simulator": 3_000,
     "lib/suite/cli": 4_000,
     "lib/suite/course": 1_550,
