@@ -27,8 +27,6 @@ from lib.values.kinds.grid import Mean, Moments, Stencil, Swept
 from lib.values.kinds.kind import LayerKind, Sum
 from lib.values.values import Activation, ActivationGrad
 
-__all__ = ["EXCHANGES", "PLACEMENTS", "domain_parallel", "tensor_parallel"]
-
 PLACEMENTS = ("full", "batch", "replicated")
 """Which batches a device is given: a part of those of its row of data, those of its row, or all."""
 
@@ -66,7 +64,6 @@ def tensor_parallel(
 
 
 async def _take(model: Model, placement: str, data: str, model_axis: str) -> Activation:
-    """Return the batches of this rank's row of data."""
     rows = len(model.group(data))
     each = model.BATCHES // rows
     first = model.coord[data] * each
@@ -94,6 +91,19 @@ class Edges(NamedTuple):
     takes: list[Ends]
     works_on: list[Ends]
 
+    @classmethod
+    def of(cls, stencil: Stencil, own: list[Ends]) -> Edges:
+        """Return what each place takes: of what its own outputs need, all."""
+        takes, works_on = list[Ends](), list[Ends]()
+        for (low, high), (first, after) in zip(own, _outputs(stencil, own), strict=True):
+            if first < after:
+                needs = stencil.needs(first), stencil.needs(after - 1)
+                takes.append((min(low, max(needs[0][0], 0)), max(high, min(needs[1][-1] + 1, stencil.rows))))
+            else:
+                takes.append((low, high))
+            works_on.append(takes[-1] if first < after else (low, low))
+        return cls(stencil.outputs, own, takes, works_on)
+
     def beside(self, place: int) -> list[int]:
         """Return the places before and after one that has rows, of those that have some."""
         members = [one for one, (low, high) in enumerate(self.own) if low < high]
@@ -105,29 +115,24 @@ class Edges(NamedTuple):
         part of what those beside it have."""
         for place, (low, high) in enumerate(self.takes):
             here = RunSet.span(*self.own[place])
-            if here and self.works_on[place] == (low, low):
-                raise ValueError(
-                    f"layer {layer}: none of its {self.outputs} outputs along {role} belongs to place {place}, which "
-                    f"has {numbered(DIMS[role].noun, here)}: no kernel has its middle there. Cut the grid into fewer "
-                    "parts, or more evenly"
-                )
             lent = [RunSet.span(*self.lent(one, place)) for one in self.beside(place)]
             missing = [row for row in range(low, high) if row not in RunSet.union([here, *lent])]
-            if here and missing:
-                raise ValueError(
-                    f"layer {layer}: the part at place {place} along {role} needs "
-                    f"{numbered(DIMS[role].noun, missing)}, which those beside it do not have. Cut the grid into fewer "
-                    "parts, or more evenly"
+            why = ""
+            if here and self.works_on[place] == (low, low):
+                why = (
+                    f"none of its {self.outputs} outputs along {role} belongs to place {place}, which has "
+                    f"{numbered(DIMS[role].noun, here)}: no kernel has its middle there"
                 )
+            elif here and missing:
+                rows = numbered(DIMS[role].noun, missing)
+                why = f"the part at place {place} along {role} needs {rows}, which those beside it do not have"
+            if why:
+                raise ValueError(f"layer {layer}: {why}. Cut the grid into fewer parts, or more evenly")
 
     def lent(self, owner: int, borrower: int) -> Ends:
         """Return which of its own rows one place lends another."""
         low, high = max(self.own[owner][0], self.takes[borrower][0]), min(self.own[owner][1], self.takes[borrower][1])
         return low, max(low, high)
-
-    def borrowed(self, borrower: int, owner: int) -> Ends:
-        """Return the same, seen from there."""
-        return self.lent(owner, borrower)
 
 
 def domain_parallel(
@@ -212,7 +217,7 @@ class _Grid:
             before = self.own[shape.of(layer)[-1 if self.widened(kind) else 0]]
             stencils = self._stencils(kind)
             if stencils:
-                found = {role: _edges(stencils[role], before[role]) for role in self.axes}
+                found = {role: Edges.of(stencils[role], before[role]) for role in self.axes}
                 self.edges[layer] = {role: edges for role, edges in found.items() if edges.works_on != edges.own}
                 for role, edges in self.edges[layer].items() if exchange == "halo" else ():
                     edges.must_do(layer, role)
@@ -275,7 +280,7 @@ class _Grid:
                     grad = await self.model.allreduce(grad, layer, self.model.group(role))
                 grad = self.cut(grad, {role: edges.own})
                 continue
-            due = await self._exchange(grad, layer, role, edges.borrowed)
+            due = await self._exchange(grad, layer, role, lambda place, one, edges=edges: edges.lent(one, place))
             grad = _added(grad, role, edges.own[self.coord[role]], due)
         return grad
 
@@ -310,20 +315,6 @@ def _outputs(stencil: Stencil, own: Sequence[Ends]) -> list[Ends]:
     every = range(stencil.outputs)
     low, high = ([bisect_left(every, both[end], key=stencil.centre) for both in own] for end in (0, 1))
     return [*zip(low, high, strict=True)]
-
-
-def _edges(stencil: Stencil, own: list[Ends]) -> Edges:
-    """Return what each place has, and what it takes: of what its own outputs need, all."""
-    takes, works_on = list[Ends](), list[Ends]()
-    for (low, high), (first, after) in zip(own, _outputs(stencil, own), strict=True):
-        if first < after:
-            needs = stencil.needs(first), stencil.needs(after - 1)
-            takes.append((min(low, max(needs[0][0], 0)), max(high, min(needs[1][-1] + 1, stencil.rows))))
-            works_on.append(takes[-1])
-        else:
-            takes.append((low, high))
-            works_on.append((low, low))
-    return Edges(stencil.outputs, own, takes, works_on)
 
 
 def _added(grad: Any, role: str, own: Ends, due: Sequence[Any]) -> Any:

@@ -21,9 +21,9 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from itertools import accumulate, islice, pairwise
 from typing import Any, Final, cast, overload
 from weakref import WeakKeyDictionary
@@ -106,7 +106,7 @@ def schedule(
         )
     setting = Setting(messages, layers_of, microbatches, recompute)
     if function is None:
-        return lambda function: Written(function, setting)
+        return partial(Written, setting=setting)
     return Written(function, setting)
 
 
@@ -148,9 +148,11 @@ class Asked(ABC):
     def __repr__(self) -> str:
         return f"<{self._kind} {self.name}>"
 
-    @abstractmethod
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Run on a Model; given what the function takes, it gives what that gives."""
+        if len(given) == 1 and not named and isinstance(given[0], Model):
+            return self._run(given[0])
+        return self._function(*given, **named)
 
     async def _run(self, model: Model) -> None:
         dist = model.dist
@@ -232,21 +234,15 @@ class Written(Asked):
         super().__init__(function, "schedule", '@schedule or @schedule(messages="awaited")')
         self._setting = setting
 
-    @overload
-    def __call__(self, model: Model, /) -> Coroutine[Any, Any, None]: ...
-    @overload
-    def __call__(self, rank: int, ranks: int, batches: int) -> Any: ...
     def __call__(self, *given: Any, **named: Any) -> Any:
-        if len(given) == 1 and not named and isinstance(given[0], Model):
-            return self._run(given[0])
         takes = [*given, *named.values()]
-        if len(takes) != len(TAKES):
+        if len(takes) != len(TAKES) and not (len(given) == len(takes) == 1 and isinstance(given[0], Model)):
             raise PuzzleError(
                 f"{self.name} was called with {', '.join(map(describe, takes)) or 'nothing'}",
                 expected=f"its three numbers, as in {self.name}(0, 4, 8): {', '.join(TAKES)}",
                 fix=f"simulate({self.name}, ...) runs it on all ranks; {self.name}(0, 4, 8) gives the list of rank 0",
             )
-        return self._function(*given, **named)
+        return super().__call__(*given, **named)
 
     def _program(self, model: Model) -> Program:
         share, microbatches = share_of(model), self._setting.microbatches
@@ -363,15 +359,6 @@ class Placed(Asked):
         self._order = order
         self._messages: Messages = messages
 
-    @overload
-    def __call__(self, model: Model, /) -> Coroutine[Any, Any, None]: ...
-    @overload
-    def __call__(self, layers: Sequence[float], ranks: Sequence[float]) -> Any: ...
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        if len(given) == 1 and not named and isinstance(given[0], Model):
-            return self._run(given[0])
-        return self._function(*given, **named)
-
     def _program(self, model: Model) -> Program:
         costs = model.dist.costs
         layers = [float(costs.factor(layer)) for layer in range(model.LAYERS)]
@@ -476,23 +463,14 @@ def _is_list_of_words(thing: Any) -> bool:
 
 
 MEANT: Final = (
-    (
-        r"(\d*)_?B_?([IW])_?(\d+)",
-        'the halves of a backward are I, the input half, and W, the weight half: "{0}{1}{2}"',
-    ),
+    (r"(\d*)_?B_?([IW])_?(\d+)", 'the halves of a backward are I, the input half, and W, the weight half: "{0}{1}{2}"'),
     (r"[\s\S]{61,}", "a word is a kind of action and the number of a microbatch, and no longer than that"),
-    (
-        r"[\s\S]*-\d[\s\S]*",
-        "microbatches and stages are counted from 0: none of them has a negative number",
-    ),
+    (r"[\s\S]*-\d[\s\S]*", "microbatches and stages are counted from 0: none of them has a negative number"),
     (
         r"(\d*)\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*\d+",
         'it is for all microbatches of a stage, so it has no number behind it: "{0}{1}"',
     ),
-    (
-        r"\W*([FBIW])\D*(\d+)\D+(\d+)\W*",
-        'write the stage before the letter, and the microbatch behind it: "{1}{0}{2}"',
-    ),
+    (r"\W*([FBIW])\D*(\d+)\D+(\d+)\W*", 'write the stage before the letter, and the microbatch behind it: "{1}{0}{2}"'),
 )
 """By what a wrong word looks like what to write."""
 

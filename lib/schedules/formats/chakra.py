@@ -66,12 +66,10 @@ def _number(field: int, value: int) -> bytes:
 
 
 def _bytes(field: int, value: bytes) -> bytes:
-    """Return a field that is text, or a message."""
     return _varint(field << 3 | 2) + _framed(value)
 
 
 def _packed(field: int, values: Iterable[int]) -> bytes:
-    """Return a field of several numbers."""
     joined = b"".join(map(_varint, values))
     return _bytes(field, joined) if joined else b""
 

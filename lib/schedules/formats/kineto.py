@@ -116,7 +116,6 @@ class _Rank:
         return found
 
     def shift(self, by: int) -> None:
-        """Move everything in time."""
         self.spans = [span._replace(start=span.start + by, end=span.end + by) for span in self.spans]
         self.collectives = [span._replace(start=span.start + by, end=span.end + by) for span in self.collectives]
 
@@ -271,7 +270,6 @@ def _one_step(ranks: Sequence[_Rank], step: int | None) -> list[str]:
 
 
 def _align(ranks: Sequence[_Rank]) -> list[str]:
-    """Put all ranks on one clock, and say how."""
     if len(ranks) == 1:
         return []
     bases = [one.base for one in ranks]

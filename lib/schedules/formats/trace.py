@@ -110,7 +110,6 @@ def _together(trace: Trace) -> list[list[int]]:
 
 
 def _pipeline(trace: Trace, ranks: Sequence[int], passes: Sequence[Mapping[_Pass, int]]) -> Pipeline:
-    """Return the pipeline of some ranks."""
     microbatches = sorted({one.batches for rank in ranks for one in passes[rank] if one.batches}, key=sorted)
     for one, other in pairwise(microbatches):
         if one & other:
@@ -262,7 +261,6 @@ class Part(NamedTuple):
 
 
 def part_of(trace: Trace, rank: int, first: int, last: int, action: Action | None = None) -> Part:
-    """Return some events of a rank as a part."""
     program = trace.programs[rank]
     event = program.events[first]
     ends = event.start or 0, program.events[last].end or 0
@@ -374,6 +372,5 @@ def action_of(word: str) -> Action | None:
 
 
 def span_of(action: Action, rank: int, start: int, end: int, name: str) -> Span:
-    """Return the span of an action: what is written on its box is its microbatch."""
     label = "+".join(str(part.microbatch) for part in action.parts or (action,) if part.microbatch >= 0)
     return Span(rank, start, end, KINDS[action.kind].operation, name, str(action), action.stage, label)

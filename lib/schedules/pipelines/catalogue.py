@@ -352,16 +352,7 @@ SCHEDULES: Final = table(
         Named("zb_v", "ZB-V", zb_v, QI_2023, 2, "vee", halves=True, torch="ScheduleZBVZeroBubble"),
         Named("v_half", "V-half", v_half, QI_2024, 2, "vee", halves=True),
         Named("v_min", "V-min", v_min, QI_2024, 2, "vee", halves=True),
-        Named(
-            "dualpipe_v",
-            "DualPipe-V",
-            dualpipe_v,
-            DEEPSEEK,
-            2,
-            "vee",
-            halves=True,
-            torch="ScheduleDualPipeV",
-        ),
+        Named("dualpipe_v", "DualPipe-V", dualpipe_v, DEEPSEEK, 2, "vee", halves=True, torch="ScheduleDualPipeV"),
     )
 )
 """The schedules in the order in which they were found."""

@@ -206,7 +206,6 @@ class _Search:
         self.ranks = [_Rank(stage) for stage in range(ranks)]
 
     def run(self) -> None:
-        """All rounds."""
         self.begin()
         for _ in range(1, self.batches):
             for rank in self.in_this_round():
@@ -256,7 +255,6 @@ class _Search:
             self.do(rank, "W")
 
     def forward_ready(self, rank: _Rank) -> int:
-        """Return when the input of the next forward is there."""
         return self.ranks[rank.stage - 1].forwards[rank.count["F"]] + self.message if rank.stage else 0
 
     def short(self, rank: _Rank) -> int:
@@ -302,5 +300,4 @@ class _Search:
             self.do(rank, "W")
 
     def longest(self) -> int:
-        """Return how long the rank has waited that has waited longest."""
         return max(rank.gap for rank in self.ranks)

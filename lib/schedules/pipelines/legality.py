@@ -239,7 +239,6 @@ class _Facts:
         return found
 
     def other(self, rank: int, stage: int) -> int | None:
-        """Return the rank of a stage, where that is another one."""
         found = self.place.get(stage, rank)
         return None if found == rank else found
 
@@ -324,7 +323,6 @@ def _there_are(noun: str, number: int) -> str:
 
 
 def _sent(received: str) -> str:
-    """Return the kind of the other end of a message: of RECV_F it is SEND_F."""
     return received.replace("RECV", "SEND")
 
 

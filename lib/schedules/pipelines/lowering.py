@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from math import inf
 from typing import Any, Final
@@ -296,19 +296,19 @@ def with_weights(order: Order, *, keep: int | None = None, ahead: int = 0) -> Or
     for rank, actions in enumerate(order):
         uses: defaultdict[int, list[int]] = defaultdict(list)
         """Where each stage is needed."""
-        last: dict[int, int] = {}
-        """Where its last backward is."""
+        ends: dict[tuple[int, bool], tuple[int, int]] = {}
+        """Where its first and its last pass are, forward and backward."""
         for position, action in enumerate(actions):
             if action.kind in WEIGHTS:
                 raise ValueError(f"rank {rank}, position {position}: {action}, and the order is to have no gathers yet")
             for stage, kind, _, _ in action.parts or (action,):
                 if kind in PASSES:
                     uses[stage].append(position)
-                if kind in PASSES - {"F"}:
-                    last[stage] = position
+                    key = stage, kind != "F"
+                    ends[key] = ends.get(key, (position,))[0], position
         before: defaultdict[int, list[Action]] = defaultdict(list)
         """What comes before the action at a position."""
-        spans = _by_direction(actions) if keep is None else _kept(rank, uses, keep)
+        spans = [*_by_direction(uses, ends)] if keep is None else _kept(rank, uses, keep)
         gathers: list[tuple[int, int]] = []
         whole = Counter(position for first, end, _ in spans for position in range(first, end + 1))
         freed: dict[int, int] = {}
@@ -322,30 +322,23 @@ def with_weights(order: Order, *, keep: int | None = None, ahead: int = 0) -> Or
             before[end + 1].append(Action(stage, "RESHARD"))
         for first, stage in gathers:  # after what makes room for it, and before what may take time
             before[first].append(Action(stage, "UNSHARD"))
-        for stage, position in last.items():
-            before[position + 1].append(Action(stage, "REDUCE_GRAD"))
+        for (stage, backward), (_, last) in ends.items():
+            if backward:
+                before[last + 1].append(Action(stage, "REDUCE_GRAD"))
         found = [one for position, action in enumerate(actions) for one in (*before[position], action)]
         lowered.append((*found, *before[len(actions)]))
     return tuple(lowered)
 
 
-def _by_direction(actions: Sequence[Action]) -> list[Span]:
-    """Return when stages are whole that are so once for the forwards and once for the backwards, or once where one
+def _by_direction(stages: Iterable[int], ends: Mapping[tuple[int, bool], tuple[int, int]]) -> Iterator[Span]:
+    """Yield when stages are whole that are so once for the forwards and once for the backwards, or once where one
     begins before the other is over."""
-    ends: dict[tuple[int, bool], tuple[int, int]] = {}
-    for position, action in enumerate(actions):
-        for stage, kind, _, _ in action.parts or (action,):
-            if kind in PASSES:
-                key = stage, kind != "F"
-                ends[key] = ends.get(key, (position,))[0], position
-    spans: list[Span] = []
-    for stage in dict.fromkeys(stage for stage, _ in ends):
-        forward, backward = (ends.get((stage, back)) for back in (False, True))
+    for stage in stages:
+        forward, backward = ends.get((stage, False)), ends.get((stage, True))
         if forward and backward and backward[0] <= forward[1]:
-            spans.append((forward[0], max(forward[1], backward[1]), stage))
+            yield forward[0], max(forward[1], backward[1]), stage
         else:
-            spans += [(*one, stage) for one in (forward, backward) if one]
-    return spans
+            yield from ((*both, stage) for both in (forward, backward) if both)
 
 
 def _kept(rank: int, uses: dict[int, list[int]], keep: int) -> list[Span]:

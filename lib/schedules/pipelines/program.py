@@ -276,7 +276,6 @@ class _Rank:
                     self.weights[layer], self.states[layer] = model.load_weights(layer)
 
     def handlers(self) -> dict[str, Handler]:
-        """Return who does the actions of a kind."""
         found: dict[str, Handler] = {
             "F": self.forward,
             "B": self.backward,
@@ -322,7 +321,6 @@ class _Rank:
                 self.activations[layer + 1, microbatch] = self.model.forward(layer, x, self.weights[layer])
 
     def backward(self, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
-        """All layers of a stage backward. Gradients are summed up."""
         backward, activations, weights = self.model.backward, self.activations, self.weights
         self.again(stage, microbatch)
         grad = self.gradient(stage, microbatch, taken)
@@ -363,14 +361,12 @@ class _Rank:
             self.grads[self.layers[stage][0], microbatch] = grad
 
     def add(self, layer: int, grad: WeightGrad) -> None:
-        """Add a gradient to the sum of its layer."""
         sums = self.sums
         sums[layer] = sums[layer] + grad if layer in sums else grad
 
     # -- weights ----------------------------------------------------------------------------------------------------
 
     def unshard(self, stage: int, *_: object) -> None:
-        """The all-gathers of a stage's weights begin."""
         if stage in self.sharded:
             shards, gather = self.weights, self.model.allgather
             works = [(layer, gather(shards["shard", layer], layer, self.replicas)) for layer in self.layers[stage]]
@@ -426,7 +422,6 @@ class _Rank:
             self.grads[self.layers[stage][-1] + 1, microbatch] = message
 
     def send(self, kind: str, stage: int, microbatch: int, taken: bool, *_: object) -> Work[None]:
-        """Send what is for a stage of another rank."""
         if taken:
             value: Any = self.message
         elif kind == "SEND_F":
@@ -436,7 +431,6 @@ class _Rank:
         return self.model.pass_to(self.peers[stage + KINDS[kind].towards], value)
 
     def receive(self, kind: str, stage: int, *_: object) -> Work[Any]:
-        """Receive from a stage of another rank."""
         return self.model.receive(self.peers[stage + KINDS[kind].towards])
 
     def begin(self, kind: str, do: Handler, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
@@ -444,5 +438,4 @@ class _Rank:
         self.under_way[kind, stage, microbatch] = cast("Work[Any]", do(stage, microbatch, taken, kept))
 
     def over(self, kind: str, stage: int, microbatch: int, *_: object) -> Work[Any]:
-        """Wait until a message that has begun is over."""
         return self.under_way.pop((kind, stage, microbatch))

@@ -314,7 +314,6 @@ class _Clock:
         return self.awaited and _key(action) not in self.behind
 
     def send(self, action: Action, rank: int, now: int) -> int:
-        """Let a message go out, and return when its rank goes on."""
         stage, kind, microbatch, _ = action
         target = stage + KINDS[kind].towards
         channel = rank, self.place[target]
@@ -327,7 +326,6 @@ class _Clock:
         return over if self.at_once(action) else now
 
     def receive(self, action: Action, rank: int, now: int) -> int:
-        """Issue a receive, and return when its rank goes on."""
         stage, kind, microbatch, _ = action
         channel, end = (self.place[stage + KINDS[kind].towards], rank), (kind[-1], stage, microbatch)
         self.make(self.room(channel, self.count[*channel, "received"]), 0)
@@ -337,11 +335,10 @@ class _Clock:
         return self.there[end] if self.at_once(action) else now
 
     def room(self, channel: tuple[int, int], number: int) -> Key:
-        """Return the room for a message in a channel."""
         return "room", channel[0] * len(self.order) + channel[1], number
 
     def arrive(self, channel: tuple[int, int], end: Key) -> None:
-        """Return a message arrives, once it is sent and its receive issued, after the one before it."""
+        """Let a message arrive, once it is sent and its receive issued, after the one before it."""
         what, stage, microbatch = end
         sent, issued = self.there.get((f">{what}", stage, microbatch)), self.issued.get(end)
         behind = (f"RECV_{what}", stage, microbatch) in self.behind
@@ -352,7 +349,7 @@ class _Clock:
             self.make((f"={what}", stage, microbatch) if behind else end, arrived)
 
     def make(self, key: Key, time: int) -> None:
-        """Something is there, and whoever waits for it goes on."""
+        """Say that something is there: who waits for it goes on."""
         self.there[key] = time
         if key in self.waiting:
             self.going += self.waiting.pop(key)
