@@ -49,7 +49,7 @@ def owes(fact: Fact, program: Running | None) -> Advice | None:
     if program is None or made is None or DIMS[lacks.dim.name].owed:
         return None
     members = lacks.grid
-    if made.op not in COMPUTE and members is not None:
+    if made.op not in COMPUTE:
         # It was brought here, or added up here: the other parts were left out on the way.
         missing = lacks.dim.whole.minus(lacks).shards(members) or ()
         what, parts = "+" if made.op == "add" else made.op, plural("part", sum(after - at for at, after in missing))
