@@ -312,14 +312,13 @@ class Walk:
 
 
 class Order(NamedTuple):
-    """All events of a run, the number of each rank's first one, and the steps; who could not reach the end of their
-    programs; and the messages that nobody received: who sent each, and its number."""
+    """All events of a run, the number of each rank's first one, the steps, and who could not reach the end of their
+    programs."""
 
     events: list[Event]
     first: list[int]
     steps: list[Step]
     stuck: TraceError | None
-    unreceived: list[tuple[int, int]]
 
 
 @kept
@@ -327,10 +326,4 @@ def order(run: Trace) -> Order:
     """An order in which everything that a step needs comes before it. The same whatever anything takes."""
     walk = Walk(run)
     steps = [*walk.steps()]
-    left = sorted((source, sent) for (source, _), queue in walk.sent.items() for sent in queue)
-    return Order(walk.events, walk.first, steps, walk.stuck(), left)
-
-
-def unreceived(run: Trace) -> list[tuple[int, Event]]:
-    """The messages that nobody received, with the rank that sent each."""
-    return [(rank, order(run).events[number]) for rank, number in order(run).unreceived]
+    return Order(walk.events, walk.first, steps, walk.stuck())

@@ -222,7 +222,7 @@ def rebuild(run: Trace) -> Rebuilt:
     """Makes all values anew. PuzzleError (with rank and source line) where a rule is broken, TraceError where the
     Trace is not a program at all. A run that failed is rebuilt as far as it went."""
     state = _Rebuild(run)
-    events, _, steps, stuck, _ = order(state.run)
+    events, _, steps, stuck = order(state.run)
     now: tuple[int, Event] | None = None
     does: dict[str, Callable[..., None]] = {"do": state.do, "issue": state.issue, "meet": state.meet}
     does |= {"pass": state.message, "read": state.read, "done": state.done}

@@ -96,7 +96,7 @@ class Dim:
     spans: bool = field(init=False)
     """Pieces are sets of runs; of batches a student sees a plain set."""
     _whole: Part | None = field(init=False, default=None)
-    _left: int = field(init=False, default=MOST_NUMBERS)
+    _left: int = field(init=False, default_factory=lambda: MOST_NUMBERS)
     _pieces: dict[tuple[int, Pieces], Part] = field(init=False, default_factory=dict[tuple[int, Pieces], "Part"])
     _shards: dict[tuple[int, int], Part] = field(init=False, default_factory=dict[tuple[int, int], "Part"])
 
