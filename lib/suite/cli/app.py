@@ -54,6 +54,7 @@ from lib.suite.cli.options import (
     takes_fields_of,
 )
 from lib.suite.cli.pipelines import expected, explore_command, recorded, schedules, write_order
+from lib.suite.cli.plan import plan_command, predictions_command
 from lib.suite.course.exercises import hint as open_hints
 from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import Standing, known
@@ -70,6 +71,8 @@ app.command("explore")(explore_command)
 app.command("compare")(compare_command)
 app.command("gallery")(gallery_command)
 app.command("grade")(grade_command)
+app.command("plan")(plan_command)
+app.command("predictions")(predictions_command)
 
 
 @app.callback(invoke_without_command=True)
