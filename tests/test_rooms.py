@@ -29,6 +29,7 @@ BUDGETS = {
     "lib/cluster": 1_550,
     "lib/diagnosis": 4_100,
     "lib/errors": 950,
+    "lib/plan": 1_400,
     "lib/replay": 6_550,
     "lib/schedules": 6_550,
     "lib/simulator": 3_100,

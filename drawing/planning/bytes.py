@@ -31,7 +31,7 @@ def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "") -> P
     if not plans:
         raise ValueError("draw_memory takes plans by name, with their Memory; there are none")
     scene = Scene(WIDTH, 84 + ROW * len(plans) + 34)
-    scene.add(Text(20, 24, fit(title or "Memory of the fullest GPU", WIDTH - 40, TEXT + 2), TEXT + 2, INK, bold=True))
+    scene.add(Text(20, 24, fit(title or "Memory of the GPU that holds most", WIDTH - 40, TEXT + 2), TEXT + 2, INK, bold=True))
     top = legend(scene, 20, 42, WIDTH - 20, [swatch(colour, text=kind) for kind, colour in MEMORY_LOOKS.items()]) + 12
     left = 30 + min(220.0, max(text_width(name, TEXT) for name in plans))
     scale = (WIDTH - left - 110) / max(limit, *(memory.total for memory in plans.values()))
@@ -56,4 +56,4 @@ def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "") -> P
     scene.add(Rect(left - 1, top - 6, 1, bottom - top + 6, SOFT, NONE))
     scene.height = bottom + 26
     said = "; ".join(f"{name}: {memory}" for name, memory in plans.items())
-    return Picture(scene, f"Memory of the fullest GPU, of {limit / GIB:.0f} GiB. {said}.")
+    return Picture(scene, f"Memory of the GPU that holds most, of {limit / GIB:.0f} GiB. {said}.")

@@ -48,7 +48,7 @@ def draw_plans(
     scene = Scene(WIDTH, frame.bottom + 62 + ROW * (len(numbered) + 1))
     scene.add(Text(LEFT, 22, fit(title, WIDTH - LEFT - 24, TEXT + 2), TEXT + 2, INK, bold=True))
     scene.add(Rect(frame.left, frame.top, frame.right - frame.left, frame.bottom - frame.top, NONE, EDGE))
-    scales(scene, frame, "seconds a step", "GiB of the fullest GPU")
+    scales(scene, frame, "seconds a step", "GiB of the GPU that holds most")
     for one in near:
         x, y = frame.at(one.seconds, one.memory / GIB)
         scene.add(Rect(x - 2, y - 2, 4, 4, EDGE, radius=2, title=_words(one)))

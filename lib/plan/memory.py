@@ -1,4 +1,4 @@
-"""The bytes of a training step on its fullest GPU, by kind: a lower bound, as caches and workspaces are not in it.
+"""The bytes of a training step on the GPU that holds most, by kind: a lower bound, as caches and workspaces are not in it.
 
 State: 2 bytes a weight, a gradient, and 12 for Adam (a copy in fp32 and two moments), which `zero` shards (Rajbhandari
 and others, ZeRO, arXiv 1910.02054, figure 1). Activations: Korthikanti and others, Reducing Activation Recomputation
@@ -16,7 +16,7 @@ __all__ = ["Memory", "layer_activations", "layers_in_flight", "memory_of", "stat
 
 
 class Memory(NamedTuple):
-    """The bytes of the fullest GPU of a plan. `logits` are those of the last stage, where that is the fullest."""
+    """The bytes of the GPU of a plan that holds most. `logits` are those of the last stage, where that is the one."""
 
     weights: float
     gradients: float
@@ -77,7 +77,7 @@ def state_bytes(weights: float, shard: int, zero: int, gradient: int = 4) -> tup
 
 
 def layers_in_flight(model: Transformer, plan: Plan) -> int:
-    """Count the layers whose activations the fullest rank holds at once, each microbatch for itself.
+    """Count the layers whose activations a rank holds at once at most, each microbatch for itself.
 
     With v stages a rank 1F1B holds 1 + (p - 1)/(p·v) times the model's layers, as in section 4.2.3 of 2205.05198.
     """
@@ -90,7 +90,7 @@ def layers_in_flight(model: Transformer, plan: Plan) -> int:
 
 
 def memory_of(model: Transformer, plan: Plan) -> Memory:
-    """Return the bytes of the fullest GPU by kind."""
+    """Return the bytes by kind of the GPU that holds most."""
     common, routed, _ = model.layer_weights
     t, layers = plan.tp, ceil(model.layers / plan.pp)
     copies = 2 if plan.schedule == "dualpipe" else 1  # a rank has a stage of each direction

@@ -302,7 +302,9 @@ class Plan:
             yield f"a sequence of {self.sequence:,} does not divide into 2 x cp {self.cp} x tp {self.tp} parts"
         if self.pp * self.v > model.layers + 2:
             yield f"pp {self.pp} x v {self.v} are {self.pp * self.v} stages, and the model has {model.layers} layers"
-        if self.ep > 1 and (model.experts % self.ep or self.dp * self.cp * self.tp % self.ep):
+        if self.ep > 1 and not model.experts:
+            yield f"ep {self.ep} shares out experts, and the model has none"
+        elif self.ep > 1 and (model.experts % self.ep or self.dp * self.cp * self.tp % self.ep):
             yield (
                 f"ep {self.ep} has to divide the {model.experts} experts, and the "
                 f"{self.dp * self.cp * self.tp:,} ranks of a stage"
@@ -333,6 +335,7 @@ class Plan:
 
 
 T = TypeVar("T", Transformer, Cluster)
+WORDS: Final = {"int": "whole number", "float": "number", "bool": "truth value", "str": "text"}
 
 
 def record_from(kind: type[T], data: Mapping[str, Any], name: str, base: T | None = None) -> T:
@@ -344,10 +347,10 @@ def record_from(kind: type[T], data: Mapping[str, Any], name: str, base: T | Non
     for key, value in data.items():
         if key not in known:
             raise ValueError(f"{name}: there is no {key!r}{_nearest(key, known)}; there are {', '.join(known)}")
-        wanted = known[key].type
+        wanted = str(known[key].type)
         right = isinstance(value, str) if wanted == "str" else isinstance(value, bool) == (wanted == "bool")
         if not right or (wanted != "str" and not isinstance(value, bool | int | float)):
-            raise ValueError(f"{name}: {key} is a {wanted}; got {value!r}")
+            raise ValueError(f"{name}: {key} is a {WORDS[wanted]}; got {value!r}")
     try:
         return kind(**data) if base is None else replace(base, **data)
     except (TypeError, ValueError) as error:
