@@ -1,4 +1,4 @@
-"""The bytes of a training step on the GPU that holds most, by kind: a lower bound, as caches and workspaces are not in it.
+"""The bytes of a training step on the GPU that holds most, by kind: a lower bound, without caches and workspaces.
 
 State: 2 bytes a weight, a gradient, and 12 for Adam (a copy in fp32 and two moments), which `zero` shards (Rajbhandari
 and others, ZeRO, arXiv 1910.02054, figure 1). Activations: Korthikanti and others, Reducing Activation Recomputation
