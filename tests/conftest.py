@@ -69,4 +69,4 @@ def warm_server() -> Iterator[Warm]:
 def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this test each function of a student's has a process that is forked, and no fresh Python."""
     if sys.platform != "win32":
-        monkeypatch.setattr("lib.suite.isolation.asking.Popen", request.getfixturevalue("warm_server").popen)
+        monkeypatch.setattr("lib.suite.isolation.isolation.Popen", request.getfixturevalue("warm_server").popen)

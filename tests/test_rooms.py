@@ -36,7 +36,7 @@ BUDGETS = {
     "lib/suite/cli": 4_200,
     "lib/suite/course": 1_650,
     "lib/suite/grade": 5_200,
-    "lib/suite/isolation": 1_550,
+    "lib/suite/isolation": 1_450,
     "lib/suite/notebooks": 1_900,
     "lib/suite/submissions": 2_700,
     "lib/trace": 2_500,

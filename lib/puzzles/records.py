@@ -9,32 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import Any, NamedTuple, Protocol
 
 from lib.cluster.costs import UNIT, Costs, costs_from
 from lib.cluster.mesh import Mesh, mesh_from
 from lib.errors.wording import counted
 from lib.values.kinds.kind import USUAL, Layer
-
-__all__ = [
-    "HINTS",
-    "PUZZLES",
-    "Chapter",
-    "Goal",
-    "Hidden",
-    "Premise",
-    "Puzzle",
-    "Row",
-    "Size",
-    "Sized",
-    "Task",
-    "by_chapter",
-    "chapters",
-    "goal",
-    "mesh_from_table",
-    "puzzle_of_file",
-    "schedule_record",
-]
 
 
 class Goal(NamedTuple):
@@ -276,20 +257,17 @@ def schedule_record(puzzle: str) -> Puzzle:
 
 def chapters() -> dict[str, Chapter]:
     """The chapters by name, in order, also those that have no puzzles yet."""
-    found: dict[str, Chapter] = {}
-    for name, data in _read("chapters").items():
+    every = _read("chapters")
+    for name, data in every.items():
         if data.keys() != set(Chapter._fields):
             raise ValueError(f"chapters.toml: {name} has {' and '.join(Chapter._fields)}; got {', '.join(data)}")
-        found[name] = Chapter(data["title"], data["about"].strip())
-    return found
+    return {name: Chapter(data["title"], data["about"].strip()) for name, data in every.items()}
 
 
 def by_chapter() -> list[tuple[Chapter, list[Puzzle]]]:
     """The chapters that have puzzles, each with its puzzles, in order."""
-    found = [
-        (chapter, [one for one in PUZZLES.values() if one.chapter == name]) for name, chapter in chapters().items()
-    ]
-    return [(chapter, puzzles) for chapter, puzzles in found if puzzles]
+    every = groupby(PUZZLES.values(), key=lambda puzzle: puzzle.chapter)
+    return [(chapters()[name], list(puzzles)) for name, puzzles in every]
 
 
 def _read(name: str) -> dict[str, dict[str, Any]]:
@@ -324,18 +302,17 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
             f"{key}: a {kind} has {', '.join(sorted(needed))} and may have {', '.join(sorted(free))}; "
             f"see to {', '.join(sorted(wrong))}"
         )
-    made: dict[str, Any] = dict(data)
-    made |= {"kind": kind, "needs": tuple(data["needs"]), "asks": tuple(data.get("asks", ()))}
+    made: dict[str, Any] = {"kind": kind, **data}
+    made |= {name: tuple(data.get(name, ())) for name in ("needs", "asks")}
     made["hints"] = tuple(hint.strip() for hint in data["hints"])
     made["discuss"] = data["discuss"].strip()
     made["goals"] = tuple(Goal(**goal) for goal in data.get("goals", ()))
-    made["table"] = _rows(key, data.get("table", ""))
-    if "mesh" in data:
-        made["mesh"] = mesh_from_table(data["mesh"])
-        if len(made["mesh"]) != made["ranks"]:
-            raise ValueError(f"{key}: it has {made['ranks']} ranks, and {made['mesh']} has {len(made['mesh'])}")
     made["last"] = tuple(Layer(**layer) for layer in data.get("last", ()))
-    made["hidden"] = tuple(_hidden(size, made) for size in data.get("hidden", ()))
+    made["table"] = _rows(key, data.get("table", ""))
+    mesh = made["mesh"] = mesh_from_table(data["mesh"]) if "mesh" in data else None
+    if mesh is not None and len(mesh) != data["ranks"]:
+        raise ValueError(f"{key}: it has {data['ranks']} ranks, and {mesh} has {len(mesh)}")
+    made["hidden"] = tuple(_hidden(size, mesh, data["ranks"]) for size in data.get("hidden", ()))
     if "costs" in data:
         made["costs"] = costs_from(data["costs"])
     if "bound" in data:
@@ -346,19 +323,17 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
     return Puzzle(key, number, chapter, **made)
 
 
+def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> Hidden:
+    """A hidden size. Of as many ranks as the puzzle it has the puzzle's mesh, if none of its own."""
+    if "mesh" in size:
+        own = mesh_from_table(size["mesh"])
+        return Hidden(size.get("ranks", len(own)), size["layers"], size["batches"], own)
+    return Hidden(**size, mesh=mesh if size.get("ranks") == ranks else None)
+
+
 def mesh_from_table(data: dict[str, Any]) -> Mesh:
     """A mesh from its axes alone, `{ replica = 2, shard = 4 }`, or with more: `{ axes = { ... }, host_size = 4 }`."""
     return mesh_from(data if isinstance(data.get("axes"), dict) else {"axes": data})
-
-
-def _hidden(size: dict[str, Any], record: dict[str, Any]) -> Hidden:
-    """A hidden size. Of as many ranks as the puzzle it has the puzzle's mesh, if none of its own."""
-    if "mesh" in size:
-        mesh = mesh_from_table(size["mesh"])
-        ranks = size.get("ranks", len(mesh))
-        return Hidden(ranks, size["layers"], size["batches"], mesh)
-    same = size.get("ranks") == record["ranks"]
-    return Hidden(**size, mesh=record.get("mesh") if same else None)
 
 
 def _rows(key: str, text: str) -> tuple[Row, ...]:

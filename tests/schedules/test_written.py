@@ -12,7 +12,7 @@ from lib import UNIT, Model, NotSolved, Trace, Uneven, check, schedule, simulate
 from lib.analysis.figures import end
 from lib.schedules.pipelines.generators import interleaved, one_f_one_b
 from lib.schedules.pipelines.program import program_of
-from lib.suite.isolation.asking import run_of
+from lib.suite.isolation.isolation import run_of
 from lib.suite.submissions.load import load_function
 
 SOURCE = '''\

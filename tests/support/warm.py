@@ -22,7 +22,7 @@ __all__ = ["Warm"]
 
 
 class Warm:
-    """The asking end: `popen` stands for subprocess.Popen in `lib.suite.isolation.asking`, one process at a time."""
+    """The asking end: `popen` stands for subprocess.Popen in `lib.suite.isolation.isolation`, one process at a time."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
@@ -35,7 +35,7 @@ class Warm:
     def popen(
         self, _: Sequence[str], env: Mapping[str, str], stdin: BinaryIO, stdout: BinaryIO, stderr: BinaryIO, **__: Any
     ) -> Warm:
-        """Starts what a fresh Python does that `lib.suite.isolation.asking` starts."""
+        """Starts what a fresh Python does that `lib.suite.isolation.isolation` starts."""
         line = json.dumps([os.getcwd(), dict(env)]).encode() + b"\n"
         socket.send_fds(self._control, [line], [stdin.fileno(), stdout.fileno(), stderr.fileno()])
         self.pid, self._status = int(self._said.readline()), None

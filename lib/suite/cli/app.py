@@ -61,9 +61,8 @@ from lib.suite.course.progress import Standing, known
 from lib.suite.course.solutions import refusal
 from lib.suite.course.subject import Outcome, Run, attempt, feedings, outcome, subjects
 from lib.suite.course.subject import run as run_subject
-from lib.suite.isolation.asking import LIMIT
-from lib.suite.submissions.locations import home, is_checkout
-from lib.suite.submissions.workplace import mine, prepared, yours
+from lib.suite.isolation.isolation import LIMIT
+from lib.suite.submissions.locations import home, is_checkout, mine, prepared, yours
 
 app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(schedules, name="schedule")

@@ -30,8 +30,7 @@ from lib.suite.course.solutions import Way, ways
 from lib.suite.course.subject import Attempt, Stub
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError
-from lib.suite.submissions.locations import shown
-from lib.suite.submissions.workplace import notebook_of
+from lib.suite.submissions.locations import notebook_of, shown
 
 __all__ = ["WIDTH", "Door", "Terminal", "as_json", "chapter_row", "console", "fail", "numbers", "progress", "say"]
 __all__ += ["show", "show_hints", "show_table", "show_way", "show_ways", "status_table"]

@@ -33,8 +33,8 @@ from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import AtSize, Limits
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import puzzle_of
+from lib.suite.submissions.locations import located
 from lib.suite.submissions.source import Source, SourceError
-from lib.suite.submissions.workplace import located
 from lib.trace.rebuild import rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace

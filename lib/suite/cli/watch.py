@@ -15,10 +15,9 @@ from lib.suite.course.exercises import next_hint
 from lib.suite.course.progress import known, next_puzzle, solved
 from lib.suite.course.solutions import refusal
 from lib.suite.course.subject import Attempt, attempt
-from lib.suite.isolation.asking import LIMIT
+from lib.suite.isolation.isolation import LIMIT
 from lib.suite.submissions.load import SourceError, puzzles_of, source_in
-from lib.suite.submissions.locations import shown
-from lib.suite.submissions.workplace import notebook_of
+from lib.suite.submissions.locations import notebook_of, shown
 
 __all__ = ["Watched", "Watcher", "watch"]
 

@@ -20,8 +20,6 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION
 from lib.values.values import Value, describe
 
-__all__ = ["QUANTITIES", "Hints", "Prediction", "expect", "hint", "next_hint", "predict"]
-
 # -- hints ----------------------------------------------------------------------------------------------------------
 
 
@@ -35,11 +33,8 @@ class Hints:
     @property
     def body(self) -> str:
         """The hints that are open, each under its number. Empty where none is."""
-        texts = PUZZLES[self.puzzle].hints[: self.opened]
-        return "\n\n".join(
-            f"**Hint {number}, {kind}**\n\n{text}"
-            for number, (kind, text) in enumerate(zip(HINTS, texts, strict=False), 1)
-        )
+        every = enumerate(zip(HINTS, PUZZLES[self.puzzle].hints[: self.opened], strict=False), 1)
+        return "\n\n".join(f"**Hint {number}, {kind}**\n\n{text}" for number, (kind, text) in every)
 
     @property
     def kind_of_next(self) -> str | None:
@@ -49,12 +44,12 @@ class Hints:
     @property
     def markdown(self) -> str:
         """The hints that are open, and how to open the next one."""
+        call = f"`{_call(self.puzzle, self.opened + 1)}`"
         if not self.opened:
-            count, kinds = len(PUZZLES[self.puzzle].hints), ", ".join(HINTS)
-            return f"{count} hints for this puzzle: {kinds}. To open the first: `{_call(self.puzzle, 1)}`"
+            return f"{len(HINTS)} hints for this puzzle: {', '.join(HINTS)}. To open the first: {call}"
         if self.kind_of_next is None:
             return f"{self.body}\n\nThese were all the hints."
-        return f"{self.body}\n\nThe next hint is {self.kind_of_next}: `{_call(self.puzzle, self.opened + 1)}`"
+        return f"{self.body}\n\nThe next hint is {self.kind_of_next}: {call}"
 
     def _repr_markdown_(self) -> str:
         return self.markdown
@@ -81,8 +76,7 @@ def hint(puzzle: str, opened: int = 0) -> Hints:
 
 def next_hint(puzzle: str, seen: int = 0) -> Hints:
     """The hints of a puzzle with one more open than before: than recorded, or than were `seen` already."""
-    found = known().get(puzzle)
-    opened = max(seen, 0 if found is None else found.hints)
+    opened = max(seen, known().get(puzzle, Standing()).hints)
     return hint(puzzle, min(opened + 1, len(PUZZLES[puzzle].hints)))
 
 
@@ -138,10 +132,6 @@ def _fact(value: float) -> Fact:
     return Fact((value,), amount(value))
 
 
-def _memory(trace: Trace) -> Fact:
-    return _fact(max(_peaks(trace)))
-
-
 def _peaks(trace: Trace) -> list[float]:
     """The peak memory of each rank."""
     every = (figures.samples(trace, rank) for rank in range(trace.ranks))
@@ -169,7 +159,9 @@ QUANTITIES: Mapping[str, Quantity] = {
     quantity.name: quantity
     for quantity in (
         Quantity("end", "time units", "when the last operation is over", lambda trace: _fact(figures.end(trace))),
-        Quantity("memory", "elements", "the highest peak of any rank", _memory, share=0.01),
+        Quantity(
+            "memory", "elements", "the highest peak of any rank", lambda trace: _fact(max(_peaks(trace))), share=0.01
+        ),
         Quantity("rank", "", "the rank with the highest peak; of equals any is right", _rank),
         Quantity("collectives", "", "the most that a rank takes part in", lambda trace: _most(trace, COLLECTIVES)),
         Quantity("messages", "", "the most that a rank passes to others", lambda trace: _most(trace, ["pass_to"])),
@@ -183,8 +175,7 @@ class Prediction:
     """Guesses about a run that has not happened yet. `against` compares them with one."""
 
     def __init__(self, puzzle: str | None, guesses: Mapping[str, float | None]) -> None:
-        self.puzzle = puzzle
-        self.guesses = dict(guesses)
+        self.puzzle, self.guesses = puzzle, guesses
         self._counted = False
 
     def __repr__(self) -> str:
@@ -247,29 +238,6 @@ def _guess(quantity: Quantity, guess: object) -> float | None:
 # -- exercises ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A value that every rank is to end with. What is None may be anything."""
-
-    store: str
-    layer: int | None
-    batches: frozenset[int] | None
-    whole: bool
-
-    def is_met_by(self, value: Value) -> bool:
-        return (
-            (self.layer is None or value.layer == self.layer)
-            and (self.batches is None or value.place.batches == self.batches)
-            and (not self.whole or value.is_complete())
-        )
-
-    def __str__(self) -> str:
-        parts = ["a whole value" if self.whole else "a value", f"in {self.store}"]
-        parts += [] if self.layer is None else [f"of layer {self.layer}"]
-        parts += [] if self.batches is None else [f"with {these('batch', self.batches)}"]
-        return " ".join(parts)
-
-
 def expect(
     models: Sequence[Model],
     *,
@@ -295,8 +263,8 @@ def expect(
     trace_of(models, "expect takes the Models that simulate returned")
     faults: list[str] = []
     if store is not None:
-        wanted = _Wanted(store, layer, None if batches is None else frozenset(batches), whole)
-        faults += _of_all(_without(models, wanted))
+        wanted = None if batches is None else frozenset(batches)
+        faults += _of_all(_without(models, store, layer, wanted, whole))
     if memory is not None:
         faults += _of_all(_too_full(models, memory))
     if asked := [*calls]:
@@ -314,12 +282,22 @@ def _of_all(faults: Iterable[tuple[int, str]]) -> list[str]:
     return [f"{text}{others}" for text in texts[:1]]
 
 
-def _without(models: Iterable[Model], wanted: _Wanted) -> Iterator[tuple[int, str]]:
-    """The ranks that lack a value, and what they have instead."""
+def _without(
+    models: Iterable[Model], store: str, layer: int | None, batches: frozenset[int] | None, whole: bool
+) -> Iterator[tuple[int, str]]:
+    """The ranks that lack a value, and what they have instead. What is None may be anything."""
+    words = f"{'a whole value' if whole else 'a value'} in {store}"
+    words += "" if layer is None else f" of layer {layer}"
+    words += "" if batches is None else f" with {these('batch', batches)}"
     for model in models:
-        held: list[Value] = [*getattr(model, wanted.store).values()]
-        if not any(wanted.is_met_by(value) for value in held):
-            yield model.rank, f"rank {model.rank} should end with {wanted}{_it_has(held)}"
+        held: list[Value] = [*getattr(model, store).values()]
+        if not any(
+            layer in (None, value.layer)
+            and batches in (None, value.place.batches)
+            and (not whole or value.is_complete())
+            for value in held
+        ):
+            yield model.rank, f"rank {model.rank} should end with {words}{_it_has(held)}"
 
 
 def _too_full(models: Iterable[Model], memory: float) -> Iterator[tuple[int, str]]:

@@ -30,9 +30,6 @@ from lib.files import write_whole
 from lib.puzzles.records import HINTS, PUZZLES, Puzzle
 from lib.trace.trace import Trace
 
-__all__ = ["MAX_BYTES", "ProgressError", "Standing", "add", "checked", "has_size_of", "is_off", "known", "load"]
-__all__ += ["next_puzzle", "passed_here", "place", "read", "record", "solved", "standings"]
-
 VARIABLE = "PUZZLES_PROGRESS"
 BROWSER_FILES = Path("/drive")
 FORMAT = "llm-training-puzzles progress"
@@ -201,8 +198,7 @@ def has_size_of(trace: Trace, puzzle: str) -> bool:
 def next_puzzle(solved: Iterable[str]) -> Puzzle | None:
     """Return what to solve next: the first unsolved puzzle whose needs are solved. None where everything is solved."""
     done = set(solved)
-    left = [puzzle for puzzle in PUZZLES.values() if puzzle.id not in done]
-    return next((puzzle for puzzle in left if done.issuperset(puzzle.needs)), None)
+    return next((one for one in PUZZLES.values() if one.id not in done and done.issuperset(one.needs)), None)
 
 
 # -- the file -------------------------------------------------------------------------------------------------------
@@ -270,43 +266,37 @@ def _alone(file: Path) -> Generator[None]:
 
 def _locked(lock: IO[bytes]) -> bool:
     """Check whether the lock is ours now, or there are no locks here."""
-    if sys.platform == "win32":
-        import msvcrt
+    try:
+        if sys.platform == "win32":
+            import msvcrt
 
-        try:
             lock.seek(0)
             msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-    else:
-        try:
+        else:
             from fcntl import LOCK_EX, LOCK_NB, flock  # of which a browser has nothing, or an empty module
 
             flock(lock, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            return False
-        except (ImportError, OSError):
-            return True
+    except (ImportError, OSError) as error:
+        return sys.platform != "win32" and not isinstance(error, BlockingIOError)
     return True
 
 
 def standings(data: bytes, file: Path) -> dict[str, Standing]:
     """Return what the bytes of a progress file say; `file` is for the message. ValueError where they are none,
     ProgressError where they are of a newer version."""
+    if len(data) > MAX_BYTES:
+        _refuse(f"it is larger than {MAX_BYTES // 2**20} MiB")
     try:
-        if len(data) > MAX_BYTES:
-            _refuse(f"it is larger than {MAX_BYTES // 2**20} MiB")
-        return _decode(json.loads(data.decode("utf-8"), parse_constant=_no_constant), file)
-    except ProgressError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise _Damaged("it is nested too deeply" if isinstance(error, RecursionError) else str(error)) from None
-
-
-def _decode(data: Any, file: Path) -> dict[str, Standing]:
-    if not isinstance(data, dict):
+        found = json.loads(
+            data.decode("utf-8"), parse_constant=lambda name: _refuse(f"{name} is no number that it has")
+        )
+    except RecursionError:
+        _refuse("it is nested too deeply")
+    except ValueError as error:
+        _refuse(str(error))
+    if not isinstance(found, dict):
         _refuse("it is not an object")
-    content = cast("dict[str, Any]", data)
+    content = cast("dict[str, Any]", found)
     version, puzzles = content.get("version"), content.get("puzzles")
     if content.get("format") != FORMAT or type(version) is not int or version < 1:
         _refuse(f"it does not say that it is {FORMAT!r}, version {VERSION}")
@@ -314,10 +304,10 @@ def _decode(data: Any, file: Path) -> dict[str, Standing]:
         raise ProgressError(f"{file} is of a newer version ({version}) than this package knows ({VERSION})")
     if set(content) != {"format", "version", "puzzles"} or not isinstance(puzzles, dict):
         _refuse("it must have 'format', 'version' and 'puzzles', and nothing else")
-    found = cast("dict[str, Any]", puzzles)
-    if len(found) > MAX_PUZZLES:
+    entries = cast("dict[str, Any]", puzzles)
+    if len(entries) > MAX_PUZZLES:
         _refuse(f"it has more than {MAX_PUZZLES} puzzles")
-    return {puzzle: _standing(puzzle, entry) for puzzle, entry in found.items()}
+    return {puzzle: _standing(puzzle, entry) for puzzle, entry in entries.items()}
 
 
 def _standing(puzzle: str, entry: Any) -> Standing:
@@ -355,10 +345,6 @@ def _standing(puzzle: str, entry: Any) -> Standing:
     if standing.right > standing.predictions:
         _refuse(f"{puzzle} has more right predictions than predictions")
     return standing
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise _Damaged(f"{name} is no number that it has")
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -17,7 +17,7 @@ from lib.checker.verdict import Verdict
 from lib.cluster.costs import in_units, units
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount, exact
-from lib.puzzles.records import Puzzle, Size, schedule_record
+from lib.puzzles.records import Size, schedule_record
 from lib.trace.trace import ModelLike, Trace
 from lib.values.values import Elements
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from lib.suite.course.solutions import Known
 
 # A picture of a review is drawn by whoever imports `drawing`: what makes one is imported when one is made.
-
-__all__ = ["GROUPS", "ROWS", "Review", "review"]
 
 GROUPS = 6
 """Kinds of gaps that are told one by one; of more, the rest is counted."""
@@ -50,7 +48,12 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
     if trace is None:
         return None
     record = schedule_record(puzzle)
-    _same_size(trace, record)
+    if not record.fits(trace):
+        mine, wanted = Size.of(trace), record.size
+        raise ValueError(
+            f"the puzzle {record.id} has {wanted[0]} ranks, {wanted[1]} layers and {wanted[2]} batches; this run has "
+            f'{mine[0]}, {mine[1]} and {mine[2]}. Review the run of simulate({record.id}, puzzle="{record.id}")'
+        )
     verdict = check(trace, puzzle)
     try:
         mine = trace.normalised(record.costs)
@@ -76,15 +79,6 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
         lean=lean(mine),
         others=others,
     )
-
-
-def _same_size(trace: Trace, record: Puzzle) -> None:
-    if not record.fits(trace):
-        mine, wanted = Size.of(trace), record.size
-        raise ValueError(
-            f"the puzzle {record.id} has {wanted[0]} ranks, {wanted[1]} layers and {wanted[2]} batches; this run has "
-            f'{mine[0]}, {mine[1]} and {mine[2]}. Review the run of simulate({record.id}, puzzle="{record.id}")'
-        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -130,7 +124,7 @@ class Review(Answer):
         """The lower bounds, what they are made of, and how far the run is above them."""
         if (premise := self.premise()) is not None:
             yield premise
-            yield from (f"  {limit}" for limit in self.limits())
+        yield from (f"  {limit}" for limit in self.limits())
         if (both := self.both()) is not None:
             yield f"  {both}"
 
@@ -141,6 +135,10 @@ class Review(Answer):
         if self.excuse is not None:
             return f"The lower bound does not speak of this run: {self.excuse.rstrip('.')}."
         return f"Lower bounds, for every schedule like this: {self.bound.premise}"
+
+    def _speaking(self) -> Bound | None:
+        """The lower bounds, where they speak of this run."""
+        return self.bound if self.verdict.correct and self.excuse is None else None
 
     def limits(self) -> Iterator[str]:
         """Each lower bound that speaks of this run, and how far the run is above it."""
@@ -154,18 +152,12 @@ class Review(Answer):
             sent = figures.most_sent(self.mine)
             yield f"Sent per rank is no less than {_limit(bound.sent, sent, ' elements')}"
 
-    def _speaking(self) -> Bound | None:
-        """The lower bounds, where they speak of this run."""
-        return self.bound if self.verdict.correct and self.excuse is None else None
-
     def both(self) -> str | None:
         """Say whether one schedule can have the least time and the least memory; None where no bounds speak."""
-        bound = self._speaking()
-        if bound is None:
+        if (bound := self._speaking()) is None:
             return None
-        frontier = bound.frontier
-        if len(frontier) > 1:
-            quick, small = frontier[0], frontier[-1]
+        if len(bound.frontier) > 1:
+            quick, small = bound.frontier[0], bound.frontier[-1]
             return (
                 f"No schedule has both the least time and the least memory: one that ends at {exact(quick.end)} needs "
                 f"{amount(quick.peak)} elements, and one that needs {amount(small.peak)} ends at {exact(small.end)}."
@@ -216,13 +208,19 @@ class Review(Answer):
         if not whole:
             return ()
         name = "Critical path" if self.mine.error is None else "Critical path to where the run stopped"
-        path = f"{name}: time {exact(units(whole))} = {self.path.made_of().replace(', ', ' + ')}{_through(self.path)}."
-        empty, ranks = sum(gap.length for gap in self.idle), self.mine.ranks
+        ranks = self.path.ranks()
+        through = f", with {len(ranks) - 1} changes of rank"
+        if len(ranks) < 2:
+            through = f", all on rank {ranks[0]}" if ranks else ""
+        elif len(ranks) <= 12:
+            through = f", through ranks {' > '.join(map(str, ranks))}"
+        path = f"{name}: time {exact(units(whole))} = {self.path.made_of().replace(', ', ' + ')}{through}."
+        empty, count = sum(gap.length for gap in self.idle), self.mine.ranks
         if not empty:
             until = "the end" if self.mine.error is None else "where the run stopped"
             return path, f"No gaps: every rank computes from the beginning to {until}."
-        share = f"{empty / (whole * ranks):.1%}"
-        return path, f"Gaps: {in_units(empty)} of {ranks} x {exact(units(whole))} ({share}) are not computing:"
+        share = f"{empty / (whole * count):.1%}"
+        return path, f"Gaps: {in_units(empty)} of {count} x {exact(units(whole))} ({share}) are not computing:"
 
     def reasons(self) -> tuple[tuple[Group, ...], str]:
         """The groups of gaps that are told one by one, and what is said of all others."""
@@ -277,13 +275,3 @@ def _limit(limit: Limit, mine: float, unit: str = "") -> str:
     if limit.optimal:
         far = "You have reached it: this is optimal." if above <= 0 else f"{far} It can be reached."
     return f"{amount(limit.value)}{unit}: {parts} ({limit.kind}). {far}"
-
-
-def _through(path: Path) -> str:
-    """The ranks that a critical path goes through."""
-    ranks = path.ranks()
-    if len(ranks) < 2:
-        return f", all on rank {ranks[0]}" if ranks else ""
-    if len(ranks) <= 12:
-        return f", through ranks {' > '.join(map(str, ranks))}"
-    return f", with {len(ranks) - 1} changes of rank"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
@@ -24,14 +23,10 @@ from lib.suite.course.progress import Standing, known, passed_here
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError, find
 from lib.suite.submissions.load import SourceError, load_function
-from lib.suite.submissions.locations import home, reference, shown
+from lib.suite.submissions.locations import home, mine, reference, shown, yours
 from lib.suite.submissions.table import ask_here
-from lib.suite.submissions.workplace import mine, yours
 from lib.trace.json_format import with_places
 from lib.trace.trace import Trace
-
-__all__ = ["FOLDER", "OFFICIAL", "Known", "Revealed", "Way", "alternatives", "answer", "description", "files_of"]
-__all__ += ["known_ways", "owner", "refusal", "reveal", "run_of", "run_of_file", "schedule_of", "ways", "without_lines"]
 
 FOLDER = "alternatives"
 """The folder of the alternatives, in solutions/. Their files are called <puzzle>_<name>.py."""
@@ -39,16 +34,7 @@ OFFICIAL = "official"
 """The name of the solution to which others are alternatives."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One correct way to do a puzzle. `about` says what it does, `worth` what it is good for and what it costs."""
-
-    name: str
-    path: Path
-    about: str
-    worth: str
-    code: str
-    verdict: Verdict | FunctionVerdict
+# -- files ---------------------------------------------------------------------------------------------------------
 
 
 def answer(puzzle: str) -> str:
@@ -77,19 +63,17 @@ def owner(path: Path) -> str | None:
 
 def files_of(puzzle: str) -> dict[str, Path]:
     """Return the files of all our ways to do a puzzle by their names, the official one first."""
-    return {OFFICIAL: reference(puzzle), **{_name(path, puzzle): path for path in alternatives(puzzle)}}
+    others = {path.stem.removeprefix(f"{puzzle}_"): path for path in alternatives(puzzle)}
+    return {OFFICIAL: reference(puzzle), **others}
 
 
-def ways(puzzle: str) -> list[Way]:
-    """Return the official answer, and then the alternatives. Each is run and checked now."""
-    first = Way(OFFICIAL, reference(puzzle), "", "", answer(puzzle), verdict_of(reference(puzzle), puzzle))
-    return [first, *(_alternative(path, puzzle) for path in alternatives(puzzle))]
+def description(text: str) -> tuple[str, str]:
+    """Read an alternative's docstring: its first line, and the rest as one paragraph. Empty where it has none."""
+    first, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n")
+    return first, " ".join(rest.split())
 
 
-@cache
-def schedule_of(puzzle: str) -> Trace:
-    """Run the official answer, without its lines of code: what it does when is no secret, how it says so is."""
-    return without_lines(run_of_file(reference(puzzle), puzzle))
+# -- runs ----------------------------------------------------------------------------------------------------------
 
 
 def run_of_file(path: Path, puzzle: str) -> Trace:
@@ -100,9 +84,22 @@ def run_of_file(path: Path, puzzle: str) -> Trace:
     return Trace.of(models)
 
 
+def verdict_of(path: Path, puzzle: str) -> Verdict | FunctionVerdict:
+    """Judge the function in a file of ours at the puzzle's size. Raises what running it raises."""
+    if PUZZLES[puzzle].is_function:
+        return judge_answers(puzzle, ask_here(load_function(path, puzzle)))
+    return check(run_of_file(path, puzzle), puzzle)
+
+
 def without_lines(trace: Trace) -> Trace:
     """Return the same run without its lines of code."""
     return with_places(trace, [[None] * len(program.events) for program in trace.programs])
+
+
+@cache
+def schedule_of(puzzle: str) -> Trace:
+    """Run the official answer, without its lines of code: what it does when is no secret, how it says so is."""
+    return without_lines(run_of_file(reference(puzzle), puzzle))
 
 
 def run_of(puzzle: str) -> tuple[Trace, bool]:
@@ -110,8 +107,7 @@ def run_of(puzzle: str) -> tuple[Trace, bool]:
     that of their notebook. Else that of the official answer, and False. For the puzzles that build on it."""
     if (here := passed_here.get(puzzle)) is not None:
         return here, True
-    record = known().get(puzzle)
-    if record is not None and record.passed:
+    if known().get(puzzle, Standing()).passed:
         try:
             with redirect_stdout(StringIO()):  # a notebook that was emptied since says so where it is opened
                 run = run_of_file(mine(puzzle, yours(Path.cwd())), puzzle)
@@ -135,42 +131,57 @@ class Known(NamedTuple):
 def known_ways(puzzle: str) -> tuple[Known, ...]:
     """Return the alternatives of a puzzle in figures, run once in a process."""
     found: list[Known] = []
-    for path in alternatives(puzzle):
-        trace = run_of_file(path, puzzle)
-        inside = not has_bound(puzzle) or lower_bound(puzzle).excuse(trace) is None
-        found.append(Known(_name(path, puzzle), figures.end(trace), float(figures.peak(trace).elements), inside))
+    for name, path in files_of(puzzle).items():
+        if name != OFFICIAL:
+            trace = run_of_file(path, puzzle)
+            inside = not has_bound(puzzle) or lower_bound(puzzle).excuse(trace) is None
+            found.append(Known(name, figures.end(trace), float(figures.peak(trace).elements), inside))
     return tuple(found)
 
 
-def _name(path: Path, puzzle: str) -> str:
-    return path.stem.removeprefix(f"{puzzle}_")
+# -- shown to those who have passed --------------------------------------------------------------------------------
 
 
-def _alternative(path: Path, puzzle: str) -> Way:
-    text = path.read_text("utf-8")
-    about, worth = description(text)
-    body = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    code = "\n\n\n".join(_source(text, node) for node in body)
-    return Way(_name(path, puzzle), path, about, worth, code, verdict_of(path, puzzle))
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One correct way to do a puzzle. `about` says what it does, `worth` what it is good for and what it costs."""
+
+    name: str
+    path: Path
+    about: str
+    worth: str
+    code: str
+    verdict: Verdict | FunctionVerdict
+
+    @property
+    def figures(self) -> str:
+        """Its time, its memory and its goal; empty for a plain function."""
+        if isinstance(self.verdict, FunctionVerdict):
+            return ""
+        time, memory, best = self.verdict.time, self.verdict.memory, self.verdict.best
+        return f"time {time:g}, memory {amount(memory)}, goal reached: {best or 'none'}"
+
+
+def ways(puzzle: str) -> list[Way]:
+    """Return the official answer, and then the alternatives. Each is run and checked now."""
+    every: list[Way] = []
+    for name, path in files_of(puzzle).items():
+        (about, worth), code = ("", ""), ""
+        if name == OFFICIAL:
+            code = answer(puzzle)
+        else:
+            text = path.read_text("utf-8")
+            about, worth = description(text)
+            functions = [one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+            code = "\n\n\n".join(_source(text, node) for node in functions)
+        every.append(Way(name, path, about, worth, code, verdict_of(path, puzzle)))
+    return every
 
 
 def _source(text: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """A function as it is written, with what stands above it, such as @schedule."""
     above = [f"@{ast.get_source_segment(text, decorator)}" for decorator in node.decorator_list]
     return "\n".join([*above, ast.get_source_segment(text, node) or ""])
-
-
-def description(text: str) -> tuple[str, str]:
-    """Read an alternative's docstring: its first line, and the rest as one paragraph. Empty where it has none."""
-    first, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n")
-    return first, " ".join(rest.split())
-
-
-def verdict_of(path: Path, puzzle: str) -> Verdict | FunctionVerdict:
-    """Judge the function in a file of ours at the puzzle's size. Raises what running it raises."""
-    if PUZZLES[puzzle].is_function:
-        return judge_answers(puzzle, ask_here(load_function(path, puzzle)))
-    return check(run_of_file(path, puzzle), puzzle)
 
 
 def refusal(puzzle: str, standing: Standing | None) -> str | None:
@@ -201,9 +212,6 @@ def _missing(puzzle: str, standing: Standing | None) -> str:
     )
 
 
-# -- in a notebook ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Revealed:
     """The official answer to a puzzle, or another one, as Markdown: a notebook renders it, elsewhere it prints."""
@@ -232,27 +240,11 @@ def reveal(puzzle: str, way: str = OFFICIAL) -> Revealed | None:
     every = {one.name: one for one in ways(puzzle)}
     if way not in every:
         raise ValueError(f"{puzzle} has no solution called {way!r}; there are {', '.join(every)}")
-    return Revealed("\n\n".join(_said(every[way], puzzle) if way != OFFICIAL else _all_said(every, puzzle)))
-
-
-def _said(way: Way, puzzle: str) -> list[str]:
-    """One way to do a puzzle."""
-    figures = _figures(way.verdict)
-    about = [f"{way.about} {way.worth}"] if way.about else []
-    return [f"**{puzzle}, {way.name}**" + (f": {figures}" if figures else ""), *about, f"```python\n{way.code}\n```"]
-
-
-def _all_said(every: Mapping[str, Way], puzzle: str) -> list[str]:
-    """The official answer, and the others without their code."""
-    said = _said(every[OFFICIAL], puzzle)
-    for way in list(every.values())[1:]:
-        figures = _figures(way.verdict)
-        text = f"**{way.name}**" + (f" ({figures})" if figures else "")
-        said.append(f'{text}: {way.about} {way.worth} `reveal("{puzzle}", "{way.name}")` shows its code.')
-    return said
-
-
-def _figures(verdict: Verdict | FunctionVerdict) -> str:
-    if isinstance(verdict, FunctionVerdict):
-        return ""
-    return f"time {verdict.time:g}, memory {amount(verdict.memory)}, goal reached: {verdict.best or 'none'}"
+    one = every.pop(way)
+    said = [f"**{puzzle}, {one.name}**" + (f": {one.figures}" if one.figures else "")]
+    said += [f"{one.about} {one.worth}"] if one.about else []
+    said.append(f"```python\n{one.code}\n```")
+    for other in every.values() if way == OFFICIAL else ():
+        name = f"**{other.name}**" + (f" ({other.figures})" if other.figures else "")
+        said.append(f'{name}: {other.about} {other.worth} `reveal("{puzzle}", "{other.name}")` shows its code.')
+    return Revealed("\n\n".join(said))

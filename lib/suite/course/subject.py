@@ -6,29 +6,25 @@ written it (see `lib.suite.isolation`), and what comes back is judged and record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from lib.checker.checker import check
 from lib.checker.verdict import FunctionVerdict, Verdict
-from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
-from lib.puzzles.records import PUZZLES, Puzzle, Size, puzzle_of_file
+from lib.puzzles.records import PUZZLES, Size, puzzle_of_file
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course import progress
-from lib.suite.isolation.asking import LIMIT, answers_of, run_of
+from lib.suite.isolation.isolation import LIMIT, answers_of, run_of
 from lib.suite.isolation.messages import Sent
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function, puzzle_of, puzzles_of, source_in
-from lib.suite.submissions.locations import home, reference, shown
-from lib.suite.submissions.table import Answer, Ask, Given, ask_here
-from lib.suite.submissions.workplace import is_edition, located, notebook_of
+from lib.suite.submissions.locations import home, is_edition, located, notebook_of, reference, shown
+from lib.suite.submissions.table import Answer, Given, ask_here
 from lib.trace.trace import Trace
-
-__all__ = ["Attempt", "Outcome", "Run", "Stub", "attempt", "feedings", "outcome", "ran", "run", "subjects"]
 
 R = TypeVar("R", "Run", "Outcome")
 PATIENCE = 30.0
@@ -73,9 +69,7 @@ class Outcome:
         """The verdict in words, with bars that leave room for their figures on lines of so many characters."""
         bars = max(4, min(24, width - 42))
         text = self.verdict.text(bars) if isinstance(self.verdict, Verdict) else self.verdict.text()
-        return (
-            f"{text}\nIt is a run of no puzzle, so there is no goal: name one with --puzzle." if self.aimless else text
-        )
+        return text + "\nIt is a run of no puzzle, so there is no goal: name one with --puzzle." * self.aimless
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +112,17 @@ def run(what: str, *, puzzle: str | None = None, limit: float | None = None, **s
     SourceError, PuzzleError (whose `trace` is the run up to there, if there was any), or TraceError for a damaged
     Trace.
     """
-    path, name = _found(what, puzzle)
-    return _printed(lambda: _ran(what, path, name, limit, size))
+    return _printed(_Subject(what, puzzle, limit, size).run)
 
 
 def ran(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Run:
     """Do the same, and print nothing."""
-    path, name = _found(what, puzzle)
-    return _ran(what, path, name, limit, size)
+    return _Subject(what, puzzle, limit, size).run()
 
 
 def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Outcome:
     """Run it as `run` does, and judge it. What is solved is recorded as progress."""
-    path, name = _found(what, puzzle)
-    return _printed(lambda: _judged(what, path, name, limit, size))
+    return _printed(_Subject(what, puzzle, limit, size).outcome)
 
 
 def _printed(what: Callable[[], R]) -> R:
@@ -145,28 +136,6 @@ def _printed(what: Callable[[], R]) -> R:
     return found
 
 
-def feedings(what: str, *, puzzle: str | None = None, limit: float | None = None) -> list[Any] | None:
-    """Return what processes read by a plain function's answers to the table of its puzzle, to be replayed: what
-    `<puzzle>_feeding(answer, *arguments)` of its source makes of each. None for anything but a plain function.
-
-    Raises SourceError for one that feeds nothing, PuzzleError for one that answers wrong, and Stub for one that is not
-    solved yet.
-    """
-    path, puzzle = _found(what, puzzle)
-    if puzzle is None or path.suffix == ".json" or not PUZZLES[puzzle].is_function:
-        return None
-    try:
-        made = load_function(reference(puzzle), f"{puzzle}_feeding")
-    except SourceError:
-        raise SourceError(f"the answer to {puzzle} is a plain function, and feeds no mesh: nothing to replay") from None
-    given = [row.given for row in PUZZLES[puzzle].table if not row.raises]
-    verdict = _printed(lambda: _answered(what, path, puzzle, limit or PATIENCE)).verdict
-    if not verdict.correct:
-        raise PuzzleError(verdict.text())
-    ask = ask_here(load_function(path, puzzle)) if what in PUZZLES else _asked(path, puzzle, limit or PATIENCE, [])
-    return [made(answer.value, *arguments) for answer, arguments in zip(ask(given), given, strict=True)]
-
-
 def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: Any) -> Attempt:
     """Try it: see `run`, which says what it may be. Recorded as progress, as `outcome` does.
 
@@ -175,18 +144,33 @@ def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = L
     """
     name = puzzle
     try:
-        path, name = _found(str(what), puzzle, exact=True)
-        found = _judged(str(what), path, name, limit, size)
+        subject = _Subject(str(what), puzzle, limit, size, exact=True)
+        name = subject.puzzle
+        found = subject.outcome()
     except Stub:
         return Attempt(name, "unsolved")
     except Failed as failed:
         return Attempt(name, "failed", str(failed), failed.printed)
     except SourceError as error:
-        return Attempt(name, _state_of(str(what), name, error), str(error))
+        return Attempt(name, _state_of(Path(what), name, error), str(error))
     except (PuzzleError, TraceError, BuildError, OSError) as error:
         return Attempt(name, "failed", str(error))
     state = "passed" if found.passed else "missed" if found.verdict.correct else "failed"
     return Attempt(name, state, found.text(), found.printed, found)
+
+
+def _state_of(path: Path, puzzle: str | None, error: SourceError) -> str:
+    """The state of what has no function that could run. A process in which it did not begin sends words alone."""
+    if not path.is_file():
+        return "failed"
+    if error.state != "unreadable" or puzzle is None:
+        return error.state
+    try:
+        source = source_in(path)
+        source.instead_of(puzzle)  # of what nobody reads
+        return "failed" if puzzle in source.puzzles() else "renamed"
+    except SourceError as why:
+        return why.state
 
 
 def subjects(what: str) -> tuple[str | None, ...]:
@@ -206,122 +190,110 @@ def subjects(what: str) -> tuple[str | None, ...]:
     return found if len(found) > 1 else (None,)
 
 
-def _state_of(what: str, puzzle: str | None, error: SourceError) -> str:
-    """The state of what has no function that could run. A process in which it did not begin sends words alone."""
-    path = Path(what)
-    if not path.is_file():
-        return "failed"
-    if error.state != "unreadable" or puzzle is None:
-        return error.state
+def feedings(what: str, *, puzzle: str | None = None, limit: float | None = None) -> list[Any] | None:
+    """Return what processes read by a plain function's answers to the table of its puzzle, to be replayed: what
+    `<puzzle>_feeding(answer, *arguments)` of its source makes of each. None for anything but a plain function.
+
+    Raises SourceError for one that feeds nothing, PuzzleError for one that answers wrong, and Stub for one that is not
+    solved yet.
+    """
+    subject = _Subject(what, puzzle, limit, {})
+    puzzle = subject.puzzle
+    if puzzle is None or not subject.is_function:
+        return None
     try:
-        source = source_in(path)
-        source.instead_of(puzzle)  # of what nobody reads
-        return "failed" if puzzle in source.puzzles() else "renamed"
-    except SourceError as why:
-        return why.state
+        made = load_function(reference(puzzle), f"{puzzle}_feeding")
+    except SourceError:
+        raise SourceError(f"the answer to {puzzle} is a plain function, and feeds no mesh: nothing to replay") from None
+    given = [row.given for row in PUZZLES[puzzle].table if not row.raises]
+    verdict = _printed(subject.outcome).verdict
+    if not verdict.correct:
+        raise PuzzleError(verdict.text())
+    return [made(answer.value, *arguments) for answer, arguments in zip(subject.ask(given), given, strict=True)]
 
 
-def judged(found: Run) -> Verdict:
-    """The verdict on a run. One of your own function, at the size of its puzzle, is recorded as progress."""
-    verdict = check(found.trace, found.puzzle)
-    if found.own:
-        progress.checked(verdict, found.trace)
-    return verdict
+class _Subject:
+    """What somebody names: the file to run, its puzzle, and how. SourceError where there is none. Unless it is to be
+    `exact`, the name of a notebook that is not here stands for the student's own copy."""
 
+    def __init__(
+        self, what: str, puzzle: str | None, limit: float | None, size: dict[str, Any], *, exact: bool = False
+    ) -> None:
+        if puzzle is not None and puzzle not in PUZZLES:
+            raise SourceError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
+        self.what, self.path, self.puzzle, self.limit = what, Path(what), puzzle, limit
+        self.size = {name: number for name, number in size.items() if number is not None}
+        self.printed: list[str] = []
+        self.is_trace = self.path.suffix == ".json"
+        self.is_ours = what in PUZZLES and not self.is_trace
+        if self.is_ours:
+            self.path, self.puzzle = reference(what), what
+        elif self.path.suffix in (".py", ".ipynb"):
+            self.path = self.path if exact else located(self.path)
+            self.puzzle = puzzle or puzzle_of(self.path)
+        elif not self.is_trace:
+            wanted = "neither a puzzle nor a notebook (.ipynb), Python (.py) or saved Trace (.json)"
+            raise SourceError(f"{what!r} is {wanted}; the puzzles are {', '.join(PUZZLES)}")
+        self.is_own = (home() / "solutions").resolve() not in self.path.resolve().parents
+        self.is_function = self.puzzle is not None and not self.is_trace and PUZZLES[self.puzzle].is_function
 
-def _found(what: str, puzzle: str | None, *, exact: bool = False) -> tuple[Path, str | None]:
-    """The file to run, and its puzzle. SourceError where there is none. Unless it is to be `exact`, the name of a
-    notebook that is not here stands for the student's own copy."""
-    if puzzle is not None and puzzle not in PUZZLES:
-        raise SourceError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
-    path = Path(what)
-    if path.suffix == ".json":
-        return path, puzzle
-    if what in PUZZLES:
-        return reference(what), what
-    if path.suffix in (".py", ".ipynb"):
-        path = path if exact else located(path)
-        return path, puzzle or puzzle_of(path)
-    wanted = "neither a puzzle nor a notebook (.ipynb), Python (.py) or saved Trace (.json)"
-    raise SourceError(f"{what!r} is {wanted}; the puzzles are {', '.join(PUZZLES)}")
+    def run(self) -> Run:
+        """The run of it. Stub, or Failed, where there is none."""
+        size, puzzle, path = self.size, self.puzzle, self.path
+        if self.is_trace:
+            if size:
+                raise SourceError(f"{path.name} is a saved Trace: its size is what it is")
+            trace = Trace.load(path)
+            return Run(path.name, trace, puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None))
+        assert puzzle is not None, "only a Trace may be about no puzzle"
+        record = PUZZLES[puzzle]
+        if record.is_function:
+            raise SourceError(f"the answer to {puzzle} is a plain function: there is no run of it, only `puzzles run`")
+        ranks = len(size["mesh"]) if "mesh" in size else record.ranks
+        asked = (size.get("ranks", ranks), size.get("layers", record.layers), size.get("batches", record.batches))
+        if (why := Size(*asked).too_large()) is not None:
+            raise SourceError(why)
+        if self.is_ours and not size:
+            models = simulate(load_function(path, puzzle), puzzle=puzzle)
+            if isinstance(models, Unsolved):
+                raise Stub(puzzle, path)
+            found = Run(self.what, Trace.of(models), puzzle)
+        else:
+            sent = self._whole(run_of(path, puzzle, **size, limit=self.limit or (4 * PATIENCE if size else PATIENCE)))
+            assert sent.trace is not None, "what ran has a Trace"
+            found = Run(self.what, sent.trace, puzzle, self.is_own, sent.printed, sized=bool(size))
+        # It is about its puzzle only if it has the size of it, and no mesh was asked for.
+        about = puzzle if record.fits(found.trace) and "mesh" not in size else None
+        return replace(found, trace=replace(found.trace, puzzle=about), puzzle=about)
 
+    def outcome(self) -> Outcome:
+        """The verdict on it. One on your own function, at the size of its puzzle, is recorded as progress."""
+        found = None
+        if self.is_function:
+            assert self.puzzle is not None, "a function is about its puzzle"
+            verdict = judge_answers(self.puzzle, self.ask)
+        else:
+            found = self.run()
+            verdict = check(found.trace, found.puzzle)
+        if self.is_own and not self.is_trace:
+            progress.checked(verdict, found and found.trace)
+        return Outcome(verdict, found.printed if found else "".join(self.printed[:1]), found)
 
-def _ran(what: str, path: Path, puzzle: str | None, limit: float | None, size: Mapping[str, Any]) -> Run:
-    """The run of what was found. Stub, or Failed, where there is none."""
-    given = {name: number for name, number in size.items() if number is not None}
-    if path.suffix == ".json":
-        if given:
-            raise SourceError(f"{path.name} is a saved Trace: its size is what it is")
-        trace = Trace.load(path)
-        return Run(path.name, trace, puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None))
-    assert puzzle is not None, "only a Trace may be about no puzzle"
-    if PUZZLES[puzzle].is_function:
-        raise SourceError(f"the answer to {puzzle} is a plain function: there is no run of it, only `puzzles run`")
-    if (why := _size(PUZZLES[puzzle], **given).too_large()) is not None:
-        raise SourceError(why)
-    if what in PUZZLES and not given:
-        models = simulate(load_function(path, puzzle), puzzle=puzzle)
-        if isinstance(models, Unsolved):
-            raise Stub(puzzle, path)
-        return _run(Run(what, Trace.of(models), puzzle))
-    sent = _whole(run_of(path, puzzle, **given, limit=limit or (4 * PATIENCE if given else PATIENCE)), puzzle, path)
-    assert sent.trace is not None, "what ran has a Trace"
-    found = _run(Run(what, sent.trace, puzzle, _is_own(path), sent.printed, sized=bool(given)))
-    return replace(found, trace=replace(found.trace, puzzle=None), puzzle=None) if "mesh" in given else found
-
-
-def _size(record: Puzzle, mesh: Mesh | None = None, **given: int) -> Size:
-    """The size of a puzzle's run, where some of it was asked for."""
-    ranks = given.get("ranks", record.ranks if mesh is None else len(mesh))
-    return Size(ranks, given.get("layers", record.layers), given.get("batches", record.batches))
-
-
-def _judged(what: str, path: Path, puzzle: str | None, limit: float | None, size: Mapping[str, Any]) -> Outcome:
-    if puzzle is not None and path.suffix != ".json" and PUZZLES[puzzle].is_function:
-        return _answered(what, path, puzzle, limit or PATIENCE)
-    found = _ran(what, path, puzzle, limit, size)
-    return Outcome(judged(found), found.printed, found)
-
-
-def _is_own(path: Path) -> bool:
-    return (home() / "solutions").resolve() not in path.resolve().parents
-
-
-def _run(found: Run) -> Run:
-    """A run that is about its puzzle only if it has the size of it."""
-    assert found.puzzle is not None, "what was simulated is about a puzzle"
-    puzzle = found.puzzle if PUZZLES[found.puzzle].fits(found.trace) else None
-    return replace(found, trace=replace(found.trace, puzzle=puzzle), puzzle=puzzle)
-
-
-def _answered(what: str, path: Path, puzzle: str, limit: float) -> Outcome:
-    """The verdict on the answers of a plain function: that of a file gives them in a process of its own."""
-    if what in PUZZLES:
-        return Outcome(judge_answers(puzzle, ask_here(load_function(path, puzzle))))
-    printed: list[str] = []
-    verdict = judge_answers(puzzle, _asked(path, puzzle, limit, printed))
-    if _is_own(path):
-        progress.checked(verdict, None)
-    return Outcome(verdict, printed[0])
-
-
-def _asked(path: Path, puzzle: str, limit: float, printed: list[str]) -> Ask:
-    """Ask the plain function of a file in a process of its own, and keeps what it printed."""
-
-    def ask(inputs: Sequence[Given]) -> Sequence[Answer]:
-        sent = _whole(answers_of(path, puzzle, inputs, limit), puzzle, path)
-        printed.append(sent.printed)
+    def ask(self, inputs: Sequence[Given]) -> Sequence[Answer]:
+        """Ask the plain function; that of a file in a process of its own, and what it printed is kept."""
+        assert self.puzzle is not None, "a function is about its puzzle"
+        if self.is_ours:
+            return ask_here(load_function(self.path, self.puzzle))(inputs)
+        sent = self._whole(answers_of(self.path, self.puzzle, inputs, self.limit or PATIENCE))
+        self.printed.append(sent.printed)
         return sent.answers
 
-    return ask
-
-
-def _whole(sent: Sent, puzzle: str, path: Path) -> Sent:
-    """Return what a process sent, if the function came to its end."""
-    if sent.outcome == "unsolved":
-        raise Stub(puzzle, path)
-    if sent.outcome == "source":
-        raise SourceError(sent.text)
-    if sent.outcome == "failed":
-        raise Failed(sent)
-    return sent
+    def _whole(self, sent: Sent) -> Sent:
+        """Return what a process sent, if the function came to its end."""
+        if sent.outcome == "unsolved":
+            raise Stub(self.puzzle or "", self.path)
+        if sent.outcome == "source":
+            raise SourceError(sent.text)
+        if sent.outcome == "failed":
+            raise Failed(sent)
+        return sent

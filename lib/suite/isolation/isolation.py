@@ -1,9 +1,16 @@
-"""Has students' functions run in limited children of a server, and reads what they send as data."""
+"""Has students' functions run in limited processes, and reads what they send as data.
+
+The process is a child of a server where the system has all that this needs, and else a fresh Python. There is a limit
+on the time by the clock on the wall; on Linux and macOS on processor time, on memory (Linux), and on the size of files,
+too. What a fresh Python starts ends with it, unless it leaves its session.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import select
+import signal
 import socket
 import sys
 import threading
@@ -14,25 +21,110 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
-from typing import Final
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, Final
 
-from lib.files import ROOT
-from lib.suite.isolation.asking import answered, ask, deaf, vanished
-from lib.suite.isolation.messages import QUESTIONS, AtSize, Limits, Request, Sent, asked_for, read
-from lib.suite.isolation.running import DEAF, DEAF_SIGNAL, LATE, schedules_below
+from lib.errors import fixes
+from lib.files import ROOT, child_environment
+from lib.suite.isolation.messages import MAX_PRINTED, QUESTIONS, AtSize, Limits, Request, Sent, asked_for, read
+from lib.suite.isolation.running import DEAF, DEAF_SIGNAL, FEATURES, GRACE, LATE, endless, schedules_below
 from lib.suite.submissions.function_check import sources_below
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.table import Given, encode
 
-__all__ = ["FEATURES", "Isolation"]
+# -- a fresh Python ------------------------------------------------------------------------------------------------
 
-FEATURES: Final = {
-    "server": "a new process for each run",
-    "bwrap": "no other process in sight, no network, a file system of its own (bubblewrap)",
-    "landlock": "no file but its own (Landlock)",
-    "seccomp": "a list of system calls (seccomp)",
-}
-"""What may keep a run apart, in words. Each is used where the system has it."""
+LIMIT = 10.0
+"""Seconds that a function may run."""
+OWN = Limits(memory=4 * 2**30, written=512 * 2**20, sent=32 * 2**20, files=4096)
+"""What somebody's own function may use on their machine, at the size of a puzzle, where a run has a budget: so much
+that only what goes on without end is stopped."""
+
+
+def run_of(file: Path, puzzle: str, *, limit: float = LIMIT, **size: Any) -> Sent:
+    """Simulate the function `puzzle` of a notebook or .py; `size` are ranks, layers, batches and a mesh, where they are
+    not the puzzle's.
+
+    Nothing is raised for anything that the function does.
+    """
+    limits = replace(OWN, seconds=limit, sent=OWN.written if size else OWN.sent)
+    return ask(Request(puzzle, limits, str(file), lines=fixes.are_shown(), **size))
+
+
+def answers_of(file: Path, puzzle: str, inputs: Sequence[Given], limit: float = LIMIT) -> Sent:
+    """Have the function `puzzle` of a notebook or .py answer inputs. Nothing is raised for anything that it does."""
+    request = Request(puzzle, replace(OWN, seconds=limit), str(file), inputs=[encode(given) for given in inputs])
+    return _counted(ask(request), request)
+
+
+def _counted(sent: Sent, request: Request) -> Sent:
+    """Make a failure of answers that are not as many as the inputs."""
+    asked = len(request.inputs or ())
+    if sent.outcome != "answers" or len(sent.answers) == asked:
+        return sent
+    return Sent("failed", f"{request.puzzle} gave {len(sent.answers)} answers to {asked} inputs", sent.printed)
+
+
+def ask(request: Request, **environment: str) -> Sent:
+    """Start a Python for a request, with more variables in its environment, and read what it leaves."""
+    # The files have no names: the student's code cannot put anything else there, such as a pipe that never ends.
+    with TemporaryFile() as asked, TemporaryFile() as told, TemporaryFile() as noise:
+        asked.write(request.to_bytes())
+        asked.seek(0)
+        process = Popen(
+            # -P: a file of the student's called random.py is not to take the place of Python's own.
+            [sys.executable, "-P", "-c", "from lib.suite.isolation.running import main; main()"],
+            env=child_environment(PYTHONDONTWRITEBYTECODE="1", PUZZLES_PROGRESS="off", **environment),
+            stdin=asked,
+            stdout=told,
+            stderr=noise,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(request.limits.seconds + GRACE)
+        except TimeoutExpired:
+            return endless(request, None)
+        finally:
+            if hasattr(os, "killpg"):
+                with suppress(ProcessLookupError, PermissionError):  # nobody is left
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
+        told.seek(0)
+        return read(told.read(request.limits.sent + 1), request) or _vanished(request, status, noise)
+
+
+def _vanished(request: Request, status: int, noise: BinaryIO) -> Sent:
+    """Say how a process ended that left no result: somebody ended it, or it ended itself."""
+    said = _said(noise)
+    if "Timeout (" in said and status == 1:
+        return _deaf(request, noise)
+    if -status in (getattr(signal, name, 0) for name in ("SIGXCPU", "SIGALRM")):
+        return endless(request, None)
+    if status < 0:
+        known = {one.value: one.name for one in signal.Signals}
+        how = f"ended by the system ({known.get(-status, f'signal {-status}')})"
+        why = "as it does with what asks for too much memory or breaks Python"
+        return Sent("failed", f"{request.puzzle} was {how}, {why}")
+    last = f": {said.splitlines()[-1]}" if said else ""
+    return Sent("failed", f"{request.puzzle} ended Python itself (exit status {status}){last}")
+
+
+def _deaf(request: Request, noise: BinaryIO) -> Sent:
+    """Say that a process did not end in time and was too busy to say so: what faulthandler wrote has the line."""
+    said = _said(noise).rpartition("Timeout (")[2]
+    name = Path(request.file if request.source is None else request.source[2]).name
+    found = re.search(rf'File "[^"\n]*{re.escape(name)}([^"\n]*)", line (\d+) in (\w+)', said)
+    return endless(request, None if found is None else f"{name}{found[1]}, line {found[2]}, in {found[3]}")
+
+
+def _said(noise: BinaryIO) -> str:
+    noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
+    return noise.read(MAX_PRINTED).decode("utf-8", "replace").strip()
+
+
+# -- children of a server ------------------------------------------------------------------------------------------
+
 START = 60.0
 """Seconds for the server to start."""
 ANSWER = 10.0
@@ -107,16 +199,15 @@ class Isolation(AbstractContextManager["Isolation"]):
         A Trace comes back only if it is of the run that was asked for. Nothing is raised for anything that the source
         does.
         """
-        request = _request(source, puzzle, size, limits)
-        sent = self._ask(request)
+        sent = self._ask(_request(source, puzzle, limits, size))
         if sent.trace is None or (why := asked_for(sent.trace, puzzle, size)) is None:
             return sent
         return Sent("failed", why if sent.outcome == "trace" else sent.text, sent.printed)
 
     def answers(self, source: Source, puzzle: str, inputs: Sequence[Given], limits: Limits | None = None) -> Sent:
         """Have the plain function of a puzzle in a source answer inputs: as many answers, or it failed."""
-        request = _request(source, puzzle, None, limits, [encode(given) for given in inputs])
-        return answered(self._ask(request), request)
+        request = replace(_request(source, puzzle, limits), inputs=[encode(given) for given in inputs])
+        return _counted(self._ask(request), request)
 
     def _ask(self, request: Request) -> Sent:
         with self._lock:
@@ -148,26 +239,14 @@ class Isolation(AbstractContextManager["Isolation"]):
         self._server = None
 
 
-def _request(
-    source: Source, puzzle: str, size: AtSize | None, limits: Limits | None, inputs: list[object] | None = None
-) -> Request:
-    request = Request(
+def _request(source: Source, puzzle: str, limits: Limits | None, size: AtSize | None = None) -> Request:
+    return Request(
         puzzle,
         limits or Limits(),
         source=[source.cells, source.modules, source.name, source.needs and [sorted(names) for names in source.needs]],
         solutions=sources_below(puzzle),
         schedules=schedules_below(puzzle),
-        inputs=inputs,
-    )
-    if size is None:
-        return request
-    return replace(
-        request,
-        ranks=size.ranks,
-        layers=size.layers,
-        batches=size.batches,
-        mesh=None if size.mesh is None else size.mesh.to_json(),
-        costs=None if size.costs is None else size.costs.to_json(),
+        **{} if size is None else size._asdict(),
     )
 
 
@@ -193,7 +272,7 @@ class _Server:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         known = {name: os.environ[name] for name in KEPT if name in os.environ}
         without = without if around else without | {"bwrap"}
-        program = [sys.executable, "-P", "-c", "from lib.suite.isolation.server import main; main()"]
+        program = [sys.executable, "-P", "-c", "from lib.suite.isolation.running import serve; serve()"]
         with theirs, open(os.pidfd_open(self.owner), "rb", buffering=0) as asker:
             self._process = Popen(
                 [*around, *program, str(theirs.fileno()), str(asker.fileno()), ",".join(without)],
@@ -247,8 +326,8 @@ class _Server:
             return sent  # the child is there for the next question
         status = self.leave()
         if late and (sent is None or sent.outcome in ("trace", "answers")):
-            return deaf(request, self._noise)
-        return sent or vanished(request, status, self._noise)
+            return _deaf(request, self._noise)
+        return sent or _vanished(request, status, self._noise)
 
     def _fork(self, request: Request) -> _Child:
         """Have the server begin a child."""
@@ -276,10 +355,8 @@ class _Server:
 
         It is told twice, first so that it can say itself where it is, then so that Python itself does.
         """
-        try:
+        with suppress(TimeoutError):
             return child.answer(request), False
-        except TimeoutError:
-            pass
         for number, seconds in ((LATE, DEAF), (DEAF_SIGNAL, SHORT)):
             self._control.send(str(int(number)).encode())
             with suppress(TimeoutError):
@@ -330,10 +407,9 @@ class _Child:
             if left <= 0:  # however much of what comes by and by is there already
                 raise TimeoutError
             self.link.settimeout(left)
-            try:
+            part = b""
+            with suppress(ConnectionError):
                 part = self.link.recv(2**16)
-            except ConnectionError:
-                break
             if not part:
                 break
             self._said += part

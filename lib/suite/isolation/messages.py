@@ -13,33 +13,19 @@ from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
 
-from lib.cluster.costs import Costs
-from lib.cluster.mesh import Mesh
+from lib.cluster.costs import Costs, costs_from
+from lib.cluster.mesh import Mesh, mesh_from
 from lib.errors.source_lines import Place
-from lib.puzzles.records import PUZZLES, Puzzle, Size
+from lib.puzzles.records import PUZZLES, Size
 from lib.suite.submissions.table import Answer, decode, encode
 from lib.trace.trace import Trace
-
-__all__ = [
-    "MAX_PRINTED",
-    "MORE",
-    "OUTCOMES",
-    "QUESTIONS",
-    "AtSize",
-    "Limits",
-    "Request",
-    "Sent",
-    "asked_for",
-    "read",
-    "request_from",
-    "size_of",
-    "written",
-]
 
 # -- messages ------------------------------------------------------------------------------------------------------
 
 OUTCOMES: Final = ("trace", "answers", "unsolved", "source", "failed")
 """It ran; it answered; it is still the stub; the file will not do; anything else."""
+QUESTIONS: Final = 16
+"""Requests that one child answers at most; together they have so many times the processor time of one."""
 MAX_TEXT = 20_000
 MAX_PRINTED = 4000
 """Characters of what a function prints that are kept."""
@@ -72,11 +58,12 @@ class Limits:
 class Request:
     """A request to a process: to run a function at a size (None: the puzzle's), or to answer inputs.
 
-    The function is that of a `file`, or of a `source`, in the form of [cells, modules, name, needs]. `mesh` and `costs`
-    are in the form of their `to_json`, `inputs` in that of `lib.suite.submissions.table.encode`.
+    The function is that of a `file`, or of a `source`, in the form of [cells, modules, name, needs]. `inputs` are in
+    the form of `lib.suite.submissions.table.encode`.
 
     Where it is graded, `solutions` are the sources of our own functions that the puzzle builds on, by puzzle, and
-    `schedules` those of our schedules, by module: nothing else of ours that answers a puzzle is to be had.
+    `schedules` those of our schedules, by module: nothing else of ours that answers a puzzle is to be had. `lines`: the
+    message of a mistake shows the line that mends it, where it would name only the idea.
     """
 
     puzzle: str
@@ -88,23 +75,27 @@ class Request:
     ranks: int | None = None
     layers: int | None = None
     batches: int | None = None
-    mesh: Any = None
-    costs: Any = None
-    inputs: Any = None
+    mesh: Mesh | None = None
+    costs: Costs | None = None
+    inputs: list[Any] | None = None
     lines: bool = False
-    """Whether the message of a mistake shows the line that mends it, where it would name only the idea."""
 
     def to_bytes(self) -> bytes:
         """As JSON."""
+
+        def form(part: Limits | Mesh | Costs) -> dict[str, Any]:
+            return asdict(part) if isinstance(part, Limits) else part.to_json()
+
         data = {one.name: getattr(self, one.name) for one in fields(self)}
-        data["limits"] = asdict(self.limits)
-        return json.dumps(data, separators=(",", ":")).encode()
+        return json.dumps(data, separators=(",", ":"), default=form).encode()
 
 
 def request_from(content: bytes) -> Request:
     """The request of a process of ours."""
     data: dict[str, Any] = json.loads(content)
     data["limits"] = Limits(**data["limits"])
+    data["mesh"] = data["mesh"] and mesh_from(data["mesh"])
+    data["costs"] = data["costs"] and costs_from(data["costs"])
     return Request(**data)
 
 
@@ -129,33 +120,25 @@ class Sent:
 
 def written(sent: Sent, printed: str) -> bytes:
     """Return what a process sends: see above."""
-    places: list[list[Any]] = []
-    lines: list[list[int]] = []
-    trace = "null" if sent.trace is None else _without_places(sent.trace, places, lines)
-    rest = {
+    from lib.trace.json_format import PLACE
+    from lib.trace.json_format import encode as json_of
+
+    data = None if sent.trace is None else json_of(sent.trace)
+    rest: dict[str, Any] = {
         "outcome": sent.outcome,
         "text": sent.text[:MAX_TEXT],
         "printed": "" if sent.outcome == "unsolved" else printed,
         "answers": [[encode(answer.value), *(text[:MAX_TEXT] for text in answer[1:])] for answer in sent.answers],
-        "places": places,
-        "lines": lines,
+        "places": [],
+        "lines": [],
     }
-    return f"{trace}\n{json.dumps(rest, separators=(',', ':'))}".encode()
-
-
-def _without_places(trace: Trace, places: list[list[Any]], lines: list[list[int]]) -> str:
-    """A Trace as JSON. The places in the source are put apart, and for each rank the numbers of those of its events."""
-    from lib.trace.json_format import PLACE
-    from lib.trace.json_format import encode as json_of
-
-    data = json_of(trace)
-    places += data["places"]
-    data["places"] = []
-    for program in data["programs"]:
-        lines.append([event[PLACE] for event in program["events"]])
-        for event in program["events"]:
-            event[PLACE] = -1
-    return json.dumps(data, separators=(",", ":"))
+    if data is not None:  # its places are put apart, and for each rank the numbers of those of its events
+        rest["places"], data["places"] = data["places"], []
+        for program in data["programs"]:
+            rest["lines"].append([event[PLACE] for event in program["events"]])
+            for event in program["events"]:
+                event[PLACE] = -1
+    return "\n".join(json.dumps(one, separators=(",", ":")) for one in (data, rest)).encode()
 
 
 # -- in -------------------------------------------------------------------------------------------------------------
@@ -179,19 +162,27 @@ FIELDS: Final = {"outcome", "text", "printed", "answers", "places", "lines"}
 
 
 def _sent(first: bytes, rest: dict[str, Any], request: Request) -> Sent | None:
-    outcome, text, printed = rest["outcome"], rest["text"], rest["printed"]
-    texts = ((text, MAX_TEXT), (printed, MAX_PRINTED + len(MORE)))
-    if outcome not in OUTCOMES or any(not isinstance(one, str) or len(one) > most for one, most in texts):
+    outcome = rest["outcome"]
+    if outcome not in OUTCOMES or outcome == ("trace" if request.inputs is not None else "answers"):
         return None
-    if (outcome == "trace") != (request.inputs is None) and outcome in ("trace", "answers"):
-        return None
+    text, printed = _text(rest["text"]), _text(rest["printed"], MAX_PRINTED + len(MORE))
     digest, trace = ("", None) if first == b"null" else _known(first)
     if trace is not None:
         trace = _with_places(trace, rest["places"], rest["lines"])
-    answers = tuple(_answer(row) for row in rest["answers"])
     if outcome == "trace" and (trace is None or trace.error is not None):
         return None
-    return Sent(outcome, _writable(text), _writable(printed), trace, answers, digest)
+    answers: list[Answer] = []
+    for value, raised, message, where in rest["answers"]:
+        answers.append(Answer(decode(value), *map(_text, (raised, message, where))))
+    return Sent(outcome, text, printed, trace, tuple(answers), digest)
+
+
+def _text(value: Any, most: int = MAX_TEXT) -> str:
+    """A text that every terminal and file takes: half a character, which Python has and UTF-8 has not, becomes ?.
+    ValueError for what is none, or too long."""
+    if not isinstance(value, str) or len(value) > most:
+        raise ValueError("this is no text")
+    return value.encode("utf-8", "replace").decode("utf-8")
 
 
 def _known(content: bytes) -> tuple[str, Trace]:
@@ -215,7 +206,7 @@ def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
     """The run, of which each event knows its line. ValueError or TypeError for what is no places."""
     from lib.trace.json_format import with_places
 
-    if len(places) > MAX_PLACES or len(lines) != trace.ranks:
+    if len(places) > MAX_PLACES:
         raise ValueError("these are no places")
     known = [*map(_place, places), None]  # -1 is for none
     located: list[list[Place | None]] = []
@@ -229,31 +220,12 @@ def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
 
 def _place(item: Any) -> Place:
     file, line, function, text = item
-    if type(line) is not int or not all(
-        isinstance(one, str) and len(one) <= MAX_TEXT for one in (file, function, text)
-    ):
+    if type(line) is not int:
         raise ValueError("this is no place")
-    return Place(_writable(file), line, _writable(function), _writable(text))
-
-
-def _writable(text: str) -> str:
-    """A text that every terminal and file takes: half a character, which Python has and UTF-8 has not, becomes ?."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _answer(row: Any) -> Answer:
-    value, *texts = cast("list[Any]", row)
-    if len(texts) != len(Answer._fields) - 1 or any(
-        not isinstance(text, str) or len(text) > MAX_TEXT for text in texts
-    ):
-        raise ValueError("this is no answer")
-    return Answer(decode(value), *map(_writable, texts))
+    return Place(_text(file), line, _text(function), _text(text))
 
 
 # -- asked ---------------------------------------------------------------------------------------------------------
-
-QUESTIONS: Final = 16
-"""Requests that one child answers at most; together they have so many times the processor time of one."""
 
 
 class AtSize(NamedTuple):
@@ -281,7 +253,7 @@ def size_of(puzzle: str, size: AtSize | None) -> AtSize:
 def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | None:
     """Why a Trace is not of the run that was asked for, in words; None where it is. Whether it is a correct step is
     not asked here."""
-    for wanted, got in _differences(trace, PUZZLES[puzzle], size_of(puzzle, size)):
+    for wanted, got in _differences(trace, puzzle, size_of(puzzle, size)):
         return (
             f"what came back is not the run of {puzzle} that was asked for\n"
             f"  expected: {wanted}\n"
@@ -291,22 +263,18 @@ def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | No
     return None
 
 
-def _differences(trace: Trace, record: Puzzle, asked: AtSize) -> Iterator[tuple[str, str]]:
+def _differences(trace: Trace, puzzle: str, asked: AtSize) -> Iterator[tuple[str, str]]:
     if Size.of(trace) != Size.of(asked):
         yield Size.of(asked).words(), Size.of(trace).words()
-    if _json(asked.mesh) != _json(trace.mesh):
+    if (asked.mesh and asked.mesh.to_json()) != (trace.mesh and trace.mesh.to_json()):
         yield str(asked.mesh or "no mesh"), str(trace.mesh or "no mesh")
     if trace.costs != asked.costs:
         yield "the costs of the simulator that was asked", "others"
     if trace.padding:
         yield "no padding", f"{trace.padding} batches of it"
-    if trace.descriptions != record.described(trace.layers):
+    if trace.descriptions != PUZZLES[puzzle].described(trace.layers):
         yield "the layers that the puzzle has", "others"
-    if trace.puzzle != record.id:
-        yield record.id, "a run of another puzzle" if trace.puzzle else "a run of no puzzle"
+    if trace.puzzle != puzzle:
+        yield puzzle, "a run of another puzzle" if trace.puzzle else "a run of no puzzle"
     if trace.sandbox:
         yield "a run with a Dist", "one of a Model without"
-
-
-def _json(mesh: Mesh | None) -> Any:
-    return None if mesh is None else mesh.to_json()

@@ -1,50 +1,78 @@
-"""What the limited process does: it runs a student's function within its limits, and writes down what came of it.
+"""What limited processes do: each runs a student's function within its limits, and writes down what came of it.
 
 A function that is graded may use what its puzzle builds on of our own code, and nothing that answers it. The solutions
 of other puzzles and the schedules of `lib.schedules` that the answer to a puzzle is itself given come with the request,
 as text. Of a module these are the functions that the answer uses; what else is imported of it says, when it is called,
 that it is not to be had.
+
+The process is a fresh Python (`main`), or a child of a server (`serve`), which forks one for each run, ends what the
+child leaves, and says how it ended. The server reads no source: its memory is that of every child, so it must never
+hold anything of a student's. The child itself reads the request and sends the result, on a socket of its own that comes
+with the order to fork. The server ends when nobody is left who could ask, however they ended, and all that it has
+started ends with it.
+
+A child reads its first request, puts up the walls around itself, and runs what is asked. One answers what is asked of
+one function, one size after the other: each is loaded anew, and asked when the last has been answered. To fork costs as
+much as two such runs, most of it for memory that a process touches first.
 """
 
 from __future__ import annotations
 
 import ast
 import faulthandler
+import gc
 import importlib.abc
 import importlib.util
 import io
 import math
 import os
+import select
+import shutil
 import signal
+import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from pathlib import Path
+from itertools import chain
 from types import ModuleType
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from lib.cluster.costs import costs_from
-from lib.cluster.mesh import mesh_from
 from lib.errors import fixes
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.source_lines import Place, raised_at, resolve, student_frame
 from lib.errors.wording import message_of
 from lib.files import ROOT
-from lib.simulator.simulator import Printed
-from lib.suite.isolation.messages import MAX_PRINTED, MORE, Limits, Request, Sent, request_from, written
+from lib.puzzles.records import PUZZLES
+from lib.simulator.simulator import Printed, Unsolved, simulate
+from lib.suite.isolation.messages import (
+    MAX_PRINTED,
+    MORE,
+    QUESTIONS,
+    AtSize,
+    Limits,
+    Request,
+    Sent,
+    request_from,
+    written,
+)
+from lib.suite.submissions.function_check import answering, building_on, where
 from lib.suite.submissions.gap import BuildError
-from lib.suite.submissions.load import SourceError
+from lib.suite.submissions.load import function_of, load_function
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.needed import Program
-from lib.suite.submissions.statements import statements
-from lib.suite.submissions.table import decode
+from lib.suite.submissions.source import Source
+from lib.suite.submissions.statements import SourceError, statements
+from lib.suite.submissions.table import ask_here, decode
 from lib.trace.trace import Trace
 
-__all__ = ["DEAF", "DEAF_SIGNAL", "GRACE", "LATE", "answer", "endless", "limit", "main", "schedules_below", "withhold"]
+if TYPE_CHECKING:
+    from lib.suite.isolation.walls import Walls
 
 # -- running -------------------------------------------------------------------------------------------------------
 
@@ -53,8 +81,6 @@ GRACE = 10.0
 DEAF = 1.0
 """Seconds more for one long operation of Python's own, which lets no other thread run, before it is ended: no more than
 the function itself had."""
-
-
 LATE = getattr(signal, "SIGALRM", signal.SIGTERM)
 DEAF_SIGNAL = getattr(signal, "SIGUSR2", signal.SIGTERM)
 """It is time to say where it is and to end; and, should nobody hear that, to have Python itself say where it is."""
@@ -63,21 +89,16 @@ DEAF_SIGNAL = getattr(signal, "SIGUSR2", signal.SIGTERM)
 class _Kept(io.TextIOBase):
     """Keeps the beginning of what is printed, and forgets the rest."""
 
-    def __init__(self) -> None:
-        self.text = ""
-        self.more = False
+    text, room = "", MAX_PRINTED
 
     def write(self, text: str, /) -> int:
-        room = MAX_PRINTED - len(self.text)
-        self.more |= len(text) > room
-        self.text += text[:room]
+        if self.room >= 0:
+            self.text += text[: self.room] + (MORE if len(text) > self.room else "")
+            self.room -= len(text)
         return len(text)
 
     def writable(self) -> bool:
         return True
-
-    def all(self) -> str:
-        return self.text + (MORE if self.more else "")
 
 
 def main() -> NoReturn:
@@ -104,7 +125,9 @@ def answer(request: Request, send: Callable[[bytes], object], *, told: bool = Fa
     def late(*_: object) -> None:
         if isinstance(sys.stdout, Printed):
             sys.stdout.release()
-        send(written(endless(request, _theirs(main_thread)), printed.all()))
+        frame = student_frame(sys._current_frames().get(main_thread))  # pyright: ignore[reportPrivateUsage]
+        place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
+        send(written(endless(request, place), printed.text))
         os._exit(0)
 
     if told:
@@ -112,16 +135,16 @@ def answer(request: Request, send: Callable[[bytes], object], *, told: bool = Fa
         faulthandler.register(DEAF_SIGNAL, all_threads=False)
         in_time = partial(signal.signal, LATE, signal.SIG_IGN)
     else:
-        timer = threading.Timer(request.limits.seconds, late)
+        seconds = request.limits.seconds
+        timer = threading.Timer(seconds, late)
         timer.daemon = True
         timer.start()
-        seconds = request.limits.seconds
         faulthandler.dump_traceback_later(seconds + min(DEAF, seconds), exit=True)
         in_time = timer.cancel
     with redirect_stdout(printed), redirect_stderr(printed), fixes.shown() if request.lines else nullcontext():
         sent = _run(request)
     in_time()
-    send(written(sent, printed.all()))
+    send(written(sent, printed.text))
 
 
 def endless(request: Request, place: Place | str | None) -> Sent:
@@ -140,44 +163,39 @@ def limit(limits: Limits) -> None:
         import resource
     except ImportError:  # Windows
         return
-    most = {
-        "RLIMIT_CPU": math.ceil(limits.seconds + GRACE),
-        "RLIMIT_AS": limits.memory,
-        "RLIMIT_FSIZE": limits.written,
-        "RLIMIT_NPROC": limits.processes,
-        "RLIMIT_NOFILE": limits.files,
-        "RLIMIT_CORE": 0,
-    }
-    for name, value in most.items():
-        number = getattr(resource, name, None)
-        if number is None:
-            continue
-        hard = resource.getrlimit(number)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        with suppress(OSError, ValueError):  # macOS knows RLIMIT_AS and does not let it be set
-            resource.setrlimit(number, (value, value))
+    for name, most in (
+        ("RLIMIT_CPU", math.ceil(limits.seconds + GRACE)),
+        ("RLIMIT_AS", limits.memory),
+        ("RLIMIT_FSIZE", limits.written),
+        ("RLIMIT_NPROC", limits.processes),
+        ("RLIMIT_NOFILE", limits.files),
+        ("RLIMIT_CORE", 0),
+    ):
+        if (number := getattr(resource, name, None)) is not None:
+            hard = resource.getrlimit(number)[1]
+            value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            with suppress(OSError, ValueError):  # macOS knows RLIMIT_AS and does not let it be set
+                resource.setrlimit(number, (value, value))
 
 
 def _run(request: Request) -> Sent:
-    # Here and not above: whoever only asks needs no simulator.
-    from lib.simulator.simulator import Unsolved, simulate
-    from lib.suite.isolation.running import withhold
-    from lib.suite.submissions.function_check import answering, building_on, where
-    from lib.suite.submissions.table import ask_here
-
     try:
         if request.schedules is not None:
             withhold(request.schedules)
         with nullcontext() if request.solutions is None else building_on(request.solutions):
-            function = _function(request)
+            if request.source is None:
+                function = load_function(request.file, request.puzzle)
+            else:
+                cells, modules, name, needs = request.source
+                needed = None if needs is None else (frozenset(needs[0]), frozenset(needs[1]))
+                source = Source(tuple(map(tuple, cells)), tuple(map(tuple, modules)), name, needed)
+                function = function_of(source, request.puzzle)
             if request.inputs is not None:
                 inputs = [tuple(decode(given)) for given in request.inputs]
                 with answering(request.puzzle):
                     return Sent("answers", answers=tuple(ask_here(function, where)(inputs)))
-            size = {name: getattr(request, name) for name in ("ranks", "layers", "batches")}
-            mesh = None if request.mesh is None else mesh_from(request.mesh)
-            costs = None if request.costs is None else costs_from(request.costs)
-            models = simulate(function, puzzle=request.puzzle, mesh=mesh, costs=costs, **size)
+            size = {name: getattr(request, name) for name in AtSize._fields}
+            models = simulate(function, puzzle=request.puzzle, **size)
             return Sent("unsolved") if isinstance(models, Unsolved) else Sent("trace", trace=Trace.of(models))
     except NotSolved:
         return Sent("unsolved")
@@ -191,28 +209,6 @@ def _run(request: Request) -> Sent:
         place = raised_at(error)
         where_raised = "" if place is None else f"\n  where:    {place}"
         return Sent("failed", f"{type(error).__name__}: {message_of(error)}{where_raised}".replace(": \n", "\n"))
-
-
-def _function(request: Request) -> Callable[..., Any]:
-    """The student's function, of a file or of a source that came with the request."""
-    from lib.suite.submissions.load import function_of, load_function
-    from lib.suite.submissions.source import Source
-
-    if request.source is None:
-        return load_function(request.file, request.puzzle)
-    cells, modules, name, needs = request.source
-    needed = None if needs is None else (frozenset(needs[0]), frozenset(needs[1]))
-    return function_of(Source(_pairs(cells), _pairs(modules), name, needed), request.puzzle)
-
-
-def _pairs(items: list[list[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, text) for name, text in items)
-
-
-def _theirs(thread: int) -> Place | None:
-    """The line of the student's at which a thread is."""
-    frame = student_frame(sys._current_frames().get(thread))  # pyright: ignore[reportPrivateUsage]
-    return None if frame is None else resolve(frame.f_code, frame.f_lasti)
 
 
 # -- ours ----------------------------------------------------------------------------------------------------------
@@ -229,33 +225,27 @@ LOADED: Final = (
 def schedules_below(puzzle: str) -> Mapping[str, str]:
     """The modules of lib.schedules that our answer to a puzzle is given, each with the text of what it needs of it."""
     found: dict[str, str] = {}
-    waiting = _imported(*_needed(reference(puzzle), [puzzle]))
+    waiting = {"": [puzzle]}
     while waiting:
         module, names = waiting.popitem()
-        if module not in found:
-            nodes, used = _needed(ROOT / f"{module.replace('.', '/')}.py", names)
-            found[module] = "\n".join(["from __future__ import annotations", *map(ast.unparse, nodes)])
-            waiting |= _imported(nodes, used)
-    return found
-
-
-def _needed(path: Path, names: Sequence[str]) -> tuple[list[ast.stmt], frozenset[str]]:
-    """The statements of a file of ours that some of its names need, in order, and the names that they use."""
-    every, broken = statements([(path.name, path.read_text("utf-8"))])
-    program = Program(every, broken)
-    found = [next(iter(program.needed(name))) for name in names]
-    needed = {id(one.node) for each in found for one in each.statements}
-    return [one.node for one in every if id(one.node) in needed], frozenset[str]().union(*(one.names for one in found))
-
-
-def _imported(nodes: Sequence[ast.stmt], used: frozenset[str]) -> dict[str, list[str]]:
-    """The modules of schedules that some statements import, and the names that are used of each."""
-    found: dict[str, list[str]] = {}
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(SCHEDULES):
-            names = [one.name for one in node.names if (one.asname or one.name) in used]
-            if names and node.module not in LOADED:
-                found.setdefault(node.module, []).extend(names)
+        if module in found:
+            continue
+        path = ROOT / f"{module.replace('.', '/')}.py" if module else reference(puzzle)
+        every, broken = statements([(path.name, path.read_text("utf-8"))])
+        program = Program(every, broken)
+        needed = [next(program.needed(name)) for name in names]
+        kept = {id(one.node) for each in needed for one in each.statements}
+        used = frozenset[str]().union(*(each.names for each in needed))
+        nodes = [one.node for one in every if id(one.node) in kept]
+        found[module] = "\n".join(["from __future__ import annotations", *map(ast.unparse, nodes)])
+        for node in nodes:
+            match node:
+                case ast.ImportFrom(str() as above, names) if above.startswith(SCHEDULES) and above not in LOADED:
+                    if given := [one.name for one in names if (one.asname or one.name) in used]:
+                        waiting.setdefault(above, []).extend(given)
+                case _:
+                    pass
+    del found[""]
     return found
 
 
@@ -294,3 +284,134 @@ def _refusing(module: str, name: str) -> Callable[..., NoReturn]:
         )
 
     return refuse
+
+
+# -- the server ----------------------------------------------------------------------------------------------------
+
+FEATURES: Final = {
+    "server": "a new process for each run",
+    "bwrap": "no other process in sight, no network, a file system of its own (bubblewrap)",
+    "landlock": "no file but its own (Landlock)",
+    "seccomp": "a list of system calls (seccomp)",
+}
+"""What may keep a run apart, in words. Each is used where the system has it."""
+NEEDED: Final = (
+    *("cluster.network", "cluster.reader", "diagnosis", "diagnosis.facts", "schedules.written"),
+    *("simulator.event_loop", "trace.json_format"),
+)
+"""Modules of lib that a run may need beside those of this one. No child imports them again."""
+WARM = """
+async def warm(model):
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    activations[0] = model.get_activation([model.rank])
+    weights[0], opt_states[0] = model.load_weights(0)
+    activations[1] = model.forward(0, activations[0], weights[0])
+    grad_activations[1] = model.loss(activations[1])
+    grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_activations[1], weights[0])
+    del activations[1], grad_activations[1]
+    grad_weights[0] = await model.allreduce(grad_weights[0], 0)
+"""
+
+
+def serve() -> None:
+    """Serve the socket of the first argument until it is closed or the process has ended whose pidfd is the second one.
+
+    The third names what of FEATURES is not to be used.
+    """
+    from lib.suite.isolation.walls import DUMPABLE, Walls, prctl  # here and not above: only Linux has them
+
+    control, asker = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for who asks to end
+    walls = Walls.here(frozenset(sys.argv[3].split(",")))
+    _warm_up()
+    prctl(DUMPABLE, 0)
+    control.send(",".join(one for one in FEATURES if one in walls.features).encode())
+    child, folder = 0, tempfile.mkdtemp(dir=walls.folder)
+    try:
+        while asker not in select.select([control, asker], [], [])[0]:
+            message, fds, _, _ = socket.recv_fds(control, 4096, 2)
+            if not message:
+                break
+            if message == b"fork":
+                child = os.fork()
+                if not child:
+                    control.close()
+                    os.close(asker)
+                    _answer(walls, folder, *fds)
+                for fd in fds:
+                    os.close(fd)
+            elif message == b"end":
+                control.send(str(_end(child, walls)).encode())
+                child = 0
+                if _holds_something(folder):
+                    _remove(folder)
+                    folder = tempfile.mkdtemp(dir=walls.folder)
+            else:
+                os.kill(child, int(message))  # who has ended has its number until then
+    finally:
+        if child:
+            _end(child, walls)
+        _remove(walls.folder)
+
+
+def _end(child: int, walls: Walls) -> int:
+    """End a child and what it has started, and return its exit status, or the number of a signal with a minus."""
+    # Inside of bubblewrap there is nobody else; outside only seccomp keeps one from leaving its session.
+    for process in (child, -1 if "bwrap" in walls.features else -child):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    ended = dict[int, int]()
+    with suppress(ChildProcessError):
+        while True:
+            process, status = os.waitpid(-1, 0)
+            ended[process] = os.waitstatus_to_exitcode(status)
+    return ended[child]
+
+
+def _holds_something(folder: str) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except OSError:  # it is gone, or nobody may look into it
+        return True
+
+
+def _remove(folder: str) -> None:
+    """Remove what a run has left, as far as that goes: folders a thousand deep stay."""
+    with suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _warm_up() -> None:
+    """Import what runs need, and run what is no training step a few times: Python makes what runs often faster, and
+    children inherit that."""
+    for name in NEEDED:
+        import_module(f"lib.{name}")
+    len(PUZZLES)  # they are read now
+    for _ in range(10):
+        models = simulate(function_of(Source.of("warm.py", WARM), "warm"), ranks=4, layers=1, batches=4)
+        written(Sent("trace", trace=Trace.of(models)), "")
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000)  # a run makes little garbage, and is short
+
+
+def _answer(walls: Walls, folder: str, sock: int, noise: int) -> NoReturn:
+    """Answer the requests that come on a socket, each a line, as long as some come; so is each half of an answer."""
+    from lib.suite.isolation.walls import DEATH_SIGNAL, prctl
+
+    try:
+        prctl(DEATH_SIGNAL, signal.SIGKILL)  # it ends with the server
+        os.setsid()
+        os.dup2(noise, 2)
+        os.close(noise)
+        with socket.socket(fileno=sock) as link:
+            lines = link.makefile("rb")
+            first = next(lines)
+            limits = request_from(first).limits
+            limit(replace(limits, seconds=limits.seconds * QUESTIONS))
+            walls.enter(folder)
+            for line in chain([first], lines):
+                answer(request_from(line), lambda content: link.sendall(content + b"\n"), told=True)
+        os._exit(0)
+    finally:
+        os._exit(70)

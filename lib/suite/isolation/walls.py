@@ -23,15 +23,13 @@ import struct
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from lib.files import ROOT
-
-__all__ = ["DEATH_SIGNAL", "DUMPABLE", "Walls", "bubblewrap", "prctl", "readable"]
 
 FOLDER: Final = "/tmp"
 ROOM: Final = 32 * 2**20
@@ -55,18 +53,15 @@ def readable() -> list[str]:
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
     folders += [str(ROOT / "lib"), str(ROOT / "drawing")]
-    every = dict.fromkeys(path for folder in folders for path in (folder, os.path.realpath(folder)))
-    return [path for folder in every if os.path.exists(folder) for path in _without_withheld(Path(folder))]
-
-
-def _without_withheld(path: Path) -> Iterator[str]:
-    if path in WITHHELD:
-        return
-    if any(one.is_relative_to(path) for one in WITHHELD):
-        for entry in sorted(path.iterdir()):
-            yield from _without_withheld(entry)
-    else:
-        yield str(path)
+    todo = [Path(one) for folder in reversed(folders) for one in (os.path.realpath(folder), folder)]
+    found: dict[str, None] = {}
+    while todo:
+        path = todo.pop()
+        if any(one != path and one.is_relative_to(path) for one in WITHHELD):
+            todo += sorted(path.iterdir(), reverse=True)
+        elif path not in WITHHELD and path.exists():
+            found[str(path)] = None
+    return [*found]
 
 
 def bubblewrap() -> list[str]:

@@ -21,9 +21,9 @@ from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.suite.notebooks.shared_cells import PAGES, expand, puzzles_page, teaching
 from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
 from lib.suite.submissions.load import Notebook
+from lib.suite.submissions.locations import is_worked_on
 from lib.suite.submissions.needed import Program
 from lib.suite.submissions.statements import statements
-from lib.suite.submissions.workplace import is_worked_on
 
 try:
     import jupytext  # pyright: ignore[reportMissingTypeStubs]

@@ -6,7 +6,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from pathlib import Path
@@ -23,18 +23,6 @@ from lib.suite.submissions.load import SourceError, function_of, load_function
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.table import Answer, Ask, Failure, Given, Judge, ask_here, first_failure
-
-__all__ = [
-    "answering",
-    "building_on",
-    "check_function",
-    "judge_answers",
-    "judge_of",
-    "solution_of",
-    "sources_below",
-    "where",
-    "wrong_answer",
-]
 
 PATIENCE = 10.0
 """Seconds that a function may take for all that it is asked at once."""
@@ -97,19 +85,15 @@ def building_on(ours: Mapping[str, str]) -> Generator[None]:
 def sources_below(puzzle: str) -> Mapping[str, str]:
     """Return the sources of our functions that a puzzle builds on, and of those that these build on."""
     found: dict[str, str] = {}
-    waiting = _asked_for(puzzle, reference(puzzle).read_text("utf-8"))
+    waiting = [puzzle]
     while waiting:
         name = waiting.pop()
         if name not in found:
             found[name] = reference(name).read_text("utf-8")
-            waiting += _asked_for(name, found[name])
-    found.pop(puzzle, None)
+            asked = re.findall(r'\bsolution_of\("(\w+)"\)', found[name])
+            waiting += [other for other in asked if other in PUZZLES]
+    del found[puzzle]
     return found
-
-
-def _asked_for(puzzle: str, source: str) -> list[str]:
-    """The puzzles whose solution the notebook of another one asks for."""
-    return [name for name in re.findall(r'\bsolution_of\("(\w+)"\)', source) if name in PUZZLES and name != puzzle]
 
 
 @cache
@@ -118,6 +102,19 @@ def solution_of(puzzle: str) -> Callable[..., Any]:
     PuzzleError when it is to answer to the puzzle itself, or is none that is built on."""
     _solution(puzzle)
     return _guarded(puzzle, lambda: _solution(puzzle))
+
+
+@cache
+def _solution(puzzle: str) -> Callable[..., Any]:
+    if (ours := _ours.get()) is None:
+        return load_function(reference(puzzle), puzzle)
+    if PUZZLES[puzzle].id not in ours:
+        raise PuzzleError(
+            f'solution_of("{puzzle}") is no part of this puzzle',
+            expected="a function that finds the answer itself",
+            fix=f"build on {' and '.join(ours)}" if ours else "write it yourself; nothing of ours is to be had here",
+        )
+    return function_of(Source.of(reference(puzzle).name, ours[puzzle]), puzzle)
 
 
 def _guarded(puzzle: str, ours: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
@@ -134,19 +131,6 @@ def _guarded(puzzle: str, ours: Callable[[], Callable[..., Any]]) -> Callable[..
         return ours()(*given)
 
     return solution
-
-
-@cache
-def _solution(puzzle: str) -> Callable[..., Any]:
-    if (ours := _ours.get()) is None:
-        return load_function(reference(puzzle), puzzle)
-    if PUZZLES[puzzle].id not in ours:
-        raise PuzzleError(
-            f'solution_of("{puzzle}") is no part of this puzzle',
-            expected="a function that finds the answer itself",
-            fix=f"build on {' and '.join(ours)}" if ours else "write it yourself; nothing of ours is to be had here",
-        )
-    return function_of(Source.of(reference(puzzle).name, ours[puzzle]), puzzle)
 
 
 def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> FunctionVerdict:
@@ -166,10 +150,11 @@ def judge_of(puzzle: str, source: Path) -> Judge:
     them."""
     load = cache(partial(load_function, source, puzzle))
     load()
-    return Judge(
-        _guarded(puzzle, load),
-        *(_optional(source, f"{puzzle}_{name}") for name in ("inputs", "accepts", "picture")),
-    )
+    more: dict[str, Callable[..., Any]] = {}
+    for name in ("inputs", "accepts", "picture"):
+        with suppress(SourceError):
+            more[name] = load_function(source, f"{puzzle}_{name}")
+    return Judge(_guarded(puzzle, load), **more)
 
 
 class _Late(BaseException):
@@ -177,12 +162,23 @@ class _Late(BaseException):
 
 
 def _in_time(puzzle: str, ask: Ask) -> Ask:
-    """The same questions, with a limit on the time that the answers take."""
+    """The same questions, with a limit on the time that the answers take, where this system can stop what runs."""
+
+    def ring(number: int, frame: object) -> None:
+        raise _Late
 
     def asked(inputs: Sequence[Given]) -> Sequence[Answer]:
-        try:
-            with answering(puzzle), _alarm():
+        if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+            with answering(puzzle):
                 return ask(inputs)
+        before = signal.signal(signal.SIGALRM, ring)
+        try:
+            with answering(puzzle):
+                signal.setitimer(signal.ITIMER_REAL, PATIENCE, AGAIN)
+                try:
+                    return ask(inputs)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
         except _Late as late:
             place = where(late)
             raise CheckError(
@@ -190,40 +186,15 @@ def _in_time(puzzle: str, ask: Ask) -> Ask:
                 + (f" ({place})" if place else ""),
                 fix="look for a loop that never ends, or one that is far too long",
             ) from None
+        finally:
+            signal.signal(signal.SIGALRM, before)
 
     return asked
 
 
-@contextmanager
-def _alarm() -> Generator[None]:
-    """Raises _Late in what takes too long, where this system can."""
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ring(number: int, frame: object) -> None:
-        raise _Late
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE, AGAIN)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def where(error: BaseException) -> str:
     """Return the student's line in which an error was raised, in words; empty where it was raised in none."""
-    place = raised_at(error)
-    return "" if place is None else str(place)
-
-
-def _optional(source: Path, name: str) -> Callable[..., Any] | None:
-    try:
-        return load_function(source, name)
-    except SourceError:
-        return None
+    return str(raised_at(error) or "")
 
 
 # -- what is wrong with an answer, in words ------------------------------------------------------------------------
@@ -233,9 +204,8 @@ def wrong_answer(name: str, failure: Failure, fix: str = "") -> PuzzleError:
     """Return the mistake of the function `name` as an error. `fix` is its puzzle's, where nothing better is known."""
     call = f"{name}({', '.join(map(_shown, failure.given))})"
     got = failure.got
-    what = f"{call} raises {got.raised}" if got.raised else f"{call} is not right"
     return PuzzleError(
-        what,
+        f"{call} raises {got.raised}" if got.raised else f"{call} is not right",
         expected=_words(failure.expected),
         got=_words(got) + (f" ({got.where})" if got.where else ""),
         fix=_fix(failure) or fix or "work this one out by hand: it is the smallest input found that goes wrong",
@@ -249,16 +219,23 @@ def _words(answer: Answer) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, frozenset):
-        items = sorted(cast("frozenset[Any]", value), key=repr)
-        value = set(items) or "set()"
-    if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
-        if not all(isinstance(key, str) for key, _ in items):
-            items = sorted(items, key=lambda item: _in_order(repr(item[0])))
-        value = dict(items)
+    match value:
+        case frozenset():
+            items = sorted(cast("frozenset[Any]", value), key=repr)
+            value = set(items) or "set()"
+        case dict():
+            found = cast("dict[Any, Any]", value)
+            names = all(isinstance(key, str) for key in found)
+            value = found if names else {key: found[key] for key in sorted(found, key=_by_size)}
+        case _:
+            pass
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _by_size(key: object) -> tuple[int, str]:
+    """Orders keys of a dict: numbers by size."""
+    return len(repr(key)), repr(key)
 
 
 def _fix(failure: Failure) -> str:
@@ -268,48 +245,34 @@ def _fix(failure: Failure) -> str:
         return "write `def` in place of `async def`: nobody awaits a plain function"
     if got.raised and expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}, before anything else goes wrong"
-    if got.raised == "ValueError":
-        return "this input is not to be refused: it has an answer"
     if got.raised:
-        return ""
+        return "this input is not to be refused: it has an answer" if got.raised == "ValueError" else ""
     if expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}"
     if failure.why:
         return failure.why
     if got.value is None:
         return "it gives nothing back: end it with `return ...`"
-    if _kind(expected.value) != _kind(got.value):
-        return f"give back {_kind(expected.value)}; this is {_kind(got.value)}"
-    return _fix_of_values(expected.value, got.value)
-
-
-def _fix_of_values(expected: Any, got: Any) -> str:
-    """The same for answers of one kind."""
-    kind = _kind(expected)
+    kind, right, value = _kind(expected.value), expected.value, got.value
+    if kind != _kind(value):
+        return f"give back {kind}; this is {_kind(value)}"
     if kind == "a dict":
-        if missing := _keys(expected, got):
+        if missing := [repr(key) for key in sorted(right.keys() - value.keys(), key=_by_size)]:
             return f"the answer has the key{'s' if len(missing) > 1 else ''} {', '.join(missing)}; this has not"
-        return f"there is no key {' and no key '.join(more)} in the answer" if (more := _keys(got, expected)) else ""
-    if kind == "a list" and len(got) != len(expected):
-        return f"the answer has {len(expected)} items; this has {len(got)}"
-    if kind == "a list" and sorted(map(repr, expected)) == sorted(map(repr, got)):
+        more = [repr(key) for key in sorted(value.keys() - right.keys(), key=_by_size)]
+        return f"there is no key {' and no key '.join(more)} in the answer" if more else ""
+    if kind != "a list":
+        right, value = [right], [value]
+    elif len(value) != len(right):
+        return f"the answer has {len(right)} items; this has {len(value)}"
+    elif sorted(map(repr, right)) == sorted(map(repr, value)):
         return "the right items, in another order"
-    rights, values = (expected, got) if kind == "a list" else ([expected], [got])
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in [*rights, *values]):
-        gaps = {value - right for right, value in zip(rights, values, strict=True)}
-        many = "many" if gaps == {1} else "few" if gaps == {-1} else ""
-        return f"one too {many}: does it count from 0, and up to but not including the end?" if many else ""
+    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in [*right, *value]):
+        gaps = {theirs - ours for ours, theirs in zip(right, value, strict=True)}
+        if gaps in ({1}, {-1}):
+            many = "many" if gaps == {1} else "few"
+            return f"one too {many}: does it count from 0, and up to but not including the end?"
     return ""
-
-
-def _keys(one: Any, other: Any) -> list[str]:
-    """The keys of a dict that another has not, in order."""
-    return sorted((repr(key) for key in one if key not in other), key=_in_order)
-
-
-def _in_order(key: str) -> tuple[int, str]:
-    """Numbers by size."""
-    return len(key), key
 
 
 def _kind(value: Any) -> str:

@@ -17,14 +17,10 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-__all__ = ["Answer", "BuildError", "find", "parse", "student", "untouched"]
-
 BEGIN = re.compile(r"( *)# --- your code(?:: (\w+))? \(about (\d+) lines?\) ---")
 END = re.compile(r"( *)# --- end of your code ---")
 NEARLY = re.compile(r"\s*#\s*-{2,}.*\byour code\b", re.IGNORECASE)
 CELL = re.compile(r"# %%")
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class BuildError(ValueError):
@@ -66,20 +62,27 @@ def find(text: str, name: str, default: str | None) -> list[Answer]:
     lines = text.splitlines()
     answers = _pairs(lines, name, default or "")
     for answer in answers:
-        _check_answer(lines, answer, name)
+        _check(lines, answer, name)
     try:
         tree = parse(text, name)
     except SyntaxError as error:
         _stop(name, error.lineno, f"this is not Python: {error.msg}")
-    answers = [answer if answer.puzzle else replace(answer, puzzle=_around(tree, answer)) for answer in answers]
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    around = {
+        answer.first: function.name
+        for answer in answers
+        for function in functions
+        if function.lineno < answer.first < (function.end_lineno or 0)
+    }
+    answers = [replace(answer, puzzle=answer.puzzle or around.get(answer.first, "")) for answer in answers]
     for answer in answers:
+        whose = f"the answer to {answer.puzzle!r}" if answer.puzzle else "this exercise"
         if [other.puzzle for other in answers].count(answer.puzzle) > 1:
             _stop(name, answer.first, f"two answers to {answer.puzzle!r}; a puzzle has one gap")
-        if not (function := _around(tree, answer)):
-            whose = f"the answer to {answer.puzzle!r}" if answer.puzzle else "this exercise"
+        if answer.first not in around:
             _stop(name, answer.first, f"{whose} lies in no function")
-        if function != answer.puzzle:
-            _stop(name, answer.first, f"the answer to {answer.puzzle!r} lies in the function {function!r}")
+        if around[answer.first] != answer.puzzle:
+            _stop(name, answer.first, f"{whose} lies in the function {around[answer.first]!r}")
     return answers
 
 
@@ -90,8 +93,19 @@ def student(text: str, answers: list[Answer], name: str) -> str:
     lines = text.splitlines()
     for answer in reversed(answers):
         lines[answer.first : answer.last - 1] = [answer.stub]
-    _import_not_solved(lines, parse(text, name), answers[0], name)
-    return "\n".join(lines) + "\n"
+    line = answers[0].first
+    for node in parse(text, name).body:
+        if isinstance(node, ast.ImportFrom) and node.module == "lib" and node.lineno < line:
+            if any(alias.asname or alias.name == "*" for alias in node.names):
+                _stop(name, node.lineno, "write `from lib import ...` with plain names")
+            # Constants, then classes, then the rest, as ruff sorts them.
+            names = sorted(
+                {alias.name for alias in node.names} | {"NotSolved"},
+                key=lambda one: (len(one) < 2 or not one.isupper(), not one[0].isupper(), one),
+            )
+            lines[node.lineno - 1 : node.end_lineno] = [f"from lib import {', '.join(names)}"]
+            return "\n".join(lines) + "\n"
+    _stop(name, line, "no `from lib import ...` at top level above the gap, to import NotSolved with")
 
 
 def untouched(text: str, puzzle: str) -> bool:
@@ -102,31 +116,30 @@ def untouched(text: str, puzzle: str) -> bool:
 
 def _pairs(lines: list[str], name: str, default: str) -> list[Answer]:
     answers: list[Answer] = []
-    open_: tuple[int, re.Match[str]] | None = None
+    first, begun = 0, None
     for number, line in enumerate(lines, 1):
         begin, end = BEGIN.fullmatch(line), END.fullmatch(line)
-        if begin and open_:
-            _stop(name, number, f"a gap inside the gap that line {open_[0]} begins")
+        if begin and begun:
+            _stop(name, number, f"a gap inside the gap that line {first} begins")
         elif begin:
-            open_ = number, begin
-        elif end and not open_:
+            first, begun = number, begin
+        elif end and not begun:
             _stop(name, number, "`end of your code` without a beginning")
-        elif end and open_:
-            first, found = open_
-            if end[1] != found[1]:
+        elif end and begun:
+            if end[1] != begun[1]:
                 _stop(name, number, f"the two markers of a gap are indented alike; line {first} is not")
-            answers.append(Answer(found[2] or default, first, number, found[1], int(found[3])))
-            open_ = None
+            answers.append(Answer(begun[2] or default, first, number, begun[1], int(begun[3])))
+            begun = None
         elif NEARLY.match(line):
             _stop(name, number, "a marker is `# --- your code (about 3 lines) ---` or `# --- end of your code ---`")
-        elif open_ and CELL.match(line):
+        elif begun and CELL.match(line):
             break
-    if open_:
-        _stop(name, open_[0], "this gap has no `# --- end of your code ---` in its cell")
+    if begun:
+        _stop(name, first, "this gap has no `# --- end of your code ---` in its cell")
     return answers
 
 
-def _check_answer(lines: list[str], answer: Answer, name: str) -> None:
+def _check(lines: list[str], answer: Answer, name: str) -> None:
     body = lines[answer.first : answer.last - 1]
     code = [line for line in body if line.strip() and not line.lstrip().startswith("#")]
     if not code:
@@ -141,32 +154,6 @@ def _check_answer(lines: list[str], answer: Answer, name: str) -> None:
         _stop(name, answer.first + (error.lineno or 2) - 1, f"the answer does not stand by itself: {error.msg}")
     if len(code) != answer.lines:
         _stop(name, answer.first, f"the marker says about {answer.lines} lines; the answer has {len(code)}")
-
-
-def _around(tree: ast.Module, answer: Answer) -> str:
-    """The name of the function that an answer lies in; empty where it lies in none."""
-    for node in tree.body:
-        if isinstance(node, Function) and node.lineno < answer.first < (node.end_lineno or 0):
-            return node.name
-    return ""
-
-
-def _import_not_solved(lines: list[str], tree: ast.Module, answer: Answer, name: str) -> None:
-    """Adds NotSolved to `from lib import ...`, sorted in as ruff would."""
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module == "lib" and node.lineno < answer.first:
-            if any(alias.asname or alias.name == "*" for alias in node.names):
-                _stop(name, node.lineno, "write `from lib import ...` with plain names")
-            names = sorted({alias.name for alias in node.names} | {"NotSolved"}, key=_order)
-            lines[node.lineno - 1 : node.end_lineno] = [f"from lib import {', '.join(names)}"]
-            return
-    _stop(name, answer.first, "no `from lib import ...` at top level above the gap, to import NotSolved with")
-
-
-def _order(name: str) -> tuple[int, str]:
-    """Constants, then classes, then the rest."""
-    constant = len(name) > 1 and name.isupper()
-    return 0 if constant else 1 if name[0].isupper() else 2, name
 
 
 def _stop(name: str, line: int | None, what: str) -> NoReturn:

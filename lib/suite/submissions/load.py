@@ -10,12 +10,13 @@ import builtins
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import linecache
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from lib.puzzles.records import PUZZLES, puzzle_of_file
@@ -23,12 +24,8 @@ from lib.suite.submissions.needed import Needed
 from lib.suite.submissions.source import Source, SourceError, program_of
 from lib.suite.submissions.statements import FLAGS, Broken, Cell, Statement, broken_line, names_of, statements
 
-__all__ = ["Notebook", "SourceError", "function_of", "load_function", "puzzle_of", "puzzles_of", "source_in"]
-
 Notebook = dict[str, Any]
 """A notebook as JSON: its cells, its metadata."""
-COROUTINE = 0x80
-"""The flag of code that awaits at top level (see `inspect`)."""
 
 
 def load_function(path: str | Path, name: str) -> Callable[..., Any]:
@@ -67,11 +64,8 @@ def puzzles_of(path: str | Path) -> tuple[str, ...]:
         return found
     if (spoken := next(filter(source.spoken_of().__contains__, PUZZLES), None)) is not None:
         raise SourceError(f"{file.name} defines no function {spoken!r}; {source.instead_of(spoken)}", "renamed")
-    what = source.instead_of("")
-    ids = ", ".join(PUZZLES)
-    raise SourceError(
-        f"{file.name} defines the function of no puzzle; {what}; name one with --puzzle: {ids}", "unrelated"
-    )
+    what = f"{file.name} defines the function of no puzzle; {source.instead_of('')}"
+    raise SourceError(f"{what}; name one with --puzzle: {', '.join(PUZZLES)}", "unrelated")
 
 
 def source_in(file: Path) -> Source:
@@ -110,10 +104,10 @@ def function_of(source: Source, name: str) -> Callable[..., Any]:
             continue
         if callable(found):
             return found
+    if why is None and program.broken and len(source.cells) == 1:
+        why = program.broken[0].error
     if why is not None:
         raise why
-    if program.broken and len(source.cells) == 1:
-        raise program.broken[0].error
     file = PurePath(source.name).name or "it"
     raise SourceError(f"{file} defines no function {name!r}; {source.instead_of(name)}", "renamed")
 
@@ -157,29 +151,24 @@ def _remember(cell: str, text: str) -> None:
 
 def _failure(statement: Statement, namespace: dict[str, Any]) -> SourceError | None:
     """Runs one statement; why it failed, if it did."""
-    where = PurePath(statement.cell).name
     try:
         code = compile(ast.Module([statement.node], []), statement.cell, "exec", FLAGS, dont_inherit=True)
-        _execute(code, namespace)
+        if not code.co_flags & inspect.CO_COROUTINE:
+            exec(code, namespace)
+            return None
+        waiting = eval(code, namespace)
+        try:
+            waiting.send(None)
+        except StopIteration:
+            return None
+        waiting.close()
+        raise RuntimeError("at top level nothing waits for what takes time")
     except SyntaxError as error:  # such as `await` in a function that is not async; or in a file that it imports
         file = statement.cell if error.filename in (None, "<unknown>") else error.filename
         return broken_line(file, error, linecache.getline(file, error.lineno or 0) or error.text or "")
     except (Exception, SystemExit) as error:
-        return SourceError(f"{where}, line {statement.node.lineno}: {type(error).__name__}: {error}")
-    return None
-
-
-def _execute(code: CodeType, namespace: dict[str, Any]) -> None:
-    if not code.co_flags & COROUTINE:
-        exec(code, namespace)
-        return
-    waiting = eval(code, namespace)
-    try:
-        waiting.send(None)
-    except StopIteration:
-        return
-    waiting.close()
-    raise RuntimeError("at top level nothing waits for what takes time")
+        where = f"{PurePath(statement.cell).name}, line {statement.node.lineno}"
+        return SourceError(f"{where}: {type(error).__name__}: {error}")
 
 
 # -- modules that were handed in ----------------------------------------------------------------------------------
@@ -194,26 +183,25 @@ def _importable(modules: Sequence[Cell], file: str) -> None:
             del sys.modules[name]
     if modules:
         folder = PurePath(file).parent
-        sys.meta_path.append(_HandedIn(dict(modules), [folder, *folder.parents]))
+        texts = {str(PurePath(path)): text for path, text in modules}
+        sys.meta_path.append(_HandedIn(texts, [folder, *folder.parents]))
 
 
 class _HandedIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds a module among texts, in the folder of who imports it, or in one above."""
 
     def __init__(self, texts: dict[str, str], folders: Sequence[PurePath]) -> None:
-        self._texts = {str(PurePath(path)): text for path, text in texts.items()}
-        self._folders = folders
+        self._texts, self._folders = texts, folders
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        parts = fullname.split(".")
         for folder in self._folders:
-            base = folder.joinpath(*parts)
-            for name in (base.with_suffix(".py") if base.suffix else PurePath(f"{base}.py"), base / "__init__.py"):
+            base = folder.joinpath(*fullname.split("."))
+            module, package = PurePath(f"{base}.py"), base / "__init__.py"
+            for name in (module, package):
                 if str(name) in self._texts:
-                    is_package = name.name == "__init__.py"
-                    return importlib.util.spec_from_loader(fullname, self, origin=str(name), is_package=is_package)
+                    return importlib.util.spec_from_loader(fullname, self, origin=str(name), is_package=name == package)
             if any(PurePath(one).is_relative_to(base) for one in self._texts):
                 return importlib.machinery.ModuleSpec(fullname, self, origin=str(base), is_package=True)
         return None

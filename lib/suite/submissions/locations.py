@@ -1,13 +1,34 @@
-"""Where the notebooks and the solutions lie, in a checkout of the repository and where a wheel is installed."""
+"""Where the notebooks and the solutions lie, and a student's own copies: made where they are missing, kept up to date,
+never written over.
+
+The notebooks and solutions lie in a checkout of the repository, or where a wheel is installed. The copies lie in
+my_puzzles/: beside puzzles/ in a checkout, where git ignores them, else below the current folder. The variable
+PUZZLES_FOLDER names another folder. A copy in which nobody has changed a line follows the puzzle: to a new text, and to
+a new number. A copy with somebody's work in it is left as it is.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple, cast
 
-from lib.files import ROOT
-from lib.puzzles.records import PUZZLES
+from lib.files import ROOT, write_whole
+from lib.puzzles.records import PUZZLES, puzzle_of_file
+from lib.suite.submissions.gap import untouched
+from lib.suite.submissions.statements import SourceError, code_cells
 
-__all__ = ["home", "is_checkout", "reference", "shown"]
+FOLDER = "my_puzzles"
+VARIABLE = "PUZZLES_FOLDER"
+FEW = 3
+"""So many notebooks are named one by one."""
+MEMORY = ".given.json"
+"""What each copy was made from. Without it a copy that differs from today's puzzle counts as somebody's work."""
 
 
 def is_checkout() -> bool:
@@ -31,3 +52,179 @@ def shown(path: Path) -> str:
         return str(path.resolve().relative_to(Path.cwd().resolve()))
     except ValueError:
         return str(path)
+
+
+def yours(current: Path) -> Path:
+    """Return the folder of a student's copies, seen from the folder `current`, whether it is there or not."""
+    if told := os.environ.get(VARIABLE):
+        return Path(told)
+    if is_checkout():
+        return home() / FOLDER
+    above = (folder for folder in (current, *current.parents) if (folder / MEMORY).is_file())
+    return next(above, current / FOLDER)
+
+
+def mine(puzzle: str, folder: Path) -> Path:
+    """Return the notebook of a puzzle in a folder, whatever number it has there; else where it would be."""
+    return _by_name(folder).get(puzzle, folder / f"{PUZZLES[puzzle].stem}.ipynb")
+
+
+def notebook_of(puzzle: str) -> Path:
+    """Return the student's own notebook of a puzzle. In a checkout it is made if it is missing."""
+    return mine(puzzle, _own_folder())
+
+
+def located(path: Path) -> Path:
+    """Return a notebook as somebody names it: that file; or, of a mere name, the copy of that name among their own."""
+    is_ours = path.parent == Path() and path.suffix == ".ipynb" and path.name in [one.name for one in _editions()]
+    if path.exists() or not is_ours:
+        return path
+    own = _own_folder() / path.name
+    return own if own.is_file() else path
+
+
+def _own_folder() -> Path:
+    return prepared(Path.cwd()).folder if is_checkout() else yours(Path.cwd())
+
+
+def is_edition(path: Path) -> bool:
+    """Return whether a file is one of those that the copies are made from, and not meant to be worked in."""
+    return is_checkout() and path.resolve() in [edition.resolve() for edition in _editions()]
+
+
+def is_worked_on(text: str, path: Path) -> bool:
+    """Return whether a gap of a student's notebook holds more than its stub. `path` says what it is called."""
+    code = "\n".join(code_cells(path.name, text))
+    gaps = re.findall(r'raise NotSolved\("(\w+)"\)', code)
+    return not all(untouched(code, puzzle) for puzzle in gaps) or not (gaps or puzzle_of_file(path.stem) is None)
+
+
+def _editions() -> list[Path]:
+    """The notebooks that are copied."""
+    return sorted((home() / "puzzles").glob("[0-9]*_*.ipynb"))
+
+
+def _by_name(folder: Path) -> dict[str, Path]:
+    """The notebooks of a folder by what they are called without their number, which may be one of before.
+
+    Of two that are called alike it is the one with today's number.
+    """
+    today = [path for edition in _editions() if (path := folder / edition.name).is_file()]
+    return {_name(path): path for path in [*sorted(folder.glob("[0-9]*_*.ipynb")), *today]}
+
+
+def _name(path: Path) -> str:
+    return path.stem.partition("_")[2]
+
+
+# -- the copies, made and kept up to date --------------------------------------------------------------------------
+
+
+class Given(NamedTuple):
+    """The edition that a copy was made from: the digest of the file, and that of what stands in its cells."""
+
+    file: str
+    cells: str
+
+
+@dataclass
+class Workplace:
+    """The folder, and the names of the copies in it that were just made, brought up to date, given their new number, or
+    left as they are although their puzzle is a newer one."""
+
+    folder: Path
+    made: list[str] = field(default_factory=list[str])
+    refreshed: list[str] = field(default_factory=list[str])
+    renamed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    kept: list[str] = field(default_factory=list[str])
+
+    def news(self) -> Iterator[str]:
+        """Yield what a student ought to know of that."""
+        if self.made:
+            what = "your copies of the notebooks" if len(self.made) > 1 else self.made[0]
+            yield f"Made {what} in {shown(self.folder)}: work there, they are yours."
+        for old, new in self.renamed:
+            yield f"Renamed {old} to {new}: the puzzle has another number now."
+        if self.refreshed:
+            which = ", ".join(self.refreshed) if len(self.refreshed) <= FEW else f"{len(self.refreshed)} notebooks"
+            yield f"Brought up to date, as you had not changed them: {which}."
+        for name in self.kept:
+            yield (
+                f"{name} has changed since you began it. Yours is left as it is; the new one is "
+                f"{shown(home() / 'puzzles' / name)}. To begin anew, rename yours: the next start makes a new copy."
+            )
+
+
+def prepared(current: Path) -> Workplace:
+    """Make the student's copies that are missing, and have those without work in them follow their puzzle.
+
+    Raises SourceError where there is nothing to copy, and OSError where the folder cannot be written.
+    """
+    editions = _editions()
+    if not editions:
+        raise SourceError("there are no notebooks yet: make them with `puzzles build`")
+    place = Workplace(yours(current))
+    place.folder.mkdir(parents=True, exist_ok=True)
+    known = _read(place.folder / MEMORY)
+    there = _by_name(place.folder)
+    now = {name: _followed(one, there.get(name), known.get(name), place) for one in editions for name in [_name(one)]}
+    given = {name: found for name, found in now.items() if found is not None}
+    if given != known:
+        entries = {name: found._asdict() for name, found in sorted(given.items())}
+        write_whole(place.folder / MEMORY, json.dumps(entries, indent=1) + "\n")
+    return place
+
+
+def _followed(edition: Path, copy: Path | None, known: Given | None, place: Workplace) -> Given | None:
+    """Makes the copy of one notebook, or has it follow, and gives what it was made from; None where it is not known."""
+    text = edition.read_text("utf-8")
+    # An edition in which somebody has worked, as one could, is theirs too: its copy is never replaced.
+    new = None if is_worked_on(text, edition) else Given(_digest(text), _cells(edition, text))
+    if copy is None:
+        write_whole(place.folder / edition.name, text)
+        place.made.append(edition.name)
+        return new
+    if copy.name != edition.name:
+        place.renamed.append((copy.name, edition.name))
+        copy = copy.rename(place.folder / edition.name)
+    if new is None or known == new:
+        return known
+    try:
+        old = copy.read_text("utf-8")
+        cells = _cells(copy, old)
+    except (SourceError, UnicodeDecodeError):
+        return known  # in the middle of being saved, or no notebook any more: theirs in any case
+    if old == text:
+        return new
+    if cells == new.cells and (known is None or _digest(old) != known.file):
+        return new  # the same lines, which somebody has run
+    if known is None or cells != known.cells:
+        place.kept.append(copy.name)
+        return known
+    write_whole(copy, text)
+    place.refreshed.append(copy.name)
+    return new
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _cells(path: Path, text: str) -> str:
+    """The digest of what stands in the cells of a notebook, without what came out of them."""
+    try:
+        cells = [(cell["cell_type"], cell["source"]) for cell in json.loads(text)["cells"]]
+        return _digest(json.dumps([(kind, one if isinstance(one, str) else "".join(one)) for kind, one in cells]))
+    except (ValueError, KeyError, TypeError):
+        raise SourceError(f"{path.name} is not a notebook: it has no list of cells with their sources") from None
+
+
+def _read(file: Path) -> dict[str, Given]:
+    """Read what is remembered: nothing of a file that is not there or damaged, nor of a damaged entry."""
+    try:
+        found: Any = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    entries = cast("dict[str, Any]", found).items() if isinstance(found, dict) else ()
+    fields = set(Given._fields)
+    return {name: Given(**entry) for name, entry in entries if isinstance(entry, dict) and entry.keys() == fields}

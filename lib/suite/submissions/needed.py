@@ -11,6 +11,7 @@ import ast
 import builtins
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -25,8 +26,6 @@ from lib.suite.submissions.statements import (
     pruned,
     root,
 )
-
-__all__ = ["OURS", "SHOWS", "Needed", "Program", "import_paths"]
 
 MOST_STATEMENTS = 5_000
 """Statements at top level: the sources of all puzzles together have 900."""
@@ -45,6 +44,7 @@ LOOK_NAMES_UP = frozenset({"eval", "exec", "globals"})
 SHOWS = frozenset({"display", "print"})
 IMPORTS = (ast.Import, ast.ImportFrom)
 ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 SURE, MAYBE, NEVER = 2, 1, 0
 
 
@@ -108,12 +108,15 @@ class Program:
         place = len(self.units)
         if place > MOST_STATEMENTS:
             raise SourceError(f"there are more than {MOST_STATEMENTS:,} statements, so nobody reads them")
-        unit = _Unit(node, cell, names_of(pruned(node, frozenset())), outer, tried)
+        unit = _Unit(node, cell, names_of(pruned(node, ())), outer, tried)
         self.units.append(unit)
-        for number, block in enumerate(_blocks(node)):
-            for inner in block:
-                unit.inner.append(len(self.units))
-                self._add(inner, cell, place, bool(getattr(node, "handlers", ())) and number == 0)
+        if isinstance(node, COMPOUND):  # the blocks of a definition are its own
+            blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+            blocks += [inner.body for name in ("handlers", "cases") for inner in getattr(node, name, [])]
+            for number, block in enumerate(blocks):
+                for inner in block:
+                    unit.inner.append(len(self.units))
+                    self._add(inner, cell, place, bool(getattr(node, "handlers", ())) and number == 0)
 
     def look(self, count: int = 1) -> None:
         """Count a look. What somebody wrote to be read for ever is not read to its end: SourceError."""
@@ -125,8 +128,7 @@ class Program:
 
     def functions(self) -> list[Statement]:
         """Return the functions and classes that it defines, in order."""
-        units = (unit for unit in self.units if isinstance(unit.node, (*FUNCTIONS, ast.ClassDef)))
-        return [Statement(unit.node, unit.cell) for unit in units]
+        return [Statement(unit.node, unit.cell) for unit in self.units if isinstance(unit.node, DEFINITIONS)]
 
     def definition(self, name: str) -> Statement | None:
         """Return the last statement that makes a name a function; None where none does."""
@@ -144,8 +146,8 @@ class Program:
     def needed(self, name: str) -> Iterator[Needed]:
         """Yield what each of the statements needs that may make a name a function, the last of them first."""
         for place in self._candidates(name):
-            unit = self.units[place]
-            uses = (use for use, one in enumerate(self.units) if one.end > unit.end and _uses(one, name))
+            end = self.units[place].end
+            uses = (use for use, one in enumerate(self.units) if one.end > end and _uses(one, name))
             yield _Search(self, name, place, max(uses, default=len(self.units))).found()
 
     # -- which names are functions ----------------------------------------------------------------------------------
@@ -155,38 +157,46 @@ class Program:
 
     def level(self, place: int, name: str, depth: int = 0) -> int:
         """Tell whether a statement makes a name a function: SURE, MAYBE or NEVER."""
-        node = self.units[place].node
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            return SURE
-        if isinstance(node, IMPORTS):
-            return MAYBE
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            plain = any(isinstance(one, ast.Name) and one.id == name for one in targets)
-            return self._value_level(node.value, place, depth) if plain else MAYBE
-        return NEVER
+        match self.units[place].node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                return SURE
+            case ast.Import() | ast.ImportFrom():
+                return MAYBE
+            case ast.Assign(targets, value):
+                pass
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                targets = [target]
+            case _:
+                return NEVER
+        plain = any(isinstance(one, ast.Name) and one.id == name for one in targets)
+        return self._value_level(value, place, depth) if plain else MAYBE
 
     def _value_level(self, node: ast.expr, place: int, depth: int) -> int:
         if depth > 20:
             return NEVER
-        if isinstance(node, ast.Lambda):
-            return SURE
-        if isinstance(node, ast.Name):
-            before = self._before(node.id, place)
-            return NEVER if before is None else self.level(before, node.id, depth + 1)
-        if isinstance(node, ast.IfExp | ast.BoolOp):
-            values = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
-            return min(MAYBE, max(self._value_level(one, place, depth + 1) for one in values))
-        if isinstance(node, ast.Attribute | ast.Subscript):
-            name = root(node)
-            return MAYBE if name in self.binders and self._ours(name, place) is None else NEVER
-        return self._call_level(node, place, depth) if isinstance(node, ast.Call) else NEVER
+        match node:
+            case ast.Lambda():
+                return SURE
+            case ast.Name(name):
+                before = self._before(name, place)
+                return NEVER if before is None else self.level(before, name, depth + 1)
+            case ast.IfExp(body=one, orelse=other):
+                return min(MAYBE, max(self._value_level(value, place, depth + 1) for value in (one, other)))
+            case ast.BoolOp(values=values):
+                return min(MAYBE, max(self._value_level(value, place, depth + 1) for value in values))
+            case ast.Attribute() | ast.Subscript():
+                name = root(node)
+                return MAYBE if name in self.binders and self._ours(name, place) is None else NEVER
+            case ast.Call():
+                return self._call_level(node, place, depth)
+            case _:
+                return NEVER
 
     def _call_level(self, node: ast.Call, place: int, depth: int) -> int:
         """Tell whether a call may give a function: what of ours does, or what is given or makes one."""
         name = root(node.func) or ""
-        callee: ast.expr = node.func
-        given = [*node.args, *(one.value for one in node.keywords)]
+        callee: ast.expr = node
+        given: list[ast.expr] = []
         while isinstance(callee, ast.Call):
             given += [*callee.args, *(one.value for one in callee.keywords)]
             callee = callee.func
@@ -200,7 +210,7 @@ class Program:
             makes = makes or isinstance(node.func, ast.Attribute) or bool(maker.bases) or "__call__" in methods
         elif isinstance(maker, FUNCTIONS):
             inner = (one for one in ast.walk(maker) if one is not maker)
-            makes = makes or any(isinstance(one, (*FUNCTIONS, ast.Lambda, ast.ClassDef)) for one in inner)
+            makes = makes or any(isinstance(one, (*DEFINITIONS, ast.Lambda)) for one in inner)
             makes = makes and not self._runs(name, place)
         return MAYBE if makes else NEVER
 
@@ -273,27 +283,24 @@ class Program:
             return False
         is_import = isinstance(self._binding(name, place), IMPORTS)
         calls_changer = not changers.isdisjoint(names.calls)
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        if isinstance(node, DEFINITIONS):
             return bool(node.decorator_list) and (name in names.touches or calls_changer)
         if isinstance(node, (*ASSIGNMENTS, ast.Delete)):
             return calls_changer or (name in names.touches and not is_import)
-        value = node.value if isinstance(node, ast.Expr) else None
-        value = value.value if isinstance(value, ast.Await) else value
-        if not isinstance(value, ast.Call):
-            return False
-        callee = root(value.func) or ""
-        if isinstance(value.func, ast.Attribute) and callee == name:
-            is_set = value.func.attr in SETTINGS
-            return is_set if is_import else not isinstance(self._binding(name, place), FUNCTIONS)
-        is_given = name in names.calls.get(callee, ()) and not is_import
-        return callee in changers or (is_given and self._may_change(callee, place))
-
-    def _may_change(self, callee: str, place: int) -> bool:
-        """Tell whether a function may change what it is given: one of the source's own, or of some modules."""
-        node = self._binding(callee, place)
-        if isinstance(node, IMPORTS):
-            return any(path.partition(".")[0] in CHANGE_ARGUMENTS for path in import_paths(node, callee))
-        return isinstance(node, FUNCTIONS) and not self._runs(callee, place)
+        match node:
+            case ast.Expr(ast.Call(function) | ast.Await(ast.Call(function))):
+                callee = root(function) or ""
+            case _:
+                return False
+        if isinstance(function, ast.Attribute) and callee == name:
+            return function.attr in SETTINGS if is_import else not isinstance(self._binding(name, place), FUNCTIONS)
+        if callee in changers or is_import or name not in names.calls.get(callee, ()):
+            return callee in changers
+        # It is given to a function: one of the source's own may change it, or one of some modules.
+        called = self._binding(callee, place)
+        if isinstance(called, IMPORTS):
+            return any(path.partition(".")[0] in CHANGE_ARGUMENTS for path in import_paths(called, callee))
+        return isinstance(called, FUNCTIONS) and not self._runs(callee, place)
 
     def kept(self, places: set[int]) -> tuple[Statement, ...]:
         """Return the statements at these places, in order. What is in a compound one and not needed is left out."""
@@ -303,7 +310,7 @@ class Program:
 
 
 class _Search:
-    """Follows names back from a function to the statements that give them."""
+    """Follows names back from a function to the statements that give them. `must`: the function lacks what fails."""
 
     def __init__(self, program: Program, target: str, place: int, end: int) -> None:
         self._program, self._target, self._place, self._end = program, target, place, end
@@ -316,20 +323,24 @@ class _Search:
 
     def found(self) -> Needed:
         """Return what is needed."""
-        units = self._program.units
-        self._take(self._place, self._end, True)
-        if units[self._place].outer is not None:  # others in the same statement may be the ones that are run
-            self._follow(self._target, units[self._place].end, True)
-        for event in self._program.events(self._target, self._target):
-            if self._place < event < self._end and self._target not in units[event].names.gives:
+        program, target, place = self._program, self._target, self._place
+        self._take(place, self._end, True)
+        if program.units[place].outer is not None:  # others in the same statement may be the ones that are run
+            self._follow(target, program.units[place].end, True)
+        for event in program.events(target, target):
+            if place < event < self._end and target not in program.units[event].names.gives:
                 self._take(event, self._end, False)
         self._work()
         if self._missing & LOOK_NAMES_UP:
-            self._take_all()
+            for number, unit in enumerate(program.units[: self._end]):  # all that does nothing else than give a name
+                plain = isinstance(unit.node, (*DEFINITIONS, *IMPORTS))
+                plain = plain or (isinstance(unit.node, ASSIGNMENTS) and not unit.names.calls)
+                if plain and unit.outer is None and target not in unit.names.gives:
+                    self._take(number, self._end, False)
             self._work()
         missing = frozenset(name for name in self._missing if not hasattr(builtins, name))
-        sure = self._program.level(self._place, self._target) == SURE
-        return Needed(self._target, self._program.kept(self._places), frozenset(self._names), missing, sure)
+        sure = program.level(place, target) == SURE
+        return Needed(target, program.kept(self._places), frozenset(self._names), missing, sure)
 
     def _work(self) -> None:
         while self._todo:
@@ -350,22 +361,21 @@ class _Search:
         """Take what gives a name at a place."""
         if must:
             self._names.add(name)
-        events = self._program.events(name, self._target)
+        units, events = self._program.units, self._program.events(name, self._target)
         if before := bisect_left(events, place):
             event = events[before - 1]
-            unit = self._program.units[event]
-            gives = name in unit.names.gives
+            gives = name in units[event].names.gives
             self._take(event, place, must and gives)
-            if not gives or unit.outer is not None:  # what it stood for before still counts
+            if not gives or units[event].outer is not None:  # what it stood for before still counts
                 self._ask([name], event, must)
             return
         # An import of everything may give it, or a cell below that was run before.
-        later = [event for event in events if name in self._program.units[event].names.gives]
+        later = [event for event in events if name in units[event].names.gives]
         if not later or place < self._end:
             for star in self._program.stars:
                 self._take(star, place, False)
         if later and place == self._end:
-            self._take(later[-1], len(self._program.units), must)
+            self._take(later[-1], len(units), must)
         elif must and not later:
             self._missing.add(name)
 
@@ -388,24 +398,14 @@ class _Search:
     def _take_way(self, place: int, at: int) -> None:
         """Take what decides how a compound statement goes: what leaves it, and what may fail in a `try`."""
         unit = self._program.units[place]
-        if isinstance(unit.node, ast.Break | ast.Continue | ast.Raise) or (unit.tried and self._may_fail(unit)):
+        may_fail = unit.tried and self._target not in unit.names.now
+        may_fail = may_fail and not any(one in SHOWS or self._program.is_run(one, unit.end) for one in unit.names.calls)
+        if may_fail or isinstance(unit.node, ast.Break | ast.Continue | ast.Raise):
             self._take(place, at, False)
         elif not isinstance(unit.node, ast.For | ast.AsyncFor | ast.While):
             for inner in unit.inner:
                 if not self._program.units[inner].tried:
                     self._take_way(inner, at)
-
-    def _may_fail(self, unit: _Unit) -> bool:
-        runs = any(one in SHOWS or self._program.is_run(one, unit.end) for one in unit.names.calls)
-        return not runs and self._target not in unit.names.now
-
-    def _take_all(self) -> None:
-        """Take all that may be looked up by its name and does nothing else."""
-        for place, unit in enumerate(self._program.units[: self._end]):
-            plain = isinstance(unit.node, (*FUNCTIONS, ast.ClassDef, *IMPORTS))
-            plain = plain or (isinstance(unit.node, ASSIGNMENTS) and not unit.names.calls)
-            if plain and unit.outer is None and self._target not in unit.names.gives:
-                self._take(place, self._end, False)
 
 
 def _uses(unit: _Unit, name: str) -> bool:
@@ -414,21 +414,12 @@ def _uses(unit: _Unit, name: str) -> bool:
     return calls and name not in unit.names.gives and not isinstance(unit.node, FUNCTIONS)
 
 
-def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The blocks of a compound statement; those of a definition are its own."""
-    if isinstance(node, COMPOUND):
-        for name in ("body", "orelse", "finalbody"):
-            yield getattr(node, name, [])
-        for inner in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
-            yield inner.body
-
-
 def _index(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
     """Each name with the places where it stands, in order."""
-    found: dict[str, list[int]] = {}
+    found = defaultdict[str, list[int]](list)
     for place, some in enumerate(names):
         for name in some:
-            found.setdefault(name, []).append(place)
+            found[name].append(place)
     return found
 
 

@@ -16,10 +16,8 @@ from itertools import chain, groupby
 from pathlib import PurePath
 from typing import Any, Final
 
-from lib.suite.submissions.needed import OURS, SHOWS, Program, import_paths
-from lib.suite.submissions.statements import FUNCTIONS, Cell, Function, SourceError, arguments, bound, statements
-
-__all__ = ["normal_form"]
+from lib.suite.submissions.needed import OURS, Program, import_paths
+from lib.suite.submissions.statements import FUNCTIONS, Cell, Function, SourceError, bound, statements
 
 SAYS_NOTHING: Final = (ast.Pass, ast.Assert, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
 """Statements for readers alone; an import is known by its names."""
@@ -66,10 +64,10 @@ class _Modules:
             try:
                 if stem not in self._programs:
                     self._programs[stem] = Program(*statements([self._texts[stem]]))
-                self._found[stem, name] = self.normal_form(self._programs[stem], name)
+                found = self.normal_form(self._programs[stem], name)
             except SourceError:
-                self._found[stem, name] = ""
-            self._found[stem, name] = self._found[stem, name] or _digest(self._texts[stem][1])
+                found = ""
+            self._found[stem, name] = found or _digest(self._texts[stem][1])
         return self._found[stem, name]
 
 
@@ -87,17 +85,21 @@ class _Renamer(ast.NodeTransformer):
         self._places: dict[str, int] = {}
         for node in chain.from_iterable(map(ast.walk, nodes)):
             self._bound.update(bound(node))
-            if isinstance(node, (*FUNCTIONS, ast.Lambda)):
-                for place, argument in enumerate(arguments(node)):
-                    self._bound.add(argument.arg)
-                    self._places[argument.arg] = min(place, self._places.get(argument.arg, place))
-            elif isinstance(node, ast.ClassDef):
-                own = (part for one in node.body for part in ([one] if isinstance(one, FUNCTIONS) else ast.walk(one)))
-                self._attributes.update(name for part in own for name in bound(part) if not name.startswith("__"))
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                self._attributes.add(node.attr)
-            elif isinstance(node, ast.Import | ast.ImportFrom):
-                self._paths.update((name, path) for name in bound(node) for path in import_paths(node, name))
+            match node:
+                case ast.FunctionDef(args=given) | ast.AsyncFunctionDef(args=given) | ast.Lambda(args=given):
+                    rest = [one for one in (given.vararg, given.kwarg) if one is not None]
+                    for place, one in enumerate([*given.posonlyargs, *given.args, *given.kwonlyargs, *rest]):
+                        self._bound.add(one.arg)
+                        self._places[one.arg] = min(place, self._places.get(one.arg, place))
+                case ast.ClassDef(body=body):
+                    own = chain.from_iterable([one] if isinstance(one, FUNCTIONS) else ast.walk(one) for one in body)
+                    self._attributes.update(name for part in own for name in bound(part) if not name.startswith("__"))
+                case ast.Attribute(attr=name, ctx=ast.Store()):
+                    self._attributes.add(name)
+                case ast.Import() | ast.ImportFrom():
+                    self._paths.update((name, path) for name in bound(node) for path in import_paths(node, name))
+                case _:
+                    pass
 
     def text(self, statement: ast.stmt) -> str:
         """Return the normal form of one statement at top level; the statement stays as it is."""
@@ -105,24 +107,28 @@ class _Renamer(ast.NodeTransformer):
         return "".join(map(ast.unparse, self._block([deepcopy(statement)])))
 
     def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, SAYS_NOTHING) or (isinstance(node, ast.Expr) and _is_for_readers(node.value)):
-            return None
-        if isinstance(node, ast.Lambda):
-            return self._function(node)
-        if isinstance(node, FUNCTIONS):
-            return self._block([node])[0]
-        if isinstance(node, ast.For | ast.AsyncFor):
-            node.iter = self.visit(node.iter)
-            self._fresh(node.target)
-            node.target = self.visit(node.target)
-            node.body, node.orelse = self._block(node.body), self._block(node.orelse)
-            return node
-        for comprehension in getattr(node, "generators", ()):
-            self._fresh(comprehension.target)
-        for field in ("name", "rest"):
-            if isinstance(name := getattr(node, field, None), str):
-                setattr(node, field, self._number(name))
-        return super().visit(node)
+        match node:
+            case ast.Expr(ast.Constant()) | ast.Expr(ast.Call(ast.Name(id="display" | "print"))):
+                return None
+            case ast.Lambda():
+                return self._function(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return self._block([node])[0]
+            case ast.For() | ast.AsyncFor():
+                node.iter = self.visit(node.iter)
+                self._fresh(node.target)
+                node.target = self.visit(node.target)
+                node.body, node.orelse = self._block(node.body), self._block(node.orelse)
+                return node
+            case _ if isinstance(node, SAYS_NOTHING):
+                return None
+            case _:
+                for comprehension in getattr(node, "generators", ()):
+                    self._fresh(comprehension.target)
+                for field in ("name", "rest"):
+                    if isinstance(name := getattr(node, field, None), str):
+                        setattr(node, field, self._number(name))
+                return super().visit(node)
 
     def _number(self, name: str) -> str:
         if name not in self._numbers:
@@ -183,9 +189,3 @@ class _Renamer(ast.NodeTransformer):
                 one.decorator_list = [self.visit(decorator) for decorator in one.decorator_list]
                 changed.append(one)
         return changed
-
-
-def _is_for_readers(value: ast.expr) -> bool:
-    """Tell whether an expression is a docstring, or prints something."""
-    called = value.func if isinstance(value, ast.Call) else None
-    return isinstance(value, ast.Constant) or (isinstance(called, ast.Name) and called.id in SHOWS)

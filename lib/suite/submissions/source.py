@@ -13,12 +13,11 @@ from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
 from lib.suite.submissions.locations import reference
-from lib.suite.submissions.needed import Needed, Program
+from lib.suite.submissions.needed import IMPORTS, Needed, Program
 from lib.suite.submissions.normal_form import normal_form
 from lib.suite.submissions.statements import (
     FUNCTIONS,
     Cell,
-    Function,
     SourceError,
     Statement,
     code_cells,
@@ -28,8 +27,6 @@ from lib.suite.submissions.statements import (
     tidy,
     without_package,
 )
-
-__all__ = ["STATES", "Source", "SourceError", "State", "code_cells"]
 
 TEXT = re.compile(r"""\b(?:puzzle[ \t]*=[ \t]*|NotSolved\([ \t]*)["'](\w+)["']""")
 FEW = 3
@@ -82,18 +79,17 @@ class Source:
     @classmethod
     def of(cls, name: str, text: str) -> Source:
         """Read the text of a .py or .ipynb, by the ending of its name. SourceError where it is neither."""
-        suffix = PurePath(name).suffix
-        if suffix in (".py", ".ipynb") and not text.strip():
-            raise SourceError(f"{PurePath(name).name} is empty", "empty")
+        suffix, file = PurePath(name).suffix, PurePath(name).name
+        if suffix not in (".py", ".ipynb"):
+            raise SourceError(f"{file} is neither a notebook (.ipynb) nor Python (.py)")
+        if not text.strip():
+            raise SourceError(f"{file} is empty", "empty")
         if suffix == ".py":
             return cls(((name, without_package(text)),), name=name)
-        if suffix == ".ipynb":
-            cells = code_cells(name, text)
-            if not any(cell.strip() for cell in cells):
-                raise SourceError(f"{PurePath(name).name} is a notebook without code", "empty")
-            numbered = tuple((f"{name}, code cell {number}", cell) for number, cell in enumerate(cells, 1))
-            return cls(numbered, name=name)
-        raise SourceError(f"{PurePath(name).name} is neither a notebook (.ipynb) nor Python (.py)")
+        cells = code_cells(name, text)
+        if not any(cell.strip() for cell in cells):
+            raise SourceError(f"{file} is a notebook without code", "empty")
+        return cls(tuple((f"{name}, code cell {number}", cell) for number, cell in enumerate(cells, 1)), name=name)
 
     def puzzles(self) -> tuple[str, ...]:
         """Return the puzzles whose function it defines, in the records' order: also in a cell that is no Python."""
@@ -107,14 +103,12 @@ class Source:
         found = program.definition(puzzle)
         if found is None:
             return program.broken_after(puzzle) is not None
-        if isinstance(found.node, ast.ImportFrom | ast.Import):
-            return self._is_handed_in(found.node)
+        if isinstance(found.node, IMPORTS):
+            handed_in = {PurePath(path).stem for path, _ in self.modules}
+            names = [one.name for one in found.node.names]
+            names = [found.node.module or ""] if isinstance(found.node, ast.ImportFrom) else names
+            return any(name.rpartition(".")[2] in handed_in for name in names)
         return not isinstance(found.node, FUNCTIONS) or required(found.node) == _taken(puzzle)
-
-    def _is_handed_in(self, node: ast.ImportFrom | ast.Import) -> bool:
-        stems = {PurePath(path).stem for path, _ in self.modules}
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
-        return any(name.rpartition(".")[2] in stems for name in names)
 
     def spoken_of(self) -> frozenset[str]:
         """Return the puzzles whose notebook it has text of: a stub, or a call about one."""
@@ -124,19 +118,19 @@ class Source:
         """Say what stands where the function of a puzzle should be: for a source that does not answer the puzzle.
         SourceError where it cannot be read."""
         program = program_of(self.cells)
-        found = program.definition(puzzle)
-        if found is not None and isinstance(found.node, FUNCTIONS) and required(found.node) != _taken(puzzle):
+        if (found := program.definition(puzzle)) is not None:
             where = f"`{puzzle}` ({_place(found)})"
-            return f"{where} takes {counted(required(found.node), 'argument')}, and is given {_taken(puzzle)}"
-        if found is not None and isinstance(found.node, ast.ImportFrom | ast.Import):
-            return f"`{puzzle}` ({_place(found)}) is imported from what was not handed in"
+            if isinstance(found.node, FUNCTIONS) and required(found.node) != _taken(puzzle):
+                return f"{where} takes {counted(required(found.node), 'argument')}, and is given {_taken(puzzle)}"
+            if isinstance(found.node, IMPORTS):
+                return f"{where} is imported from what was not handed in"
         # What is meant is likely called after the puzzle, or handed to a call about it.
         call = re.compile(rf"""\b(\w{{1,100}})[ \t]*,[ \t]*puzzle[ \t]*=[ \t]*["']{puzzle}["']""")
         handed = {name for _, text in self.cells for name in call.findall(text)}
-        every = program.functions()
-        likely = [one for one in every if _name(one) in handed or (puzzle and puzzle in _name(one).lower())]
-        functions = likely or sorted(every, key=lambda one: not isinstance(one.node, FUNCTIONS))
-        names = [f"`{_name(one)[:LONGEST_NAME]}` ({_place(one)})" for one in functions]
+        every = [(str(getattr(one.node, "name", "")), one) for one in program.functions()]
+        likely = [(name, one) for name, one in every if name in handed or (puzzle and puzzle in name.lower())]
+        functions = likely or sorted(every, key=lambda one: not isinstance(one[1].node, FUNCTIONS))
+        names = [f"`{name[:LONGEST_NAME]}` ({_place(one)})" for name, one in functions]
         more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
         return f"it has {', '.join(names[:FEW])}{more}" if names else "it has no function at all"
 
@@ -149,10 +143,11 @@ class Source:
         if found is None or not isinstance(found.node, FUNCTIONS) or found.node.decorator_list[1:]:
             return False
         text = next(text for name, text in self.cells if name == found.cell)
-        lines = text.replace("\r\n", "\n").split("\n")[found.node.lineno - 1 : found.node.end_lineno or 0]
-        # The marker at the end stands below the last statement.
-        after = text.replace("\r\n", "\n").split("\n")[found.node.end_lineno or 0 :][:1]
-        return gap.untouched("\n".join([*lines, *after]), puzzle) and _ends_in_stub(found.node)
+        # With the line below the last statement: the marker at the end.
+        lines = text.replace("\r\n", "\n").split("\n")[found.node.lineno - 1 : (found.node.end_lineno or 0) + 1]
+        body = found.node.body
+        stub = next((place for place, one in enumerate(body) if isinstance(one, ast.Raise)), None)
+        return stub is not None and not any(map(own_returns, body[:stub])) and gap.untouched("\n".join(lines), puzzle)
 
     def normalised(self, puzzle: str) -> str:
         """Digest the code of a puzzle's function and of what it uses: the same for other names of variables and
@@ -173,25 +168,19 @@ class Source:
                 return self
             kept = _kept(self.cells, first, program)
             every, broken = statements(kept)
-            again = Program(every, broken)
-            second = next(again.needed(puzzle), None)
-            same = second is not None and _read(first) == _read(second)
+            second = next(Program(every, broken).needed(puzzle), None)
+            if second is None or _read(first) != _read(second):
+                return self
         except (ValueError, RecursionError, MemoryError):  # a number of more digits than Python writes, a deep nest
-            return self
-        if not same:
             return self
         alone = not broken and len(every) == len(first.statements)
         return replace(self, cells=kept, needs=(first.names, first.missing) if alone else None)
 
 
-def _name(statement: Statement) -> str:
-    return str(getattr(statement.node, "name", ""))
-
-
 def _place(statement: Statement) -> str:
     """Say where a statement stands: its cell, if there are several, and its line."""
     cell = statement.cell.rpartition(", ")[2]
-    line = f"line {getattr(statement.node, 'lineno', 0)}"
+    line = f"line {statement.node.lineno}"
     return f"{cell}, {line}" if cell.startswith("code cell ") else line
 
 
@@ -228,14 +217,6 @@ def _taken(puzzle: str) -> int:
     """Count the arguments that the function of a puzzle takes."""
     text = reference(puzzle).read_text("utf-8")
     found = Program(*statements([(f"{puzzle}.py", text)])).definition(puzzle)
-    node = None if found is None else found.node
-    assert isinstance(node, FUNCTIONS), "a solution has its function"
-    return required(node)
-
-
-def _ends_in_stub(node: Function) -> bool:
-    """Tell whether a function comes to a `raise` of its own body, and never ends before."""
-    for place, one in enumerate(node.body):
-        if isinstance(one, ast.Raise):
-            return not any(own_returns(before) for before in node.body[:place])
-    return False
+    assert found is not None, "a solution has its function"
+    assert isinstance(found.node, FUNCTIONS), "a solution has its function"
+    return required(found.node)

@@ -13,38 +13,14 @@ import inspect
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import PurePath
 from types import CodeType
 from typing import Any
 
 from lib.suite.submissions.gap import CELL, parse
-
-__all__ = [
-    "COMPOUND",
-    "FLAGS",
-    "FUNCTIONS",
-    "Broken",
-    "Cell",
-    "Function",
-    "Names",
-    "SourceError",
-    "Statement",
-    "arguments",
-    "bound",
-    "broken_line",
-    "code_cells",
-    "names_of",
-    "own_returns",
-    "pruned",
-    "required",
-    "root",
-    "statements",
-    "tidy",
-    "without_package",
-]
 
 MOST_TEXT = 2_000_000
 """Characters that are read: the sources of all puzzles together, with their texts, have a quarter of that."""
@@ -61,9 +37,7 @@ RUN_PYTHON = frozenset({"capture", "debug", "mprun", "memit", "prun", "python", 
 COMMAND = re.compile(r"(\s*)(?:%time\b\s*(?P<timed>[^-\s].*)|[%!?].*)")
 FROM_COMMAND = re.compile(r"(\s*[^\s#'\"=!%][^#'\"=!]*=)\s*(?:!|%[a-zA-Z]).*")
 QUESTION = re.compile(r"(\s*)(?:[^\s#'\"][^#'\"]*)?\?{1,2}\s*")
-QUOTED = re.compile(r"'''|\"\"\"|'|\"")
-SCRIPTED = "run_cell_magic"
-"""What nbconvert makes of a cell that begins with a magic."""
+MARKS = r"\\.|'''|\"\"\"|[#'\"(){}[\]]"
 FLAGS = __future__.annotations.compiler_flag | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 """As in a notebook's cell; and annotations may name what was left out."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -119,10 +93,8 @@ def code_cells(name: str, text: str) -> list[str]:
 
 
 def without_package(text: str) -> str:
-    """A text with empty lines for the package that a notebook for Colab brings along
-    (`lib.suite.notebooks.exports`): for lines one after the other of packed bytes, if they are more than
-    anybody writes. What a student does to the rest of that cell changes nothing about it, nor does the version that
-    made it.
+    """Return a text with empty lines for the package that a notebook for Colab brings along
+    (`lib.suite.notebooks.exports`): for packed bytes, line after line, if they are more than anybody writes.
 
     Nothing can hide there: what is left out of the text is not run either.
     """
@@ -131,8 +103,7 @@ def without_package(text: str) -> str:
     kept: list[str] = []
     for packed, lines in groupby(text.split("\n"), key=lambda line: PACKED.fullmatch(line) is not None):
         several = list(lines)
-        large = packed and sum(map(len, several)) > MOST_CODE
-        kept += [""] * len(several) if large else several
+        kept += [""] * len(several) if packed and sum(map(len, several)) > MOST_CODE else several
     return "\n".join(kept)
 
 
@@ -142,13 +113,14 @@ def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
     broken: list[Broken] = []
     room, code = MOST_TEXT, MOST_CODE
     for number, (name, text) in enumerate(cells):
+        file = PurePath(name).name
         if number == MOST_CELLS:
-            raise SourceError(f"{_file(name)}: there are more than {MOST_CELLS:,} cells, so nobody reads them")
+            raise SourceError(f"{file}: there are more than {MOST_CELLS:,} cells, so nobody reads them")
         room -= len(text)
         if room >= 0:
             code -= sum(len(line) for line in text.split("\n") if not line.lstrip().startswith("#"))
         if room < 0 or code < 0:
-            raise SourceError(f"{_file(name)} has more than {MOST_CODE:,} characters of code, so nobody reads it")
+            raise SourceError(f"{file} has more than {MOST_CODE:,} characters of code, so nobody reads it")
         for piece, part in _pieces(name, tidy(text)):
             if isinstance(part, SourceError):
                 broken.append(Broken(piece, len(found), part, name))
@@ -159,11 +131,7 @@ def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
 
 def broken_line(cell: str, error: SyntaxError, line: str) -> SourceError:
     """Return the error of a line that is no Python."""
-    return SourceError(f"{_file(cell)}, line {error.lineno}: {error.msg}: {line.strip()[:LONGEST]}")
-
-
-def _file(cell: str) -> str:
-    return PurePath(cell).name
+    return SourceError(f"{PurePath(cell).name}, line {error.lineno}: {error.msg}: {line.strip()[:LONGEST]}")
 
 
 def tidy(text: str) -> str:
@@ -174,11 +142,11 @@ def tidy(text: str) -> str:
 def _pieces(name: str, text: str) -> Iterator[tuple[str, list[ast.stmt] | SourceError]]:
     """A cell as a whole; or, where it is no Python, the parts of it that `# %%` marks, each with its statements."""
     whole = _parsed(name, text)
-    marks = [n for n, line in enumerate(text.split("\n")) if CELL.match(line)] if isinstance(whole, SourceError) else []
+    lines = text.split("\n")
+    marks = [n for n, line in enumerate(lines) if CELL.match(line)] if isinstance(whole, SourceError) else []
     if not marks:
         yield text, whole
         return
-    lines = text.split("\n")
     for first, last in zip([0, *marks], [*marks, len(lines)], strict=True):
         part = "\n".join(lines[first:last])
         yield part, _parsed(name, part, first)
@@ -195,17 +163,17 @@ def _parsed(name: str, text: str, above: int = 0) -> list[ast.stmt] | SourceErro
                 tree = parse(_without_commands(text), name)
             return (ast.increment_lineno(tree, above) if above else tree).body
     except SyntaxError as error:
-        lines = text.split("\n")
-        number = error.lineno or 0
+        lines, number = text.split("\n"), error.lineno or 0
         error.lineno = number + above
         return broken_line(name, error, lines[number - 1] if 0 < number <= len(lines) else error.text or "")
-    except (ValueError, RecursionError, MemoryError, OverflowError) as error:  # nothing, half a character, a deep nest
-        kinds: dict[type[Exception], str] = {
-            RecursionError: "it is nested too deep",
-            MemoryError: "it is nested too deep",
-        }
-        why = kinds.get(type(error), f"{error}"[:LONGEST])
-        return SourceError(f"{_file(name)} cannot be read: {why}")
+    except (RecursionError, MemoryError):
+        why = "it is nested too deep"
+    except (ValueError, OverflowError) as error:  # a null character, half a character
+        why = str(error)[:LONGEST]
+    return SourceError(f"{PurePath(name).name} cannot be read: {why}")
+
+
+# -- commands of a notebook ----------------------------------------------------------------------------------------
 
 
 def _without_commands(text: str) -> str:
@@ -218,26 +186,34 @@ def _without_commands(text: str) -> str:
         lines[first] = ""
         first = next((n for n in range(first, len(lines)) if lines[n].strip()), first)
     indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
-    lines = [line.removeprefix(indent) for line in lines]  # a notebook takes a cell that is indented as a whole
-    return "\n".join(_plain(lines))
+    # A notebook takes a cell that is indented as a whole.
+    return "\n".join(_plain(line.removeprefix(indent) for line in lines))
 
 
 def _plain(lines: Iterable[str]) -> Iterator[str]:
-    """Lines in which commands are replaced, where a statement may begin."""
-    inside = _Inside()
-    in_command = False
+    """Lines in which commands are replaced, where a statement may begin: not inside of brackets or of a text, nor
+    where the line before goes on."""
+    depth, quote, goes_on, in_command = 0, "", False, False
     for line in lines:
-        if in_command:
-            in_command = line.endswith("\\")
-            yield ""
+        may_begin = depth <= 0 and not quote and not goes_on
+        command = "" if in_command else _command(line) if may_begin else None
+        in_command = command is not None and line.endswith("\\")
+        if command is not None:
+            yield command
             continue
-        found = _command(line) if inside.nothing() else None
-        if found is None:
-            inside.go_on(line)
-            yield line
-        else:
-            in_command = line.endswith("\\")
-            yield found
+        place = 0
+        while mark := re.compile(rf"\\.|{quote}" if quote else MARKS).search(line, place):
+            place = mark.end()
+            if mark[0] == "#":
+                break
+            if mark[0][0] in "'\"":
+                quote = "" if quote else mark[0]
+            elif not quote:
+                depth += (mark[0] in "([{") - (mark[0] in ")]}")
+        goes_on = line.endswith("\\")
+        if len(quote) == 1 and not goes_on:  # such a text ends with its line
+            quote = ""
+        yield line
 
 
 def _command(line: str) -> str | None:
@@ -251,58 +227,24 @@ def _command(line: str) -> str | None:
     return None
 
 
-class _Inside:
-    """Reads lines, and knows whether the next begins inside of brackets or of a text, or goes on with the last."""
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._quote = ""
-        self._goes_on = False
-
-    def nothing(self) -> bool:
-        return self._depth <= 0 and not self._quote and not self._goes_on
-
-    def go_on(self, line: str) -> None:
-        """Reads one line."""
-        place = 0
-        while place < len(line):
-            mark = line[place]
-            if mark == "\\":
-                place += 2
-            elif self._quote:
-                ends = line.startswith(self._quote, place)
-                place += len(self._quote) if ends else 1
-                self._quote = "" if ends else self._quote
-            elif found := QUOTED.match(line, place):
-                self._quote = found[0]
-                place = found.end()
-            elif mark == "#":
-                break
-            else:
-                self._depth += (mark in "([{") - (mark in ")]}")
-                place += 1
-        self._goes_on = line.endswith("\\")
-        if len(self._quote) == 1 and not self._goes_on:  # such a text ends with its line
-            self._quote = ""
-
-
 def _unscripted(node: ast.stmt) -> list[ast.stmt]:
     """The statements of a cell that nbconvert wrote as get_ipython().run_cell_magic("time", "", "..."): its own."""
-    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
-        return [node]
-    call = node.value
-    is_scripted = isinstance(call.func, ast.Attribute) and call.func.attr == SCRIPTED and len(call.args) == 3
-    texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    if not is_scripted or len(texts) != 3 or texts[0] not in RUN_PYTHON:
-        return [node]
-    inner = _parsed("", texts[2])
-    if isinstance(inner, SourceError):
-        return [node]
-    for one in inner:
-        for part in ast.walk(one):
-            if hasattr(part, "lineno"):
-                ast.copy_location(part, node)
-    return inner
+    match node:
+        case ast.Expr(
+            ast.Call(
+                ast.Attribute(attr="run_cell_magic"),
+                [ast.Constant(str() as magic), ast.Constant(str()), ast.Constant(str() as text)],
+            )
+        ) if magic in RUN_PYTHON:
+            inner = _parsed("", text)
+            if isinstance(inner, SourceError):
+                return [node]
+            for part in chain.from_iterable(map(ast.walk, inner)):
+                if hasattr(part, "lineno"):
+                    ast.copy_location(part, node)
+            return inner
+        case _:
+            return [node]
 
 
 # -- which names -------------------------------------------------------------------------------------------------
@@ -386,30 +328,32 @@ def _read_effects(statement: ast.stmt, names: Names) -> None:
         for child in ast.iter_child_nodes(node):
             is_body = isinstance(node, FUNCTIONS) and isinstance(child, ast.stmt)
             is_body = is_body or (isinstance(node, ast.Lambda) and child is node.body)
-            todo += [(child, later or is_body)]
+            todo.append((child, later or is_body))
 
 
-def pruned(node: ast.stmt, wanted: frozenset[int] | set[int]) -> ast.stmt:
+# -- of syntax trees -----------------------------------------------------------------------------------------------
+
+
+def pruned(node: ast.stmt, wanted: Collection[int]) -> ast.stmt:
     """Return a compound statement with those alone in it whose `id` is wanted, or `pass`; any other as it is."""
     if not isinstance(node, COMPOUND):
         return node
+
+    def kept(block: list[ast.stmt], *, must: bool = True) -> list[ast.stmt]:
+        some = [pruned(one, wanted) for one in block if id(one) in wanted]
+        return some or ([ast.copy_location(ast.Pass(), block[0])] if block and must else [])
+
     made = copy.copy(node)
     for name in ("body", "orelse", "finalbody"):
         if hasattr(node, name):
             must = name == "body" or not getattr(node, "handlers", True)
-            setattr(made, name, _some(getattr(node, name), wanted, must=must))
+            setattr(made, name, kept(getattr(node, name), must=must))
     for name in ("handlers", "cases"):
         if hasattr(node, name):
-            inner = [copy.copy(one) for one in getattr(node, name)]
-            for one in inner:
-                one.body = _some(one.body, wanted, must=True)
-            setattr(made, name, inner)
+            setattr(made, name, [copy.copy(one) for one in getattr(node, name)])
+            for one in getattr(made, name):
+                one.body = kept(one.body)
     return made
-
-
-def _some(block: list[ast.stmt], wanted: frozenset[int] | set[int], *, must: bool) -> list[ast.stmt]:
-    kept = [pruned(one, wanted) for one in block if id(one) in wanted]
-    return kept or ([ast.copy_location(ast.Pass(), block[0])] if block and must else [])
 
 
 def root(node: ast.AST) -> str | None:
@@ -419,26 +363,26 @@ def root(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def arguments(node: Function | ast.Lambda) -> list[ast.arg]:
-    """Return the arguments of a function, in order."""
-    given = node.args
-    rest = [one for one in (given.vararg, given.kwarg) if one is not None]
-    return [*given.posonlyargs, *given.args, *given.kwonlyargs, *rest]
-
-
 def bound(node: ast.AST) -> list[str]:
     """Return the names that a node binds by itself."""
-    if isinstance(node, ast.Name):
-        return [node.id] if not isinstance(node.ctx, ast.Load) else []
-    if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-        return [node.name]
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return [alias.asname or alias.name.partition(".")[0] for alias in node.names if alias.name != "*"]
-    if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
-        return [node.name] if node.name else []
-    if isinstance(node, ast.MatchMapping):
-        return [node.rest] if node.rest else []
-    return []
+    match node:
+        case ast.Name(name, ast.Store() | ast.Del()):
+            return [name]
+        case ast.Import(aliases) | ast.ImportFrom(names=aliases):
+            return [alias.asname or alias.name.partition(".")[0] for alias in aliases if alias.name != "*"]
+        case ast.MatchMapping(rest=str(name)):
+            return [name]
+        case (
+            ast.FunctionDef(name=str(name))
+            | ast.AsyncFunctionDef(name=str(name))
+            | ast.ClassDef(name=str(name))
+            | ast.ExceptHandler(name=str(name))
+            | ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+        ):
+            return [name]
+        case _:
+            return []
 
 
 def required(node: Function) -> int:
@@ -451,6 +395,5 @@ def own_returns(node: ast.AST) -> bool:
     raises."""
     if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Try):
         return True
-    if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
-        return False
-    return any(map(own_returns, ast.iter_child_nodes(node)))
+    inner = isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda))
+    return not inner and any(map(own_returns, ast.iter_child_nodes(node)))

@@ -21,8 +21,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 from lib.errors.wording import message_of
 from lib.puzzles.records import Row
 
-__all__ = ["Answer", "Ask", "Draw", "Failure", "Given", "Judge", "ask_here", "decode", "encode", "first_failure"]
-
 SEED = 0
 ROUNDS = 12
 """How often a wrong input is made smaller, at most; and how many are tried each time."""
@@ -56,8 +54,10 @@ class Failure(NamedTuple):
     got: Answer
     why: str = ""
 
-
-# -- random inputs --------------------------------------------------------------------------------------------------
+    @property
+    def is_refusal(self) -> bool:
+        """Tell whether the right answer is an error."""
+        return bool(self.expected.raised)
 
 
 class Draw:
@@ -75,9 +75,8 @@ class Draw:
 
     def integer(self, low: int, high: int) -> int:
         """A number from `low` to `high`, both included. Smaller inputs have lower ones."""
-        choice = self._choose(high - low + 1)
-        self.choices.append(choice)
-        return low + choice
+        self.choices.append(self._choose(high - low + 1))
+        return low + self.choices[-1]
 
     def choice(self, options: Sequence[T]) -> T:
         """One of several. Smaller inputs have earlier ones."""
@@ -107,7 +106,10 @@ class Judge:
 
     def failure(self, given: Given, got: Answer, row: Row | None = None) -> Failure | None:
         """Return what is wrong with an answer; None where it is right."""
-        expected = ask_here(self.answer)([given])[0] if row is None else _answer_of(row)
+        if row is None:
+            expected = ask_here(self.answer)([given])[0]
+        else:
+            expected = Answer(None if row.raises else decode(encode(row.answer)), row.raises, row.why)
         right: bool | str = got.raised == expected.raised and same(got.value, expected.value)
         if not right and self.accepts is not None and not got.raised:
             try:
@@ -118,7 +120,7 @@ class Judge:
 
     def shown(self, failure: Failure) -> Any:
         """Return what the picture of a failure shows; None where there is none, as where the input is to be refused."""
-        if self.picture is None or failure.expected.raised:
+        if self.picture is None or failure.is_refusal:
             return None
         given, expected = deepcopy(failure.given), failure.expected.value
         try:
@@ -127,8 +129,7 @@ class Judge:
             return self.picture(None, expected, *given)
 
 
-def _answer_of(row: Row) -> Answer:
-    return Answer(raised=row.raises, message=row.why) if row.raises else Answer(decode(encode(row.answer)))
+# -- the smallest input that goes wrong ----------------------------------------------------------------------------
 
 
 def first_failure(
@@ -137,47 +138,36 @@ def first_failure(
     """Return how many inputs were asked first, and the smallest that is wrong; None where all are right. One that is
     to be refused is shown only where all others are right: what a function is for comes first. Random inputs are
     those of `seed`."""
-    rows = [(row.given, row) for row in table]
-    every, drawn = _inputs(judge, draws, seed)
-    asked = [*rows, *((given, None) for given in every), *((given, None) for _, given in drawn)]
-    answers = ask([given for given, _ in asked])
-    failures = [judge.failure(given, got, row) for (given, row), got in zip(asked, answers, strict=True)]
-    wrong = [failure for failure in failures[: len(rows)] if failure is not None]
-    found = [failure for failure in failures[len(rows) : len(rows) + len(every)] if failure is not None]
-    wrong += sorted(found, key=_refuses)[:1]
-    random = [
-        (choices, failure)
-        for (choices, _), failure in zip(drawn, failures[len(rows) + len(every) :], strict=True)
-        if failure is not None
-    ]
-    if random:
-        first = min(random, key=lambda drawn: (_refuses(drawn[1]), _order(drawn[0])))
-        wrong.append(_shrunk(*first, judge, ask))
-    return len(asked), min(wrong, key=_smaller_first, default=None)
+    asked: list[tuple[Given, Row | None, list[int]]] = [(row.given, row, []) for row in table]
+    asked += [(given, None, choices) for choices, given in _inputs(judge, draws, seed)]
+    answers = ask([given for given, _, _ in asked])
+    wrong: list[Failure] = []
+    drawn: list[tuple[list[int], Failure]] = []
+    for (given, row, choices), got in zip(asked, answers, strict=True):
+        if (failure := judge.failure(given, got, row)) is not None:
+            if row is None:
+                drawn.append((choices, failure))
+            else:
+                wrong.append(failure)
+    if drawn:
+        choices, failure = min(drawn, key=lambda one: (one[1].is_refusal, _order(one[0])))
+        wrong.append(_shrunk(choices, failure, judge, ask) if choices else failure)
+    smallest = min(wrong, key=lambda one: (one.is_refusal, len(repr(one.given)), repr(one.given)), default=None)
+    return len(asked), smallest
 
 
-def _refuses(failure: Failure) -> bool:
-    """Tell whether the right answer is an error."""
-    return bool(failure.expected.raised)
-
-
-def _smaller_first(failure: Failure) -> tuple[bool, int, str]:
-    return _refuses(failure), len(repr(failure.given)), repr(failure.given)
-
-
-def _inputs(judge: Judge, draws: int, seed: int | str) -> tuple[list[Given], list[tuple[list[int], Given]]]:
+def _inputs(judge: Judge, draws: int, seed: int | str) -> Iterator[tuple[list[int], Given]]:
     """All inputs that there are, or random ones with their choices: the same ones every time for a seed."""
     if judge.inputs is None:
-        return [], []
+        return
     if inspect.isgeneratorfunction(judge.inputs):
-        return [tuple(given) for given in judge.inputs()], []
+        yield from (([], tuple(given)) for given in judge.inputs())
+        return
     random = Random(seed)
-    drawn: list[tuple[list[int], Given]] = []
     for _ in range(draws):
         draw = Draw(random.randrange)
         given = tuple(judge.inputs(draw))
-        drawn.append((draw.choices, given))
-    return [], drawn
+        yield draw.choices, given
 
 
 def _order(choices: Sequence[int]) -> tuple[int, Sequence[int]]:
@@ -197,18 +187,14 @@ def _shrunk(choices: list[int], failure: Failure, judge: Judge, ask: Ask) -> Fai
                 smaller.setdefault(tuple(draw.choices), given)
             if len(smaller) == TRIED:
                 break
-        answers = ask(list(smaller.values()))
-        for made, given, got in sorted(zip(smaller, smaller.values(), answers, strict=True), key=_by_choices):
-            if (found := judge.failure(given, got)) is not None and _refuses(found) <= _refuses(failure):
+        tried = zip(smaller, smaller.values(), ask([*smaller.values()]), strict=True)
+        for made, given, got in sorted(tried, key=lambda one: _order(one[0])):
+            if (found := judge.failure(given, got)) is not None and found.is_refusal <= failure.is_refusal:
                 choices, failure = list(made), found
                 break
         else:
             break
     return failure
-
-
-def _by_choices(tried: tuple[Sequence[int], Given, Answer]) -> tuple[int, Sequence[int]]:
-    return _order(tried[0])
 
 
 def _smaller(choices: list[int]) -> Iterator[list[int]]:
@@ -279,12 +265,9 @@ def encode(value: Any) -> Any:
     return number
 
 
-PLAIN = (int, str, float)
-
-
 def decode(data: Any) -> Any:
     """Decode what `encode` made, sent by anybody. ValueError for anything else."""
-    if data is None or isinstance(data, PLAIN):
+    if data is None or isinstance(data, int | str | float):
         return data
     if isinstance(data, list):
         return [decode(item) for item in cast("list[Any]", data)]
@@ -294,13 +277,8 @@ def decode(data: Any) -> Any:
             return float(content)
         if kind in ("set", "dict") and isinstance(content, list):
             items = cast("list[Any]", content)
-            return frozenset(map(_key, items)) if kind == "set" else dict(map(_pair, items))
+            return frozenset(map(_key, items)) if kind == "set" else {_key(key): decode(item) for key, item in items}
     raise ValueError("this is no answer in JSON")
-
-
-def _pair(data: Any) -> tuple[Any, Any]:
-    key, value = data
-    return _key(key), decode(value)
 
 
 def _key(data: Any) -> Any:
@@ -313,21 +291,20 @@ def _key(data: Any) -> Any:
 
 def same(mine: object, other: object) -> bool:
     """Tell whether two answers are the same, both decoded."""
-    if isinstance(mine, bool) or isinstance(other, bool):
-        return mine is other
-    if isinstance(mine, int | float) and isinstance(other, int | float):  # a bool was one, too
-        return mine == other or _close(mine, other)
-    if isinstance(mine, list) and isinstance(other, list):
-        ours, theirs = cast("list[object]", mine), cast("list[object]", other)
-        return len(ours) == len(theirs) and all(map(same, ours, theirs))
-    if isinstance(mine, dict) and isinstance(other, dict):
-        here, there = cast("dict[object, object]", mine), cast("dict[object, object]", other)
-        return here.keys() == there.keys() and all(same(here[key], there[key]) for key in here)
-    return mine == other
-
-
-def _close(mine: float, other: float) -> bool:
-    try:
-        return math.isclose(mine, other, rel_tol=1e-9) or (math.isnan(mine) and math.isnan(other))
-    except OverflowError:  # an int that no float can hold
-        return False
+    match mine, other:
+        case (bool(), _) | (_, bool()):
+            return mine is other
+        case (int() | float(), int() | float()):
+            try:
+                close = math.isclose(mine, other, rel_tol=1e-9) or (math.isnan(mine) and math.isnan(other))
+            except OverflowError:  # an int that no float can hold
+                close = False
+            return close or mine == other
+        case list(), list():
+            ours, theirs = cast("list[object]", mine), cast("list[object]", other)
+            return len(ours) == len(theirs) and all(map(same, ours, theirs))
+        case dict(), dict():
+            here, there = cast("dict[object, object]", mine), cast("dict[object, object]", other)
+            return here.keys() == there.keys() and all(same(here[key], there[key]) for key in here)
+        case _:
+            return mine == other

@@ -12,7 +12,7 @@ from lib import PuzzleError, Trace, check, simulate
 from lib.puzzles.records import Size
 from lib.suite.course.progress import Standing, load
 from lib.suite.course.subject import attempt
-from lib.suite.isolation.asking import run_of
+from lib.suite.isolation.isolation import run_of
 from lib.suite.isolation.messages import MAX_PRINTED, Limits, Request, read
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
@@ -72,7 +72,7 @@ def test_a_loop_that_never_ends_is_stopped_and_located(write: Path) -> None:
 
 
 def test_one_long_operation_is_stopped_from_outside(write: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.suite.isolation.asking.GRACE", -0.1)  # sooner than it can say itself where it is
+    monkeypatch.setattr("lib.suite.isolation.isolation.GRACE", -0.1)  # sooner than it can say itself where it is
     state, text, _ = tried(write, "sum(range(10**13))", limit=0.4)
     assert (state, text.splitlines()[0]) == ("failed", "basic did not end within 0.4 seconds, so it was stopped")
 
@@ -81,7 +81,7 @@ def test_a_fresh_python_says_what_one_that_is_forked_says(write: Path, monkeypat
     """All others here are forked, which is faster."""
     bodies = ("print('here'); model.get_activation([0])", "os._exit(4)")
     forked = [tried(write, body) for body in bodies]
-    monkeypatch.setattr("lib.suite.isolation.asking.Popen", subprocess.Popen)
+    monkeypatch.setattr("lib.suite.isolation.isolation.Popen", subprocess.Popen)
     assert [tried(write, body) for body in bodies] == forked
 
 

@@ -10,7 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import picture_of
-from lib import LINKS, Model, NotSolved, PuzzleError, Trace, TraceError, check, review, simulate, what_helps, why
+from lib import (
+    LINKS,
+    PUZZLES,
+    Model,
+    NotSolved,
+    PuzzleError,
+    Trace,
+    TraceError,
+    check,
+    review,
+    simulate,
+    what_helps,
+    why,
+)
 from lib.analysis import figures
 from lib.analysis.bounds.puzzle_bounds import Bound, Limit, Part, lower_bound
 from lib.analysis.memory import holdings, lean, rows
@@ -261,7 +274,8 @@ def test_any_file_that_loads_can_be_looked_at_asked_and_reviewed(data: Any, shar
     assert sum(row.elements for row in rows(trace, alive)) == top.elements
     assert lean(trace) <= top.elements
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lib.suite.course.review._same_size", lambda trace, record: None)
+        fitting = replace(PUZZLES["ddp"], ranks=trace.ranks, layers=trace.layers, batches=trace.batches)
+        patch.setattr("lib.suite.course.review.schedule_record", lambda puzzle: fitting)  # pyright: ignore
         reviewed = review(trace, puzzle="ddp")
     assert reviewed is not None
     assert reviewed.text()

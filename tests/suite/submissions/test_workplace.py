@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from lib import PUZZLES
-from lib.suite.submissions import locations, workplace
+from lib.suite.submissions import locations
 from lib.suite.submissions.load import SourceError
-from lib.suite.submissions.workplace import MEMORY, Workplace, is_worked_on, located, mine, notebook_of, prepared, yours
+from lib.suite.submissions.locations import MEMORY, Workplace, is_worked_on, located, mine, notebook_of, prepared, yours
 
 STUB = '    # --- your code (about 1 line) ---\n    raise NotSolved("{}")\n    # --- end of your code ---'
 BASIC, DDP = f"{PUZZLES['basic'].stem}.ipynb", f"{PUZZLES['ddp'].stem}.ipynb"
@@ -38,9 +38,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "puzzles" / "00_index.ipynb").write_text(notebook("the map", "1 + 1"), "utf-8")
     (tmp_path / "puzzles" / BASIC).write_text(puzzle("basic"), "utf-8")
     (tmp_path / "puzzles" / DDP).write_text(puzzle("ddp"), "utf-8")
-    for module in (workplace, locations):
-        monkeypatch.setattr(module, "home", lambda: tmp_path)
-        monkeypatch.setattr(module, "is_checkout", lambda: True)
+    monkeypatch.setattr(locations, "home", lambda: tmp_path)
+    monkeypatch.setattr(locations, "is_checkout", lambda: True)
     monkeypatch.delenv("PUZZLES_FOLDER")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -185,8 +184,7 @@ def test_where_the_copies_lie(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_beside_a_wheel_they_lie_where_somebody_works(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (workplace, locations):
-        monkeypatch.setattr(module, "is_checkout", lambda: False)
+    monkeypatch.setattr(locations, "is_checkout", lambda: False)
     student = root / "home"
     student.mkdir()
     monkeypatch.chdir(student)

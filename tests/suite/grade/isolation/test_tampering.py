@@ -46,7 +46,7 @@ def has(isolation: Isolation, name: str) -> bool:
 def alive(grader: int | None = None) -> list[int]:
     """The processes of the isolation that a process has started, or this one: all look like the server."""
     started = descendants(grader or os.getpid())
-    return [process for process, words in started.items() if b"lib.suite.isolation.server" in words]
+    return [process for process, words in started.items() if b"running import serve" in words]
 
 
 def scores(sent: Sent, attempt: Attempt) -> bool:
