@@ -26,12 +26,12 @@ MEMORY_LOOKS: Final[Mapping[str, Colour]] = {
 WIDTH, ROW, HIGH = 840, 30, 18
 
 
-def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "") -> Picture:
+def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "Memory of the GPU that holds most") -> Picture:
     """Draw the memory of plans, by their names, below each other, and the `limit` in bytes as a line."""
     if not plans:
         raise ValueError("draw_memory takes plans by name, with their Memory; there are none")
     scene = Scene(WIDTH, 84 + ROW * len(plans) + 34)
-    scene.add(Text(20, 24, fit(title or "Memory of the GPU that holds most", WIDTH - 40, TEXT + 2), TEXT + 2, INK, bold=True))
+    scene.add(Text(20, 24, fit(title, WIDTH - 40, TEXT + 2), TEXT + 2, INK, bold=True))
     top = legend(scene, 20, 42, WIDTH - 20, [swatch(colour, text=kind) for kind, colour in MEMORY_LOOKS.items()]) + 12
     left = 30 + min(220.0, max(text_width(name, TEXT) for name in plans))
     scale = (WIDTH - left - 110) / max(limit, *(memory.total for memory in plans.values()))
