@@ -35,10 +35,11 @@
 # of the layer before.
 
 # %%
-from drawing import draw_curves
+from drawing.planning.roofline import draw_roofline
 from lib import check_function, goal
 from lib.plan import CLUSTERS, MODELS, Plan
-from lib.plan.timing import layer_time, ring
+from lib.plan.roofline import roofline
+from lib.plan.timing import layer_time
 
 # %% [markdown]
 # ## The idea
@@ -111,36 +112,29 @@ verdict
 # ### See what it is for
 #
 # At the peak of an H100 it is 2,473 tokens, for any model. But nobody multiplies at the peak. Here is how long the forward
-# of a layer really takes, over the gather of its weights on 64 hosts, in products that reach four fifths of the peak when
-# they are large, and in a ring that has a latency. Above 1 the gather is hidden.
+# of a layer really takes, over what it sends, in products that reach four fifths of the peak when they are large, and in
+# rings over 64 hosts that have a latency. Change the model and the GPU, and run it again.
 
 # %%
+MODEL, GPU = "llama3-70b", "h100"
+TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 picture = None
 if verdict:
-    h100 = CLUSTERS["h100"]
-    curves = {}
-    for name in ("llama3-8b", "llama3-70b", "llama3-405b"):
-        model, curve = MODELS[name], []
-        for tokens in (256, 512, 1024, 2048, 4096, 8192):
-            work = layer_time(model, h100, Plan(512, 512, tokens)).forward
-            curve.append((tokens, round(work / ring(2 * model.layer_weights[0], 512, 8, h100), 3)))
-        curves[name] = curve
-    picture = draw_curves(
-        curves, "tokens a GPU", "forward over gather", "Above 1 the gather is hidden", lowest=False, doublings=True
-    )
+    curves = roofline(MODELS[MODEL], CLUSTERS[GPU], TOKENS)
+    picture = draw_roofline(curves, f"{MODEL} on {GPU}: the forward of a layer over what it sends")
 picture
 
 # %% [markdown]
-# About 1,200 tokens, and hardly any difference between a model and another fifty times as large. At 405 billion weights
-# and 16,384 GPUs a step of 2,048 sequences of 8,192 tokens leaves 1,024 for each GPU: that is why Meta could not use FSDP
-# alone, however much memory it saves.
+# 1,140 tokens for data parallelism. It is 1,127 for the 8B and 1,218 for the 405B, fifty times as large. At 405 billion
+# weights and 16,384 GPUs a step of 2,048 sequences of 8,192 tokens leaves 1,024 for each GPU: that is why Meta could not
+# use FSDP alone, however much memory it saves.
 #
-# **Tensor parallelism has no such number.** Its all-reduces are proportional to tokens, as its work is: more tokens hide
-# nothing. What counts is how thin the slices get. A layer of the 70B model, by tensor-parallel size:
+# **Tensor parallelism is another kind of thing.** Its all-reduces are proportional to tokens, as its work is: more tokens
+# hide little more, once the products are large. What counts is how thin the slices get. A layer of the 70B model, by tensor-parallel size:
 
 # %%
 if verdict:
-    model = MODELS["llama3-70b"]
+    model, h100 = MODELS["llama3-70b"], CLUSTERS["h100"]
     alone = layer_time(model, h100, Plan(512, 512, 8192)).total
     print("tp   efficiency of a layer")
     for tp in (1, 2, 4, 8, 16, 32):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple, cast
 
+from lib.errors.arguments import written
 from lib.plan.memory import memory_of
 from lib.plan.pipeline import step_in_order
 from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
@@ -78,9 +79,11 @@ def plan_of(task: Task, answer: object) -> Plan:
         defaults = ", ".join(f"{name!r}: {usual[name]!r}" for name in missing)
         raise ValueError(f"the plan says nothing of {', '.join(missing)}; without it there would be {{{defaults}}}")
     if unknown := [name for name in told if name not in CHOSEN]:
-        raise ValueError(f"a plan says {', '.join(CHOSEN)}, and not {unknown[0]!r}; dp is what is left of the GPUs")
+        raise ValueError(
+            f"a plan says {', '.join(CHOSEN)}, and not {written(unknown[0])[:60]}; dp is what is left of the GPUs"
+        )
     if type(told.get("sp", True)) is not bool:
-        raise ValueError(f"sp is True or False; got {told['sp']!r}")
+        raise ValueError(f"sp is True or False; got {written(told['sp'])[:60]}")
     return replace(base, **told)
 
 

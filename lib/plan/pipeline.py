@@ -7,7 +7,7 @@ ranks of a stage are alike, so a pipeline of a rank a stage stands for all of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lib.plan.records import SCHEDULES, Cluster, Plan, Transformer
 from lib.plan.timing import Stages, Step, stages, step
@@ -17,7 +17,9 @@ from lib.schedules.pipelines.timing import Timed, time_order
 
 __all__ = ["Pass", "Span", "layers_of_stages", "order_of", "passes", "step_in_order", "time_pipeline", "timeline"]
 
-MS = 1e3
+MS: Final = 1e3
+MOST: Final = 20_000
+"""Stages times microbatches, at most, that are timed one by one: a second of work."""
 
 
 def order_of(plan: Plan) -> Order:
@@ -88,9 +90,10 @@ def time_pipeline(model: Transformer, cluster: Cluster, plan: Plan) -> Timed:
 def step_in_order(model: Transformer, cluster: Cluster, plan: Plan) -> Step:
     """Return one step as `step` does, with a pipeline that takes what the order timer says.
 
-    DualPipe stays with the closed form of its paper: a forward beside a backward is more than an order says.
+    DualPipe stays with the closed form of its paper: a forward beside a backward is more than an order says. So does a
+    pipeline of more than `MOST` passes, where the ends of the stages no longer matter.
     """
-    if plan.pp == 1 or plan.schedule == "dualpipe":
+    if plan.pp == 1 or plan.schedule == "dualpipe" or plan.pp * plan.v * plan.microbatches > MOST:
         return step(model, cluster, plan)
     return step(model, cluster, plan, time_pipeline(model, cluster, plan).end / MS)
 

@@ -11,6 +11,8 @@ from difflib import get_close_matches
 from functools import cache, cached_property
 from typing import Any, Final, TypeVar
 
+from lib.errors.arguments import written
+
 __all__ = [
     "CLUSTERS",
     "GIB",
@@ -274,16 +276,16 @@ class Plan:
         for name in ("gpus", "batch", "sequence", "tp", "cp", "pp", "ep", "micro", "v"):
             size = getattr(self, name)
             if type(size) is not int or not 1 <= size <= MOST:
-                yield f"{name} is a whole number from 1 to {MOST:,}; got {size!r}"
+                yield f"{name} is a whole number from 1 to {MOST:,}; got {written(size)[:60]}"
                 return
-        if self.schedule not in SCHEDULES:
-            yield f"schedule is one of {', '.join(SCHEDULES)}; got {self.schedule!r}"
+        if self.schedule not in tuple(SCHEDULES):  # whatever it is, it may have no hash
+            yield f"schedule is one of {', '.join(SCHEDULES)}; got {written(self.schedule)[:60]}"
             return
         if self.recompute not in RECOMPUTE:
-            yield f"recompute is one of {', '.join(RECOMPUTE)}; got {self.recompute!r}"
+            yield f"recompute is one of {', '.join(RECOMPUTE)}; got {written(self.recompute)[:60]}"
             return
-        if self.zero not in (0, 1, 2, 3):
-            yield f"zero is 0, 1, 2 or 3; got {self.zero!r}"
+        if type(self.zero) is not int or not 0 <= self.zero <= 3:
+            yield f"zero is 0, 1, 2 or 3; got {written(self.zero)[:60]}"
             return
         product = self.tp * self.cp * self.pp
         if self.gpus % product:

@@ -58,3 +58,22 @@ def test_a_missing_key_is_named_with_what_there_would_be() -> None:
 def test_what_leaves_the_host_is_a_warning() -> None:
     (warning,) = judge(GPT3, GOOD | {"tp": 16, "pp": 4, "v": 6}).warnings
     assert warning.startswith("tp 16 leaves the host of 8 GPUs")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"schedule": ["1f1b"]}, {"schedule": None}, {"recompute": {}}, {"zero": True}, {"zero": 1.0}, {"tp": True},
+     {"v": 10**400}, {"pp": 10**9000}, {"x" * 10**5: 1}, {"sp": 10**9000}, {"micro": float("nan")}, {"pp": -8}, {3: 4}],
+)  # fmt: skip
+def test_odd_values_are_refused_in_a_sentence(odd: dict[Any, Any]) -> None:
+    (fault,) = judge(GPT3, GOOD | odd).faults
+    assert len(fault) < 300
+    assert fault.endswith(".")
+
+
+def test_a_pipeline_of_very_many_passes_is_timed_by_the_closed_forms() -> None:
+    task = Task("gpt3-175b", "a100", 64, 61440, 2048, "megatron")
+    judged = judge(task, GOOD)
+    assert judged.faults == ()
+    assert judged.step is not None
+    assert judged.step.parts["bubble"] < 0.001 * judged.step.seconds

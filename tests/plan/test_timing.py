@@ -10,6 +10,7 @@ from lib.plan import CLUSTERS, MODELS, STACKS, Plan, step
 from lib.plan.pipeline import order_of, step_in_order, time_pipeline, timeline
 from lib.plan.published import published
 from lib.plan.records import RECOMPUTE
+from lib.plan.roofline import hides_from, roofline
 from lib.plan.timing import LayerTime, Stages, bubble, ring
 from lib.schedules.pipelines.timing import time_order
 
@@ -92,3 +93,16 @@ def test_the_timeline_is_the_order_with_its_times() -> None:
 def test_without_a_pipeline_there_is_no_order() -> None:
     with pytest.raises(ValueError, match="pp 1 has no pipeline"):
         order_of(Plan(8, 8))
+
+
+def test_the_tokens_that_hide_a_gather_do_not_depend_on_the_model() -> None:
+    tokens = (256, 512, 1024, 2048, 4096)
+    starts = {
+        name: hides_from(roofline(MODELS[name], CLUSTERS["h100"], tokens)["data"])
+        for name in ("llama3-8b", "llama3-70b", "llama3-405b")
+    }
+    assert starts == {"llama3-8b": 1127, "llama3-70b": 1140, "llama3-405b": 1218}
+    tensor = roofline(MODELS["llama3-8b"], CLUSTERS["h100"], tokens)
+    assert hides_from(tensor["tensor 16"]) is None, "two hosts"
+    assert hides_from([(1, 2.0), (2, 3.0)]) == 1
+    assert set(roofline(MODELS["deepseek-v3"], CLUSTERS["h800"], tokens, (), (64,))) == {"data", "expert 64"}

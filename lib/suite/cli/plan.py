@@ -205,8 +205,10 @@ def _draw(out: Path, title: str, model: Transformer, cluster: Cluster, found: Fo
 
     shown: list[dict[str, Any]] = []
     for one in best:
-        exact, spans = step_in_order(model, cluster, one.plan), timeline(model, cluster, one.plan)
-        picture = markup(draw_plan(spans, one.plan.mesh).svg()) if len(spans) <= MOST else None
+        exact, plan = step_in_order(model, cluster, one.plan), one.plan
+        passes = 2 * plan.pp * plan.v * plan.microbatches
+        spans = timeline(model, cluster, plan) if passes <= MOST else []
+        picture = markup(draw_plan(spans, plan.mesh).svg()) if spans else None
         memory = markup(draw_memory({"this plan": exact.memory}, cluster.memory).svg())
         parts = [(name, time, time / exact.seconds) for name, time in exact.parts.items() if time > 0]
         shown.append({"plan": one.plan.mesh, "step": exact, "memory": memory, "picture": picture, "parts": parts})
