@@ -16,7 +16,7 @@ PUZZLES     := $(call have,$(THOROUGH) $(DEVELOP) $(TEACH) $(LEARN))
 # One more than there are cores, as many tests wait for another process. ONLY=fsdp runs what has that word in its name.
 WORKERS     ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)))
 PYTEST      := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-NBVAL       := -p lib.suite.notebooks.warm_kernels --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
+NBVAL       := -p lib.suite.notebooks.kernels --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
 
 # Pythons to try, first that runs and is new enough wins. `make setup PYTHON=/path/to/python` skips the search.
 PYTHON      ?=

@@ -26,8 +26,8 @@ from lib.suite.grade.assignment import Config
 from lib.suite.grade.gradebook import STATES, Traces
 from lib.suite.grade.grading import TRACES, grade
 from lib.suite.grade.intake.collecting import collect
+from lib.suite.grade.judging import own_ways
 from lib.suite.grade.results import write_results
-from lib.suite.grade.sizes import own_ways
 
 CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
 STUDENTS = (50, 500)

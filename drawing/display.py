@@ -40,8 +40,6 @@ from lib.trace.trace import Trace
 from lib.values.operations import TIMED
 from lib.values.values import Value
 
-__all__ = ["PICTURES", "error_text", "picture_of", "register", "student_frames"]
-
 
 class Shown(NamedTuple):
     """The way to show things of a class: their picture, and the text beside it if it is not the picture's words."""
@@ -120,8 +118,13 @@ def _on_error(
 ) -> list[str] | None:
     """Shows an error of ours, or one that came through our code: the student's own lines, the message, and the run up
     to there. It stays an error. All others are shown as IPython does."""
-    if not _is_ours(error, tb):
-        _as_usual(shell, kind, error, tb, tb_offset)
+    ours = isinstance(error, PuzzleError) or isinstance(getattr(error, "trace", None), Trace)
+    if not ours and not any(frame.f_code.co_filename.startswith(OURS) for frame, _ in traceback.walk_tb(tb)):
+        has_run = next(student_frames(tb), None) is not None
+        if isinstance(error, IndentationError) and not has_run:  # a cell that is no Python has not run at all
+            shell.showindentationerror()
+        else:
+            shell.showtraceback((kind, error, tb), tb_offset=tb_offset, running_compiled_code=has_run)
         return None
     shell._get_exc_info((kind, error, tb))  # keeps %debug and %tb working
     colour = str(shell.colors).lower() != "nocolor"
@@ -135,24 +138,6 @@ def _on_error(
     if shell.call_pdb:
         shell.debugger(force=True)
     return lines
-
-
-def _as_usual(
-    shell: Any, kind: type[BaseException], error: BaseException, tb: TracebackType | None, tb_offset: int | None
-) -> None:
-    """Show an error as IPython does if nobody else asks for it. A cell that is no Python has not run at all."""
-    has_run = next(student_frames(tb), None) is not None
-    if isinstance(error, IndentationError) and not has_run:
-        shell.showindentationerror()
-    else:
-        shell.showtraceback((kind, error, tb), tb_offset=tb_offset, running_compiled_code=has_run)
-
-
-def _is_ours(error: BaseException, tb: TracebackType | None) -> bool:
-    """Check if an error is for us to show: a mistake of the student's, or one raised inside our own code."""
-    if isinstance(error, PuzzleError) or isinstance(getattr(error, "trace", None), Trace):
-        return True
-    return any(frame.f_code.co_filename.startswith(OURS) for frame, _ in traceback.walk_tb(tb))
 
 
 def error_text(

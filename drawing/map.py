@@ -1,9 +1,7 @@
 """The map of the puzzles: a card for each, what it teaches, and arrows from what it needs. Easy ones are at the top.
 
-Each chapter has a panel, with how far one is in it. Its cards lie in rows: a puzzle is below all that it needs of its
-chapter. An arrow that has to pass other rows goes between their cards (the layers, dummy nodes and barycentres of
-Sugiyama, Tagawa and Toda 1981). What a puzzle needs of another chapter stands on its card as a number: arrows from
-there would run through all that lies between.
+Each chapter has a panel; its cards lie in rows, a puzzle below all that it needs of its chapter. An arrow that has to
+pass other rows goes between their cards (the layers, dummy nodes and barycentres of Sugiyama, Tagawa and Toda 1981).
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from drawing.canvas.palette import EDGE, GOLD, PANEL, PAPER, SOFT, TRACK, ink_on
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Link, Poly, Rect, Scene, Text, fit, text_width, wrapped
 from lib.puzzles.records import Chapter, chapters
-
-__all__ = ["WIDTH", "depths", "puzzle_map"]
 
 WIDTH: Final = 240
 """Pixels of a card, as all that follow; LANE is for an arrow that passes a row, BETWEEN lies between two rows."""
@@ -112,9 +108,6 @@ def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
     return depth
 
 
-# -- where the cards of a chapter lie -------------------------------------------------------------------------------
-
-
 def _layout(puzzles: Mapping[str, Stop]) -> Rows:
     """The rows of a chapter, each from left to right. None comes before what it needs, and there are fewer cards beside
     each other where arrows take the room."""
@@ -126,7 +119,6 @@ def _layout(puzzles: Mapping[str, Stop]) -> Rows:
 
 
 def _extent(rows: Rows) -> tuple[float, float]:
-    """Return the left and right end of the rows."""
     places = [place for row in rows for place in row]
     return min(place.x - place.width / 2 for place in places), max(place.x + place.width / 2 for place in places)
 
@@ -144,8 +136,13 @@ def _arranged(puzzles: Mapping[str, Stop], across: int) -> Rows:
     for name in puzzles:
         rows[cards[name].row].append(cards[name])
         for need in puzzles[name].needs:
-            if need in cards:
-                _join(rows, cards[need], cards[name])
+            if need in cards:  # an arrow, with a place of its own in each row that it passes
+                between = [Place(None, row) for row in range(cards[need].row + 1, cards[name].row)]
+                for place in between:
+                    rows[place.row].append(place)
+                for upper, lower in pairwise([cards[need], *between, cards[name]]):
+                    upper.below.append(lower)
+                    lower.above.append(upper)
     for row in rows:
         _settle(row, {place: index * (WIDTH + GAP) for index, place in enumerate(row)})
     for sweep in range(4):
@@ -158,16 +155,6 @@ def _arranged(puzzles: Mapping[str, Stop], across: int) -> Rows:
     return rows
 
 
-def _join(rows: Rows, first: Place, last: Place) -> None:
-    """An arrow, with a place of its own in each row that it passes."""
-    chain = [first, *(Place(None, row) for row in range(first.row + 1, last.row)), last]
-    for place in chain[1:-1]:
-        rows[place.row].append(place)
-    for upper, lower in pairwise(chain):
-        upper.below.append(lower)
-        lower.above.append(upper)
-
-
 def _settle(row: list[Place], wish: Mapping[Place, float]) -> None:
     """Puts each place where it wants to be, or as near as its neighbours let it. The row stays centred."""
     right = float("-inf")
@@ -177,9 +164,6 @@ def _settle(row: list[Place], wish: Mapping[Place, float]) -> None:
     shift = sum(place.x - wish[place] for place in row) / len(row)
     for place in row:
         place.x -= shift
-
-
-# -- a chapter ------------------------------------------------------------------------------------------------------
 
 
 class _Panel:
@@ -207,11 +191,9 @@ class _Panel:
         self.height = self.head + sum(self.high) + BETWEEN * (len(self.rows) - 1) + INSIDE
 
     def progress(self) -> str:
-        """Say how far one is."""
         return f"{len(self.solved)} of {len(self.mine)} solved"
 
     def paint(self, scene: Scene, top: float, width: float) -> list[Link]:
-        """Paints it, in all its width, and gives the links of its cards."""
         scene.add(Rect(MARGIN, top, width, self.height, PANEL, EDGE, radius=6))
         self._heading(scene, MARGIN + INSIDE, MARGIN + width - INSIDE, top + INSIDE)
         places = [place for row in self.rows for place in row]
@@ -243,7 +225,6 @@ class _Panel:
         return self._y(row) + self.high[row]
 
     def _arrows(self, scene: Scene, place: Place) -> None:
-        """The arrows that leave a card, each to the top of another."""
         for index, lower in enumerate(sorted(place.below, key=lambda other: other.x)):
             start = place.x + _spread(index, len(place.below))
             points = [(start, self._bottom(place.row))]
@@ -259,7 +240,6 @@ class _Panel:
             scene.add(Poly(((end[0] - 4, end[1] - 7), (end[0] + 4, end[1] - 7), (end[0], end[1] + 1)), SOFT))
 
     def _elsewhere(self, name: str) -> Sequence[Stop]:
-        """Return the puzzles of other chapters that a puzzle needs."""
         needs = (self.puzzles[need] for need in self.mine[name].needs if need not in self.mine)
         return sorted(needs, key=lambda stop: stop.number)
 
@@ -305,7 +285,6 @@ def _said(stop: Stop) -> tuple[list[str], list[str]]:
 
 
 def _lines(text: str, size: float, most: int) -> list[str]:
-    """The text in so many lines at most."""
     room = WIDTH - 22
     lines = wrapped(text, room, size)
     return lines if len(lines) <= most else [*lines[: most - 1], fit(" ".join(lines[most - 1 :]), room, size)]

@@ -1,10 +1,8 @@
 """Pictures of values: the network as a row of layers, with what is held highlighted in its place.
 
-A layer has three slots, for its weight, optimizer state and weight gradient; before and after it lie the activation
-and its gradient. In a slot shards go down, so a quarter of a weight is a quarter of its slot, and its columns across.
-Batches of activations go across, and their features down; of a sum that is not done only its parts are in ink, on a
-paler ground. A gradient is as large as its weight however many batches are summed in it: they are written on it, and
-counted by dots. Several values that would lie on each other are sheets of a stack.
+In a slot shards go down, so a quarter of a weight is a quarter of its slot, and its columns across. Batches of
+activations go across, and their features down. A gradient is as large as its weight however many batches are summed in
+it: they are written on it, and counted by dots. Several values that would lie on each other are sheets of a stack.
 """
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from lib.errors.wording import counted, numbered, ranges, runs
 from lib.values.dims import DIMS
 from lib.values.placement import Part, Place
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
-
-__all__ = ["batches_in", "draw_group", "picture_of_value", "slot"]
 
 MARGIN: Final = 14
 NUMBERED: Final = 8
@@ -95,7 +91,7 @@ def slot(value: Any) -> Slot:
 
 def _cut(part: Part) -> tuple[frozenset[int], int]:
     """Return the pieces of a dim that are there, and of how many."""
-    return (frozenset([0]), 1) if part.whole else (frozenset(part.pieces), cast(int, part.grid))
+    return (frozenset([0]), 1) if part.whole else (frozenset(part.pieces), part.grid)
 
 
 def _partial(place: Place) -> str:
@@ -158,7 +154,6 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
 
 
 def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
-    """Return the lines below the network: each value with its key, and the colour of its kind."""
     shown = items if len(items) <= LISTED else items[: LISTED - 1]
     found: list[tuple[str, str]] = []
     found += [(f"{key}: {value}" if key else str(value), KINDS[value.kind]) for key, value in shown]
@@ -192,7 +187,6 @@ def _first_words(note: str) -> tuple[bool, bool, str]:
 
 
 def _columns(layers: int, slots: Iterable[Slot]) -> list[tuple[str, int]]:
-    """The columns from left to right; ("gap", n) where layers are left out."""
     shown: Iterable[int] = range(layers)
     if layers > COLUMNS:
         wanted = {min(max(s.place, 0), layers - 1) for s in slots}
@@ -210,7 +204,6 @@ def _columns(layers: int, slots: Iterable[Slot]) -> list[tuple[str, int]]:
 
 
 def _network(layers: int, columns: list[tuple[str, int]], slots: Counter[tuple[Slot, str]], tall: float) -> Piece:
-    """The columns and what lies in them, joined by lines."""
     natural = {"layer": 78, "between": 58, "gap": 16}
     squeeze = min(1.0, 810 / sum(natural[kind] + 8 for kind, _ in columns))
     line = Poly(((0, tall / 2), (8 * squeeze, tall / 2)), stroke=EDGE, line=2)
@@ -234,7 +227,6 @@ def _network(layers: int, columns: list[tuple[str, int]], slots: Counter[tuple[S
 
 
 def _slot(width: float, height: float, name: str, here: list[tuple[Slot, str, int]]) -> Piece:
-    """One slot: empty, or with its parts that are held."""
     if not here:
         words = label(fitting(width - 2, name, "", size=SMALL), width, SMALL, SOFT, anchor="middle", height=height)
         return Piece(width, height, [Rect(0, 0, width, height, TRACK, GRID), *words.marks])
@@ -278,10 +270,9 @@ def _overlap(one: Slot, other: Slot) -> bool:
             return False
         if one.total == other.total:
             return not one.shards.isdisjoint(other.shards)
-        held = (
-            {(first / part.total, after / part.total) for first, after in runs(part.shards)} for part in (one, other)
-        )
-        mine, its = held
+        # In units of both grids.
+        mine = [(low * other.total, high * other.total) for low, high in runs(one.shards)]
+        its = [(low * one.total, high * one.total) for low, high in runs(other.shards)]
         return any(low < end and begin < high for low, high in mine for begin, end in its)
     apart = one.total == other.total and one.shards.isdisjoint(other.shards)
     beside = one.total_columns == other.total_columns and one.columns.isdisjoint(other.columns)

@@ -12,7 +12,7 @@ from importlib import import_module
 from os import environ as _environ
 from typing import TYPE_CHECKING
 
-from lib.checker import announce as _announce
+from lib import checker as _checker
 from lib.simulator import attached as _attached
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lib.suite.submissions.function_check import check_function
     from lib.trace.retiming import retime
     from lib.trace.trace import Event, Trace
-    from lib.values.kinds.made_routes import drawn_route, route_by_loads
+    from lib.values.kinds.experts import drawn_route, route_by_loads
     from lib.values.layers import Layer
     from lib.values.values import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, Weight, WeightGrad
 
@@ -135,7 +135,7 @@ _HOMES = {
     "lib.suite.submissions.function_check": "check_function",
     "lib.trace.retiming": "retime",
     "lib.trace.trace": "Event Trace",
-    "lib.values.kinds.made_routes": "drawn_route route_by_loads",
+    "lib.values.kinds.experts": "drawn_route route_by_loads",
     "lib.values.layers": "Layer",
     "lib.values.values": "HIDDEN LENGTH Activation ActivationGrad OptState Weight WeightGrad",
 }
@@ -150,8 +150,8 @@ def _record(verdict: "Verdict | FunctionVerdict", trace: "Trace | None") -> None
         import_module("lib.suite.course.progress").checked(verdict, trace)
 
 
-_announce.listen(_record)
-_attached["check"] = _announce.check  # `Model.check`: a run needs none, so the simulator stands below the checker
+_checker.listen(_record)
+_attached["check"] = _checker.check  # `Model.check`: a run needs none, so the simulator stands below the checker
 if _environ.get("PUZZLES_GRADING"):  # see `lib.errors.graded`, which nobody else need load
     from lib.errors.graded import watch as _watch
 

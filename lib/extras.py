@@ -14,7 +14,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "png": ("vl_convert",),
     "replay": ("torch", "numpy"),
     "explore": ("jinja2", "joblib", "nbformat"),
-    "grade": ("jinja2", "joblib", "nbformat"),
+    "grade": ("jinja2", "joblib", "msgspec", "nbformat"),
     "optimum": ("ortools",),
 }
 """The extras of pyproject.toml that a command can miss, and the names by which their libraries are imported."""

@@ -45,7 +45,7 @@ from drawing import draw, draw_collective, draw_curves, draw_group, draw_halo
 from lib import Layer, Links, Model, PuzzleError, Trace, goal, predict, retime, simulate
 from lib.analysis.figures import end, most_sent
 from lib.suite.course.solutions import run_of
-from lib.values.kinds.grid.stencils import Sweep
+from lib.values.kinds.grid import Sweep
 
 PRICES = Links(p2p=0.6, latency=0.06, forward=4, backward=4)  # 0.6 for 131,072 elements, and 0.06 for each message
 LAYERS = [Layer("convolution", inputs=128, outputs=128, rows=64, kernel=3, padding=1)] * 4

@@ -271,22 +271,6 @@ def process_map_accepts(answer, grid, per_process):
     )
 
 
-def process_map_feeding(answer, grid, per_process):
-    """A process reads its data shard, and cuts it for its rows."""
-    from lib.replay import Feeding
-
-    mesh, shards = mesh_of(grid, per_process), max(answer.values()) + 1
-    rows = mesh.rows("replica", "data")
-    reads = {process: list(range(shard, shards * len(rows), shards)) for process, shard in answer.items()}
-    held, cut = {}, dict.fromkeys(reads, 0)
-    for row in rows:
-        for process in {mesh.process(device) for device in row}:
-            piece = reads[process][cut[process] : cut[process] + shards]
-            cut[process] += shards
-            held |= {device: piece for device in row if mesh.process(device) == process}
-    return Feeding(mesh, shards * len(rows), reads, held)
-
-
 def process_map_picture(answer, expected, grid, per_process):
     mesh, asked = mesh_of(grid, per_process), expected if answer is None else answer
     wrong = [device for device in mesh.ranks if asked.get(mesh.process(device)) != expected[mesh.process(device)]]

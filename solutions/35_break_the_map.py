@@ -187,17 +187,9 @@ picture
 # %% [markdown]
 # ### With real processes (optional)
 #
-# This can happen for real: three processes on this machine open the files of a small data set, read what the rule tells
-# them, and compare what their devices hold. It takes a few seconds. Set `FEED = True` when your
-# function is right.
-
-# %%
-FEED = False
-if FEED and verdict:
-    from lib.replay import Feeding, feed
-
-    reads = {p: sorted({e for device in (2 * p, 2 * p + 1) for e in held[device]}) for p in range(3)}
-    print(feed(Feeding(mesh_of(grid, 2), 6, reads, held)).text())
+# This happens for real, too: `torchrun --nproc-per-node 3 docs/examples/feeding.py`, in the folder of the puzzles, starts
+# three processes on this machine. They open the files of a small data set, read what the rule tells them, and compare
+# what their devices hold.
 
 # %% [markdown]
 # ## What you built

@@ -169,16 +169,8 @@ if verdict:
 # %% [markdown]
 # ### With real processes (optional)
 #
-# Your map can feed real processes: three of them, on this machine, read the files of a small data set, count what they
-# read, and compare what their devices hold. It takes a few seconds. Set `FEED = True` when your
-# function is right.
-
-# %%
-FEED = False
-if FEED and verdict:
-    from lib.replay import Feeding, feed
-
-    print(feed(Feeding(mesh_of(grid, 2), 6, reads=fix_the_map(grid, 2, 6))).text())
+# `torchrun --nproc-per-node 3 docs/examples/feeding.py`, in the folder of the puzzles, feeds three real processes: by the
+# rule of the last puzzle, and then by index, as you do. They open files, count them, and compare what their devices hold.
 
 # %% [markdown]
 # ## What you built
@@ -323,12 +315,6 @@ def fix_the_map_fault(answer, grid, per_process, batch):
 
 def fix_the_map_accepts(answer, grid, per_process, batch):
     return fix_the_map_fault(answer, grid, per_process, batch) or True
-
-
-def fix_the_map_feeding(answer, grid, per_process, batch):
-    from lib.replay import Feeding
-
-    return Feeding(mesh_of(grid, per_process), batch, answer)
 
 
 def fix_the_map_picture(answer, expected, grid, per_process, batch):

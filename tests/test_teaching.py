@@ -6,6 +6,7 @@ import shlex
 import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 import pytest
 from typer.core import TyperGroup
@@ -16,13 +17,12 @@ from lib import PUZZLES
 from lib.suite.cli.app import app
 from lib.suite.grade.assignment import KEYS, Config, read_config
 from lib.suite.grade.grading import grade
-from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.owners import PLATFORMS
+from lib.suite.grade.intake.collecting import PLATFORMS, collect
 from lib.suite.grade.patterns import similar
 from lib.suite.grade.results import COLUMNS
 from lib.suite.isolation.isolation import FEATURES
-from lib.suite.notebooks.example_class import ASKED as ASKED_OF_THE_CLASS
-from lib.suite.notebooks.example_class import STUDENTS, write_class
+from lib.suite.notebooks.exports import ASKED as ASKED_OF_THE_CLASS
+from lib.suite.notebooks.exports import STUDENTS, write_class
 from lib.suite.notebooks.shared_cells import LISTEN, MARKED, teaching
 from tests.support.drivers import ROOT
 from tests.support.profiles import sample
@@ -147,9 +147,9 @@ def test_what_is_solved_in_class_fits_into_a_session() -> None:
 def test_a_command_is_one(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     name, *arguments = shlex.split(command)
-    found = get_command(app)
-    while isinstance(found, TyperGroup) and name in found.commands:
-        found = found.commands[name]
+    found: Any = get_command(app)
+    while isinstance(found, TyperGroup) and name in found.list_commands(cast("Any", None)):
+        found = found.get_command(cast("Any", None), name)
         if isinstance(found, TyperGroup):
             name, *arguments = arguments
     assert not isinstance(found, TyperGroup), f"there is no puzzles {command}"

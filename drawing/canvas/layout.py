@@ -16,9 +16,6 @@ from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit
 from lib.cluster.costs import ticks
 from lib.errors.wording import exact
 
-__all__ = ["MARGIN", "Axis", "Box", "Entry", "Piece", "Point", "arrow", "card", "compact", "curve", "few", "flow"]
-__all__ += ["hcat", "heading", "label", "legend", "listed", "nice", "pad", "swatch", "vcat"]
-
 MARGIN: Final = 18.0
 """Pixels of paper around what is put together from pieces."""
 HEAD: Final = 8.0

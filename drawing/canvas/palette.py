@@ -11,11 +11,6 @@ from collections.abc import Collection
 from functools import cache
 from typing import Final, NamedTuple, Self
 
-__all__ = ["ACCENT", "ACCENT_INK", "ALARM", "ALARM_PALE", "ARROW", "BOUND", "EDGE", "GOLD", "GOOD", "GRID", "GUEST"]
-__all__ += ["INK", "KINDS", "LOOKS", "MINE", "NONE", "ORIGINS", "PAGE", "PANEL", "PAPER", "PASSES", "READABLE", "SHINE"]
-__all__ += ["SOFT", "TINTS", "TRACK", "WOOD", "Colour", "Look", "contrast", "fill_and_border", "ink_on", "layer_colour"]
-__all__ += ["looks_of", "mix", "night", "origin_colour", "passes"]
-
 
 class Colour(str):
     """A colour as SVG has it, by day; `night` is what takes its place on dark paper."""

@@ -29,8 +29,6 @@ from drawing.canvas.scene import DARK_PAGES, Link, Scene, escape, moved, num
 from lib.extras import need_extra
 from lib.files import ready
 
-__all__ = ["Canvas", "Page", "Picture", "asset", "bundle", "document", "json_in_html", "on_paper", "variables"]
-
 UNIT: Final = 40
 """Pixels of a Scene in one unit of chalk, so that a rectangle(1, 1) is about as high as a row of a timeline."""
 
@@ -136,7 +134,12 @@ class Picture(Primitive):
         height = chalk.core.SVG_HEIGHT
         natural = isinstance(height, _Unset)
         svg = self.svg(None if natural else height, framed=True)
-        style = width_of_a_cell(self.scene.width) if natural else "max-width:100%"
+        style, wide = "max-width:100%", self.scene.width
+        if natural and wide < NARROWEST:  # what is laid out small stays so
+            style = f"width:{num(wide)}px;max-width:100%"
+        elif natural:
+            narrowest, widest = (num(wide * limit / 840) for limit in (NARROWEST, WIDEST))
+            style = f"width:100%;min-width:{narrowest}px;max-width:{widest}px"
         if not self.links:
             html = image(svg, self.words, style)
         else:
@@ -236,14 +239,6 @@ def linked(picture: str, scene: Scene, links: Iterable[Link], style: str) -> str
         parts.append(f'<a href="{escape(link.href)}" title="{words}" aria-label="{words}"')
         parts.append(f' style="position:absolute;{place}"></a>')
     return "".join([*parts, "</div>"])
-
-
-def width_of_a_cell(width: float) -> str:
-    """The style of a picture that is as wide as its cell, within reason. What is laid out small stays so."""
-    if width < NARROWEST:
-        return f"width:{num(width)}px;max-width:100%"
-    narrowest, widest = (num(width * limit / 840) for limit in (NARROWEST, WIDEST))
-    return f"width:100%;min-width:{narrowest}px;max-width:{widest}px"
 
 
 # A page in a frame takes the side of the frame, and the frame that of the notebook around it: dark where pictures are,

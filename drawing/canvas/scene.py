@@ -15,9 +15,6 @@ from zlib import crc32
 
 from drawing.canvas.palette import EDGE, INK, PAPER, night
 
-__all__ = ["DARK_PAGES", "SMALL", "TEXT", "Link", "Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "fitting"]
-__all__ += ["hatch", "moved", "num", "sheet", "text_width", "wrapped"]
-
 DARK_PAGES: Final = (
     "[data-jp-theme-light=false]",  # JupyterLab, and what nbconvert makes of it
     ".vscode-dark",

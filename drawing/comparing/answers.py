@@ -1,27 +1,229 @@
-"""Pictures of answers: why a rank waits, the critical path, what would be if, and what would help most."""
+"""Pictures of answers: why a rank waits, the critical path, what would be if, and what would help most.
+
+And what they and reviews mark on a timeline: gaps with letters and their reasons, the path, and the chain to a gap.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from drawing.canvas.layout import legend, swatch
-from drawing.canvas.palette import ACCENT, ALARM, GOOD, INK, PAPER, SOFT, TINTS, TRACK, Colour
+from drawing.canvas.layout import Axis, legend, swatch
+from drawing.canvas.palette import ACCENT, ALARM, GOOD, INK, LOOKS, PAPER, SOFT, TINTS, TRACK, Colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Mark, Rect, Scene, Text, fit
+from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit, hatch, text_width
 from drawing.comparing.bars import TIME_LOOKS, Part, stack
-from drawing.comparing.gaps import mark_chain, mark_gap, mark_operation, mark_path, path_sample, write_chain
 from drawing.timeline.paint import Rows
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
+from lib.analysis.dependencies import At
 from lib.analysis.figures import makespan
+from lib.analysis.waiting.chains import Leg, Step
 from lib.analysis.waiting.critical_path import PARTS, Path, Tight, critical_path, slack
+from lib.analysis.waiting.gaps import Gap, Group
 from lib.analysis.waiting.what_if import Helps, WhatIf, apart
 from lib.analysis.waiting.why import Why
 from lib.cluster.costs import ticks, units
 from lib.errors.wording import exact, numbered
+from lib.suite.course.review import Review
 from lib.values.operations import COMPUTE
 
-__all__ = ["MANY", "picture_of_helps", "picture_of_path", "picture_of_what_if", "picture_of_why"]
+FALLING: Final = frozenset(["message", "stream"])
+"""Kinds whose hatching falls; that of the others rises."""
+
+
+def mark_gaps(scene: Scene, groups: Sequence[Group], axis: Axis, rows: Rows) -> None:
+    """Marks every gap of the groups on the compute lane of its rank, with the letter of its group."""
+    drawn = frozenset(rows.ranks)
+    for letter, group in zip(lettered(groups), groups, strict=True):
+        for gap in group.gaps:
+            if gap.rank in drawn:
+                scene.add(*_marked(gap, letter, axis, rows))
+
+
+def lettered(groups: Sequence[Group]) -> list[str]:
+    """A letter for each group, but for those whose gaps have boxes of their own, with labels that must be readable."""
+    letters = iter("abcdefghijkl")
+    return ["" if all(map(_is_labelled, group.gaps)) else next(letters) for group in groups]
+
+
+def _is_labelled(gap: Gap) -> bool:
+    return gap.kind == "never" or _is_band(gap)
+
+
+def _is_band(gap: Gap) -> bool:
+    """Check if a gap is a communication in its own box, which gets a band along its upper edge."""
+    return gap.kind == "communication" and gap.before is not None and gap.before.event.blocking
+
+
+def _marked(gap: Gap, letter: str, axis: Axis, rows: Rows) -> Iterator[Mark]:
+    fill, line = TINTS[gap.kind]
+    x, top, height = axis.x(gap.start), rows.tops[gap.rank], rows.height
+    width = axis.x(gap.end) - x
+    if width > 3:
+        width -= 0.8
+    if _is_band(gap):
+        yield Rect(x, top, max(width, 0.8), max(2.0, height / 8), line, title=gap.text())
+    if _is_labelled(gap):
+        return
+    yield Rect(x, top, max(width, 0.8), height, fill, title=gap.text())
+    if width >= 6 and height >= 9:
+        yield from hatch(x, top, width, height, line, gap.kind in FALLING)
+    if width >= 12 and height >= 14:
+        yield from letter_badge(x + width / 2, top + height / 2, letter, gap.kind)
+
+
+def letter_badge(x: float, y: float, letter: str, kind: str) -> Iterator[Mark]:
+    """A letter in a small box, centred."""
+    _, line = TINTS[kind]
+    yield Rect(x - 5.5, y - 6.5, 11, 13, PAPER, line, 0.8, radius=2.5)
+    yield Text(x, y, letter, SMALL, INK, "middle", bold=True)
+
+
+def mark_path(scene: Scene, path: Path, axis: Axis, rows: Rows) -> None:
+    """The critical path as a line just above the rows that it goes through."""
+    points: list[tuple[float, float]] = []
+    for rank, _, event in path.steps:
+        if rank in rows.tops and event.start is not None:
+            y = rows.tops[rank] - 2
+            points += [(axis.x(event.start), y), (axis.x(event.start + event.length), y)]
+    if points:
+        line = max(1.4, min(2.2, rows.height / 12))
+        scene.add(Poly(points, stroke=PAPER, line=line + 1.6), Poly(points, stroke=INK, line=line))
+
+
+def path_sample(scene: Scene, right: float, y: float) -> None:
+    """Says what the line is, right-aligned."""
+    words = "critical path"
+    left = right - text_width(words, TEXT) - 28
+    scene.add(Poly(((left, y + 3), (left + 10, y + 3), (left + 10, y - 3), (left + 22, y - 3)), stroke=INK, line=2))
+    scene.add(Text(right, y, words, TEXT, SOFT, "end"))
+
+
+def gap_list(scene: Scene, review: Review, y: float) -> float:
+    """The critical path in words and every group with its mark; returns where they end."""
+    for head in review.heads():
+        y = scene.paragraph(LEFT, y + 6, head, WIDTH - LEFT - 24, 17, bold=True) - 6
+    y += 2
+    groups, rest = review.reasons()
+    for letter, group in zip(lettered(groups), groups, strict=True):
+        _sample(scene, group, letter, y)
+        y = scene.paragraph(LEFT + 42, y + 7.5, group.text(), WIDTH - LEFT - 68, 16) - 3.5
+    if rest:
+        scene.add(Text(LEFT + 42, y + 6, rest, TEXT, SOFT))
+        y += 17
+    if (further := review.further()) is not None:
+        y = scene.paragraph(LEFT, y + 8, further, WIDTH - LEFT - 24, 17, SOFT) - 6
+    return y
+
+
+def _sample(scene: Scene, group: Group, letter: str, y: float) -> None:
+    fill, line = TINTS[group.kind]
+    if group.kind == "never":
+        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["pending"].pair, dash="3 2"))
+        return
+    if not letter:
+        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["collective"].pair), Rect(LEFT + 7.5, y, 19, 4, line))
+        return
+    scene.add(Rect(LEFT, y, 34, 15, fill), *hatch(LEFT, y, 34, 15, line, group.kind in FALLING))
+    scene.add(*letter_badge(LEFT + 17, y + 7.5, letter, group.kind))
+
+
+BADGE: Final = 15
+"""Pixels that a number takes, which a row must be high for one."""
+
+
+def mark_gap(scene: Scene, gap: Gap, panel: Panel, rows: Rows) -> None:
+    """The gap itself: tinted, hatched and framed."""
+    if gap.rank in rows.tops:
+        fill, line = TINTS[gap.kind]
+        x, top = panel.axis.x(gap.start), rows.tops[gap.rank]
+        width = max(2.0, panel.axis.x(gap.end) - x)
+        scene.add(Rect(x, top, width, rows.height, fill, title=gap.text()))
+        scene.add(*hatch(x, top, width, rows.height, line, gap.kind in FALLING))
+        scene.add(Rect(x, top, width, rows.height, "none", ALARM, 2.2, title=gap.text()))
+        if width >= BADGE and rows.height >= BADGE:
+            scene.add(*badge(x + width / 2, top + rows.height / 2, "?", ALARM))
+
+
+def mark_operation(scene: Scene, at: At, panel: Panel, rows: Rows) -> None:
+    """A frame around an operation."""
+    start, end = at.event.start or 0, at.event.end or 0
+    scene.add(*_framed(panel, rows, at, start, end))
+
+
+def badge(x: float, y: float, text: str, line: str = INK) -> Iterator[Mark]:
+    """A number or a letter on a small round plate, centred."""
+    wide = 7.5 if len(text) < 2 else 9.5
+    yield Rect(x - wide, y - 7.5, 2 * wide, 15, PAPER, line, 1.2, radius=7)
+    yield Text(x, y, text, SMALL, INK, "middle", bold=True)
+
+
+def mark_chain(scene: Scene, legs: Sequence[Leg], gap: Gap | None, panel: Panel, rows: Rows) -> None:
+    """Frames around all legs and arrows between their rows; then their numbers, where there is room."""
+    steps = [step for leg in legs for step in leg.steps]
+    runs: list[list[Step]] = []  # steps that follow each other in one row and are told together, the last first
+    for step in steps:
+        same = runs and runs[-1][-1].at.rank == step.at.rank and runs[-1][-1].at.event.op == step.at.event.op
+        if same and step.at.event.op not in ("pass_to", "receive"):
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+    for run in runs:
+        scene.add(*_framed(panel, rows, run[0].at, run[-1].start, run[0].end))
+    rank, end = (gap.rank, gap.end) if gap is not None else (steps[0].at.rank if steps else 0, 0)
+    for step in steps:
+        scene.add(*_arrow(panel, rows, step.at.rank, rank, step.end if step is not steps[0] else end))
+        rank = step.at.rank
+    scene.add(*_numbers(panel, rows, legs))
+
+
+def _framed(panel: Panel, rows: Rows, at: At, start: int, end: int) -> Iterator[Mark]:
+    if at.rank in rows.tops:
+        (top, height), x = rows.lane(at.rank, panel.timeline.lane_of.get(at[:2], 0)), panel.axis.x(start)
+        width = max(1.5, panel.axis.x(end) - x - 0.8)
+        yield Rect(x - 0.2, top, width + 0.4, height, "none", INK, 1.8)
+
+
+def _arrow(panel: Panel, rows: Rows, source: int, target: int, time: int) -> Iterator[Mark]:
+    """An upright arrow from the row of a rank to that of another."""
+    if source == target or source not in rows.tops or target not in rows.tops:
+        return
+    x, down = panel.axis.x(time) - 0.4, rows.tops[target] > rows.tops[source]
+    begin = rows.tops[source] + (rows.height if down else 0)
+    end = rows.tops[target] + (0 if down else rows.height)
+    tip = 6 if down else -6
+    yield Poly(((x, begin), (x, end - tip / 2)), stroke=PAPER, line=5)
+    yield Poly(((x, begin), (x, end - tip / 2)), stroke=INK, line=2)
+    yield Poly(((x - 4, end - tip), (x + 4, end - tip), (x, end)), fill=INK, stroke=PAPER)
+
+
+def _numbers(panel: Panel, rows: Rows, legs: Sequence[Leg]) -> Iterator[Mark]:
+    """The numbers of the legs on the upper edges of their frames: those of wide boxes first, and of the others those
+    that have room beside them."""
+    if rows.height < BADGE:
+        return
+    places: list[tuple[float, float, float, str]] = []
+    for number, leg in enumerate(legs, 1):
+        step = leg.steps[-1]
+        if step.at.rank in rows.tops:
+            last = max(one.end for one in leg.steps if one.at.rank == step.at.rank)
+            left, right = panel.axis.x(leg.start), panel.axis.x(last)
+            places.append((right - left, (left + right) / 2, rows.tops[step.at.rank], str(number)))
+    taken: list[tuple[float, float]] = []
+    for _, x, y, number in sorted(places, key=lambda place: -place[0]):
+        if all(abs(x - other) > BADGE + 5 or y != row for other, row in taken):
+            taken.append((x, y))
+            yield from badge(x, y, number)
+
+
+def write_chain(scene: Scene, told: Sequence[tuple[str, str]], y: float) -> float:
+    """Legs in words with their numbers; returns where they end."""
+    for number, words in told:
+        if number:
+            scene.add(*badge(LEFT - 2, y + 6, number))
+        y = scene.paragraph(LEFT + 18, y + 6, words, WIDTH - LEFT - RIGHT, 16, INK if number else SOFT) - 3
+    return y
+
 
 MANY: Final = 8
 """Ranks that all have a row; of more, only those that have to do with it."""
@@ -50,7 +252,7 @@ def picture_of_why(why: Why) -> Picture:
     return Picture(scene, why.text())
 
 
-LOOKS: Final[Mapping[str, tuple[Colour, Colour]]] = {**TIME_LOOKS, "links": TINTS["shared"]}
+PART_LOOKS: Final[Mapping[str, tuple[Colour, Colour]]] = {**TIME_LOOKS, "links": TINTS["shared"]}
 BARS: Final = 24
 """Rows of bars at most."""
 WORDS: Final = 180.0
@@ -63,24 +265,19 @@ def picture_of_path(path: Path) -> Picture:
     (panel,), y = panels(scene, [path.run], y + 6)
     path_sample(scene, WIDTH - RIGHT, y + 8)
     rows = panel.rows(scene, y + 20)
-    _mark_slack(scene, path, panel, rows)
+    left, thick = slack(path.run), max(2.0, rows.height / 10)
+    for rank in rows.ranks:  # a bar below what is computed and may not be late
+        top = rows.tops[rank] + rows.height - thick
+        for event, late in zip(path.run.programs[rank].events, left[rank], strict=True):
+            if late == 0 and event.op in COMPUTE and event.length:
+                x, end = panel.axis.x(event.start or 0), panel.axis.x(event.end or 0)
+                scene.add(Rect(x, top, max(0.6, end - x - 0.8), thick, ALARM))
     mark_path(scene, path, panel.axis, rows)
     y = panel.numbers(scene, rows) + 6
     sample: list[Mark] = [Rect(0, 0, 16, 12, TRACK), Rect(0, 9, 16, 3, ALARM)]
     y = legend(scene, LEFT, y, WIDTH - 12, [(sample, 16, "no slack: any delay makes the run longer")])
     scene.height = _bars(scene, path, panel, y + 8) + 8
     return Picture(scene, path.text())
-
-
-def _mark_slack(scene: Scene, path: Path, panel: Panel, rows: Rows) -> None:
-    """A bar below what is computed and may not be late."""
-    left, thick = slack(path.run), max(2.0, rows.height / 10)
-    for rank in rows.ranks:
-        top = rows.tops[rank] + rows.height - thick
-        for event, late in zip(path.run.programs[rank].events, left[rank], strict=True):
-            if late == 0 and event.op in COMPUTE and event.length:
-                x, end = panel.axis.x(event.start or 0), panel.axis.x(event.end or 0)
-                scene.add(Rect(x, top, max(0.6, end - x - 0.8), thick, ALARM))
 
 
 def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
@@ -95,7 +292,11 @@ def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
     most = max((sum(took for _, took in mine) for mine, _ in alike), default=0)
     scale = (WIDTH - axis.left - WORDS) / max(1, most) * ticks(1)
     for (mine, late), ranks in list(alike.items())[:BARS]:
-        parts = [_part(kind, took) for kind, took in mine if took]
+        parts: list[Part] = []
+        for kind, took in mine:
+            said, (fill, border) = exact(units(took)), PART_LOOKS[kind]
+            labels = f"{PARTS[kind]} {said}", said
+            parts += [Part(units(took), fill, border, labels, f"{PARTS[kind]}: {said}")] if took else []
         scene.add(Text(axis.left - 10, y + 8, fit(numbered("rank", ranks), axis.left - 14, TEXT), TEXT, INK, "end"))
         end = stack(scene, parts, axis.left, y, scale, 15)
         scene.add(Text(end + 8, y + 8, late.text(), TEXT, INK if late.tight else SOFT))
@@ -104,13 +305,7 @@ def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
         scene.add(Text(axis.left, y + 6, f"and {len(alike) - BARS} more rows", TEXT, SOFT))
         y += 18
     shown = {kind: PARTS[kind] for (mine, _), _ in alike.items() for kind, took in mine if took}
-    return legend(scene, LEFT, y + 4, WIDTH - 12, [swatch(*LOOKS[kind], words) for kind, words in shown.items()])
-
-
-def _part(kind: str, took: int) -> Part:
-    said = exact(units(took))
-    fill, border = LOOKS[kind]
-    return Part(units(took), fill, border, (f"{PARTS[kind]} {said}", said), f"{PARTS[kind]}: {said}")
+    return legend(scene, LEFT, y + 4, WIDTH - 12, [swatch(*PART_LOOKS[kind], words) for kind, words in shown.items()])
 
 
 NAMES: Final = 190.0
@@ -139,15 +334,10 @@ def picture_of_what_if(found: WhatIf) -> Picture:
 
 
 def _mark_changed(scene: Scene, found: WhatIf, panel: Panel, rows: Rows) -> None:
-    """A frame around what takes another time."""
-    change = found.change
-    if change is None:
-        return
+    change, programs = found.change, panel.trace.programs
+    boxes = [box for box in panel.timeline.boxes if box.look not in ("wait", "pending", "failed")] if change else []
     touched = [
-        box
-        for box in panel.timeline.boxes
-        if box.look not in ("wait", "pending", "failed")
-        and change.touches(panel.trace, box.rank, panel.trace.programs[box.rank].events[box.number])
+        box for box in boxes if change and change.touches(panel.trace, box.rank, programs[box.rank].events[box.number])
     ]
     for box in touched if len(touched) <= 120 else ():  # of more the words say enough
         top, height = rows.lane(box.rank, box.lane)

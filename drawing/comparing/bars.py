@@ -18,9 +18,6 @@ from lib.errors.wording import amount, counted, exact
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 
-__all__ = ["HIGH", "PITCH", "TIME_LOOKS", "Bar", "Bound", "Column", "Part", "columns", "diamond", "memory_parts"]
-__all__ += ["row_name", "sent_parts", "stack", "table", "time_parts"]
-
 HIGH: Final = 15
 """Pixels that a bar is high, and from one to the next."""
 PITCH: Final = 20
@@ -177,23 +174,17 @@ TIME_LOOKS: Final[dict[str, tuple[Colour, Colour]]] = dict(
 
 def time_parts(shares: Sequence[Share]) -> list[Part]:
     """Computing, collectives, messages, reading and waiting on the critical path."""
-    parts: list[Part] = []
-    for share in shares:
-        said = exact(share.amount)
-        labels = (f"{share.what} {said}", said)
-        parts.append(Part(share.amount, *TIME_LOOKS[share.what], labels, f"{share.what}: {said}"))
-    return parts
+    said = [(share.amount, share.what, exact(share.amount)) for share in shares]
+    return [Part(long, *TIME_LOOKS[what], (f"{what} {words}", words), f"{what}: {words}") for long, what, words in said]
 
 
 def memory_parts(shares: Iterable[Share]) -> list[Part]:
     """Return the parts of a bar of memory: values alive at the peak, by kind, in the order of the stack."""
     amounts = {share.what: share.amount for share in shares}
+    held = [(kind, colour, amounts[kind]) for kind, colour in KINDS.items() if kind in amounts]
     return [
-        Part(
-            amounts[kind], colour, NONE, (f"{kind} {compact(amounts[kind])}", kind), f"{kind}: {amount(amounts[kind])}"
-        )
-        for kind, colour in KINDS.items()
-        if kind in amounts
+        Part(size, colour, NONE, (f"{kind} {compact(size)}", kind), f"{kind}: {amount(size)}")
+        for kind, colour, size in held
     ]
 
 
@@ -204,17 +195,13 @@ def sent_parts(shares: Sequence[Share], first: Iterable[str] = ()) -> list[Part]
     for share in sorted(shares, key=lambda share: order.index(share.what) if share.what in order else len(order)):
         row = COLLECTIVES.get(share.what)
         title, word = (row.title, row.word) if row is not None else ("messages", "messages")
-        fill, border = _MESSAGE.pair if row is None else _shade(row.name)
+        fill, border = (_MESSAGE if row is None else _COLLECTIVE).pair
+        if row is not None:  # each is a little stronger than the one before it in the table, to be told apart in a bar
+            fill = mix(fill, border, min(0.7, 0.14 * [*COLLECTIVES].index(row.name)))
         said = compact(share.amount)
         labels = (f"{title} {said}", f"{word} {said}", word)
         parts.append(Part(share.amount, fill, border, labels, f"{title}: {amount(share.amount)} elements"))
     return parts
-
-
-def _shade(collective: str) -> tuple[Colour, Colour]:
-    # Each collective is a little stronger than the one before it in the table, so that they can be told apart in a bar.
-    strength = min(0.7, 0.14 * list(COLLECTIVES).index(collective))
-    return mix(_COLLECTIVE.fill, _COLLECTIVE.border, strength), _COLLECTIVE.border
 
 
 LINE: Final = 24
@@ -281,7 +268,6 @@ def _measured(runs: Sequence[Trace], valid: Sequence[bool]) -> list[tuple[Column
 
 
 def _best(figures: Sequence[float], valid: Sequence[bool]) -> list[bool]:
-    """Mark the lowest of the valid figures, unless all of these are equal."""
     judged = [figure for figure, counts in zip(figures, valid, strict=True) if counts]
     best = min(judged) if judged and min(judged) != max(judged) else None
     return [counts and figure == best for figure, counts in zip(figures, valid, strict=True)]
@@ -290,8 +276,6 @@ def _best(figures: Sequence[float], valid: Sequence[bool]) -> list[bool]:
 def _counted(trace: Trace, first: Sequence[str]) -> str:
     """Collectives by their short names, and messages: "12 AG, 6 RS"."""
     calls = counts(trace)
-    said = [
-        f"{calls.collectives[op]} {COLLECTIVES[op].word}"
-        for op in sorted(calls.collectives, key=lambda op: op not in first)
-    ]
+    order = sorted(calls.collectives, key=lambda op: op not in first)
+    said = [f"{calls.collectives[op]} {COLLECTIVES[op].word}" for op in order]
     return ", ".join([*said, *([counted(calls.messages, "message")] if calls.messages else [])]) or "none"

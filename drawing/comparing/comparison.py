@@ -23,8 +23,6 @@ from lib.analysis.difference import Difference, difference, figures_of, lesson, 
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
 
-__all__ = ["Compared", "Comparison", "compare", "draw_figures", "together"]
-
 TITLE: Final = 17
 EDGE_ROOM: Final = 24.0
 """Pixels beside what is no timeline."""
@@ -125,11 +123,8 @@ class Comparison:
         fold: bool = True,
         title: str = "",
     ) -> None:
-        self.runs = tuple(runs)
-        self.width = width
+        self.runs, self.width, self.fold, self.title = tuple(runs), width, fold, title
         self.memory: Memory = memory
-        self.fold = fold
-        self.title = title
         shown = [run for run in runs if run.trace is not None]
         self.drawn = [(run.name, run.trace) for run in runs if run.trace is not None]
         self.traces = [trace for _, trace in self.drawn]
@@ -142,10 +137,11 @@ class Comparison:
         # The first schedule is marked where it differs from the next one that does, the others where they do from it.
         self.marks = [next((gap for gap in self.gaps if gap is not None), None), *self.gaps]
         self.highest = max((float(peak(trace).elements) for trace in self.traces), default=0.0)
+        self.lesson = lesson(self.drawn) if all(run.counts for run in self.runs) else None
 
     def picture(self) -> Picture:
         """All of it in one picture."""
-        scene = self._scene()
+        scene = Scene(self.width, 0)
         y = self._table(scene, self._headline(scene)) + 8
         y = self._legend(scene, y)
         for placed, run in zip(self._laid[0], self.runs, strict=True):
@@ -156,7 +152,7 @@ class Comparison:
 
     def figures(self) -> Picture:
         """Only the figures, as bars."""
-        scene = self._scene()
+        scene = Scene(self.width, 0)
         y = self._table(scene, self._headline(scene))
         scene.height = legend(scene, EDGE_ROOM, y + 12, self.width - 12, kinds_of(self.traces)) + 6
         return Picture(scene, "\n".join(f"{name}: {figures_of(trace)}" for name, trace in self.drawn))
@@ -165,10 +161,10 @@ class Comparison:
         """Return the legend, and a picture of each run under its name, to stand under each other."""
         pictures: list[Picture] = []
         for placed, run in zip(self._laid[0], self.runs, strict=True):
-            part = self._scene()
+            part = Scene(self.width, 0)
             part.height = self._run(part, placed, run, 10) + 8
             pictures.append(Picture(part, _words_of(run)))
-        scene = self._scene()
+        scene = Scene(self.width, 0)
         scene.height = self._legend(scene, 14)
         return Picture(scene, "what the colours mean"), pictures
 
@@ -184,19 +180,12 @@ class Comparison:
             found.append(" ".join(filter(None, (taught, parting))))
         return found
 
-    def _scene(self) -> Scene:
-        return Scene(self.width, 0)
-
     def _words(self) -> Iterator[str]:
-        """Yield the lines that are read aloud: figures, differences, and the first place of each."""
         yield from map(_words_of, self.runs)
-        yield from filter(None, (unequal(self.drawn), self._lesson()))
+        yield from filter(None, (unequal(self.drawn), self.lesson))
         for (name, _), gap, related in zip(self.drawn[1:], self.gaps, self.related, strict=True):
             if related:
                 yield said(gap, self.drawn[0][0], name)
-
-    def _lesson(self) -> str | None:
-        return lesson(self.drawn) if all(run.counts for run in self.runs) else None
 
     def _headline(self, scene: Scene) -> float:
         """The names and the size, or that the sizes differ; and what there is to learn. Returns where it ends."""
@@ -207,12 +196,11 @@ class Comparison:
             y = scene.paragraph(EDGE_ROOM, y, warning, room, 17, ALARM, bold=True)
         elif self.traces:
             scene.add(Text(self.width - EDGE_ROOM, 26, size(self.traces[0]), TEXT, SOFT, "end"))
-        if (words := self._lesson()) is not None:
-            y = scene.paragraph(EDGE_ROOM, y, words, room, 17)
+        if self.lesson is not None:
+            y = scene.paragraph(EDGE_ROOM, y, self.lesson, room, 17)
         return y + 4
 
     def _table(self, scene: Scene, y: float) -> float:
-        """The figures of the runs that came to their end."""
         runs, valid = self._whole
         return table(scene, runs, EDGE_ROOM, self.width - EDGE_ROOM, y, valid) if runs else y
 
@@ -235,14 +223,12 @@ class Comparison:
         return [None if run.trace is None else next(placed) for run in self.runs], entries
 
     def _legend(self, scene: Scene, y: float) -> float:
-        """Paints what the colours mean; returns where that ends."""
         if not self.traces:
             return y
         y = legend(scene, LEFT, y, self.width - 12, self._laid[1])
         return 4 + (y if self.memory == "none" else legend(scene, LEFT, y, self.width - 12, kinds_of(self.traces)))
 
     def _run(self, scene: Scene, placed: _Placed | None, run: Compared, y: float) -> float:
-        """A run under its name, with what went wrong, its timeline and its memory; returns where it ends."""
         if placed is None:
             scene.add(Text(LEFT, y + 8, fit(run.name, self.width - LEFT - 10, TEXT), TEXT, INK, bold=True))
             return self._message(scene, run, y + 26)
@@ -271,12 +257,10 @@ class Comparison:
         return y + (8 if lines else 0)
 
     def _differences(self, scene: Scene, y: float) -> float:
-        """Write where each run first differs from the first one."""
         for (name, _), gap, related in zip(self.drawn[1:], self.gaps, self.related, strict=True):
-            for part in _told(gap, self.drawn[0][0], name, self.width) if related else ():
-                scene.add(
-                    Text(LEFT, y + 6, fit(part, self.width - LEFT - 10, TEXT), TEXT, INK if gap is None else SOFT)
-                )
+            colour, room = INK if gap is None else SOFT, self.width - LEFT - 10
+            for part in _told(gap, self.drawn[0][0], name, room) if related else ():
+                scene.add(Text(LEFT, y + 6, fit(part, room, TEXT), TEXT, colour))
                 y += 18
             y += 5 if related else 0
         return y
@@ -288,10 +272,10 @@ def _words_of(run: Compared) -> str:
     return f"{run.name}: {' · '.join(filter(None, (figures, wrong)))}"
 
 
-def _told(gap: Difference | None, first: str, name: str, width: float) -> list[str]:
+def _told(gap: Difference | None, first: str, name: str, room: float) -> list[str]:
     """A difference on one line where it fits, else with what each side does on a line of its own."""
     line = said(gap, first, name)
-    if gap is None or text_width(line, TEXT) <= width - LEFT - 10:
+    if gap is None or text_width(line, TEXT) <= room:
         return [line]
     return [f"{gap.head(first, name)}:", f"– {gap.side(first, 0)}", f"– {gap.side(name, 1)}"]
 

@@ -18,8 +18,6 @@ from lib.errors.wording import amount, counted, exact
 from lib.puzzles.records import PUZZLES, Goal
 from lib.trace.trace import nothing_to
 
-__all__ = ["HIGH", "LEFT", "RIGHT", "TOP", "Handed", "draw_spread", "draw_trade_off"]
-
 WIDTH: Final = 840
 BESIDE: Final = 24.0
 PLOT: Final = 470.0
@@ -90,7 +88,10 @@ def draw_spread(
     """
     if not handed:
         raise ValueError("draw_spread: no schedule was handed in")
-    rings = _rings(reference, best)
+    named = {"reference": reference, "best of the class": best}
+    if reference is not None and reference == best:
+        named = {"reference, and best of the class": reference}
+    rings = {name: place for name, place in named.items() if place is not None}
     frame = _frame(handed, goals, rings)
     scene = Scene(WIDTH, frame.bottom + 62)
     scene.add(Text(24, 24, fit(title, WIDTH - 48, TEXT + 2), TEXT + 2, INK, bold=True))
@@ -119,7 +120,6 @@ def draw_spread(
 
 
 def _below(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
-    """Write what the colours mean, and how many students are beyond the edge."""
     x = LEFT
     for colour, words in ((GOOD, "passes"), (OVER, "correct, and not all that is needed")):
         scene.add(Rect(x, frame.bottom + 41, 10, 10, colour, radius=5))
@@ -130,14 +130,6 @@ def _below(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
         most = max(one.time for one in handed), max(one.memory for one in handed)
         words = f"{counted(far, 'student')} beyond the edge: up to time {exact(most[0])}, memory {amount(most[1])}"
         scene.add(Text(RIGHT, frame.bottom + 46, words, SMALL, SOFT, "end"))
-
-
-def _rings(reference: tuple[float, float] | None, best: tuple[float, float] | None) -> dict[str, tuple[float, float]]:
-    """The places that have names."""
-    if reference is not None and reference == best:
-        return {"reference, and best of the class": reference}
-    places = {"reference": reference, "best of the class": best}
-    return {name: place for name, place in places.items() if place is not None}
 
 
 def _frame(handed: Sequence[Handed], goals: Sequence[Goal], rings: dict[str, tuple[float, float]]) -> Frame:
@@ -161,7 +153,6 @@ def _beyond(frame: Frame, one: Handed) -> bool:
 
 
 def _place(frame: Frame, one: Handed) -> tuple[float, float]:
-    """Return the place of a dot; at the edge, if it is beyond."""
     return min(frame.x(one.time), frame.right - 7), max(frame.y(one.memory), frame.top + 7)
 
 
@@ -183,7 +174,6 @@ def _dot(frame: Frame, one: Handed) -> Iterator[Rect | Poly | Text]:
 
 
 def _bars(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
-    """Paint the numbers of students by time, above the plot, and by memory, beside it."""
     wide, high = (RIGHT - LEFT) / ACROSS, HIGH / UP
     above, beside = [0] * ACROSS, [0] * UP
     for one in handed:
@@ -192,14 +182,12 @@ def _bars(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
         beside[min(UP - 1, int((y - TOP) / high))] += one.students
     colour = mix(ACCENT, PAPER, 0.45)
     for place, count in enumerate(above):
+        tall, title = max(1.5, BARS * count / max(above)), counted(count, "student")
         if count:
-            tall = max(1.5, BARS * count / max(above))
-            title = counted(count, "student")
             scene.add(Rect(LEFT + place * wide + 0.5, TOP - 6 - tall, wide - 1, tall, colour, title=title))
     for place, count in enumerate(beside):
+        long, title = max(1.5, BARS * count / max(beside)), counted(count, "student")
         if count:
-            long = max(1.5, BARS * count / max(beside))
-            title = counted(count, "student")
             scene.add(Rect(RIGHT + 6, TOP + place * high + 0.5, long, high - 1, colour, title=title))
     scene.add(Poly(((LEFT, TOP - 5.5), (RIGHT, TOP - 5.5)), stroke=GRID))
     scene.add(Poly(((RIGHT + 5.5, TOP), (RIGHT + 5.5, TOP + HIGH)), stroke=GRID))
@@ -211,7 +199,6 @@ def _bars(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
 def _words(
     title: str, handed: Sequence[Handed], goals: Sequence[Goal], rings: dict[str, tuple[float, float]]
 ) -> Iterator[str]:
-    """Yield the lines that are read aloud."""
     students = sum(one.students for one in handed)
     times, memories = [one.time for one in handed], [one.memory for one in handed]
     yield f"{title}. {counted(students, 'correct answer')}, {counted(len(handed), 'place')} in time and memory."

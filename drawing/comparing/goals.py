@@ -24,8 +24,6 @@ from lib.puzzles.records import Goal, Puzzle, Task
 from lib.suite.course.solutions import schedule_of
 from lib.trace.trace import Trace
 
-__all__ = ["Figure", "goals", "may_send", "picture_of_answers", "picture_of_task", "picture_of_verdict"]
-
 LIMITLESS: Final = 2.0**60
 """Limits from here on are none: the caller asked for time only, or for memory only."""
 BETWEEN: Final = 16.0
@@ -51,8 +49,7 @@ class Figure(NamedTuple):
         """Its bars: one's own first, if there are figures of one's own."""
         bars: list[Bar | None] = []
         if self.mine is not None:
-            parts = self.parts or [Part(self.mine, MINE)]
-            bars.append(Bar(parts, amount(self.mine), bold=True))
+            bars.append(Bar(self.parts or [Part(self.mine, MINE)], amount(self.mine), bold=True))
         bars += [None if limit >= LIMITLESS else _goal(limit, self.mine) for limit in self.limits]
         return Column(self.name, bars, self.mine, self.bound)
 
@@ -111,9 +108,8 @@ def picture_of_task(task: Task) -> Picture:
         words = task.text().partition(": ")[2]
         scene.height = scene.paragraph(EDGE, 50, f"{words[0].upper()}{words[1:]}.", WIDTH - 2 * EDGE, 17) + 6
         return Picture(scene, task.text())
-    left = EDGE + text_width(record.heading, TITLE) * 1.08 + 20
-    size = fit(task.size(), WIDTH - EDGE - left, TEXT)
-    scene.add(Text(WIDTH - EDGE, 26, size, TEXT, SOFT, "end"))
+    room = WIDTH - 2 * EDGE - text_width(record.heading, TITLE) * 1.08 - 20
+    scene.add(Text(WIDTH - EDGE, 26, fit(task.size(), room, TEXT), TEXT, SOFT, "end"))
     asked = figures(record.goals, most=" at most", others=record.sent)
     y = goals(scene, record.goals, asked, EDGE, WIDTH - 8, 48, judged=False) + 20
     scene.height = _schedule(scene, schedule_of(record.id), record, y) + 4
@@ -121,7 +117,6 @@ def picture_of_task(task: Task) -> Picture:
 
 
 def _schedule(scene: Scene, run: Trace, record: Puzzle, y: float) -> float:
-    """The timeline and the memory of a run, under what it reaches; returns where they end."""
     best = check(run, record.id).best
     words = f"A schedule that reaches “{best}”" if best else "A correct schedule"
     scene.add(Text(EDGE, y, words, TEXT + 1, INK, bold=True))
@@ -177,7 +172,6 @@ def picture_of_answers(verdict: FunctionVerdict) -> Picture:
 
 
 def _words(verdict: Verdict) -> Iterator[str]:
-    """Yield the lines that are read aloud."""
     yield _headline(verdict)
     if verdict.correct and verdict.goals:
         sent = f", sent per rank {amount(verdict.sent)}" if verdict.sent else ""
@@ -199,12 +193,8 @@ def _headline(verdict: Verdict) -> str:
 
 
 def _star(x: float, y: float, size: float) -> list[tuple[float, float]]:
-    points: list[tuple[float, float]] = []
-    for corner in range(10):
-        reach = size if corner % 2 == 0 else size * 0.42
-        angle = pi * corner / 5 - pi / 2
-        points.append((x + reach * cos(angle), y + reach * sin(angle)))
-    return points
+    corners = [(size * (0.42 if corner % 2 else 1), pi * corner / 5 - pi / 2) for corner in range(10)]
+    return [(x + reach * cos(angle), y + reach * sin(angle)) for reach, angle in corners]
 
 
 def _trophy(x: float, y: float, stars: int) -> Iterator[Mark]:

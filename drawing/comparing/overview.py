@@ -30,8 +30,6 @@ from drawing.timeline.rows import shown_rows
 from lib.analysis.figures import makespan, peak
 from lib.trace.trace import Trace
 
-__all__ = ["HIGH", "WIDE", "Tile", "draw_overview", "thumbnails"]
-
 BESIDE: Final = 0.35
 """Height of a lane of communication, in rows."""
 LEAST: Final = 1.0
@@ -61,7 +59,11 @@ def thumbnail(trace: Trace, width: float, height: float, end: int, highest: floa
             _add(found.setdefault((box.rank, box.lane), []), _box(trace, box, tops[box.rank], unit, scale), least)
     every = [rect for lane in found.values() for rect in lane]
     marks += sorted(every, key=lambda rect: rect.fill)  # those of one colour share it in the file
-    return marks + (_memory(trace, width, y + 4, height, scale, highest) if highest else [])
+    curve, room = levels(trace, peak(trace).rank) if highest else [], height - y - 4
+    if curve and room >= 4:  # the memory of the rank with the highest peak, as one area
+        edge = [(level.time * scale, height - room * level.sums[-1] / highest) for level in curve]
+        marks += [Poly(((0, height), (width, height)), stroke=GRID), Poly(stepped(edge, height), fill=MINE)]
+    return marks
 
 
 def _box(trace: Trace, box: Box, top: float, unit: float, scale: float) -> Rect:
@@ -84,15 +86,6 @@ def _add(lane: list[Rect], rect: Rect, least: float) -> None:
         lane[-1] = wide._replace(x=last.x, width=max(rect.x + rect.width, last.x + last.width) - last.x)
         return
     lane.append(rect._replace(width=max(0.6, rect.width - GAP)) if rect.width > 3 * GAP else rect)
-
-
-def _memory(trace: Trace, width: float, top: float, bottom: float, scale: float, highest: float) -> list[Mark]:
-    """Return the memory of the rank with the highest peak, as one area."""
-    curve = levels(trace, peak(trace).rank)
-    if not curve or bottom - top < 4:
-        return []
-    edge = [(level.time * scale, bottom - (bottom - top) * level.sums[-1] / highest) for level in curve]
-    return [Poly(((0, bottom), (width, bottom)), stroke=GRID), Poly(stepped(edge, bottom), fill=MINE)]
 
 
 WIDE: Final = 300.0
@@ -139,7 +132,6 @@ def draw_overview(title: str, about: str, tiles: Sequence[Tile]) -> Picture:
 
 
 def _tile(tile: Tile, small: Sequence[Mark], high: float) -> Piece:
-    """A solution on a card: its name, what is said of it, and its small timeline."""
     said = [label(line, WIDE, fill=INK if tile.correct else SOFT, height=16) for line in tile.said]
     goal = [label(tile.goal, WIDE, fill=GOOD if tile.correct else ALARM)] if tile.goal else []
     name = label(tile.name, WIDE, TEXT * 1.1, bold=True, height=18)

@@ -31,9 +31,6 @@ from drawing.comparing.bars import diamond
 from lib.errors.wording import exact
 from lib.puzzles.records import Goal
 
-__all__ = ["HIGH", "Dot", "Frame", "Labels", "Limits", "Plot", "Point", "axes", "corner", "crossings", "draw_curves"]
-__all__ += ["draw_front", "front_line", "plot"]
-
 At = tuple[float, float]
 
 HIGH: Final = 232.0
@@ -318,22 +315,21 @@ def draw_curves(
         words = f"{crossing.before} up to {number(crossing.x)}, then {crossing.after}"
         _ring(scene, frame, (crossing.x, crossing.y), number(crossing.x), words)
     said = "; ".join(f"{name}: {exact(curve[0][1])} to {exact(curve[-1][1])}" for name, curve in found.items())
-    turns = [f"{c.before} is lowest up to {number(c.x)}, then {c.after}" for c in where]
     told = f"{title}. Across: {across}. {said}."
-    if lowest and len(found) == 1:
-        ((name, curve),) = found.items()
-        least = min(curve, key=lambda point: point[1])
-        turns = [f"{name} is lowest at {number(least[0])}, with {exact(least[1])}"]
-        _ring(scene, frame, least, number(least[0]), turns[0])
     if lowest:
-        turns = turns or [f"{min(found, key=lambda name: found[name][0][1])} is lowest everywhere"]
-        scene.add(Text(LEFT, CURVES + 52, f"{'; '.join(turns)}.", TEXT, INK))
-        told += f" {'; '.join(turns)}."
+        turns = "; ".join(f"{c.before} is lowest up to {number(c.x)}, then {c.after}" for c in where)
+        first = min(found, key=lambda name: found[name][0][1])
+        if len(found) == 1:
+            x, y = min(found[first], key=lambda point: point[1])
+            turns = f"{first} is lowest at {number(x)}, with {exact(y)}"
+            _ring(scene, frame, (x, y), number(x), turns)
+        turns = turns or f"{first} is lowest everywhere"
+        scene.add(Text(LEFT, CURVES + 52, f"{turns}.", TEXT, INK))
+        told += f" {turns}."
     return Picture(scene, told)
 
 
 def _ring(scene: Scene, frame: Frame, place: At, number: str, words: str) -> None:
-    """A ring around a place, and its x in bold below it."""
     x, y = frame.at(*place)
     scene.add(Poly(((x, y), (x, frame.bottom)), stroke=INK, dash="3 3"))
     scene.add(Rect(x - 6, y - 6, 12, 12, PAPER, INK, 2, radius=6, title=words))
@@ -368,7 +364,6 @@ def _height(curve: Curve, at: int, x: float) -> float:
 
 
 def _checked(curves: object) -> dict[str, Curve]:
-    """The curves as numbers. ValueError where they are none."""
     wanted = 'draw_curves takes curves by name, such as {"full": [(0, 1.2), (1, 3)]}'
     if not isinstance(curves, Mapping) or not curves:
         raise ValueError(f"{wanted}; got {curves!r}")
@@ -393,25 +388,22 @@ def scales(
     another number will stand."""
     rings = [frame.at(one, 0)[0] for one in marked]
     for dim, most in ((0, 8), (1, 6)):
-        step = 1.0 if doublings and dim == 0 else nice((frame.high[dim] - frame.low[dim]) / most)
-        number = -(-frame.low[dim] // step)
-        while number * step <= frame.high[dim] + 1e-9:
+        low, high = frame.low[dim], frame.high[dim]
+        step = 1.0 if doublings and dim == 0 else nice((high - low) / most)
+        for number in range(int(-(-low // step)), int((high + 1e-9) // step) + 1):
             value = round(number * step, 9)
-            x, y = frame.at(value, frame.low[1]) if dim == 0 else frame.at(frame.low[0], value)
-            if dim == 0:
-                if all(abs(x - ring) >= LINE for ring in rings):
-                    shown = exact(2**value if doublings else value)
-                    scene.add(Text(x, frame.bottom + 12, shown, SMALL, SOFT, "middle"))
-            else:
+            x, y = frame.x(value), frame.y(value)
+            if dim:
                 scene.add(Poly(((LEFT, y), (frame.right, y)), stroke=GRID))
                 scene.add(Text(LEFT - 8, y, exact(value), SMALL, SOFT, "end"))
-            number += 1
+            elif all(abs(x - ring) >= LINE for ring in rings):
+                shown = exact(2**value if doublings else value)
+                scene.add(Text(x, frame.bottom + 12, shown, SMALL, SOFT, "middle"))
     scene.add(Text((LEFT + frame.right) / 2, frame.bottom + 30, across, TEXT, SOFT, "middle"))
     scene.add(Text(LEFT - 46, (TOP + frame.bottom) / 2, up, TEXT, SOFT, "middle", turned=True))
 
 
 def _names(scene: Scene, frame: Frame, curves: Mapping[str, Curve]) -> None:
-    """The name of each curve beside its end, apart from each other."""
     ends = sorted((frame.at(*curve[-1])[1], number, name) for number, (name, curve) in enumerate(curves.items()))
     y = TOP - LINE
     for end, number, name in ends:

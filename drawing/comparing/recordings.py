@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from drawing.canvas.layout import Axis, legend
 from drawing.canvas.palette import ALARM, INK, SOFT, TRACK, fill_and_border, ink_on, layer_colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit, text_width
 from drawing.comparing.comparison import together
 from drawing.timeline.boxes import Box, Fold
 from drawing.timeline.boxes import Message as Arrow
@@ -23,8 +23,6 @@ from lib.cluster.costs import TICKS, units
 from lib.errors.wording import exact
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS
-
-__all__ = ["draw_recordings"]
 
 FAR: Final = 2.5
 """A recording that is more than so many times as long as the shortest has an axis of its own."""
@@ -85,18 +83,13 @@ def _units(every: Sequence[Recording]) -> list[float | None]:
 
 
 def _panel(recording: Recording, unit: float | None, end: float | None) -> _Panel:
-    """The panel of a recording, on an axis up to `end` time units, or up to its own end."""
-    spans: list[tuple[Span, int]] = []
-    lanes: list[int] = []
-    ranks = [rank for rank, mine in enumerate(recording.by_rank) if mine][:SHOWN]
-    length = unit or 1e6
-    scale = TICKS / length
+    spans, lanes, length = list[tuple[Span, int]](), list[int](), unit or 1e6
+    ranks, scale = [rank for rank, mine in enumerate(recording.by_rank) if mine][:SHOWN], TICKS / length
     for rank in ranks:
         mine = list(_lanes(recording.by_rank[rank], recording.has_order))
         lanes.append(1 + max((lane for _, lane in mine), default=0))
-        spans += [
-            (one._replace(start=round(one.start * scale), end=round(one.end * scale)), lane) for one, lane in mine
-        ]
+        for one, lane in mine:
+            spans.append((one._replace(start=round(one.start * scale), end=round(one.end * scale)), lane))
     last = round((recording.end / length if end is None or unit is None else end) * TICKS)
     axis = Axis(LEFT, WIDTH - LEFT - RIGHT, last)
     return _Panel(recording, spans, lanes, ranks, axis, length, unit is not None)
@@ -126,7 +119,6 @@ def _headline(every: Sequence[Recording], count: int, shared: bool) -> tuple[Sce
 
 
 def _look(op: str) -> str:
-    """The colour of an operation, as in the timeline of a Trace."""
     return "collective" if op in COLLECTIVES else OPERATIONS[op].colour if op in OPERATIONS else "other"
 
 
@@ -158,11 +150,8 @@ def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[t
     if (rest := one.ranks - len(panel.ranks)) > 0:
         scene.add(Text(panel.axis.left, rows.bottom + 9, f"{rest} more without a row", TEXT, SOFT))
     end = round(one.end * TICKS / panel.unit)
-    return panel.axis.numbers(scene, rows.bottom + (18 if rest > 0 else 2), end, _ending(panel, end)) + 14
-
-
-def _ending(panel: _Panel, end: int) -> str:
-    return f"end {exact(round(units(end), 2))}" if panel.in_units else f"end {units(end):.4g} ms"
+    ending = f"end {exact(round(units(end), 2))}" if panel.in_units else f"end {units(end):.4g} ms"
+    return panel.axis.numbers(scene, rows.bottom + (18 if rest > 0 else 2), end, ending) + 14
 
 
 class _Painter:
@@ -170,15 +159,12 @@ class _Painter:
 
     def __init__(self, panel: _Panel, rows: Rows, stages: int, marks: dict[tuple[int, int], None]) -> None:
         self.panel, self.rows, self.stages, self.marks = panel, rows, stages, marks
-        self.rects: list[Rect] = []
-        self.texts: list[Text] = []
-        self.frames: list[Rect | Poly] = []
+        self.rects, self.texts, self.frames = list[Rect](), list[Text](), list[Rect]()
         self.passed: dict[int, int] = {}
         """Passes painted so far, by rank."""
         self.painted: dict[tuple[int, int], float] = {}
 
     def span(self, span: Span, lane: int) -> None:
-        """One span with its label."""
         rows, axis = self.rows, self.panel.axis
         x, end = axis.x(span.start), axis.x(span.end)
         top, height = rows.lane(span.rank, lane)
@@ -190,14 +176,10 @@ class _Painter:
         width = max(0.8, end - x - (0.8 if end - x > 3 else 0))
         inset = 0.0 if stroke == "none" or width < 4 else 0.5
         stroke = stroke if inset else "none"
-        self.rects.append(
-            Rect(x + inset, top + inset, width - 2 * inset, height - 2 * inset, fill, stroke, title=self.title(span))
-        )
+        box = x + inset, top + inset, width - 2 * inset, height - 2 * inset
+        self.rects.append(Rect(*box, fill, stroke, title=self.title(span)))
         for line in place_label([span.label] if span.label and not lane else [], "", width, height):
-            middle = top + height / 2 + line.below
-            self.texts.append(
-                Text(x + width / 2, middle, line.text, line.size, ink_on(fill), "middle", turned=line.turned)
-            )
+            self.texts.append(line.at(x + width / 2, top + height / 2, ink_on(fill)))
         if marked:
             self.frames.append(Rect(x - 1.5, top - 1.5, max(width, 2) + 2.2, height + 3, "none", ALARM, 2, radius=1))
 
@@ -210,11 +192,7 @@ class _Painter:
         return any((span.rank, place) in self.marks for place in range(before, self.passed[span.rank]))
 
     def title(self, span: Span) -> str:
-        """Return what the pointer shows."""
-        start, end = exact(units(span.start)), exact(units(span.end))
-        long = (
-            ""
-            if self.panel.recording.unit is not None
-            else f" ({(span.end - span.start) * self.panel.unit / TICKS / 1e3:.4g} µs)"
-        )
+        start, end, long = exact(units(span.start)), exact(units(span.end)), ""
+        if self.panel.recording.unit is None:
+            long = f" ({(span.end - span.start) * self.panel.unit / TICKS / 1e3:.4g} µs)"
         return f"{span.name}\nrank {span.rank}, {start} to {end}{long}" + (f"\n{span.place}" if span.place else "")

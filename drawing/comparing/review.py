@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drawing.canvas.palette import ALARM, BOUND, INK, KINDS, PAPER, SOFT, TRACK, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Rect, Scene, Text, fit, hatch, text_width
+from drawing.comparing.answers import gap_list, mark_gaps, mark_path, path_sample
 from drawing.comparing.bars import Bound as Mark
 from drawing.comparing.bars import Part, diamond, memory_parts, sent_parts, stack, time_parts
-from drawing.comparing.gaps import gap_list, mark_gaps, mark_path, path_sample
 from drawing.comparing.goals import Figure, goals, may_send
 from drawing.comparing.plot import Limits, Plot, Point, plot
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, Panel, panels, titled
@@ -22,8 +22,6 @@ from lib.suite.course.review import ROWS, Review
 
 if TYPE_CHECKING:
     from lib.analysis.bounds.limits import Limit
-
-__all__ = ["picture_of_review", "shares"]
 
 EDGE: Final = 24.0
 PLOT: Final = 370.0
@@ -55,17 +53,7 @@ def speaking(review: Review) -> tuple[Limit | None, Limit | None, Limit | None]:
     return time, memory, sent
 
 
-def bound_parts(limit: Limit) -> list[Part]:
-    """Return the parts of a lower bound, in two shades by turns."""
-    shades = [mix(BOUND, PAPER, 0.45), mix(BOUND, PAPER, 0.65)]
-    return [
-        Part(part.amount, shades[place % 2], BOUND, (amount(part.amount),), f"{amount(part.amount)} for {part.what}")
-        for place, part in enumerate(limit.parts)
-    ]
-
-
 def _figures(review: Review) -> list[Figure]:
-    """Yours, what they are made of, the goals and the bounds."""
     verdict, mine = review.verdict, review.mine
     bounds = [
         limit and Mark(limit.value, f"lower bound {amount(limit.value)}", limit.proof) for limit in speaking(review)
@@ -86,18 +74,15 @@ def _plot(review: Review) -> Plot:
     looks = {"yours": "mine", "the reference": "reference"}
     points = [Point(name, time, memory, looks[name]) for name, time, memory in review.figures()]
     passed = review.verdict.passed
-    points += [
-        Point(way.name.replace("_", " ") if passed else "", way.time, way.memory, "other", way.inside)
-        for way in review.others
-    ]
+    for way in review.others:
+        name = way.name.replace("_", " ") if passed else ""
+        points.append(Point(name, way.time, way.memory, "other", way.inside))
     time, memory, _ = speaking(review)
     if review.bound is None or time is None or memory is None:
         return Plot(_apart(points), review.verdict.goals)
     frontier = review.bound.frontier
-    points += [
-        Point(name, optimum.end, optimum.peak, "best")
-        for name, optimum in zip(("fastest", "", "least memory"), frontier, strict=False)
-    ]
+    for name, optimum in zip(("fastest", "", "least memory"), frontier, strict=False):
+        points.append(Point(name, optimum.end, optimum.peak, "best"))
     if not frontier and review.bound.together is not None:
         points.append(Point("", *review.bound.together, "best"))
     steps = [(optimum.end_bound, float(optimum.peak)) for optimum in frontier]
@@ -154,7 +139,10 @@ def at_the_peak(scene: Scene, review: Review, y: float) -> float:
     mine = shares(review)
     bars = [("yours", mine)]
     if review.reference is not None:
-        bars.append(("reference", _kinds(review)))
+        sums: dict[str, float] = {}
+        for alive in peak(review.reference).alive:
+            sums[alive.value.kind] = sums.get(alive.value.kind, 0.0) + float(alive.value.elements())
+        bars.append(("reference", [Share(kind, sums[kind], False, kind) for kind in ORDER if kind in sums]))
     most = max(sum(share.elements for share in bar) for _, bar in bars) or 1.0
     for name, bar in bars:
         y = _bar(scene, name, bar, ROOM / most, y + 2) + 3
@@ -162,15 +150,6 @@ def at_the_peak(scene: Scene, review: Review, y: float) -> float:
     if any(share.idle for share in mine):
         y = scene.paragraph(LEFT, y + 10, review.leaner(), WIDTH - LEFT - 24, 17, ALARM, bold=True) - 6
     return y
-
-
-def _kinds(review: Review) -> list[Share]:
-    """Return the values of the reference at its own peak, by kind."""
-    assert review.reference is not None, "only a correct run has a reference beside it"
-    sums: dict[str, float] = {}
-    for alive in peak(review.reference).alive:
-        sums[alive.value.kind] = sums.get(alive.value.kind, 0.0) + float(alive.value.elements())
-    return [Share(kind, sums[kind], False, kind) for kind in ORDER if kind in sums]
 
 
 def _bar(scene: Scene, name: str, bar: Sequence[Share], scale: float, y: float) -> float:
@@ -192,16 +171,14 @@ def _bar(scene: Scene, name: str, bar: Sequence[Share], scale: float, y: float) 
 
 
 def _table(scene: Scene, review: Review, y: float) -> float:
-    """Rows of values that are alike. Below those that nobody needs stands where to delete them."""
     table = review.rows()
     left = LEFT + 92
     for row in table[:ROWS]:
         colour = KINDS[row.kind]
         scene.add(Rect(LEFT, y + 1, 12, 12, colour))
         if row.idle:
-            scene.add(
-                *hatch(LEFT, y + 1, 12, 12, PAPER, line=2), Rect(LEFT + 0.7, y + 1.7, 10.6, 10.6, "none", ALARM, 1.4)
-            )
+            scene.add(*hatch(LEFT, y + 1, 12, 12, PAPER, line=2))
+            scene.add(Rect(LEFT + 0.7, y + 1.7, 10.6, 10.6, "none", ALARM, 1.4))
         scene.add(Text(left - 8, y + 7, amount(row.elements), TEXT, INK, "end"))
         bold = fit(row.what, 400, TEXT)
         scene.add(Text(left, y + 7, bold, TEXT, ALARM if row.idle else INK, bold=True))
@@ -283,7 +260,10 @@ def _made_of(scene: Scene, review: Review, panel: Panel, y: float) -> float:
     bars = [("critical path", time_parts(shares))]
     limit, _, _ = speaking(review)
     if limit is not None and trace is review.mine:
-        bars.append(("lower bound", bound_parts(limit)))
+        shades, parts = [mix(BOUND, PAPER, 0.45), mix(BOUND, PAPER, 0.65)], list[Part]()
+        for place, (size, what) in enumerate(limit.parts):
+            parts.append(Part(size, shades[place % 2], BOUND, (amount(size),), f"{amount(size)} for {what}"))
+        bars.append(("lower bound", parts))
     for name, parts in bars:
         scene.add(Text(axis.left - 10, y + 6, name, SMALL, SOFT, "end"))
         stack(scene, parts, axis.left, y - 1, axis.width / max(1, axis.end) * ticks(1), 14)

@@ -17,8 +17,6 @@ from lib.errors.wording import exact
 from lib.trace.trace import Trace, nothing_to
 from lib.values.dims import Run, RunSet
 
-__all__ = ["draw_attention"]
-
 ROOM: Final = 840 - 2 * MARGIN
 GAP: Final = 14.0
 MOST: Final = 8
@@ -98,7 +96,6 @@ def draw_attention(runs: Any, layer: int | None = None) -> Picture:
 
 
 def _turning(trace: Trace, name: str, layer: int | None) -> Turning | None:
-    """The steps of a run; None where there are none."""
     kinds = [kind.name for kind in trace.shape.kinds]
     if layer is not None and (not 0 <= layer < len(kinds) or kinds[layer] != "attention"):
         there = [str(number) for number, kind in enumerate(kinds) if kind == "attention"]
@@ -128,7 +125,6 @@ def _named(rank: int, ranks: int) -> Piece:
 
 
 def _row(one: Turning, longest: int) -> Piece:
-    """A run: a triangle for each step, with the times of its blocks below it."""
     words = one.words.partition(";")[0]
     words = f"{words if one.name else words[:1].upper() + words[1:]}."  # a name stays as it is written
     side = min(190.0, (ROOM - (len(one.shown) - 1) * GAP) / len(one.shown))

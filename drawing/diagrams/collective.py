@@ -17,8 +17,6 @@ from lib.trace.trace import Trace, nothing_to
 from lib.values.laws import gather, reduce
 from lib.values.values import Value
 
-__all__ = ["draw_collective"]
-
 LEFT: Final = 62
 """Pixels for the words "before" and "after"."""
 MOST: Final = 10
@@ -60,7 +58,6 @@ class _Picture:
         self.wide, self.tile = self.column * len(self.places), min(88.0, self.column - 14)
 
     def picture(self) -> Picture:
-        """Paints it from top to bottom."""
         one = self.one
         rows = [Piece(0, 5), self._beside("", self._group_name)] if len(self.shown) > 1 else []
         rows += [self._beside("", self._names), *self._side("before", 0)]
@@ -84,13 +81,9 @@ class _Picture:
         return hcat([label(word, LEFT, 13, SOFT, bold=True), groups], align=align)
 
     def _side(self, word: str, side: int) -> list[Piece]:
-        """Return the tiles of all ranks before or after, and the words below them."""
         stacks = self._beside(word, lambda each: self._row(each, partial(self._stack, each, side), dots="…"))
-        return [
-            stacks,
-            Piece(0, 6),
-            self._beside("", lambda each: self._row(each, partial(self._below, each, side), 0), 0),
-        ]
+        words = self._beside("", lambda each: self._row(each, partial(self._below, each, side), 0), 0)
+        return [stacks, Piece(0, 6), words]
 
     def _row(self, each: Exchange, paint: Callable[[int, Seat], Piece], align: float = 0.5, dots: str = "") -> Piece:
         """A piece for each column of a group, perhaps with dots where ranks are left out."""
@@ -112,7 +105,6 @@ class _Picture:
         return self._row(each, name)
 
     def _below(self, each: Exchange, side: int, place: int, seat: Seat) -> Piece:
-        """The words below what a rank has."""
         values = seat.got if side else seat.brought
         lines = caption(values[0], self.column - 4) if len(values) == 1 else [f"{len(values)} values"] if values else []
         if side == 0 and seat.called is None:
@@ -126,7 +118,6 @@ class _Picture:
         return vcat(label(line, self.column, fill=fill, anchor="middle") for line in lines or [""])
 
     def _stack(self, each: Exchange, side: int, place: int, seat: Seat) -> Piece:
-        """Return what one rank has: a tile, several on top of each other, or none."""
         values = seat.got if side else seat.brought
         if not values:
             return self._nothing(each, seat, side)
@@ -161,10 +152,7 @@ class _Picture:
         origins = None if each.row.origins is None else each.row.origins(place, self.size, each.root)
         return range(self.size) if origins is None else [*origins]
 
-    # -- in between -------------------------------------------------------------------------------------------------
-
     def _middle(self, place: int) -> float:
-        """The middle of a column."""
         return (self.places.index(place) + 0.5) * self.column
 
     def _bar(self, each: Exchange) -> Piece:
@@ -201,7 +189,6 @@ class _Picture:
         return next((way for way in ways if way.width <= room), label(fit(words, room, TEXT)))
 
     def _direct(self, each: Exchange) -> Piece:
-        """Arrows from whoever brought it to whoever gets it."""
         scene = Scene(self.wide, 70)
         for target in (place for place in self.places if place is not None):
             origin = Origin([other.brought for other in each.seats], self._members(each, target))
@@ -219,7 +206,6 @@ class _Picture:
         return 0.0 if self.size < 3 else (other / (self.size - 1) - 0.5) * self.tile * 0.7
 
     def _never(self, each: Exchange) -> Piece:
-        """Return a bar that says that it never happened."""
         frame = Rect(4, 8, self.wide - 8, BAR, ALARM_PALE, ALARM, dash="4 3")
         words = label("never happened", self.wide - 16, fill=ALARM, bold=True, anchor="middle", height=BAR)
         return Piece(self.wide, BAR + 8, [frame, *words.at(8, 8)])

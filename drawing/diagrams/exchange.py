@@ -22,9 +22,6 @@ from lib.values.laws import average, gather, reduce, total_elements
 from lib.values.operations import MESSAGES
 from lib.values.values import Elements, Value, describe, subject
 
-__all__ = ["MESSAGE", "Exchange", "Seat", "beside", "chosen", "cost", "exchanges", "group_name", "headline", "idea"]
-__all__ += ["is_cut", "summary"]
-
 MESSAGE: Final = "message"
 """The name of a `pass_to` and its `receive` together."""
 
@@ -136,9 +133,6 @@ def _message(source: Seat, target: Seat, issued: Event, received: Event | None) 
     values = source.brought or target.got
     layer = values[0].layer if values else None
     return Exchange(MESSAGE, "message", None, layer, (source, target), issued.issued, start, over)
-
-
-# -- choosing one -----------------------------------------------------------------------------------------------
 
 
 def chosen(run: Trace, which: object, layer: object, who: str) -> Exchange | None:
@@ -266,7 +260,6 @@ def is_cut(one: Exchange) -> bool:
 
 
 def _why_not(one: Exchange) -> str:
-    """Why one never happened."""
     missing = [seat.rank for seat in one.seats if seat.called is None]
     if one.row is None:
         source, target = one.seats
@@ -304,7 +297,6 @@ def _elements(number: int | Fraction) -> str:
 
 
 def _compared(one: Exchange) -> str:
-    """Say which share of the whole thing is sent."""
     row, sent = one.row, one.seats[0].sent
     kinds = {value.kind for value in one.values}
     if row is not None and row.law is gather:  # what comes of it; of padded parts more is sent

@@ -16,10 +16,8 @@ from lib.cluster.costs import in_units
 from lib.errors.wording import counted, plural
 from lib.trace.trace import Trace, nothing_to
 from lib.values.dims import RunSet
-from lib.values.kinds.routes import Route
+from lib.values.kinds.experts import Route
 from lib.values.placement import Place
-
-__all__ = ["draw_experts"]
 
 WIDTH: Final = 840
 TOP, HIGH, GAPS = 84.0, 260.0, 48.0
@@ -71,9 +69,8 @@ def draw_experts(run: Any, layer: int | None = None) -> Picture:
     if (why := nothing_to("draw", run)) is not None:
         return note(why)
     trace = trace_of(run, "draw_experts")
-    found = [
-        number for number, kind in enumerate(trace.shape.kinds) if kind.output.route is not None and not kind.routed
-    ]
+    kinds = trace.shape.kinds
+    found = [number for number, kind in enumerate(kinds) if kind.output.route is not None and not kind.routed]
     if layer is not None and layer not in found:
         which = f"layers that do are {', '.join(map(str, found))}" if found else "no layer of it does"
         raise ValueError(f"draw_experts: layer {layer} of this run does not dispatch tokens to experts; {which}")
@@ -102,20 +99,17 @@ class _Picture:
 
     def _boxes(self, layer: int) -> list[list[tuple[Box, int]]]:
         """Return what each rank gives to forward of a layer, one after the other, and how long that takes."""
-        return [
-            [
-                (Box.of(values[0].place, self.experts), event.length)
-                for event in program.events
-                if event.op == "forward" and event.layer == layer and (values := program.values_of(event.inputs[:1]))
-            ]
-            for program in self.trace.programs
-        ]
+        found: list[list[tuple[Box, int]]] = []
+        for program in self.trace.programs:
+            mine = [event for event in program.events if event.op == "forward" and event.layer == layer]
+            given = [(event.length, value) for event in mine for value in program.values_of(event.inputs[:1])]
+            found.append([(Box.of(value.place, self.experts), length) for length, value in given])
+        return found
 
     def _count(self, boxes: Sequence[tuple[Box, int]], route: Route) -> int:
         return sum(route.count(*box) for box, _ in boxes)
 
     def picture(self) -> Picture:
-        """Paints it from left to right."""
         before = {rank: self._rank(rank, boxes) for rank, boxes in enumerate(self.sent) if boxes}
         after = {rank: self._rank(rank, boxes, home=True) for rank, boxes in enumerate(self.home) if boxes}
         middle = {(rank, expert): bar for rank, expert, bar in self._experts()}
@@ -139,7 +133,6 @@ class _Picture:
         return Bar(f"rank {rank}", count, dropped=dropped)
 
     def _experts(self) -> Iterator[tuple[int, int, Bar]]:
-        """The experts of each rank that has any, and the tokens that they take."""
         for rank, boxes in enumerate(self.taken):
             whole = self._count(boxes, self.route)
             time = sum(length for _, length in boxes)
@@ -152,7 +145,6 @@ class _Picture:
                     yield rank, expert, Bar(f"expert {expert}", count, colour, time * count // max(whole, 1))
 
     def _stack(self, column: Sequence[Bar]) -> None:
-        """Gives the bars of a column their places, in the middle of the height."""
         whole = sum(bar.count + bar.dropped for bar in column) * self.scale + GAPS
         y, gap = TOP + (HIGH + GAPS - whole) / 2, GAPS / max(len(column) - 1, 1)
         for bar in column:
@@ -166,7 +158,6 @@ class _Picture:
         boxes: Sequence[Sequence[tuple[Box, int]]],
         side: int,
     ) -> None:
-        """From the bars of ranks to those of experts, or on the other side back."""
         ends = (LEFTS[0] + RANK, LEFTS[1]) if side == 0 else (LEFTS[2], LEFTS[1] + EXPERT)
         for rank, mine in enumerate(boxes):
             for (there, expert), bar in sorted(middle.items(), key=lambda item: (item[0][1], item[0][0])):

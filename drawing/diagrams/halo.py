@@ -20,8 +20,6 @@ from lib.values.dims import Run, RunSet
 from lib.values.operations import COMMUNICATION
 from lib.values.values import Activation, ActivationGrad, Value
 
-__all__ = ["draw_halo"]
-
 WIDTH: Final = 840
 MARGIN, NAMES, BETWEEN, TOP = 18.0, 150.0, 24.0, 82.0
 MOST, PIECES = 32, 2048
@@ -104,13 +102,10 @@ class _Grid:
 
     def _runs(self, value: Value) -> list[Sequence[Run]]:
         """Its rows and columns; all of those that it does not have as a dim."""
-        named = [value.place.named.get(role) for role in ROLES]
-        return [
-            RunSet.of(part.pieces).runs if part else [(0, size)] for part, size in zip(named, self.sizes, strict=True)
-        ]
+        named = zip(map(value.place.named.get, ROLES), self.sizes, strict=True)
+        return [RunSet.of(part.pieces).runs if part else [(0, size)] for part, size in named]
 
     def _cells(self, runs: Iterable[Sequence[Run]]) -> set[Cell]:
-        """Return the cells in some rows and columns."""
         rows, columns = (
             [at for low, high in some for at in range(bisect_left(ends, low), bisect_left(ends, high))]
             for some, ends in zip(runs, self.ends, strict=True)
@@ -242,7 +237,6 @@ class _Picture:
         return Box(found[2], found[0], found[3], found[1])
 
     def picture(self) -> Picture:
-        """Paints it: names, forward and backward, and what there is to be told."""
         scene, grid = self.scene, self.grid
         sizes = [counted(size, role[:-1], ",") for role, size in zip(ROLES, grid.sizes, strict=True)]
         title = f"Layer {grid.layer}: {' and '.join(sizes[: 1 + self.tiled])} on {counted(self.ranks, 'rank')}"
@@ -275,7 +269,6 @@ class _Picture:
         return Picture(scene, f"<{title}. {'; '.join([*parts, *loans])}. {' '.join(words for words, _ in told)}>")
 
     def _words(self, area: Area, batches: Collection[int] = ()) -> str:
-        """Rows in words, and columns where they are cut; and batches, where they are not all."""
         words = [numbered(role[:-1], RunSet.span(*run)) for role, run in zip(ROLES, area, strict=True)]
         some = [numbered("batch", batches)] if 0 < len(batches) < self.grid.trace.shape.items else []
         return ", ".join([*words[: 1 + self.tiled], *some])
@@ -322,7 +315,6 @@ class _Picture:
             self.scene.add(Text(points[0][0] + 9, middle, words, TEXT, INK))
 
     def _told(self) -> list[tuple[str, str]]:
-        """Say what is lent, and what does not come home, in sentences."""
         grid = self.grid
         count = len(self.loans) if self.tiled else sum(high - low for *_, ((low, high), _) in self.loans)
         if not count:

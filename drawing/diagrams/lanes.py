@@ -13,8 +13,6 @@ from lib.cluster.batch import PhysicalBatch
 from lib.cluster.stages import Stages
 from lib.errors.wording import counted
 
-__all__ = ["picture_of_batch", "picture_of_stages"]
-
 WIDTH: Final = 840
 ROOM: Final = WIDTH - 2 * MARGIN
 STAGE, LANE, TOP, END = 34, 50, 62, 68.0
@@ -81,10 +79,9 @@ def _way(scene: Scene, here: Box, there: Box) -> None:
     if here.y == there.y:
         title = "stays on its rank: no message"
         scene.add(Rect(end, here.middle[1] - 2.5, there.x - end, 5, ARROW, title=title))
-    elif there.y > here.y:
-        arrow(scene, [(end - 6, here.y + STAGE), (there.x + 6, there.y)], ARROW, title="a message")
     else:
-        arrow(scene, [(end - 6, here.y), (there.x + 6, there.y + STAGE)], ARROW, title="a message")
+        start, stop = (here.y + STAGE, there.y) if there.y > here.y else (here.y, there.y + STAGE)
+        arrow(scene, [(end - 6, start), (there.x + 6, stop)], ARROW, title="a message")
 
 
 def _end(words: str) -> Piece:
@@ -123,7 +120,6 @@ def picture_of_batch(batch: PhysicalBatch) -> Picture:
 
 
 def _slot(batch: PhysicalBatch, feed: int, slot: int | None, wide: float) -> Piece:
-    """An example with its number, in the colour of its feed, or padding."""
     if slot is None:
         return label("…", wide, fill=SOFT, anchor="middle")
     example, (noun, item), device = batch.feeds[feed][slot], batch.names, batch.device(feed, slot)
@@ -137,7 +133,6 @@ def _slot(batch: PhysicalBatch, feed: int, slot: int | None, wide: float) -> Pie
 
 
 def _devices(batch: PhysicalBatch, feed: int, slots: list[int | None], wide: float) -> Piece:
-    """Lines below the slots that lie on one device, with its number."""
     lines: list[Piece] = []
     for device, same in groupby(slots, key=lambda slot: None if slot is None else batch.device(feed, slot)):
         long = len([*same]) * wide

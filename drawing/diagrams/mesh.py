@@ -18,8 +18,6 @@ from lib.cluster.mesh import Mesh
 from lib.errors.wording import counted, listed
 from lib.trace.trace import nothing_to
 
-__all__ = ["draw_mesh", "picture_of_holdings", "picture_of_neighbours"]
-
 WIDTH: Final = 840
 GAP: Final = 12
 MOST: Final = 8
@@ -71,9 +69,6 @@ def draw_mesh(
     return _picture("", "ranks of one colour are one group", *faces)
 
 
-# -- what the cards say ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Face:
     """One way to look at a mesh: the colour of the card of each rank, and what stands on it.
@@ -98,7 +93,6 @@ class Face:
 
 
 def _groups(mesh: Mesh, axis: str) -> Face:
-    """The groups along one axis: a colour each."""
     others = {name: size for name, size in mesh.axes.items() if name != axis}
     sizes, count = [*others.values()], prod(others.values())
 
@@ -199,9 +193,6 @@ def _together(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-# -- where they stand -----------------------------------------------------------------------------------------------
-
-
 def _picture(title: str, legend: str, *faces: Face) -> Picture:
     """The faces beside each other where there is room, else below each other."""
     title = title or _title(faces[0].mesh)
@@ -247,7 +238,6 @@ class _Panel:
         self.card = max(30.0, min(face.wide, room / across - GAP))
 
     def piece(self) -> Piece:
-        """The heading, all cards, and what is said below them."""
         face = self.face
         parts = [label(face.heading, bold=True, height=22)] if face.heading else []
         parts += [self._block(block) for block in self.blocks]
@@ -257,7 +247,6 @@ class _Panel:
         return vcat([Piece(width, 0), *parts])
 
     def _block(self, block: Coordinates | None) -> Piece:
-        """All slices at one place on the axes before them."""
         if block is None:
             return label("…", size=16, fill=SOFT, height=24)
         words = " · ".join(f"{axis} {number}" for axis, number in zip(self.names, block, strict=False))
@@ -317,7 +306,6 @@ class _Panel:
         return Piece(wide, high, [*piece.marks, *marks])
 
     def _hosts(self, ranks: Sequence[int | None]) -> Piece:
-        """A line below the ranks that share a host, with its number."""
         bars: list[Piece] = []
         mesh = self.face.mesh
         for host, same in groupby(ranks, key=lambda rank: None if rank is None else mesh.host(rank)):
@@ -331,7 +319,6 @@ class _Panel:
 
 
 def _places(sizes: Sequence[int], most: int) -> list[Coordinates | None]:
-    """The places on axes of these sizes, of many the first and the last."""
     return [None if number is None else _digits(number, sizes) for number in few(prod(sizes), most)]
 
 

@@ -22,9 +22,7 @@ from lib.trace.trace import Trace, nothing_to
 from lib.values.collectives import CHAIN, RING, TWICE_ROUND
 from lib.values.dims import DIMS
 from lib.values.laws import gather, reduce, total_elements
-from lib.values.values import Elements, Value
-
-__all__ = ["Rounds", "draw_ring", "rounds"]
+from lib.values.values import Elements
 
 WIDTH: Final = 840
 STEP: Final = 17
@@ -114,9 +112,6 @@ def _played(start: Has, steps: Sequence[Sequence[tuple[int, int, int, bool]]], s
     return Rounds(tuple(done), tuple(states), sizes, turn)
 
 
-# -- where the ranks stand ------------------------------------------------------------------------------------------
-
-
 class Frame(NamedTuple):
     """The places in the picture: the tile of each member and its name, and the middle of the ring."""
 
@@ -138,12 +133,10 @@ class Frame(NamedTuple):
 
 def _edge(box: Box, inside: Point, outside: Point, space: float = 5) -> Point:
     """Return the point where a line leaves a box, with some space."""
-    dx, dy = outside[0] - inside[0], outside[1] - inside[1]
-    ways = [1.0]
-    if dx:
-        ways.append(((box.x + box.width + space if dx > 0 else box.x - space) - inside[0]) / dx)
-    if dy:
-        ways.append(((box.y + box.height + space if dy > 0 else box.y - space) - inside[1]) / dy)
+    ways, (dx, dy) = [1.0], (outside[0] - inside[0], outside[1] - inside[1])
+    for low, size, at, far in ((box.x, box.width, inside[0], dx), (box.y, box.height, inside[1], dy)):
+        if far:
+            ways.append(((low + size + space if far > 0 else low - space) - at) / far)
     share = min(way for way in ways if way >= 0)
     return inside[0] + share * dx, inside[1] + share * dy
 
@@ -173,9 +166,6 @@ def _laid_out(members: int, pieces: int, top: float) -> Frame:
     order = range(members)
     inside = (width / 2, top + 22 + height + (between / 2 if rows[1] else 0))
     return Frame(tuple(tiles[m] for m in order), tuple(names[m] for m in order), inside, width, bottom)
-
-
-# -- the picture of a step ------------------------------------------------------------------------------------------
 
 
 class Ring:
@@ -234,7 +224,6 @@ class Ring:
         return [(x, y - 9), (x, y + 8)] if self.size > 2 else []
 
     def _band(self, frame: Frame, member: int, piece: int) -> Box:
-        """Return the place of a piece of a member."""
         box = frame.tiles[member]
         height = box.height / len(self.labels)
         return Box(box.x, box.y + self.rows[piece] * height, box.width, height)
@@ -252,8 +241,6 @@ class Ring:
             scene.add(Rect(x - wide / 2, y - 6.5, wide, 13, PAPER, radius=5))
         ink = INK if len(colours) != 1 else ink_on(colours[0])
         scene.add(Text(x, y, words, TEXT, ink, "middle", bold=True))
-
-    # -- in words ---------------------------------------------------------------------------------------------------
 
     def phase(self, step: int) -> list[str]:
         """Return the words in the middle of the ring: the number of the step, and what happens in it."""
@@ -278,22 +265,21 @@ class Ring:
             did = f"rank {source} passes it to rank {target}, {then}."
         elif hop.adds:
             did = "each rank passes one piece to the next rank, which adds its own to it."
-        reached: list[str] = []
+        reached = ""
         if step == turn < count:
-            reached = [
+            reached = (
                 "Now each rank has one piece of the finished sum: that was a reduce-scatter. An all-gather follows."
-            ]
+            )
         elif step == count and pieces > 1:
-            reached = ["Now each rank has one shard of the sum." if turn == count else "Now every rank has all of it."]
+            reached = "Now each rank has one shard of the sum." if turn == count else "Now every rank has all of it."
         sent, total = ([steps.sent(member, end) for member in range(self.size)] for end in (step, None))
         who, done, whole = "each rank", sent[0], total[0]
         if min(sent) != max(sent) or min(total) != max(total):
             who, done, whole = "all ranks together", sum(sent), sum(total)
         figures = f"{amount(round(done, 1))} of {amount(round(whole, 1))} elements"
-        return " ".join([f"Round {step} of {count}: {did}", *reached, f"Sent so far by {who}: {figures}."])
+        return " ".join(filter(None, (f"Round {step} of {count}: {did}", reached, f"Sent so far by {who}: {figures}.")))
 
     def _start(self) -> str:
-        """Say what the ranks have before the first step."""
         value, pieces = self.one.seats[0].brought[0], len(self.steps.sizes)
         if self.one.row is not None and self.one.row.law is gather:
             own = next((DIMS[role].plural for role, _, _ in value.place.rest if not DIMS[role].partial), None)
@@ -306,34 +292,27 @@ class Ring:
         """Say what each rank has after a step."""
         told: list[str] = []
         for seat, pieces in zip(self.one.seats, self.steps.states[step], strict=True):
-            words = [self._piece(piece, pieces[piece]) for piece in self.labels if piece in pieces]
+            words: list[str] = []
+            for piece, number in self.labels.items():
+                if piece in pieces:
+                    ranks = [self.one.seats[member].rank for member in pieces[piece]]
+                    of = "the whole sum" if len(ranks) == self.size else f"of {these('rank', ranks)}"
+                    name = f"piece {number}" if len(self.labels) > 1 else "it"
+                    words.append(f"{name} ({of})" if self.adds else name)
             told.append(f"Rank {seat.rank} has {', '.join(words) or 'nothing'}.")
         return " ".join(told)
-
-    def _piece(self, piece: int, members: frozenset[int]) -> str:
-        name = f"piece {self.labels[piece]}" if len(self.labels) > 1 else "it"
-        if not self.adds:
-            return name
-        whole = len(members) == self.size
-        of = "the whole sum" if whole else f"of {these('rank', [self.one.seats[member].rank for member in members])}"
-        return f"{name} ({of})"
 
 
 def _labels(one: Exchange, pieces: int) -> dict[int, int]:
     """The numbers of the pieces: those of the shards or batches that the members bring, where each brings one."""
     numbers: list[int | None] = [*range(pieces)]
     if one.row is not None and one.row.law is gather:
-        numbers = [_only(seat.brought[0]) for seat in one.seats]
+        held = [laid(seat.brought[0].place).held for seat in one.seats]
+        numbers = [next(iter(pieces)) if len(pieces) == 1 else None for pieces in held]
     known = [number for number in numbers if number is not None]
     if len({*known}) < pieces:
         known = [*range(pieces)]
     return dict(sorted(enumerate(known), key=lambda item: item[1]))
-
-
-def _only(value: Value) -> int | None:
-    """The one shard or batch that a value has."""
-    held = laid(value.place).held
-    return next(iter(held)) if len(held) == 1 else None
 
 
 def ring_page(ring: Ring) -> Page:
@@ -350,18 +329,16 @@ def ring_page(ring: Ring) -> Page:
 
 def _data(ring: Ring, frame: Frame) -> dict[str, Any]:
     """Return the data of the script: pieces in rows, each as the bits of the members whose parts are in it."""
-    steps: list[dict[str, Any]] = []
-    for step, state in enumerate(ring.steps.states):
-        hops = ring.steps.steps[step - 1] if step else ()
-        steps.append(
-            {
-                "words": ring.words(step),
-                "holdings": ring.holdings(step),
-                "middle": ring.phase(step),
-                "has": [[_bits(pieces.get(piece, frozenset())) for piece in ring.labels] for pieces in state],
-                "hops": [[hop.source, hop.target, ring.rows[hop.piece], _bits(hop.members)] for hop in hops],
-            }
-        )
+    steps = [
+        {
+            "words": ring.words(step),
+            "holdings": ring.holdings(step),
+            "middle": ring.phase(step),
+            "has": [[_bits(pieces.get(piece, frozenset())) for piece in ring.labels] for pieces in state],
+            "hops": [[hop.source, hop.target, ring.rows[hop.piece], _bits(hop.members)] for hop in hops],
+        }
+        for step, (state, hops) in enumerate(zip(ring.steps.states, ((), *ring.steps.steps), strict=True))
+    ]
     return {
         "labels": [str(label) for label in ring.labels.values()],
         "tiles": frame.tiles,
@@ -376,14 +353,10 @@ def _bits(members: frozenset[int]) -> int:
 
 
 def _colours(members: int) -> str:
-    """Styles for what each member contributes, and for the ink on it."""
-    day, night = list[str](), list[str]()
-    for member in range(members):
-        colour = origin_colour(member, members)
-        ink = ink_on(colour)
-        day.append(f".o{member}{{fill:{colour}}}.i{member}{{fill:{ink}}}")
-        night.append(f".o{member}{{fill:{colour.night}}}.i{member}{{fill:{ink.night}}}")
-    return f"{''.join(day)}\n@media (prefers-color-scheme:dark){{{''.join(night)}}}\n"
+    looks = [(member, colour := origin_colour(member, members), ink_on(colour)) for member in range(members)]
+    day = "".join(f".o{member}{{fill:{colour}}}.i{member}{{fill:{ink}}}" for member, colour, ink in looks)
+    night = "".join(f".o{member}{{fill:{colour.night}}}.i{member}{{fill:{ink.night}}}" for member, colour, ink in looks)
+    return f"{day}\n@media (prefers-color-scheme:dark){{{night}}}\n"
 
 
 def draw_ring(run: Any, which: str | None = None, layer: int | None = None, step: int | None = None) -> Picture | Page:
@@ -411,7 +384,6 @@ def draw_ring(run: Any, which: str | None = None, layer: int | None = None, step
 
 
 def _chosen(trace: Trace, which: str | None, layer: int | None) -> Exchange | None:
-    """Return the collective that was asked for, if it goes round a ring; without a name the first that does."""
     if which is None:
         found = [one for one in exchanges(trace) if layer in (None, one.layer) and rounds(one) is not None]
         one = found[0] if found else None

@@ -23,8 +23,6 @@ from lib.values.kinds.kind import PRICED
 from lib.values.operations import COMMUNICATION, OPERATIONS, Operation
 from lib.values.values import Activation, ActivationGrad, OptState, Weight, WeightGrad
 
-__all__ = ["deeds", "draw_step", "kept"]
-
 LANES: Final[dict[str, str]] = {
     Weight.kind: "weight",
     OptState.kind: "update",
@@ -58,24 +56,18 @@ class Kept(NamedTuple):
 
 def deeds(program: Program) -> list[Deed]:
     """Return what a rank does, in the order of its program."""
-    found: list[Deed] = []
-    for event in program.events:
-        where = _where(program, event)
-        if where is not None:
-            lane, place, chip = where
-            found.append(Deed(len(found) + 1, event, lane, place, chip))
-    return found
+    where = [(event, found) for event in program.events if (found := _where(program, event)) is not None]
+    return [Deed(number, event, *found) for number, (event, found) in enumerate(where, 1)]
 
 
 def kept(program: Program, done: list[Deed]) -> Iterator[Kept]:
     """The activations that backward takes, each with the deed that made it."""
-    maker = {number: deed for deed in done for number in deed.event.outputs}
+    maker = {number: deed.number for deed in done for number in deed.event.outputs}
     for deed in done:
-        if deed.lane == "backward":
-            for number in deed.event.inputs:
-                value = program.values[number]
-                if isinstance(value, Activation) and number in maker:
-                    yield Kept(value.layer, maker[number].number, deed.number)
+        for number in deed.event.inputs if deed.lane == "backward" else ():
+            value = program.values[number]
+            if isinstance(value, Activation) and number in maker:
+                yield Kept(value.layer, maker[number], deed.number)
 
 
 def _where(program: Program, event: Event) -> tuple[str, int, str] | None:
@@ -147,6 +139,11 @@ class Lane(NamedTuple):
     y: float
     height: float
 
+    @property
+    def middle(self) -> float:
+        """The height of its middle."""
+        return self.y + self.height / 2
+
 
 class _Step:
     """The picture of one rank's step."""
@@ -171,7 +168,6 @@ class _Step:
         self.scene = Scene(self.width, 0)
 
     def _columns(self) -> float:
-        """Place layers and what lies between them, from left to right; return the width of the paper."""
         x = MARGIN
         for number, layer in enumerate(self.layers):
             if number and self.layers[number - 1] != layer - 1:
@@ -196,7 +192,6 @@ class _Step:
         return [*dict.fromkeys(deed.chip for deed in self.at.get((lane, place), ()) if deed.chip)]
 
     def _lanes(self) -> dict[str, Lane]:
-        """The rows, from top to bottom, with room for the chips of each."""
         chips = defaultdict[str, float](float)
         for lane, place in [*self.at]:
             chips[lane] = max(chips[lane], CHIPS * len(self._called(lane, place)))
@@ -210,7 +205,6 @@ class _Step:
         return {"weight": weight, "forward": forward, "backward": backward, "gradient": gradient, "update": update}
 
     def picture(self) -> Picture:
-        """Paints it: lines first, then what stands on them."""
         scene, run = self.scene, self.trace
         title = f"One training step on rank {self.rank}" + (f" of {run.ranks}" if run.ranks > 1 else "")
         scene.add(Text(MARGIN, 20, title, 13, INK, bold=True))
@@ -220,8 +214,7 @@ class _Step:
         for layer in self.layers:
             self._layer(layer)
         if self.left_out is not None:
-            y = self.lanes["forward"].y + self.lanes["forward"].height / 2
-            scene.add(Text(self.left_out + 4, y, "…", 16, SOFT, "middle"))
+            scene.add(Text(self.left_out + 4, self.lanes["forward"].middle, "…", 16, SOFT, "middle"))
         for kind, place in self.x:
             if kind == "between":
                 self._between(place)
@@ -238,29 +231,27 @@ class _Step:
         words += [f"and {len(self.done) - LISTED} more"] if len(self.done) > LISTED else []
         return Picture(scene, f"<{title}: {'; '.join(words)}>")
 
-    # -- lines ------------------------------------------------------------------------------------------------------
-
     def _flow(self, pairs: Sequence[Kept]) -> None:
         """Arrows along forward and backward, from weights down, and from activations to where they are needed again."""
         forward, backward = self.lanes["forward"], self.lanes["backward"]
         for layer in self.layers:
             left, x, right = (self.x["between", layer], self.x["layer", layer], self.x["between", layer + 1])
             if ("forward", layer) in self.at:
-                y = forward.y + forward.height / 2
-                self._arrow((left + BETWEEN, y), (x - 1, y))
-                self._arrow((x + BOX, y), (right - 1, y))
+                self._arrow((left + BETWEEN, forward.middle), (x - 1, forward.middle))
+                self._arrow((x + BOX, forward.middle), (right - 1, forward.middle))
             if ("backward", layer) in self.at:
-                y = backward.y + backward.height / 2
-                self._arrow((right, y), (x + BOX + 1, y))
+                self._arrow((right, backward.middle), (x + BOX + 1, backward.middle))
                 if self._made(ActivationGrad.kind, layer):
-                    self._arrow((x, y), (left + BETWEEN + 1, y))
+                    self._arrow((x, backward.middle), (left + BETWEEN + 1, backward.middle))
             self._down(layer)
-        by_place = defaultdict[int, list[Kept]](list)
-        for pair in pairs:
-            by_place[pair.place].append(pair)
-        for place in [place for place in by_place if place in self.layers]:
-            first, *others = by_place[place]
-            self._keep(place, f"kept {first.made}–{first.used}" + (", …" if others else ""))
+        for place in dict.fromkeys(pair.place for pair in pairs if pair.place in self.layers):
+            first, *others = [pair for pair in pairs if pair.place == place]
+            words = f"kept {first.made}–{first.used}" + (", …" if others else "")
+            # Down from the activation, below its chips, to the backward that needs it again.
+            x, y = self.x["between", place] + BETWEEN / 2, forward.y + forward.height - 5
+            low, end = y + len(self._called("activation", place)) * CHIPS, (self.x["layer", place] + 26, backward.y - 1)
+            arrow(self.scene, [(x, y), *curve((x, low), end)], KINDS["activation"], 2)
+            self.scene.add(Text(max(MARGIN, x - 24), (low + end[1]) / 2 + 19, words, SMALL, INK))
 
     def _arrow(self, start: Point, end: Point, colour: str = SOFT) -> None:
         arrow(self.scene, [start, end], colour, 1.5)
@@ -281,17 +272,6 @@ class _Step:
         if ("update", layer) in self.at:
             low = gradient.y + gradient.height + len(self._called("gradient", layer)) * CHIPS
             self._arrow((x, low), (x, update.y - 1), KINDS["weight gradient"])
-
-    def _keep(self, place: int, words: str) -> None:
-        """An arrow from an activation down to the backward that needs it again."""
-        forward, backward = self.lanes["forward"], self.lanes["backward"]
-        start = (self.x["between", place] + BETWEEN / 2, forward.y + forward.height - 5)
-        end = (self.x["layer", place] + 26, backward.y - 1)
-        low = (start[0], start[1] + len(self._called("activation", place)) * CHIPS)
-        arrow(self.scene, [start, *curve(low, end)], KINDS["activation"], 2)
-        self.scene.add(Text(max(MARGIN, low[0] - 24), (low[1] + end[1]) / 2 + 19, words, SMALL, INK))
-
-    # -- boxes ------------------------------------------------------------------------------------------------------
 
     def _layer(self, layer: int) -> None:
         x, kind = self.x["layer", layer], self.trace.shape.kinds[layer].name
@@ -349,7 +329,6 @@ class _Step:
         self.scene.add(Text(left + width / 2, y, words, SMALL, ink_on(INK), "middle", bold=True))
 
     def _put_chips(self, lane: str, place: int, x: float, y: float, width: float) -> None:
-        """Communication and changes of values, below the box that they belong to."""
         fill, border = LOOKS["collective"].pair
         for chip in self._called(lane, place):
             here = [deed for deed in self.at[lane, place] if deed.chip == chip]
@@ -363,11 +342,8 @@ class _Step:
 
     def _between(self, place: int) -> None:
         """Paint what lies between layers: an activation, and below it its gradient."""
-        x, lanes = (
-            self.x["between", place],
-            (("activation", "forward", "act"), ("activation gradient", "backward", "grad")),
-        )
-        for kind, lane, name in lanes:
+        x = self.x["between", place]
+        for kind, lane, name in (("activation", "forward", "act"), ("activation gradient", "backward", "grad")):
             y, height = self.lanes[lane]
             here = [deed for deed in self.at.get((kind, place), ()) if not deed.chip]
             exists = bool(self.at.get((kind, place))) or self._made(kind, place)
@@ -382,12 +358,11 @@ class _Step:
         return self.trace.shape.kinds[layer].weight is not None
 
     def _loss(self) -> None:
-        """The loss, where forward ends and backward begins."""
         here, last = self.at["loss", 0], self.x.get(("between", self.trace.layers))
         if not here or last is None:
             return
         x = self.x["loss", 0]
-        y, low = (self.lanes[lane].y + self.lanes[lane].height / 2 for lane in ("forward", "backward"))
+        y, low = self.lanes["forward"].middle, self.lanes["backward"].middle
         self._box(Box(x, y - 12, LOSS, low - y + 24), "loss", *LOOKS["loss"].pair, here, True)
         self._arrow((last + BETWEEN, y), (x - 1, y))
         self._arrow((x, low), (last + BETWEEN + 1, low))

@@ -16,8 +16,6 @@ from lib.values.dims import DIMS, REST, Pieces
 from lib.values.placement import Place
 from lib.values.values import Value
 
-__all__ = ["Origin", "caption", "laid", "parts", "plain_tile", "tile", "tile_height", "weave", "woven"]
-
 MOST: Final = 48
 """Parts that a tile has at most: of a weight in a thousand shards each shows several."""
 STRIPE: Final = 9.0
@@ -66,7 +64,7 @@ def laid(place: Place, beside: Place | None = None) -> Laid:
     for role in (role for role in place.schema.roles[: place.schema.ndim] if role in REST):
         mine, its = place.part(role), None if beside is None else beside.part(role)
         cut = its if mine is not None and mine.whole and its is not None else mine
-        if mine is not None and cut is not None and cut.grid is not None and not cut.whole:
+        if mine is not None and cut is not None and cut.grid and not cut.whole:
             if place.sharded and not place.first.whole:
                 continue
             held = frozenset(range(cut.grid)) if mine.whole else mine.pieces
@@ -207,12 +205,9 @@ def plain_tile(wide: float, high: float, value: Value, colours: Sequence[str], o
     scene, box = Scene(wide, high), Box(0, 0, wide, high)
     weave(scene, box, colours)
     scene.add(Rect(*box, "none", SOFT))
-    differs = [
-        words
-        for cut in value.place.rest
-        if any(other.place.part(cut[0]) is not value.place.part(cut[0]) for other in others)
-        for words in _cut(*cut)
-    ]
+    parts = {cut[0]: value.place.part(cut[0]) for cut in value.place.rest}
+    cuts = [cut for cut in value.place.rest if any(one.place.part(cut[0]) is not parts[cut[0]] for one in others)]
+    differs = [words for cut in cuts for words in _cut(*cut)]
     words = fitting(wide - 10, " · ".join(caption(value)), *differs, caption(value)[0], "")
     _number(scene, box, words, colours)
     return Piece(wide, high, scene.marks)

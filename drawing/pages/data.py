@@ -21,15 +21,14 @@ from lib.analysis.figures import makespan
 from lib.analysis.memory import PLACES, whereabouts
 from lib.cluster.costs import TICKS
 from lib.errors.wording import counted, numbered, runs
+from lib.trace.event import STORES
 from lib.trace.order import awaited_at_once, meetings, messages
-from lib.trace.trace import STORES, Event, Program, Trace, kept
+from lib.trace.trace import Event, Program, Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import DIMS
 from lib.values.operations import COMMUNICATION, TIMED
 from lib.values.placement import Place
 from lib.values.values import Activation, ActivationGrad, Value
-
-__all__ = ["encode", "gifts", "legend", "shown_ranks", "style", "words_of"]
 
 FIELDS: Final = {
     "event": [
@@ -148,12 +147,11 @@ def _part(place: Place) -> str:
     words: list[str] = []
     for role, pieces, grid in place.rest:
         kind = DIMS[role]
-        if not pieces and not kind.partial:
-            words.append(f"no {kind.plural}")
-        elif not kind.partial:
-            words.append(
-                numbered(kind.noun, pieces) if kind.counted else kind.plural + f" {ranges(frozenset(pieces))} of {grid}"
+        if not kind.partial:
+            some = (
+                numbered(kind.noun, pieces) if kind.counted else f"{kind.plural} {ranges(frozenset(pieces))} of {grid}"
             )
+            words.append(some if pieces else f"no {kind.plural}")
     return ", ".join(words)
 
 
@@ -233,7 +231,6 @@ def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Table
 
 
 def _program(trace: Trace, program: Program, tables: Tables) -> dict[str, Any]:
-    """One rank: its events, and what it holds when. Values are numbers of the table of the whole page."""
     values = trace.lifetimes()[program.rank].values
     ids = [-1 if value is None else _value(value, tables) for value in values]
     return {
@@ -247,9 +244,7 @@ def _event(trace: Trace, program: Program, number: int, ids: list[int], tables: 
     event = program.events[number]
     place = trace.place(event)
     about = event.arg[0] if event.op == "wait" and event.arg else -1
-    mode = 0
-    if event.op in COMMUNICATION:
-        mode = 1 if awaited_at_once(trace, program, number) else 2
+    mode = 0 if event.op not in COMMUNICATION else 1 if awaited_at_once(trace, program, number) else 2
     return [
         tables.texts.add(words_of(trace, program, number)),
         tables.texts.add(spoken(event.op)),
@@ -327,16 +322,11 @@ def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
 def legend(layers: int, found: set[str]) -> list[list[str]]:
     """Fill and border by day and by night of the operations that occur, and what they mean."""
     own = layer_colour(0, layers)
-    shown = [(own, own, "forward (number: batch)")]
-    shown += [(*pair, words) for _, pair, words in looks_of(found, own)]
+    shown = [(own, own, "forward (number: batch)"), *((*pair, words) for _, pair, words in looks_of(found, own))]
     return [[fill, border, fill.night, border.night, words] for fill, border, words in shown]
 
 
 def layer_ramp(layers: int) -> list[tuple[int, str, str, str, str]]:
     """Layers with their colour and the ink on it, by day and by night; of many layers some."""
-    found: list[tuple[int, str, str, str, str]] = []
-    for layer in range(0, layers, max(1, -(-layers // 12))):
-        fill = layer_colour(layer, layers)
-        ink = ink_on(fill)
-        found.append((layer, fill, ink, fill.night, ink.night))
-    return found
+    shown = [(layer, layer_colour(layer, layers)) for layer in range(0, layers, max(1, -(-layers // 12)))]
+    return [(layer, fill, ink_on(fill), fill.night, ink_on(fill).night) for layer, fill in shown]

@@ -6,7 +6,6 @@ Each is a template with its style, its scripts and JSON inside: it needs no serv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Final, Protocol
 
 from drawing.canvas.palette import BOUND, GOOD, INK, KINDS, NONE, PASSES, Colour, ink_on, layer_colour, mix
@@ -20,8 +19,6 @@ from lib.analysis.difference import ending, highest_peak
 from lib.errors.wording import counted
 from lib.trace.trace import Trace, nothing_to
 from lib.values.operations import OPERATIONS
-
-__all__ = ["View", "draw_gallery", "step_through"]
 
 
 def kinds() -> dict[str, Colour]:
@@ -38,14 +35,9 @@ SCRIPTS: Final = ("run.js", "timeline.js", "overlay.js", "stores.js", "details.j
 
 def page(data: dict[str, Any]) -> str:
     """A whole HTML document about the data."""
-    return document(
-        asset(__package__, "template.html"), variables(kinds()) + asset(__package__, "stepper.css"), _script(), data
-    )
-
-
-@cache
-def _script() -> str:
-    return "\n".join(asset(__package__, name) for name in SCRIPTS)
+    style = variables(kinds()) + asset(__package__, "stepper.css")
+    script = "\n".join(asset(__package__, name) for name in SCRIPTS)
+    return document(asset(__package__, "template.html"), style, script, data)
 
 
 def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] | None = None) -> View:
@@ -70,14 +62,13 @@ class View(Page):
         told = [f"{size(trace)}: {ending(trace)}, {highest_peak(trace)}" for _, trace in self.runs]
         words = f"<step through {'; '.join(told)}>" if told else "<nothing to step through>"
         notes = [note] if note else []
-        super().__init__(lambda: page(encode(self.runs, notes)), words, "Step through a run", self._about_high)
 
-    def _about_high(self) -> float:
-        """Pixels that the page takes in a notebook; what is longer scrolls inside."""
-        height = 640.0 if self.runs else 120.0
-        for _, trace in self.runs:
-            height += 120 + place_rows(boxes(trace, shown_ranks(trace)).lanes, 0).bottom
-        return min(1000, height)
+        def height() -> float:
+            """About as high as it is; what is longer scrolls inside."""
+            rows = [place_rows(boxes(trace, shown_ranks(trace)).lanes, 0) for _, trace in self.runs]
+            return min(1000, (640.0 if rows else 120.0) + sum(120 + one.bottom for one in rows))
+
+        super().__init__(lambda: page(encode(self.runs, notes)), words, "Step through a run", height)
 
 
 PASS_OF: Final = {OPERATIONS[name].letter or OPERATIONS[name].word: name for name in PASSES}

@@ -25,9 +25,6 @@ from lib.trace.trace import Program, Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS, READS
 
-__all__ = ["LANES", "Box", "Fold", "Message", "Timeline", "boxes", "failed_rank", "labels", "padded", "size", "title"]
-__all__ += ["waiting"]
-
 LANES: Final = 4
 """Communication lanes of a rank at most; what runs beside even more shares the last."""
 
@@ -87,8 +84,7 @@ def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:
     if pending or culprit is not None:
         last = max([end, *pending])
         end = last + max(last * 2 // 5 if pending else last // 6, 10**9 // 2)
-    found: list[Box] = []
-    lanes: list[int] = []
+    found, lanes = list[Box](), list[int]()
     for program in (trace.programs[rank] for rank in drawn):
         mine = list(_rank(trace, program, end, program.rank == culprit))
         if program.rank == culprit and program.events:
@@ -111,7 +107,6 @@ def _clock(program: Program) -> int:
 
 
 def _rank(trace: Trace, program: Program, edge: int, failed: bool) -> Iterator[Box]:
-    """The boxes of one rank, in program order. One that `failed` had gone on after its last call."""
     free: list[int] = []
     for index, event in enumerate(program.events):
         if event.op not in COMMUNICATION:
@@ -156,28 +151,19 @@ def _look(event: Event) -> str:
 def _lane(free: list[int], event: Event, edge: int) -> int:
     """The first communication lane that is free when an event begins; `free` says when each lane is."""
     start, end = (event.issued, edge) if event.start is None else (event.start, event.start + event.length)
-    for number, until in enumerate(free):
-        if until <= start:
-            free[number] = end
-            return number + 1
-    if len(free) < LANES:
-        free.append(end)
-    else:
-        free[-1] = max(free[-1], end)
-    return len(free)
+    lane = next((number for number, until in enumerate(free) if until <= start), min(len(free), LANES - 1))
+    free[lane : lane + 1] = [max([end, *free[lane : lane + 1]])]
+    return lane + 1
 
 
 def _messages(trace: Trace, drawn: Sequence[int]) -> list[Message]:
     """Return the messages of the ranks that are drawn, to any rank, as far as they were received."""
-    found: list[Message] = []
-    shown = frozenset(drawn)
-    for passage in messages(trace):
-        if passage.received is None or passage.source not in shown:
-            continue
-        sent = trace.programs[passage.source].events[passage.sent].end
-        received = trace.programs[passage.target].events[passage.received].start
-        if sent is not None and received is not None:
-            found.append(Message(passage.source, sent, passage.target, received))
+    found, shown = list[Message](), frozenset(drawn)
+    for source, number, target, taken in messages(trace):
+        if taken is not None and source in shown:
+            sent, received = trace.programs[source].events[number].end, trace.programs[target].events[taken].start
+            if sent is not None and received is not None:
+                found.append(Message(source, sent, target, received))
     return sorted(found)
 
 
@@ -247,7 +233,6 @@ class Waiting(NamedTuple):
 
 @kept
 def _calls(trace: Trace) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """The calls of the collective that an event is part of, by its rank and number."""
     return {call: joined.calls for joined in collectives(trace) for call in joined.calls}
 
 
@@ -289,20 +274,16 @@ def title(trace: Trace, box: Box, fold: Fold, brief: bool = False) -> str:
     who = f"rank {box.rank}"
     start, end = exact(units(box.start)), exact(units(box.end))
     what = _what(trace, box, event)
-    when = f"{start} to {end}"
-    if box.look in ("pending", "failed"):
-        when = f"from {start}, never over" if box.look == "pending" else f"at {start}"
-    place = trace.place(event)
-    where = ""
+    when = {"pending": f"from {start}, never over", "failed": f"at {start}"}.get(box.look, f"{start} to {end}")
+    place, where = trace.place(event), ""
     if len(fold.ranks) > 1:
         where = f"so {'does' if len(fold.ranks) == 2 else 'do'} {numbered('rank', fold.ranks[1:])}"
         where += ", on batches of their own" if box.number in fold.own else ""
         where += "" if place is None else ", " if brief else "\n"
     if place is not None:
         where += f"line {place.line}" if brief else f"{place.file}, line {place.line}: {place.text[:90]}"
-    if brief:
-        return f"{what}\n{who}, {when}" + (f", {where}" if where else "")
-    return f"{what}\n{who}, {when}" + (f"\n{where}" if where else "")
+    where = (", " if brief else "\n") + where if where else ""
+    return f"{what}\n{who}, {when}{where}"
 
 
 def _what(trace: Trace, box: Box, event: Event) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from drawing.canvas.layout import Axis, Entry, Point, compact, legend, swatch
@@ -18,9 +19,6 @@ from lib.puzzles.records import PUZZLES
 from lib.trace.lifetimes import held_at
 from lib.trace.trace import Trace
 from lib.values.values import OptState, Weight
-
-__all__ = ["GATHERED", "SERIES", "Level", "Plateau", "goals", "kinds_of", "levels", "longest", "memory"]
-__all__ += ["memory_at_peak", "stepped"]
 
 GATHERED: Final = "gathered weight"
 """The name of a weight that came in a communication and goes again: it is a guest."""
@@ -42,10 +40,8 @@ def levels(trace: Trace, rank: int) -> list[Level]:
     since nothing changed in between. After its last operation a rank has what is at rest; in a run that failed, all
     that it had.
     """
-    program = trace.programs[rank]
-    visiting = guests(program)
-    calls = None
-    if visiting:
+    program, calls = trace.programs[rank], None
+    if visiting := guests(program):
         values = trace.lifetimes()[rank].values
         calls = [GATHERED if number in visiting else value and value.kind for number, value in enumerate(values)]
     found: list[Level] = []
@@ -69,16 +65,10 @@ def levels(trace: Trace, rank: int) -> list[Level]:
 
 
 def _stacked(by_name: Mapping[str, object]) -> tuple[float, ...]:
-    total = 0.0
-    sums: list[float] = []
-    for name in SERIES:
-        total += float(by_name.get(name, 0))  # pyright: ignore[reportArgumentType]
-        sums.append(total)
-    return tuple(sums)
+    return tuple(accumulate(float(by_name.get(name, 0)) for name in SERIES))  # pyright: ignore[reportArgumentType]
 
 
 def _left(trace: Trace, rank: int) -> dict[str, float]:
-    """Return the elements that a rank has after its last operation, by kind."""
     program, lives = trace.programs[rank], trace.lifetimes()[rank]
     over, visiting = len(program.events), guests(program)
     found = dict.fromkeys(SERIES, 0.0)
@@ -134,7 +124,13 @@ def memory(
     full = longest(curves, most)
     scene.add(Text(axis.left - 10, top + 8, "memory", TEXT, INK, "end", bold=True))
     scene.add(Text(axis.left, top + 8, _summary(trace, folds, full), TEXT, INK))
-    panel = _Panel.of(axis, folds, curves, top + 20, full, [most, highest or 0, *limits])
+    y, (height, gap), tops = top + 20, _height(len(folds)), dict[int, float]()
+    for fold in folds:
+        y += HEADROOM if full is not None and fold.rank == full.rank else 0
+        tops[fold.rank] = y
+        y += height + gap
+    shown = max([most, highest or 0, *limits, *(level.sums[-1] for curve in curves.values() for level in curve)])
+    panel = _Panel(axis, tops, height, (height - 2) / shown if shown else 0.0)
     for fold in folds:
         panel.row(scene, fold.rank, curves[fold.rank], most, limits)
     write_names(scene, names(trace, folds), [panel.tops[fold.rank] for fold in folds], panel.height, axis.left)
@@ -177,7 +173,6 @@ def goals(trace: Trace) -> list[float]:
 
 
 def _summary(trace: Trace, folds: Sequence[Fold], full: Plateau | None) -> str:
-    """Say how much memory there is at most, where, and when."""
     top = peak(trace)
     head = f"at most {amount(top.elements)} elements on"
     if full is None:
@@ -201,26 +196,6 @@ class _Panel(NamedTuple):
     tops: Mapping[int, float]
     height: float
     scaling: float
-
-    @classmethod
-    def of(
-        cls,
-        axis: Axis,
-        folds: Sequence[Fold],
-        curves: Mapping[int, Sequence[Level]],
-        top: float,
-        full: Plateau | None,
-        shown: Iterable[float],
-    ) -> _Panel:
-        """Rows from `top` on, with room for the label of the peak, and for all that is `shown`."""
-        height, gap = _height(len(folds))
-        tops: dict[int, float] = {}
-        for fold in folds:
-            top += HEADROOM if full is not None and fold.rank == full.rank else 0
-            tops[fold.rank] = top
-            top += height + gap
-        highest = max([*shown, *(level.sums[-1] for curve in curves.values() for level in curve)])
-        return cls(axis, tops, height, (height - 2) / highest if highest else 0.0)
 
     def row(self, scene: Scene, rank: int, curve: Sequence[Level], most: float, limits: Sequence[float]) -> None:
         """The memory of a rank, with lines at the peak of all and at the goals."""
@@ -275,7 +250,6 @@ def stepped(edge: Sequence[Point], floor: float) -> list[Point]:
 
 
 def _areas(columns: Sequence[tuple[float, tuple[float, ...]]], floor: float, scale: float) -> Iterator[Poly]:
-    """The highest sum first and the smaller ones over it: each kind needs only one edge then."""
     for number in reversed(range(len(SERIES) if columns else 0)):
         if all(sums[number] == (sums[number - 1] if number else 0) for _, sums in columns):
             continue

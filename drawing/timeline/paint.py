@@ -28,9 +28,6 @@ from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.operations import COMPUTE
 
-__all__ = ["ARROWS", "MARK", "SHOWN", "Rows", "arrow", "left_out", "operations", "paint", "place_label", "place_rows"]
-__all__ += ["row_height"]
-
 CROWDED: Final = 1500
 """From this many boxes on, boxes are plain and their titles brief."""
 PACKED: Final = 20_000
@@ -138,7 +135,6 @@ def paint(
 
 
 def _thinned(boxes: Iterable[Box], axis: Axis) -> Iterable[Box]:
-    """Leaves out boxes that end within half a pixel of what is painted already."""
     painted: dict[tuple[int, int], float] = {}
     for box in boxes:
         end = axis.x(box.end)
@@ -151,20 +147,13 @@ class _Painter:
     """Collects the marks of boxes: rectangles, what is painted over them, and labels."""
 
     def __init__(self, trace: Trace, axis: Axis, rows: Rows, folds: Sequence[Fold], layers: int, crowded: bool) -> None:
-        self.trace = trace
-        self.axis = axis
-        self.rows = rows
+        self.trace, self.axis, self.rows, self.layers, self.crowded = trace, axis, rows, layers, crowded
         self.folds = {fold.rank: fold for fold in folds}
-        self.layers = layers
-        self.crowded = crowded
-        self.rects: list[Rect] = []
-        self.details: list[Poly | Rect] = []
-        self.texts: list[Text] = []
+        self.rects, self.details, self.texts = list[Rect](), list[Poly | Rect](), list[Text]()
         self.waiting: set[tuple[int, int]] = set()
         self.layered = {rank for rank in self.folds if len(_computed(trace.programs[rank])) > 1}
 
     def box(self, box: Box) -> None:
-        """One box with its label."""
         rows = self.rows
         event = self.trace.programs[box.rank].events[box.number]
         x = self.axis.x(box.start)
@@ -183,9 +172,8 @@ class _Painter:
         inset = 0.0 if stroke == "none" or width < 4 or self.crowded else 0.5
         stroke = stroke if inset else "none"
         dash = "3 2" if box.look == "pending" and inset else ""
-        self.rects.append(
-            Rect(x + inset, top + inset, width - 2 * inset, height - 2 * inset, fill, stroke, 1, dash, 0, words)
-        )
+        inside = x + inset, top + inset, width - 2 * inset, height - 2 * inset
+        self.rects.append(Rect(*inside, fill, stroke, 1, dash, 0, words))
         if not self.crowded:
             self.detail(box, event, x, top, width, height)
         self.label(box, event, fill, x, top, width, height)
@@ -199,9 +187,8 @@ class _Painter:
         if box.look != "wait" and (padding := padded(self.trace, event)):
             share = width * padding / len(event.batches)
             fill, _ = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
-            self.details.extend(
-                hatch(x + width - share, top + 1, share - 1, height - 2, mix(fill, PAPER, PALER), line=1.2)
-            )
+            pale = mix(fill, PAPER, PALER)
+            self.details.extend(hatch(x + width - share, top + 1, share - 1, height - 2, pale, line=1.2))
 
     def failure(self, x: float, top: float, height: float, words: str) -> None:
         """The mark of the failure: a cross in a box, always of one size, and what it means beside it."""
@@ -217,7 +204,6 @@ class _Painter:
             self.texts.append(Text(left + MARK + 5, top + height / 2, "failed here", size, ALARM))
 
     def label(self, box: Box, event: Event, fill: str, x: float, top: float, width: float, height: float) -> None:
-        """The label of a box, where there is room for one."""
         colour = ALARM if box.look == "pending" else ink_on(fill)
         waits = None
         if box.look == "pending":  # what shares the last lane of a rank lies on itself
@@ -230,9 +216,7 @@ class _Painter:
             texts = [f"{texts[0]}, {waits.who}", *texts]
         kept = event.op in COMPUTE and box.rank in self.layered
         for line in place_label(texts, below, width, height, kept):
-            middle = top + height / 2 + line.below
-            text = Text(x + width / 2, middle, line.text, line.size, colour, "middle", turned=line.turned)
-            self.texts.append(text)
+            self.texts.append(line.at(x + width / 2, top + height / 2, colour))
 
 
 class Line(NamedTuple):
@@ -242,6 +226,10 @@ class Line(NamedTuple):
     size: float
     below: float = 0.0
     turned: bool = False
+
+    def at(self, x: float, y: float, colour: str) -> Text:
+        """The line in a box with its middle there."""
+        return Text(x, y + self.below, self.text, self.size, colour, "middle", turned=self.turned)
 
 
 def _computed(program: Program) -> set[int]:

@@ -17,12 +17,10 @@ from drawing.canvas.scene import SMALL, TEXT, Poly, Scene, Text, fit, text_width
 from drawing.timeline.boxes import Fold, failed_rank, padded, waiting
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import numbered, ranges
-from lib.trace.event import Event, Program
+from lib.trace.event import Event
 from lib.trace.order import messages
 from lib.trace.trace import Trace, kept
 from lib.values.operations import OPERATIONS, READS
-
-__all__ = ["Name", "Shown", "fold", "groups", "margin", "names", "shown_rows", "write_names"]
 
 
 class Shown(NamedTuple):
@@ -56,7 +54,14 @@ def fold(trace: Trace) -> list[Fold]:
 def _alike(trace: Trace) -> list[tuple[int, ...]]:
     """Ranks that are alike. Classes are split until all members of each agree in all that is asked of them."""
     alone = failed_rank(trace)
-    classes = _split(range(trace.ranks), lambda rank: (rank == alone, _glance(trace.programs[rank])))
+
+    def glance(rank: int) -> Hashable:
+        """A key that tells most ranks apart at once: most that differ do so in one of a few events."""
+        program, events = trace.programs[rank], trace.programs[rank].events
+        probes = [(event.op, event.start) for event in events[:: max(1, len(events) // 16)]]
+        return rank == alone, len(events), len(program.values), len(program.moves), *probes
+
+    classes = _split(range(trace.ranks), glance)
     if len(classes) == trace.ranks:
         return sorted(map(tuple, classes))
     keys = _Keys(trace)
@@ -79,13 +84,6 @@ def _split(ranks: Iterable[int], key: Callable[[int], Hashable]) -> list[list[in
 def _resplit(classes: Iterable[list[int]], key: Callable[[int], Hashable]) -> list[list[int]]:
     """Splits classes of more than one rank; of the others nobody asks for a key."""
     return [part for ranks in classes for part in (_split(ranks, key) if len(ranks) > 1 else [ranks])]
-
-
-def _glance(program: Program) -> Hashable:
-    """Return a key that tells most ranks apart at once."""
-    events = program.events
-    probes = events[:: max(1, len(events) // 16)]  # most ranks that differ do so in one of a few
-    return len(events), len(program.values), len(program.moves), *[(event.op, event.start) for event in probes]
 
 
 class _Keys:
@@ -242,7 +240,8 @@ def names(trace: Trace, rows: Sequence[Fold]) -> list[Name]:
     if mesh is None or len(mesh) != trace.ranks:
         return [Name(text) for text in words]
     first, *others = mesh.axes
-    places = [_coordinates(mesh, row.ranks) for row in rows]
+    stand = [[mesh.coordinates(rank) for rank in row.ranks] for row in rows]
+    places = [{axis: sorted({one[axis] for one in some}) for axis in mesh.axes} for some in stand]
     alike = [place[first] for place in places]
     # A bracket is for several rows of one coordinate, beside others of another.
     if others and all(len(found) == 1 for found in alike) and 1 < len({*map(tuple, alike)}) < len(rows):
@@ -251,12 +250,6 @@ def names(trace: Trace, rows: Sequence[Fold]) -> list[Name]:
             for text, place in zip(words, places, strict=True)
         ]
     return [Name(text, _said(mesh, place, [*mesh.axes])) for text, place in zip(words, places, strict=True)]
-
-
-def _coordinates(mesh: Mesh, ranks: Sequence[int]) -> dict[str, list[int]]:
-    """The coordinates that some ranks have on each axis."""
-    places = [mesh.coordinates(rank) for rank in ranks]
-    return {axis: sorted({place[axis] for place in places}) for axis in mesh.axes}
 
 
 def _said(mesh: Mesh, place: dict[str, list[int]], axes: Sequence[str]) -> str:
@@ -301,10 +294,8 @@ def write_names(scene: Scene, found: Sequence[Name], tops: Sequence[float], heig
 
 
 def _write(scene: Scene, name: Name, middle: float, height: float, right: float) -> None:
-    lines = name.lines(height)
+    first, *others = name.lines(height)
     size = TEXT if height >= 14 else SMALL
-    if len(lines) == 1:
-        scene.add(Text(right, middle, fit(lines[0], WIDEST, size), size, INK, "end"))
-        return
-    scene.add(Text(right, middle - 7, fit(lines[0], WIDEST, size), size, INK, "end"))
-    scene.add(Text(right, middle + 7, fit(lines[1], WIDEST, SMALL), SMALL, SOFT, "end"))
+    scene.add(Text(right, middle - (7 if others else 0), fit(first, WIDEST, size), size, INK, "end"))
+    for line in others:
+        scene.add(Text(right, middle + 7, fit(line, WIDEST, SMALL), SMALL, SOFT, "end"))

@@ -26,9 +26,6 @@ from lib.errors.wording import exact
 from lib.trace import trace as traces
 from lib.trace.trace import Trace
 
-__all__ = ["LEFT", "RIGHT", "UNFOLDED", "WIDTH", "Panel", "check_names", "draw", "note", "panels", "panels_of"]
-__all__ += ["picture_of_trace", "titled", "trace_of"]
-
 WIDTH: Final = 840
 """Pixels of a picture of runs, if it is none for a slide; LEFT (or more, for long names) and RIGHT are beside the time
 axis."""
@@ -96,8 +93,10 @@ def panels_of(
     `only`: the ranks that have rows, where not all have.
     """
     shown = [shown_rows(trace, trace.ranks > UNFOLDED if fold is None else fold, SHOWN) for trace in traces]
-    if only is not None:
-        shown = [_few(found, only) for found in shown]
+    for place, found in enumerate(shown) if only is not None else ():
+        rows = [row for row in found.rows if row.rank in (only or ())]
+        rest = found.rest + sum(len(row.ranks) for row in found.rows) - len(rows)
+        shown[place] = Shown(rows, found.idle, rest)
     named = [names(trace, found.rows) for trace, found in zip(traces, shown, strict=True)]
     timelines = [boxes(trace, [row.rank for row in found.rows]) for trace, found in zip(traces, shown, strict=True)]
     # Below a timeline of few ranks the memory folds those that are alike, and "ranks 0-1" is longer than "rank 0".
@@ -112,12 +111,6 @@ def panels_of(
     entries = operations(layers, every, own, any(trace.padding for trace in traces), numbers=numbers)
     parts = zip(traces, timelines, shown, named, strict=True)
     return [Panel(trace, line, axis, layers, found, name) for trace, line, found, name in parts], entries
-
-
-def _few(shown: Shown, only: Container[int]) -> Shown:
-    """The rows of some ranks."""
-    rows = [row for row in shown.rows if row.rank in only]
-    return Shown(rows, shown.idle, shown.rest + sum(len(row.ranks) for row in shown.rows) - len(rows))
 
 
 def draw(run: Any, fold: bool | None = None) -> Picture:

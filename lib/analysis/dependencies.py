@@ -25,8 +25,6 @@ from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES
 
-__all__ = ["At", "Causes", "Span", "causes_of", "slowed"]
-
 
 class At(NamedTuple):
     """An event and where it is: its rank, and its number in the program of that rank."""
@@ -70,9 +68,6 @@ class Causes:
         self._before: dict[tuple[int, int], At] = {}
         self._received: dict[tuple[int, int], At] = {}
         """Of each message the receive of the one before it."""
-        self._match()
-
-    def _match(self) -> None:
         latest: dict[tuple[int, int], At] = {}
         for place, (group, calls) in enumerate(collectives(self.run)):
             self._members.append([self.at(*call) for call in calls])

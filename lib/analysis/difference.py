@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
@@ -16,26 +17,6 @@ from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES, TIMED
-
-__all__ = [
-    "TIMES",
-    "Counts",
-    "Difference",
-    "Share",
-    "alike",
-    "apart",
-    "counts",
-    "difference",
-    "ending",
-    "figures_of",
-    "highest_peak",
-    "lesson",
-    "memory_shares",
-    "said",
-    "sent_shares",
-    "time_shares",
-    "unequal",
-]
 
 SIZES = 6
 """Runs of different sizes that are all named, each with its own; of more it says how many."""
@@ -221,9 +202,9 @@ def time_shares(trace: Trace, path: Path | None = None) -> tuple[Share, ...]:
 
 def memory_shares(trace: Trace) -> tuple[Share, ...]:
     """Return what is alive at the peak, by kind of value."""
-    found: dict[str, float] = {}
+    found: dict[str, float] = defaultdict(float)
     for alive in peak(trace).alive:
-        found[alive.value.kind] = found.get(alive.value.kind, 0.0) + float(alive.value.elements())
+        found[alive.value.kind] += float(alive.value.elements())
     return tuple(Share(kind, elements) for kind, elements in found.items())
 
 
@@ -238,14 +219,7 @@ def sent_shares(trace: Trace) -> tuple[Share, ...]:
 
 def counts(trace: Trace) -> Counts:
     """Return the collectives and messages of the rank that has most of each."""
-    collectives: dict[str, int] = {}
-    messages = 0
+    most = Counter[str]()
     for program in trace.programs:
-        mine: dict[str, int] = {}
-        for event in program.events:
-            if event.start is not None and (event.op in COLLECTIVES or event.op == "pass_to"):
-                mine[event.op] = mine.get(event.op, 0) + 1
-        messages = max(messages, mine.pop("pass_to", 0))
-        for op, count in mine.items():
-            collectives[op] = max(collectives.get(op, 0), count)
-    return Counts({op: collectives[op] for op in COLLECTIVES if op in collectives}, messages)
+        most |= Counter(event.op for event in program.events if event.start is not None)  # of each op the larger count
+    return Counts({op: most[op] for op in COLLECTIVES if most[op]}, most["pass_to"])

@@ -13,8 +13,6 @@ from lib.trace.trace import ModelLike, Trace, absent, trace_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, READS
 
-__all__ = ["Answer", "asked", "event_words", "layers_of", "operation", "operations", "ranges", "spoken"]
-
 
 class Answer(ABC):
     """The answer to a question about a run: a sentence, lines below it, and what is said at the end.

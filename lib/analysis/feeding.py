@@ -20,8 +20,6 @@ from lib.trace.trace import Event, Trace
 from lib.values.operations import OPERATIONS, READS
 from lib.values.values import Activation, Elements
 
-__all__ = ["Rows", "examples_read", "feeds", "got", "on_device", "rows_of", "words"]
-
 
 def feeds(event: Event) -> bool:
     """Tell whether an event brings input data to its rank, and not from another rank."""
@@ -59,22 +57,17 @@ def words(trace: Trace) -> str:
     """Return what was read and copied: "each of 4 processes read 8 examples, and each device got 524,288 elements of
     them"."""
     read, put = examples_read(trace), [float(elements) for elements in on_device(trace)]
-    devices = "each device got" if len(put) > 1 else "the device got"
-    copied = f"{devices} {_between(put)} elements of them"
-    if len(read) == 1:
-        return f"one process read {counted(read[0], 'example')}, and {copied}"
+    least, most = min(put), max(put)
+    got = amount(most) if least == most else f"{amount(least)} to {amount(most)}"
+    copied = f"{'each' if len(put) > 1 else 'the'} device got {got} elements of them"
     if len(set(read.values())) == 1:
-        return f"each of {len(read)} processes read {counted(read[0], 'example')}, and {copied}"
+        who = "one process" if len(read) == 1 else f"each of {len(read)} processes"
+        return f"{who} read {counted(read[0], 'example')}, and {copied}"
     groups: dict[int, list[int]] = defaultdict(list)
     for process, count in read.items():
         groups[count].append(process)
     said = [f"{these('process', members)} read {counted(count, 'example')}" for count, members in groups.items()]
     return f"{', '.join(said)}, and {copied}"
-
-
-def _between(numbers: Sequence[float]) -> str:
-    least, most = min(numbers), max(numbers)
-    return amount(most) if least == most else f"{amount(least)} to {amount(most)}"
 
 
 SHOWN = 8

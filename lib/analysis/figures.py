@@ -6,7 +6,9 @@ exist, as the original does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -18,24 +20,6 @@ from lib.trace.trace import Event, Program, Trace, kept
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, TIMED
 from lib.values.values import Elements, Value
-
-__all__ = [
-    "Alive",
-    "Bubbles",
-    "Peak",
-    "Sample",
-    "alive_at",
-    "bubbles",
-    "end",
-    "makespan",
-    "most_sent",
-    "peak",
-    "printed",
-    "printed_peak",
-    "samples",
-    "sends",
-    "traffic",
-]
 
 
 @dataclass(frozen=True)
@@ -107,43 +91,39 @@ def samples(trace: Trace, rank: int, names: Sequence[str | None] | None = None) 
 
     `names` say what each value of its lifetimes counts as, where that is not its kind.
     """
-    return _curve(trace.programs[rank], trace.lifetimes()[rank], names)
+    curve = _curve(trace.programs[rank], trace.lifetimes()[rank], names)
+    return [Sample(index, time, dict(by_kind)) for index, time, by_kind in curve]
 
 
-def _curve(program: Program, lives: Lifetimes, names: Sequence[str | None] | None = None) -> list[Sample]:
-    found: list[Sample] = []
-    events, moves = program.events, program.moves
+def _curve(
+    program: Program, lives: Lifetimes, names: Sequence[str | None] | None = None
+) -> Iterator[tuple[int, int, dict[str, Elements]]]:
+    """Yield number and time of each timed operation that started, and what is alive then: always the same dict, which
+    changes from one to the next."""
+    events, moves, over = program.events, program.moves, len(program.events)
     values, born, last = lives.values, lives.born, lives.last
-    held = [0] * len(values)
-    by_kind: dict[str, Elements] = {}
-    alive = [False] * len(values)
-    turns: list[list[int] | None] = [None] * (len(events) + 2)
+    held, alive, by_kind = [0] * len(values), [False] * len(values), dict[str, Elements]()
+    turns: dict[int, list[int]] = defaultdict(list)  # the values that may begin or cease to be alive at an event
     for value, (first, until) in enumerate(zip(born, last, strict=True)):
-        for index in (min(first + 1, len(events)), until + 1) if until >= 0 else (min(first + 1, len(events)),):
-            if (turn := turns[index]) is None:
-                turns[index] = [value]
-            else:
-                turn.append(value)
+        turns[min(first + 1, over)].append(value)
+        if until >= 0:
+            turns[until + 1].append(value)
+    for position, _, value, _ in moves:
+        turns[position].append(value)
     at = 0
     for index, event in enumerate(events):
-        touched = turns[index] or []
         while at < len(moves) and moves[at][0] <= index:
             held[moves[at][2]] += moves[at][3]
-            touched.append(moves[at][2])
             at += 1
-        for number in touched:
-            value = values[number]
-            if value is None:
-                continue
+        for number in turns.get(index, ()):
             now = held[number] > 0 or born[number] < index <= last[number]
-            if now != alive[number]:
+            if now is not alive[number] and (value := values[number]) is not None:
                 alive[number] = now
-                change = value.elements() if now else -value.elements()
                 name = value.kind if names is None else names[number] or value.kind
-                by_kind[name] = by_kind.get(name, 0) + change
-        if event.op in TIMED and event.start is not None:
-            found.append(Sample(index, event.start, dict(by_kind)))
-    return found
+                change = value.place.elements
+                by_kind[name] = by_kind.get(name, 0) + (change if now else -change)
+        if event.start is not None and event.op in TIMED:
+            yield index, event.start, by_kind
 
 
 def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
@@ -162,16 +142,16 @@ def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
 @kept
 def peak(trace: Trace) -> Peak:
     """Return the highest peak of any rank, and when it is; of equals the lowest rank and the first moment."""
-    best: tuple[Elements, int, Sample] | None = None
+    best: tuple[Elements, int, int, int] | None = None
     for program, lives in zip(trace.programs, trace.lifetimes(), strict=True):
-        for sample in _curve(program, lives):
-            total = sample.total
+        for index, time, by_kind in _curve(program, lives):
+            total = sum(by_kind.values())
             if best is None or total > best[0]:
-                best = (total, program.rank, sample)
+                best = total, program.rank, index, time
     if best is None:
         return Peak(0, 0, 0, 0, ())
-    total, rank, sample = best
-    return Peak(rank, sample.index, sample.time, total, alive_at(trace, rank, sample.index))
+    total, rank, index, time = best
+    return Peak(rank, index, time, total, alive_at(trace, rank, index))
 
 
 def printed_peak(trace: Trace) -> tuple[Elements, int, int]:
@@ -210,11 +190,10 @@ def bubbles(trace: Trace) -> Bubbles:
 @kept
 def traffic(trace: Trace) -> list[tuple[Fraction, int]]:
     """For each rank the elements it sends, and how often it sends: once a message, and round a ring in a collective."""
-    return [_total(mine) for mine in sends(trace)]
-
-
-def _total(mine: dict[str, tuple[Fraction, int]]) -> tuple[Fraction, int]:
-    return sum((elements for elements, _ in mine.values()), Fraction(0)), sum(count for _, count in mine.values())
+    return [
+        (sum((elements for elements, _ in mine.values()), Fraction(0)), sum(count for _, count in mine.values()))
+        for mine in sends(trace)
+    ]
 
 
 def most_sent(trace: Trace) -> float:
@@ -247,38 +226,23 @@ def hidden(program: Program) -> list[Alive]:
 
     Buffers of a communication under way are not meant, nor weights that were handed in as final.
     """
-    lives = own_lifetimes(program, buffers=False)
-    born, last, maker = lives.born, lives.last, lives.maker
-    over = len(program.events)
-    some = [v for v in range(len(born)) if born[v] + 1 < last[v] < over]
-    later = sorted(some, key=lambda v: born[v], reverse=True)
-    sooner = sorted(some, key=lambda v: last[v], reverse=True)
-    held = [0] * len(born)
-    alive: set[int] = set()
-    outside: set[int] = set()  # those of them that no store holds; of each event only what changes is looked at
-    found: set[int] = set()
-    at = 0
-    for index, event in enumerate(program.events):
-        changed: list[int] = []
-        while at < len(program.moves) and program.moves[at][0] <= index:
-            held[program.moves[at][2]] += program.moves[at][3]
-            changed.append(program.moves[at][2])
-            at += 1
-        while later and born[later[-1]] < index:
-            changed.append(later[-1])
-            alive.add(later.pop())
-        while sooner and last[sooner[-1]] < index:
-            changed.append(sooner[-1])
-            alive.discard(sooner.pop())
-        for v in changed:
-            (outside.add if v in alive and held[v] <= 0 else outside.discard)(v)
-        if event.op in TIMED:
-            new = outside.difference(event.inputs)
-            found |= new
-            alive -= new
-            outside -= new
-    return [
-        Alive(value, program.events[maker[v]] if maker[v] >= 0 else None, True)
-        for v in sorted(found)
-        if (value := program.values[v]) is not None
-    ]
+    lives, events = own_lifetimes(program, buffers=False), program.events
+    timed = [index for index, event in enumerate(events) if event.op in TIMED]
+    stored: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for position, _, number, change in program.moves:
+        stored[number].append((position, change))
+    found: list[Alive] = []
+    for number, (born, last) in enumerate(zip(lives.born, lives.last, strict=True)):
+        value, maker = program.values[number], lives.maker[number]
+        if value is None or not born + 1 < last < len(events):
+            continue
+        start, held = born + 1, 0
+        for position, change in (*stored[number], (last + 1, 0)):
+            end = min(position, last + 1)
+            if held <= 0 and start < end:  # between these events it is in no store
+                between = range(bisect_left(timed, start), bisect_left(timed, end))
+                if any(number not in events[timed[at]].inputs for at in between):
+                    found.append(Alive(value, events[maker] if maker >= 0 else None, True))
+                    break
+            start, held = max(start, end), held + change
+    return found

@@ -6,23 +6,21 @@ How long a value lives is said by `lib.trace.lifetimes`; here that is put togeth
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from lib.analysis.figures import Peak, peak
 from lib.errors.source_lines import Place
 from lib.errors.wording import counted, numbered
-from lib.trace.event import Event, Move, Program
+from lib.trace.event import STORES, Event, Move, Program
 from lib.trace.lifetimes import handed_in, held_at, in_flight, new_states, own_lifetimes
 from lib.trace.order import messages
-from lib.trace.trace import STORES, Trace
+from lib.trace.trace import Trace
 from lib.values.collectives import title
 from lib.values.operations import COMMUNICATION
 from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, Weight
-
-__all__ = ["PLACES", "Holding", "Lifetime", "Row", "guests", "holdings", "lean", "rows", "whereabouts"]
 
 PLACES: Final = ("a local variable", *STORES, "a communication under way", "handed in as final", "at rest")
 """Where a value can be. The middle ones are the stores; all others are outside of them."""
@@ -68,41 +66,15 @@ def guests(program: Program) -> set[int]:
     return found
 
 
-class _Life(NamedTuple):
-    """The life of a value that no store holds, in numbers of events.
-
-    It is alive from `start` to `stop`, is made or loaded by `made`, and handed in by `final`; `trips` are the stretches
-    in which a communication has it, and `kept` is the state that the next training step begins with.
-    """
-
-    start: int
-    stop: int
-    made: int
-    final: int
-    trips: Sequence[tuple[int, int]]
-    kept: bool
-
-    def place(self, index: int) -> int | None:
-        """Return where it is when event number `index` starts; None where it is not alive."""
-        if not self.start <= index < self.stop:
-            return None
-        if any(start <= index < stop for start, stop in self.trips):
-            return _UNDER_WAY
-        if index < self.made or self.kept:
-            return _REST
-        return _FINAL if index >= self.final else _LOCAL
-
-
 def whereabouts(trace: Trace, rank: int) -> list[Lifetime]:
     """Return all stretches of a rank, value by value. At each event these are `figures.alive_at`, and where they are.
 
     Values are those of `Trace.lifetimes`: behind those that have an id in the program, those that nobody waited for.
     """
-    program, lives = trace.programs[rank], trace.lifetimes()[rank]
+    program, lives, trips = trace.programs[rank], trace.lifetimes()[rank], _trips(trace, rank)
     moves: dict[int, list[Move]] = defaultdict(list)
     for move in program.moves:
         moves[move[2]].append(move)
-    trips = _trips(trace, rank)
     over = len(program.events) + 1
     final = {value: number for number, event in enumerate(program.events) for value in handed_in(event)}
     kept = {value for event in program.events for value in new_states(event)}
@@ -110,11 +82,28 @@ def whereabouts(trace: Trace, rank: int) -> list[Lifetime]:
     for number, value in enumerate(lives.values):
         if value is None:
             continue
-        start, stop, maker = lives.born[number] + 1, lives.last[number] + 1, lives.maker[number]
-        travels = trips.get(number, []) if number < len(program.values) else [(start, stop)]
-        life = _Life(start, stop, maker + 1, final.get(number, over) + 1, travels, number in kept)
-        for place, begin, end in _stretches(life, moves.get(number, []), over):
-            found.append(Lifetime(number, place, begin, end, maker))
+        born, gone, made = lives.born[number] + 1, lives.last[number] + 1, lives.maker[number]
+        travels = trips.get(number, []) if number < len(program.values) else [(born, gone)]
+        handed, own, at, held = final.get(number, over) + 1, moves.get(number, []), 0, [0] * len(STORES)
+        edges = {0, born, gone, made + 1, handed, *(move[0] for move in own), *chain.from_iterable(travels)}
+        for start, stop in pairwise([*sorted(edge for edge in edges if 0 <= edge < over), over]):
+            while at < len(own) and own[at][0] <= start:
+                held[own[at][1]] += own[at][3]
+                at += 1
+            store = next((place for place, count in enumerate(held, 1) if count > 0), None)
+            if store is not None:
+                place = store
+            elif not born <= start < gone:
+                continue
+            elif any(begin <= start < end for begin, end in travels):
+                place = _UNDER_WAY
+            elif start <= made or number in kept:
+                place = _REST
+            else:
+                place = _FINAL if start >= handed else _LOCAL
+            if found and (found[-1].value, found[-1].place, found[-1].stop) == (number, place, start):
+                start = found.pop().start
+            found.append(Lifetime(number, place, start, stop, made))
     return found
 
 
@@ -133,25 +122,6 @@ def _trips(trace: Trace, rank: int) -> Mapping[int, Sequence[tuple[int, int]]]:
             for value in events[passage.sent].inputs:
                 found[value].append((passage.sent + 1, in_flight(trace, passage) + 1))
     return found
-
-
-def _stretches(life: _Life, moves: Sequence[Move], over: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the places of a value one after the other, each from one event to another; those where it is alive."""
-    edges = {0, life.start, life.stop, life.made, life.final, *(position for position, *_ in moves)}
-    edges.update(edge for trip in life.trips for edge in trip)
-    cuts = [*sorted(edge for edge in edges if 0 <= edge < over), over]
-    held, at = [0] * len(STORES), 0
-    places: list[tuple[int | None, int, int]] = []
-    for start, stop in pairwise(cuts):
-        while at < len(moves) and moves[at][0] <= start:
-            held[moves[at][1]] += moves[at][3]
-            at += 1
-        store = next((1 + number for number, count in enumerate(held) if count > 0), None)
-        places.append((life.place(start) if store is None else store, start, stop))
-    for place, same in groupby(places, key=lambda stretch: stretch[0]):
-        stretch = [*same]
-        if place is not None:
-            yield place, stretch[0][1], stretch[-1][2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +156,8 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
     if not trace.programs or not trace.programs[peak.rank].events:
         return ()
     program, index = trace.programs[peak.rank], peak.index
-    events, held, lives, uses = (
-        program.events,
-        held_at(program, index),
-        trace.lifetimes()[peak.rank],
-        own_lifetimes(program),
-    )
+    events, held = program.events, held_at(program, index)
+    lives, uses = trace.lifetimes()[peak.rank], own_lifetimes(program)
     final = {number for event in events for number in handed_in(event)}
     sent = {
         number
@@ -273,20 +239,14 @@ def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
     alike: dict[tuple[object, ...], list[Holding]] = {}
     for holding in found:
         made, used = holding.made, holding.used
-        key = (
-            holding.value.kind,
-            made and (made.op, trace.place(made)),
-            used and (used.op, trace.place(used)),
-            holding.state,
-            holding.hidden,
-        )
-        alike.setdefault(key, []).append(holding)
+        lines = made and (made.op, trace.place(made)), used and (used.op, trace.place(used))
+        alike.setdefault((holding.value.kind, *lines, holding.state, holding.hidden), []).append(holding)
     table = [_row(trace, group) for group in alike.values()]
-    lines: dict[Place | None, Elements] = {}
+    there: dict[Place | None, Elements] = defaultdict(int)
     for row in table:
-        lines[row.place] = lines.get(row.place, 0) + row.elements
+        there[row.place] += row.elements
     # Rows with one place to delete them at stand together, so that it need be said only once.
-    table.sort(key=lambda row: (not row.idle, -lines[row.place] if row.idle else 0, row.place or (), -row.elements))
+    table.sort(key=lambda row: (not row.idle, -there[row.place] if row.idle else 0, row.place or (), -row.elements))
     return [
         row._replace(advice=_advice(row.place)) if row.idle and (row.idle, row.place) != following else row
         for row, following in zip(table, [*((row.idle, row.place) for row in table[1:]), None], strict=False)

@@ -11,15 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from statistics import median
 from typing import Final, NamedTuple
 
 from lib.errors.wording import exact, numbered
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, OPERATIONS
-
-__all__ = ["COMPUTE", "PER_UNIT", "Departure", "Message", "Recording", "Span", "departures", "figures", "told"]
 
 COMPUTE: Final = "compute"
 """The stream of what a rank does itself, one after the other."""
@@ -68,10 +66,8 @@ class Departure(NamedTuple):
 
     def words(self, first: str, second: str) -> str:
         """In a sentence, with the names of the two."""
-        sides = (
-            f"{name} has {word or 'nothing more'}" for name, word in ((first, self.expected), (second, self.found))
-        )
-        return f"rank {self.rank}, position {self.position}: {', '.join(sides)}"
+        one, other = self.expected or "nothing more", self.found or "nothing more"
+        return f"rank {self.rank}, position {self.position}: {first} has {one}, {second} has {other}"
 
 
 @dataclass(frozen=True)
@@ -164,11 +160,9 @@ def departures(expected: Recording, found: Recording) -> list[Departure]:
     """Return where each rank first departs from the order of another recording. Nothing where all do the same."""
     every: list[Departure] = []
     for rank in range(max(expected.ranks, found.ranks)):
-        sides = (one.passes(rank) if rank < one.ranks else [] for one in (expected, found))
-        for position, (a, b) in enumerate(zip_longest(*sides)):
-            if a != b:
-                every.append(Departure(rank, position, a, b))
-                break
+        sides = zip_longest(*(one.passes(rank) if rank < one.ranks else [] for one in (expected, found)))
+        apart = (Departure(rank, position, a, b) for position, (a, b) in enumerate(sides) if a != b)
+        every += islice(apart, 1)
     return every
 
 

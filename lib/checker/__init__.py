@@ -1,1 +1,59 @@
-"""Is a Trace one correct training step?"""
+"""Is a Trace one correct training step? The check that a student asks for: what it prints, and who hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lib.checker.verdict import FunctionVerdict, Verdict
+    from lib.simulator.model import Model
+    from lib.trace.trace import Trace
+
+    Listener = Callable[[Verdict | FunctionVerdict, Trace | None], None]
+
+_listeners: list[Listener] = []
+
+
+def listen(listener: Listener) -> None:
+    """Has a listener hear of every check to come."""
+    _listeners.append(listener)
+
+
+def tell(verdict: Verdict | FunctionVerdict, trace: Trace | None) -> None:
+    """Tells all listeners of a verdict on a run."""
+    for listener in _listeners:
+        listener(verdict, trace)
+
+
+def check(
+    models: Sequence[Model] | Model,
+    *,
+    puzzle: str | None = None,
+    time: float | None = None,
+    memory: float | None = None,
+) -> Verdict | None:
+    """Prints whether the run is one correct training step, and how it does against a puzzle's goals or your own.
+
+    Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
+    a puzzle that is not solved yet is no error, nor is a run that is not within the goal, unless that is graded.
+    """
+    from lib.errors import graded  # here and not above: `import lib` should be quick
+    from lib.trace.trace import absent, trace_of
+
+    if (why := absent(models)) is not None:
+        graded.say_absent(models, why)
+        return None
+    from lib.checker.checker import check as judge
+
+    trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
+    verdict = judge(models, puzzle, time=time, memory=memory)
+    tell(verdict, trace)
+    if not verdict.correct:
+        from lib.errors.exceptions import CheckError
+
+        error = CheckError("this is not one correct training step", got="\n            ".join(verdict.faults))
+        error.trace = trace
+        raise error
+    graded.say(verdict.text(), passed=verdict.passed)
+    return verdict

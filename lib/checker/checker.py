@@ -9,29 +9,33 @@ made up or loaded twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from lib.analysis import figures
-from lib.checker.faults import fault_of, finals, unready
-from lib.checker.forgotten import Forgotten, fed
+from lib.checker.faults import fault_of, finals, maker_of, more, places, remark, unready
 from lib.checker.verdict import Verdict
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.errors.wording import counted, message_of
-from lib.trace.event import Program
+from lib.errors.wording import counted, message_of, with_article
+from lib.trace.event import STORE, STORES, Event, Program
+from lib.trace.lifetimes import never_awaited
+from lib.trace.order import messages
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
-from lib.trace.trace import ModelLike, Trace, trace_of
+from lib.trace.trace import ModelLike, Trace, trace_of, without_collector
+from lib.values.operations import READS
+from lib.values.values import Value
 
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
     from lib.puzzles.records import Goal, Puzzle
 
-# What is to be said beside the verdict (`notes`) and what puzzles ask for (`records`) are loaded where they are needed.
-__all__ = ["check"]
+# What is to be said of a puzzle or a goal (`notes`, `records`) is loaded where it is needed.
 
 
+@without_collector()
 def check(
     trace: Trace | Sequence[ModelLike] | ModelLike,
     puzzle: str | Puzzle | None = None,
@@ -55,98 +59,34 @@ def check(
     >>> print(verdict.faults[0].splitlines()[0])
     rank 0: the final weight of layer 0 was never updated
     """
-
     models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
-    _need_numbers(time, memory)
-    record = None
-    if puzzle is not None:
-        from lib.puzzles import records
-
-        record = puzzle if isinstance(puzzle, records.Puzzle) else records.schedule_record(puzzle)
-    sandbox = record is None and not isinstance(models, Trace) and _is_sandbox(models)
-    if record is not None:
-        trace = _plain(trace, record)
-    try:
-        judged = _judge(trace, record, sandbox)
-    except (AttributeError, LookupError, TypeError, ValueError):
-        if record is not None:
-            raise
-        trace = _plain(trace, record)  # which says where it is none, if that is the reason
-        judged = _judge(trace, record, sandbox)
-    timed, faults = judged.timed, judged.faults
-    top = figures.peak(timed)
-    end, used = figures.end(timed), float(top.elements)
-    goals = _goals(record, time, memory)
-    forgotten = Forgotten.of(timed)
-    remarks = [*judged.notes, *fed(timed), *forgotten.remarks(timed, judged=len(goals) > 1 and not faults)]
-    if record is None:
-        remarks.extend(judged.stale)
-    elif trace.costs != record.costs:
-        from lib.checker import notes
-
-        remarks.append(notes.other_costs(figures.end(trace), end))
-    if not faults:
-        remarks.extend(_over(timed, top, end, goals))
-    # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
-    counted = 1 if forgotten.hidden and record is not None else len(goals)
-    limited = any(goal.sent is not None for goal in goals)
-    sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
-    over = next((n for n, goal in enumerate(goals) if goal.sent is not None and sent > goal.sent), len(goals))
-    if over < len(goals) and not faults and all(goal.allows(end, used) for goal in goals[:over]):
-        from lib.checker import notes
-
-        remarks.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
-    if record is not None and not faults:
-        from lib.checker import notes
-
-        reasons = [
-            notes.left_out(timed, judged.flawed),
-            notes.posted(timed, record.messages),
-            notes.undivided(timed, record.domain),
-        ]
-        if missed := [reason for reason in reasons if reason is not None]:
-            counted = 0
-            remarks.extend(missed)
-    return Verdict(
-        correct=not faults,
-        time=end,
-        printed=figures.printed(timed),
-        memory=used,
-        rank=top.rank,
-        faults=tuple(faults),
-        notes=tuple(remarks),
-        goals=tuple(
-            goal._replace(reached=goal.allows(end, used) and number < min(counted, over))
-            for number, goal in enumerate(goals)
-        ),
-        puzzle=None if record is None else record.id,
-        sent=sent,
-    )
-
-
-def _need_numbers(time: object, memory: object) -> None:
     for name, limit in (("time", time), ("memory", memory)):
         number = isinstance(limit, int | float) and not isinstance(limit, bool) and limit == limit
         if limit is not None and not number:
             raise ValueError(f"{name}= is the most {name} that the run may take, a number; got {name}={limit!r}")
+    if puzzle is not None:
+        from lib.puzzles import records
+
+        record = puzzle if isinstance(puzzle, records.Puzzle) else records.schedule_record(puzzle)
+        # Each goal with what may be sent: its own limit, else that of the puzzle.
+        goals = [goal._replace(sent=record.sent) if goal.sent is None else goal for goal in record.goals]
+        return _verdict(_plain(trace, record), record, goals)
+    goals: list[Goal] = []
+    if time is not None or memory is not None:
+        from lib.puzzles.records import Goal
+
+        most = float("inf")
+        goals.append(Goal("your goal", most if time is None else time, most if memory is None else memory))
+    sandbox = not isinstance(models, Trace) and _is_sandbox(models)
+    try:
+        return _verdict(trace, None, goals, sandbox)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return _verdict(_plain(trace, None), None, goals, sandbox)  # says where it is none, if that is the reason
 
 
-class _Judged(NamedTuple):
-    """A run with everything that was judged of it: what is wrong (nothing: it is one correct training step), what
-    else is to be said, which ranks are not ready for the next step, the run with the values and times that it is
-    judged by, and which of its values, by rank and id, have something dishonest in their history."""
-
-    faults: list[str]
-    notes: list[str]
-    stale: list[str]
-    timed: Trace
-    flawed: Set[tuple[int, int]]
-
-
-def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
-    """Rebuilds a run, times it with the costs of the puzzle, and says what is wrong with it. Nothing that is kept with
-    the Trace is asked: somebody may have changed it since."""
-
+def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: bool = False) -> Verdict:
+    """Rebuild a run, time it with the costs of the puzzle, and say what is wrong with it and how good it is. Nothing
+    that is kept with the Trace is asked: somebody may have changed it since."""
     faults = [] if record is None else _wrong_size(trace, record)
     rebuilt: Rebuilt | None = None
     timed = trace
@@ -161,14 +101,130 @@ def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
     elif rebuilt is not None:
         faults.extend(finals(trace, rebuilt, sandbox))
     stale = unready(rebuilt, sandbox) if rebuilt is not None and not faults else []
+    remarks: list[str] = []
+    flaws = [] if rebuilt is None or not sandbox else [flaw for _, _, flaw in rebuilt.finals.values()]
+    if any(flaw is not None and flaw.pretended for flaw in flaws):
+        remarks.append("this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not.")
     if record is not None:
-        faults.extend(stale)
-    notes: list[str] = []
-    finals_made = () if rebuilt is None or not sandbox else rebuilt.finals.values()
-    if any(flaw is not None and flaw.pretended for _, _, flaw in finals_made):
-        notes.append("this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not.")
-    flawed = set[tuple[int, int]]() if rebuilt is None else rebuilt.flaws.keys()
-    return _Judged(faults, notes, stale, timed, flawed)
+        faults += stale
+    top, end = figures.peak(timed), figures.end(timed)
+    used = float(top.elements)
+    forgotten = Forgotten.of(timed)
+    remarks += [*fed(timed), *forgotten.remarks(timed, judged=len(goals) > 1 and not faults)]
+    if record is None:
+        remarks += stale
+    limited = any(goal.sent is not None for goal in goals)
+    sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
+    over = next((n for n, goal in enumerate(goals) if goal.sent is not None and sent > goal.sent), len(goals))
+    # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
+    counting = 1 if forgotten.hidden and record is not None else len(goals)
+    missed = next((goal for goal in goals if not goal.allows(end, used)), None)
+    if record is not None or (missed is not None and not faults):
+        from lib.checker import notes
+
+        if record is not None and trace.costs != record.costs:
+            remarks.append(notes.other_costs(figures.end(trace), end))
+        if missed is not None and not faults:
+            remarks += [notes.over_time(timed, end, missed.name, missed.time)] if end > missed.time else []
+            remarks += (
+                [notes.over_memory(timed, top, missed.name, missed.memory)] if top.elements > missed.memory else []
+            )
+        if over < len(goals) and not faults and all(goal.allows(end, used) for goal in goals[:over]):
+            remarks.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
+        if record is not None and rebuilt is not None and not faults:
+            left_out = notes.left_out(timed, rebuilt.flaws.keys())
+            reasons = [left_out, notes.posted(timed, record.messages), notes.undivided(timed, record.domain)]
+            missing = [reason for reason in reasons if reason is not None]
+            counting = 0 if missing else counting
+            remarks += missing
+    return Verdict(
+        correct=not faults,
+        time=end,
+        printed=figures.printed(timed),
+        memory=used,
+        rank=top.rank,
+        faults=tuple(faults),
+        notes=tuple(remarks),
+        goals=tuple(
+            goal._replace(reached=goal.allows(end, used) and number < min(counting, over))
+            for number, goal in enumerate(goals)
+        ),
+        puzzle=None if record is None else record.id,
+        sent=sent,
+    )
+
+
+class Forgotten(NamedTuple):
+    """Things that were forgotten in a run without being wrong: values outside the stores and values in the store of
+    another kind, each with its rank; messages that nobody received, and communication that nobody awaited."""
+
+    hidden: list[tuple[int, figures.Alive]]
+    misplaced: list[tuple[int, int, int]]
+    unreceived: list[tuple[int, Event]]
+    unawaited: list[tuple[int, Event]]
+
+    @classmethod
+    def of(cls, run: Trace) -> Forgotten:
+        """All of it. A run that failed has forgotten nothing: it did not come so far."""
+        hidden = [(program.rank, alive) for program in run.programs for alive in figures.hidden(program)]
+        if run.error is not None:
+            return cls(hidden, [], [], [])
+        misplaced: list[tuple[int, int, int]] = []
+        for program in run.programs:
+            stored = {(number, store) for _, store, number, change in program.moves if change > 0}
+            wrong = [one for one in stored if _is_misplaced(program.values[one[0]], one[1])]
+            misplaced += [(program.rank, number, store) for number, store in sorted(wrong)]
+        passed = [(message.source, message.sent) for message in messages(run) if message.received is None]
+        left = [(program.rank, number) for program in run.programs for number in never_awaited(program)]
+        lost, unawaited = ([(rank, run.programs[rank].events[n]) for rank, n in some] for some in (passed, left))
+        return cls(hidden, misplaced, lost, unawaited)
+
+    def remarks(self, run: Trace, judged: bool) -> Iterator[str]:
+        """Return what a verdict says of it: no faults, but no good.
+
+        `judged`: there are several goals, of which only the first counts for a run that has hidden values.
+        """
+        if self.hidden:
+            kinds = Counter(alive.value.kind for _, alive in self.hidden)
+            yield remark(
+                "values kept outside the five stores take memory too"
+                + (", and only the first goal counts for such a run" if judged else ""),
+                got=", ".join(counted(kinds[kind], kind) for kind in kinds),
+                where=places([(rank, alive.born) for rank, alive in self.hidden]),
+                fix="keep them in a store, where you see them and can delete them",
+            )
+        if self.misplaced:
+            makers = [(rank, maker_of(run.programs[rank], number)) for rank, number, _ in self.misplaced]
+            rank, number, store = self.misplaced[0]
+            (value,) = run.programs[rank].values_of([number])
+            what = f"rank {rank} keeps {with_article(value.kind)} in the store {STORES[store]}"
+            fix = f"it works, and counts the same; but {STORE[type(value)]} is where you will look for it"
+            yield remark(what + more(makers, "value"), where=places(makers), fix=fix)
+        if self.unreceived:
+            rank, event = self.unreceived[0]
+            what = f"rank {event.peer} never received what rank {rank} passed to it" + more(self.unreceived, "message")
+            fix = f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it"
+            yield remark(what, where=places(self.unreceived), fix=fix)
+        if self.unawaited:
+            rank, event = self.unawaited[0]
+            yield remark(
+                f"rank {rank} did not await its {event.op}" + more(self.unawaited, "call"),
+                got="a communication that never ends: what it sends stays in memory to the end of the run",
+                where=places(self.unawaited),
+                fix=f"put `await` in front of it: await model.{event.op}(...)",
+            )
+
+
+def _is_misplaced(value: Value | None, store: int) -> bool:
+    return value is not None and STORE[type(value)] != STORES[store]
+
+
+def fed(trace: Trace) -> Iterator[str]:
+    """Return how much was read and copied, where there is a reader that does it."""
+    if trace.error is None and any(event.op in READS for _, event in trace.events()):
+        from lib.analysis.feeding import words
+
+        yield f"{words(trace)}."
 
 
 def _plain(trace: Trace, record: Puzzle | None) -> Trace:
@@ -185,49 +241,27 @@ def _plain(trace: Trace, record: Puzzle | None) -> Trace:
         return Trace(record.layers, record.batches, programs, record.costs, record.mesh, error=text)
 
 
-def _goals(record: Puzzle | None, time: float | None, memory: float | None) -> tuple[Goal, ...]:
-    """The goals of a puzzle, each with what may be sent: its own limit, else that of the puzzle. Else one's own."""
-    if record is not None:
-        return tuple(goal._replace(sent=record.sent) if goal.sent is None else goal for goal in record.goals)
-    if time is None and memory is None:
-        return ()
-    from lib.puzzles.records import Goal
-
-    return (Goal("your goal", float("inf") if time is None else time, float("inf") if memory is None else memory),)
-
-
 def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
     from lib.puzzles.records import Size
 
-    found: list[str] = []
+    found: list[PuzzleError] = []
+    run, which = f'simulate({record.id}, puzzle="{record.id}")', f"the puzzle {record.id}"
     for name, mine, wanted in zip(Size._fields, Size.of(trace), record.size, strict=True):
         if mine != wanted:
-            error = PuzzleError(
-                f"the puzzle {record.id} has {wanted} {name}, this run has {mine}",
-                fix=f'run it at its own size: simulate({record.id}, puzzle="{record.id}")',
-            )
-            found.append(fault_of(error))
+            what = f"{which} has {wanted} {name}, this run has {mine}"
+            found.append(PuzzleError(what, fix=f"run it at its own size: {run}"))
     if _machines(trace.mesh, trace.ranks) != _machines(record.mesh, trace.ranks):
-        error = PuzzleError(
-            f"the puzzle {record.id} has other hosts or processes than this run",
-            expected="each device on the host and in the process where the puzzle has it",
-            fix=f"leave out mesh=, or give it the host_size and the processes of the puzzle: simulate({record.id}, "
-            f'puzzle="{record.id}")',
-        )
-        found.append(fault_of(error))
+        what = f"{which} has other hosts or processes than this run"
+        expected = "each device on the host and in the process where the puzzle has it"
+        fix = f"leave out mesh=, or give it the host_size and the processes of the puzzle: {run}"
+        found.append(PuzzleError(what, expected=expected, fix=fix))
     if trace.padding:
-        error = PuzzleError(
-            f"the puzzle {record.id} has no padding, and this run has {counted(trace.padding, 'batch')} of it",
-            fix="leave out padding= in simulate(...)",
-        )
-        found.append(fault_of(error))
+        what = f"{which} has no padding, and this run has {counted(trace.padding, 'batch')} of it"
+        found.append(PuzzleError(what, fix="leave out padding= in simulate(...)"))
     if trace.descriptions != record.described(trace.layers):
-        error = PuzzleError(
-            f"the layers of the puzzle {record.id} have other sizes than those of this run",
-            fix="leave out layers= in simulate(...): puzzle= has them",
-        )
-        found.append(fault_of(error))
-    return found
+        what = f"the layers of {which} have other sizes than those of this run"
+        found.append(PuzzleError(what, fix="leave out layers= in simulate(...): puzzle= has them"))
+    return [fault_of(error) for error in found]
 
 
 def _machines(mesh: Mesh | None, ranks: int) -> list[tuple[int, int]]:
@@ -242,17 +276,3 @@ def _is_sandbox(models: Sequence[ModelLike] | ModelLike) -> bool:
     whatever it says of itself: it may be anybody's."""
     world = (models[0] if isinstance(models, Sequence) else models).dist
     return world.sandbox and world.ranks == 1
-
-
-def _over(timed: Trace, top: figures.Peak, end: float, goals: Sequence[Goal]) -> Iterator[str]:
-    """Return what keeps a run from the first goal that its figures miss."""
-
-    missed = next((goal for goal in goals if not goal.allows(end, float(top.elements))), None)
-    if missed is None:
-        return
-    from lib.checker import notes
-
-    if end > missed.time:
-        yield notes.over_time(timed, end, missed.name, missed.time)
-    if top.elements > missed.memory:
-        yield notes.over_memory(timed, top, missed.name, missed.memory)

@@ -16,16 +16,18 @@ from typing import NamedTuple
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import Place, line_calling
-from lib.errors.wording import these
+from lib.errors.wording import plural, these
 from lib.trace.event import Event, Program, place_of
-from lib.trace.lifetimes import handed_in, held_at
+from lib.trace.lifetimes import held_at
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
-from lib.values.operations import LOADS, UPDATES
+from lib.values.operations import HANDS_IN, LOADS, UPDATES
 from lib.values.placement import MOST, Part, held_together, union
 from lib.values.values import OptState, Weight, describe
 
-__all__ = ["fault_of", "finals", "unready"]
+Held = Weight | OptState
+PARTLY = "only a part of it updated"
+TWICE = "one that was updated more than once"
 
 
 def fault_of(error: PuzzleError | TraceError) -> str:
@@ -33,29 +35,54 @@ def fault_of(error: PuzzleError | TraceError) -> str:
     return str(error).replace("\n", "\n  ")
 
 
+SHOWN = 5
+"""Lines of one sort that a remark shows; of more the first ones."""
+
+Where = list[tuple[int | None, Place]]
+
+
+def more(found: Sequence[object], noun: str) -> str:
+    """ ", and 2 more values like it"; nothing where there is one."""
+    return "" if len(found) == 1 else f", and {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
+
+
+def maker_of(program: Program, number: int) -> Event | None:
+    """The event that made a value."""
+    return next((event for event in program.events if number in event.outputs), None)
+
+
+def places(events: Sequence[tuple[int, Event | None]]) -> Where:
+    """The lines of events with their ranks: a few different ones."""
+    lines: dict[object, Place | None] = {}  # of ten thousand events most are of one line
+    for _, event in events:
+        if event is not None and event.source not in lines:
+            lines[event.source] = place_of(event)
+    found = [(rank, place) for rank, event in events if event is not None and (place := lines[event.source])]
+    few = list(dict.fromkeys(place for _, place in found))[:SHOWN]
+    return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
+
+
+def remark(what: str, *, fix: str, got: str | None = None, where: Sequence[tuple[int | None, Place]] = ()) -> str:
+    return str(PuzzleError(what, got=got, fix=fix, where=where))
+
+
 # -- the final weights --------------------------------------------------------------------------------------------
 
 
 class _Fault(NamedTuple):
-    """A fault of the final weight of a layer, in words that say `of these layers` where the layer stands."""
+    """A fault, in words that may say `these layers` where it is one of the final weights of some layers."""
 
     what: str
     expected: str | None
     got: str | None
     fix: str
+    where: Place | None
     rank: int | None = None
-    where: Place | None = None
 
-    def text(self, layers: Sequence[int]) -> str:
-        """The words for all the layers with which the same is wrong."""
-        error = PuzzleError(
-            self.what.replace("these layers", these("layer", layers)),
-            expected=self.expected,
-            got=self.got,
-            fix=self.fix,
-            rank=self.rank,
-            where=[] if self.where is None else [(None, self.where)],
-        )
+    def text(self, layers: Sequence[int] = ()) -> str:
+        what = self.what.replace("these layers", these("layer", layers)) if layers else self.what
+        where = [] if self.where is None else [(None, self.where)]
+        error = PuzzleError(what, expected=self.expected, got=self.got, fix=self.fix, rank=self.rank, where=where)
         return fault_of(error)
 
 
@@ -69,12 +96,12 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
     for (rank, layer), final in sorted(rebuilt.finals.items(), key=itemgetter(0)):
         handed_in[layer].append((rank, *final))
     updated: dict[int | None, list[tuple[int, Event]]] = defaultdict(list)
-    kinds = rebuilt.run.shape.kinds
     if len(handed_in) < trace.layers:
         for rank, event in trace.events():
             if event.op in UPDATES:
                 updated[event.layer].append((rank, event))
     untouched: list[int] = []  # of all of them the same is said, and a short file may have a million
+    kinds = rebuilt.run.shape.kinds
     for layer in range(trace.layers):
         if kinds[layer].weight is None:
             continue
@@ -83,59 +110,49 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
             if not untouched:
                 faults[_not_handed_in(trace, [])] = untouched
             untouched.append(layer)
-            continue
-        if not here:
+        elif not here:
             faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
-            continue
-        for rank, event, weight, flaw in here:
-            counts = flaw is not None and not (pretend and flaw.pretended)
-            fault = _fault(trace, rank, event, weight, flaw if counts else None)
-            if fault is not None:
-                faults.setdefault(fault, []).append(layer)
-                break
-        missing = _missing(here, trace)
-        if missing is not None:
-            faults.setdefault(missing, []).append(layer)
+        else:
+            wrong = (_fault(trace, rank, event, weight, flaw, pretend) for rank, event, weight, flaw in here)
+            for fault in (next(filter(None, wrong), None), _missing(here, trace)):
+                if fault is not None:
+                    faults.setdefault(fault, []).append(layer)
     return [fault.text(layers) for fault, layers in faults.items()]
 
 
 def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault:
     """No rank called set_final_weight for a layer: because it was forgotten, or because the function ended early?"""
-    if updated:
-        rank, event = updated[0]
-        ranks = these("rank", {rank for rank, _ in updated})
-        source = event.source  # the line that would hand in the weights is known while the code is at hand
-        unreached = None
-        if source is not None and not isinstance(source, Place):
-            unreached = line_calling(source[0], "set_final_weight")
+    if not updated:
+        rank, event = next(((p.rank, p.events[-1]) for p in trace.programs if p.events), (0, None))
         return _Fault(
-            "no final weight of these layers",
-            "model.set_final_weight(layer, weights[layer]) for each layer, on every rank that updates it",
-            f"an update on {ranks}, but line {unreached.line}, which hands in the weights, was not reached"
-            if unreached is not None
-            else f"an update on {ranks}, and no set_final_weight after it",
-            "look for a `return` before that line, or a loop or an `if` around it that leaves layers out"
-            if unreached is not None
-            else "hand in what update gives: model.set_final_weight(layer, weights[layer]);\n"
-            "if that line is there, look for a `return` before it",
-            where=unreached or place_of(event),
+            "no update and no final weight of these layers",
+            "every layer updated once, and handed in with model.set_final_weight",
+            "no operation at all" if event is None else f"rank {rank} ended after {event.op}",
+            "look for a `return` that comes too early, or a loop that leaves layers out",
+            place_of(event),
         )
-    rank, event = next(((p.rank, p.events[-1]) for p in trace.programs if p.events), (0, None))
-    return _Fault(
-        "no update and no final weight of these layers",
-        "every layer updated once, and handed in with model.set_final_weight",
-        "no operation at all" if event is None else f"rank {rank} ended after {event.op}",
-        "look for a `return` that comes too early, or a loop that leaves layers out",
-        where=place_of(event),
-    )
+    event = updated[0][1]
+    source, line = event.source, None  # the line that would hand in the weights is known while the code is at hand
+    if source is not None and not isinstance(source, Place):
+        line = line_calling(source[0], "set_final_weight")
+    got = f"an update on {these('rank', {rank for rank, _ in updated})}, "
+    if line is not None:
+        got += f"but line {line.line}, which hands in the weights, was not reached"
+        fix = "look for a `return` before that line, or a loop or an `if` around it that leaves layers out"
+    else:
+        got += "and no set_final_weight after it"
+        fix = "hand in what update gives: model.set_final_weight(layer, weights[layer]);\n"
+        fix += "if that line is there, look for a `return` before it"
+    expected = "model.set_final_weight(layer, weights[layer]) for each layer, on every rank that updates it"
+    return _Fault("no final weight of these layers", expected, got, fix, line or place_of(event))
 
 
-def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | None) -> _Fault | None:
+def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | None, pretend: bool) -> _Fault | None:
     """Return what is wrong with one final weight."""
-    if flaw is not None:
+    if flaw is not None and not (pretend and flaw.pretended):
         on = "" if flaw.rank == rank else f" on rank {flaw.rank}"
         what = f"the final weight of these layers does not count: {flaw.what}{on}"
-        return _Fault(what, flaw.instead, None, flaw.fix, rank, place_of(flaw.event))
+        return _Fault(what, flaw.instead, None, flaw.fix, place_of(flaw.event), rank)
     if weight.step == 1:
         return None
     program = trace.programs[rank]
@@ -145,14 +162,14 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     if weight.step > 1:
         what = f"the final weight of these layers was updated {weight.step} times"
         fix = "one training step updates each weight once: leave the others out"
-        return _Fault(what, "exactly one update", f"updates in {lines}" if lines else None, fix, rank, place_of(event))
+        return _Fault(what, "exactly one update", f"updates in {lines}" if lines else None, fix, place_of(event), rank)
     now = next(number for number, mine in enumerate(program.events) if mine is event or mine == event)
     fix = "update it first: weights[layer], opt_states[layer] = model.update(...)"
     others = {p.rank for p in trace.programs for e in p.events if e.op in UPDATES and e.layer == weight.layer}
+    gathered = next((e for e in program.events if e.op == "allgather" and set(e.outputs) & set(event.inputs)), None)
     if others and not updates:
         fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"
-    gathered = next((e for e in program.events if e.op == "allgather" and set(e.outputs) & set(event.inputs)), None)
-    if gathered is not None and updates:
+    elif gathered is not None and updates:
         line = "" if (place := place_of(gathered)) is None else f" in line {place.line}"
         fix = f"the all-gather{line} was called with the shard from before its update: update first, then gather"
     elif any(number < now for number, _ in updates):
@@ -160,9 +177,8 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     elif updates:
         fix = "hand in the weight after its update: one handed in before stays as it was"
     got = f"the weight as it was loaded; update is called in {lines}" if lines else "the weight as it was loaded"
-    return _Fault(
-        "the final weight of these layers was never updated", "exactly one update", got, fix, rank, place_of(event)
-    )
+    what = "the final weight of these layers was never updated"
+    return _Fault(what, "exactly one update", got, fix, place_of(event), rank)
 
 
 def _parts(missing: Part, totals: set[int]) -> int:
@@ -177,8 +193,7 @@ def _parts(missing: Part, totals: set[int]) -> int:
 
 def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trace) -> _Fault | None:
     """Return which parts of a layer no final weight has."""
-    weights = [weight for _, _, weight, _ in here]
-    places = [weight.place for weight in weights]
+    places = [weight.place for _, _, weight, _ in here]
     there = held_together(places, [part.dim.whole for part in places[0].dims[1:]])
     missing = there.dim.whole.minus(there)
     if not missing.size:
@@ -188,39 +203,26 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trac
     if all(part.whole for part in cut):  # into columns, then
         noun, cut = "column shard", [place.dims[-1] for place in places]
         missing = union(cut).dim.whole.minus(union(cut))
-    parts = _parts(missing, {part.grid for part in cut if part.grid is not None})
+    parts = _parts(missing, {part.grid for part in cut if part.grid})
     fix = "call model.set_final_weight on every rank, with the shard that it has updated"
-    layer = weights[0].layer
+    layer = here[0][2].layer
     had = {rank for rank, event in trace.events() if event.op in LOADS and event.layer == layer}
     if had == set(ranks) and parts > len(had):
         fix = "a rank updates all of what it has the sum and the state of: cut the weight no smaller than that"
-    absent = missing.words(parts, noun) + (" is" if missing.size * parts == missing.dim.size else " are")
+    absent, every = f"the part of the weight {missing.words(0)} is", "all of the weight"
+    if parts:
+        absent = missing.words(parts, noun) + (" is" if missing.size * parts == missing.dim.size else " are")
+        every = f"all {parts} {noun}s"
     return _Fault(
-        "the final weights of these layers are not complete: "
-        + (absent if parts else f"the part of the weight {missing.words(0)} is")
-        + " on no rank",
-        (f"all {parts} {noun}s" if parts else "all of the weight") + ", each handed in by a rank that has updated it",
+        f"the final weights of these layers are not complete: {absent} on no rank",
+        f"{every}, each handed in by a rank that has updated it",
         f"final weights from {these('rank', ranks)} only",
         fix,
-        where=place_of(here[0][1]),
+        place_of(here[0][1]),
     )
 
 
 # -- the next step ------------------------------------------------------------------------------------------------
-
-Held = Weight | OptState
-PARTLY = "only a part of it updated"
-TWICE = "one that was updated more than once"
-
-
-class _Lack(NamedTuple):
-    """Something that some ranks lack of some layers, in words that are the same for all of them. `ends` says what is
-    there instead."""
-
-    kind: str
-    ends: str
-    fix: str
-    place: Place | None
 
 
 def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
@@ -228,49 +230,56 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
 
     `pretend`: it is a sandbox, where a made-up gradient will do.
     """
-    lacks: dict[_Lack, list[tuple[int, Held]]] = defaultdict(list)
+    lacks: dict[tuple[str, str, str, Place | None], list[tuple[int, Held]]] = defaultdict(list)
     for program in rebuilt.run.programs:
         before, after = _at_rest(program), _afterwards(program, rebuilt, pretend)
-        for key, values in before.items():
+        for key, loads in before.items():
             now = [value for value in after[key] if value.step == 1]
-            if now and _covers(now, [value for value, _ in values]):
+            if now and _covers(now, [value for value, _ in loads]):
                 continue
-            value, place = next(pair for pair in values if not now or not _covers(now, [pair[0]]))
+            value, load = next(pair for pair in loads if not now or not _covers(now, [pair[0]]))
             ends = _ends(value, after[key])
-            lack = _Lack(value.kind, ends, _fix(program, value, ends, now), place)
-            lacks[lack].append((program.rank, value))
-    return [_text(lack, found) for lack, found in lacks.items()]
+            lacks[value.kind, ends, _fix(program, value, ends, now), place_of(load)].append((program.rank, value))
+    found: list[str] = []
+    for (kind, ends, fix, place), ranked in lacks.items():
+        ranks, layers = {rank for rank, _ in ranked}, {value.layer for _, value in ranked}
+        rank, value = ranked[0]
+        what = f"{these('rank', ranks)} {'is' if len(ranks) == 1 else 'are'} not ready for the next training step: "
+        what += f"the {kind} of {these('layer', layers)} is not up to date there"
+        expected = "whatever a rank has before the step it has after it, updated once: "
+        expected += f"rank {rank} began with the {describe(value)}"
+        found.append(_Fault(what, expected, f"rank {rank} ends with {ends}", fix, place).text())
+    return found
 
 
 def _covers(now: list[Held], before: list[Held]) -> bool:
     """Tell whether all of what some shards were together lies in others, at least one."""
+    if all(value.place is now[0].place for value in before):
+        return True  # by far the most common case
     places = [value.place for value in now]
-    firsts: dict[tuple[Part, ...], list[Part]] = {}
+    firsts: dict[tuple[Part, ...], list[Part]] = defaultdict(list)
     for value in before:
-        parts = value.place.dims
-        firsts.setdefault(parts[1:], []).append(parts[0])
+        first, *rest = value.place.dims
+        firsts[tuple(rest)].append(first)
     return all(held_together(places, rest).covers(union(parts)) for rest, parts in firsts.items())
 
 
-def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Held, Place | None]]]:
-    """Return what a rank loads and uses, by kind and layer, each with the line that loads it."""
+def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Held, Event]]]:
+    """Return what a rank loads and uses, by kind and layer, each with the event that loads it."""
     used = {number for event in program.events for number in event.inputs}
-    found: dict[tuple[str, int], list[tuple[Held, Place | None]]] = defaultdict(list)
+    found: dict[tuple[str, int], list[tuple[Held, Event]]] = defaultdict(list)
     for event in program.events:
-        if event.op in LOADS:
-            for number in event.outputs:
-                value = program.values[number]
-                if number in used and isinstance(value, Weight | OptState):
-                    found[value.kind, value.layer].append((value, place_of(event)))
+        for number in event.outputs if event.op in LOADS else ():
+            value = program.values[number]
+            if number in used and isinstance(value, Weight | OptState):
+                found[value.kind, value.layer].append((value, event))
     return found
 
 
 def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple[str, int], list[Held]]:
     """The honest weights and optimizer states that a rank has when its program is over, by kind and layer."""
-    held = held_at(program, len(program.events))
-    there = {number for number, count in enumerate(held) if count > 0}
-    for event in program.events:
-        there.update(handed_in(event))
+    there = {number for number, count in enumerate(held_at(program, len(program.events))) if count > 0}
+    there.update(number for event in program.events if event.op in HANDS_IN for number in event.inputs)
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
     for number in sorted(there):
         value, flaw = program.values[number], rebuilt.flaws.get((program.rank, number))
@@ -281,18 +290,17 @@ def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple
 
 def _ends(value: Held, after: list[Held]) -> str:
     """Return what a rank has at the end of what it began with."""
-    stale = [other for other in after if other.step == 0]
-    if any(other.step > 1 for other in after):
+    steps = {other.step for other in after}
+    if steps and max(steps) > 1:
         return TWICE
-    if any(other.step == 1 for other in after):
+    if 1 in steps:
         return PARTLY
-    if stale and _covers(stale, [value]):
-        return "the same as before, not updated"
-    return "none of it"
+    return "the same as before, not updated" if after and _covers(after, [value]) else "none of it"
 
 
 def _fix(program: Program, value: Held, ends: str, now: list[Held]) -> str:
-    if ends == PARTLY and isinstance(value, Weight):
+    weight = isinstance(value, Weight)
+    if ends == PARTLY and weight:
         group = "" if value.is_complete() else ", group=..."  # of those who have updated the rest
         return (
             f"gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer{group});\n"
@@ -307,35 +315,18 @@ def _fix(program: Program, value: Held, ends: str, now: list[Held]) -> str:
     updates = any(event.op in UPDATES and event.layer == value.layer for event in program.events)
     if updates and ends == TWICE:
         return "one training step updates a layer once: leave the others out"
-    if updates and isinstance(value, OptState):
-        return (
-            "the next step begins with the optimizer state, too: keep both results of update in stores, to the end:\n"
-            "weights[layer], opt_states[layer] = model.update(...)"
-        )
+    kept = "weights[layer], opt_states[layer] = model.update(...)"
+    if updates and weight:
+        return f"keep what update gives: {kept}"
     if updates:
-        return "keep what update gives: weights[layer], opt_states[layer] = model.update(...)"
-    if isinstance(value, OptState):
+        begins = "the next step begins with the optimizer state, too: keep both results of update in stores, to the end"
+        return f"{begins}:\n{kept}"
+    if weight:
         return (
-            "update a layer where its optimizer state is, and keep both results of update; or load the state only on\n"
-            "the rank that updates with it"
+            "update the weight on this rank too, or get the updated one from the rank that has it (a broadcast, an\n"
+            "all-gather of the updated shards, a message) and keep it in weights; or do not load it here"
         )
     return (
-        "update the weight on this rank too, or get the updated one from the rank that has it (a broadcast, an\n"
-        "all-gather of the updated shards, a message) and keep it in weights; or do not load it here"
+        "update a layer where its optimizer state is, and keep both results of update; or load the state only on\n"
+        "the rank that updates with it"
     )
-
-
-def _text(lack: _Lack, found: list[tuple[int, Held]]) -> str:
-    ranks, layers = {rank for rank, _ in found}, {value.layer for _, value in found}
-    rank, value = found[0]
-    who = these("rank", ranks)
-    error = PuzzleError(
-        f"{who} {'is' if len(ranks) == 1 else 'are'} not ready for the next training step: the {lack.kind} of "
-        f"{these('layer', layers)} is not up to date there",
-        expected=f"whatever a rank has before the step it has after it, updated once: rank {rank} began with the "
-        f"{describe(value)}",
-        got=f"rank {rank} ends with {lack.ends}",
-        fix=lack.fix,
-        where=[] if lack.place is None else [(None, lack.place)],
-    )
-    return fault_of(error)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence, Set
-from typing import NamedTuple
+from collections.abc import Iterable, Set
+from typing import Any
 
 from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import operation
 from lib.analysis.memory import guests
-from lib.checker.forgotten import SHOWN, Where, maker_of, more, places, remark
+from lib.checker.faults import SHOWN, Where, maker_of, more, places, remark
 from lib.cluster.costs import in_units, units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
@@ -23,10 +23,7 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
-from lib.values.placement import Part
 from lib.values.values import Activation, Elements, OptState, Value
-
-__all__ = ["left_out", "other_costs", "over_memory", "over_sent", "over_time", "posted", "undivided"]
 
 LESS = {
     "weight": "gather a weight just before its use, delete it right after, and gather it again for backward",
@@ -67,11 +64,9 @@ OPEN = (
 
 def other_costs(mine: float, judged: float) -> str:
     """That a run was simulated with other costs than those of the puzzle, by which it is judged."""
-    return remark(
-        f"this run has costs of its own, with which it ends at {mine:.10g}; a goal means the puzzle's costs, "
-        f"with which it ends at {judged:.10g}",
-        fix="to see the puzzle's times in pictures, too, leave out costs= in simulate(...)",
-    )
+    what = f"this run has costs of its own, with which it ends at {mine:.10g}; a goal means the puzzle's costs, "
+    what += f"with which it ends at {judged:.10g}"
+    return remark(what, fix="to see the puzzle's times in pictures, too, leave out costs= in simulate(...)")
 
 
 def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
@@ -79,46 +74,33 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     all-reduce, else the first optimizer state that travels, else the first communication of all. `alone`: whether
     easier goals allow more."""
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
-    states = [found for found in moving if _brings(trace, *found, OptState)]
-    gathered = [found for found in moving if found[1].op == "allgather" and _brings(trace, *found, Activation)]
+    sends = [(rank, event, trace.programs[rank].values_of(event.inputs)) for rank, event in moving]
+    states = [(rank, event) for rank, event, values in sends if any(isinstance(value, OptState) for value in values)]
+    gathered = [
+        (rank, event, values)
+        for rank, event, values in sends
+        if event.op == "allgather" and any(isinstance(value, Activation) for value in values)
+    ]
+    fix = "gather each weight as rarely as the memory allows, and send nothing twice"
     if gathered:
-        rank, event = max(gathered, key=lambda one: total_elements(trace.programs[one[0]].values_of(one[1].inputs)))
+        rank, event, _ = max(gathered, key=lambda one: total_elements(one[2]))
+        fix = "work out first what each rank can of its own part: a sum, or less than all, may be what others need"
     else:
         rank, event = next((found for found in moving if found[1].op == "allreduce"), (states or moving)[0])
+        if states:
+            fix = "the optimizer state of a shard stays on the rank that updates the shard: nobody else needs it"
     allow = f'"{goal.name}" allows' if alone else "the goals allow"
     what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
-    where = places([(rank, event)])
     if event.op != "allreduce":
-        fix = "gather each weight as rarely as the memory allows, and send nothing twice"
-        if gathered:
-            fix = "work out first what each rank can of its own part: a sum, or less than all, may be what others need"
-        elif states:
-            fix = "the optimizer state of a shard stays on the rank that updates the shard: nobody else needs it"
-        return remark(what, where=where, fix=fix)
+        return remark(what, where=places([(rank, event)]), fix=fix)
     whole = "an all-reduce brings every rank the whole sum, and a rank that updates one shard needs only that shard:\n"
-    error = PuzzleError(
-        what,
-        where=where,
-        fix=f"{whole}grad_weights[...] = await model.scatterreduce(grad_weights[...], layer)",
-        idea=f"{whole}which collective sends less?",
-    )
+    fix = f"{whole}grad_weights[...] = await model.scatterreduce(grad_weights[...], layer)"
+    error = PuzzleError(what, where=places([(rank, event)]), fix=fix, idea=f"{whole}which collective sends less?")
     fixes.keep(error)
     return str(error)
 
 
-def _brings(trace: Trace, rank: int, event: Event, kind: type[Value]) -> bool:
-    values = trace.programs[rank].values
-    return any(isinstance(values[number], kind) for number in event.inputs)
-
-
-# -- memory -------------------------------------------------------------------------------------------------------
-
-
-class _Unused(NamedTuple):
-    """A value that was alive at the peak and was not used again, with the last event that had used it."""
-
-    value: Value
-    last: Event | None
+# -- goals that do not count --------------------------------------------------------------------------------------
 
 
 def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
@@ -131,15 +113,14 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     done: dict[bool, dict[tuple[int, int], Elements]] = {True: defaultdict(int), False: defaultdict(int)}
     calls: dict[tuple[int, int], tuple[int, Event]] = {}
     for rank, event in trace.events():
-        if any((rank, number) in flawed for number in event.inputs):
+        halves = [by_input for by_input, ops in ((True, BY_INPUT), (False, BY_WEIGHT)) if event.op in ops]
+        if not halves or event.layer is None or any((rank, number) in flawed for number in event.inputs):
             continue
-        for by_input, ops in ((True, BY_INPUT), (False, BY_WEIGHT)):
-            if event.op in ops and event.layer is not None:
-                values = trace.programs[rank].values_of(event.inputs)
-                share = OPERATIONS[event.op].work(trace.shape, event.layer, 1, values)
-                for batch in event.batches:
-                    done[by_input][event.layer, batch] += share
-                    calls.setdefault((event.layer, batch), (rank, event))
+        share = OPERATIONS[event.op].work(trace.shape, event.layer, 1, trace.programs[rank].values_of(event.inputs))
+        for batch in event.batches:
+            calls.setdefault((event.layer, batch), (rank, event))
+            for by_input in halves:
+                done[by_input][event.layer, batch] += share
     kinds = trace.shape.kinds
     left = [key for key, share in done[False].items() if done[True][key] < min(kinds[key[0]].cost, share)]
     if not left:
@@ -155,9 +136,8 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
 
 def posted(trace: Trace, messages: str | None) -> str | None:
     """Why no goal counts: the puzzle says that `messages` are "awaited", and here some travel while ranks compute."""
-    if messages != "awaited":
-        return None
-    loose = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and not event.blocking]
+    every = trace.events() if messages == "awaited" else ()
+    loose = [(rank, event) for rank, event in every if event.op in COMMUNICATION and not event.blocking]
     if not loose:
         return None
     return remark(
@@ -178,9 +158,9 @@ def undivided(trace: Trace, domain: bool) -> str | None:
     for rank, event in trace.events():
         if event.op == "forward" and event.layer == 0:
             calls.setdefault(rank, event)
+            work = OPERATIONS[event.op].work(trace.shape, 0, 1, trace.programs[rank].values_of(event.inputs))
             for batch in event.batches:
-                values = trace.programs[rank].values_of(event.inputs)
-                done[rank, batch] += OPERATIONS[event.op].work(trace.shape, 0, 1, values)
+                done[rank, batch] += work
     whole = [key for key, share in done.items() if share >= trace.shape.kinds[0].cost]
     if not whole:
         return None
@@ -194,67 +174,69 @@ def undivided(trace: Trace, domain: bool) -> str | None:
     )
 
 
+# -- memory -------------------------------------------------------------------------------------------------------
+
+
 def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str:
     """Why memory is over the limit of a goal: what was alive that nobody needed, else what there was most of."""
     program = trace.programs[top.rank]
-    now = program.events[top.index]
+    now, here = program.events[top.index], place_of(program.events[top.index])
     over = float(top.elements) - limit
     what = f'for "{name}" memory is {amount(over)} {plural("element", over)} too high'
     when = f"the peak is on rank {top.rank} at time {units(top.time):g}, when {now.op} starts"
-    unused = _unused(trace, top)
-    where: Where = [] if (here := place_of(now)) is None else [(None, here)]
-    if here is not None and here.file == ORDER:
-        return remark(what, got="\n".join([f"{when}; there are", *_by_kind(top)]), where=where, fix=OPEN)
-    if unused:
-        size = float(sum(item.value.elements() for item in unused))
-        lines = [f"{item.value}{_by(', last needed by', item.last)}" for item in unused[:SHOWN]]
-        rest = [f"and {len(unused) - SHOWN} more"] if len(unused) > SHOWN else []
-        return remark(
-            what,
-            got="\n".join(
-                [f"{when};", f"{amount(size)} elements of it are values that are not used again:", *lines, *rest]
-            ),
-            where=where,
-            fix=_let_go([type(item.value) for item in unused]),
-        )
-    if (spare := _spare(program, top)) is not None:
-        return remark(
-            what,
-            got=f"{when};\nof the {spare.value} only a shard is used from here on"
-            + _by(", last needed by", spare.last),
-            where=where,
-            fix="keep no more than that shard of it: cut it before this line",
-        )
-    used = {id(program.values[number]) for number in now.inputs}  # what the operation itself works on hides nothing
-    loose = [alive for alive in top.alive if alive.hidden and id(alive.value) not in used]
-    if loose:
-        size = float(sum(alive.value.elements() for alive in loose))
-        lines = [f"{alive.value}{_by(', from', alive.born)}" for alive in loose[:SHOWN]]
-        return remark(
-            what,
-            got="\n".join([f"{when};", f"{amount(size)} elements of it are in no store, but still in use:", *lines]),
-            where=where,
-            fix="await what is under way, and let go of variables: what can still be used takes memory",
-        )
+    where: Where = [] if here is None else [(None, here)]
+    order = here is not None and here.file == ORDER
+    if not order:
+        held = held_at(program, top.index)
+        working = {id(program.values[number]) for number in now.inputs}  # what the operation works on hides nothing
+        loose = [(one.value, one.born) for one in top.alive if one.hidden and id(one.value) not in working]
+        if unused := _unused(trace, top, held):
+            passing = next((type(value) for value, _ in unused if not isinstance(value, OptState)), None)
+            fix = "load no more of it than this rank updates, and put what update gives under the same key:\n"
+            fix += "weights[layer], opt_states[layer] = model.update(...)"
+            if passing is not None:
+                fix = f"delete each of them right after its last use, as in: del {STORE[passing]}[...]"
+            got = [f"{when};", f"{_amount(unused)} of it are values that are not used again:"]
+            rest = [f"and {len(unused) - SHOWN} more"] if len(unused) > SHOWN else []
+            return remark(what, got="\n".join([*got, *_lines(unused, "last needed by"), *rest]), where=where, fix=fix)
+        if (spare := _spare(program, top, held)) is not None:
+            value, used = spare
+            last = _by("last needed by", used)
+            fix = "keep no more than that shard of it: cut it before this line"
+            got = f"{when};\nof the {value} only a shard is used from here on{last}"
+            return remark(what, got=got, where=where, fix=fix)
+        if loose:
+            got = [f"{when};", f"{_amount(loose)} of it are in no store, but still in use:", *_lines(loose, "from")]
+            fix = "await what is under way, and let go of variables: what can still be used takes memory"
+            return remark(what, got="\n".join(got), where=where, fix=fix)
     loaded = sum(alive.value.elements() for alive in top.alive if alive.born and alive.born.op in LOADS)
     alone = len(trace.programs) == 1
-    fix = LOAD_LESS if loaded > limit and not alone else _fewer(program, top, alone)
-    return remark(what, got="\n".join([f"{when}; there are", *_by_kind(top)]), where=where, fix=fix)
-
-
-def _by_kind(top: figures.Peak) -> list[str]:
-    """Return how much there is of each kind of values, most first."""
-    sizes = _sizes(top)
-    count = Counter(alive.value.kind for alive in top.alive)
+    fix = OPEN if order else LOAD_LESS if loaded > limit and not alone else _fewer(program, top, alone)
+    count, sizes = Counter(alive.value.kind for alive in top.alive), _sizes(alive.value for alive in top.alive)
     most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
-    return [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
+    kinds = [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
+    return remark(what, got="\n".join([f"{when}; there are", *kinds]), where=where, fix=fix)
 
 
-def _sizes(top: figures.Peak) -> dict[str, Elements]:
+def _sizes(values: Iterable[Value]) -> dict[str, Elements]:
     sizes: dict[str, Elements] = defaultdict(int)
-    for alive in top.alive:
-        sizes[alive.value.kind] += alive.value.elements()
+    for value in values:
+        sizes[value.kind] += value.elements()
     return sizes
+
+
+def _amount(values: list[tuple[Value, Event | None]]) -> str:
+    return f"{amount(float(sum(value.elements() for value, _ in values)))} elements"
+
+
+def _lines(values: list[tuple[Value, Event | None]], words: str) -> list[str]:
+    return [f"{value}{_by(words, event)}" for value, event in values[:SHOWN]]
+
+
+def _by(words: str, event: Event | None) -> str:
+    """ ", last needed by forward in line 12"; nothing where the line is not known."""
+    place = place_of(event)
+    return "" if event is None or place is None else f", {words} {event.op} {place.within}"
 
 
 def _fewer(program: Program, top: figures.Peak, alone: bool) -> str:
@@ -262,71 +244,44 @@ def _fewer(program: Program, top: figures.Peak, alone: bool) -> str:
 
     Of weights only guests come and go, and one of them has to be there.
     """
-    sizes: dict[str, Elements] = defaultdict(int)
+    alive, stay = [one.value for one in top.alive], ("weight", "optimizer state")
     visiting = {id(program.values[number]) for number in guests(program)}
-    for alive in top.alive:
-        if alive.value.kind not in ("weight", "optimizer state") or id(alive.value) in visiting:
-            sizes[alive.value.kind] += alive.value.elements()
-    if sum(id(alive.value) in visiting for alive in top.alive) < 2:
+    sizes = _sizes(value for value in alive if value.kind not in stay or id(value) in visiting)
+    if sum(id(value) in visiting for value in alive) < 2:
         sizes.pop("weight", None)
-    sizes = sizes or _sizes(top)
+    sizes = sizes or _sizes(alive)
     kind = min(sizes, key=lambda kind: (-sizes[kind], kind))
-    batches = [alive.value.place.batches for alive in top.alive if alive.value.kind == kind == "activation"]
+    batches = [value.place.batches for value in alive if value.kind == kind == "activation"]
     return FORGET if alone and len(batches) > 1 and all(some == batches[0] for some in batches) else LESS[kind]
 
 
-def _unused(trace: Trace, top: figures.Peak) -> list[_Unused]:
-    """Return what was alive at the peak without being used then or later, biggest first."""
+def _unused(trace: Trace, top: figures.Peak, held: list[int]) -> list[tuple[Value, Event | None]]:
+    """Return what was alive at the peak without being used then or later, biggest first, with its last use."""
     program, last = trace.programs[top.rank], trace.lifetimes()[top.rank].last
-    held = held_at(program, top.index)
-    found: list[_Unused] = []
+    found: list[tuple[Value, Event | None]] = []
     for number, value in enumerate(program.values):
         trained = value is not None and value.updates > 0  # a result, which is there to stay
         if value is not None and not trained and held[number] > 0 and last[number] < top.index:
             used = program.events[last[number]] if last[number] >= 0 else maker_of(program, number)
-            found.append(_Unused(value, used))
-    return sorted(found, key=lambda item: -item.value.elements())
+            found.append((value, used))
+    return sorted(found, key=lambda item: -item[0].elements())
 
 
-def _let_go(kinds: Sequence[type[Value]]) -> str:
-    """Return how to be rid of values that are not used again, biggest first. The next step needs an optimizer state,
-    too."""
-    passing = next((kind for kind in kinds if kind is not OptState), None)
-    if passing is not None:
-        return f"delete each of them right after its last use, as in: del {STORE[passing]}[...]"
-    return (
-        "load no more of it than this rank updates, and put what update gives under the same key:\n"
-        "weights[layer], opt_states[layer] = model.update(...)"
-    )
-
-
-def _spare(program: Program, top: figures.Peak) -> _Unused | None:
-    """A whole value in a store at the peak of which nothing but a shard is used from then on."""
-    held = held_at(program, top.index)
+def _spare(program: Program, top: figures.Peak, held: list[int]) -> tuple[Value, Event | None] | None:
+    """A whole value in a store at the peak of which nothing but a shard is used from then on, with its last use."""
     for number, value in enumerate(program.values):
         if value is None or held[number] <= 0 or not value.is_complete():
             continue
-        uses = [n for n, event in enumerate(program.events) if number in event.inputs]
-        later = [program.events[n].op for n in uses if n >= top.index]
-        if later and set(later) == {"shard"}:
-            before = [program.events[n] for n in uses if n < top.index]
-            return _Unused(value, before[-1] if before else None)
+        before, later = (
+            [event for event in events if number in event.inputs]
+            for events in (program.events[: top.index], program.events[top.index :])
+        )
+        if {event.op for event in later} == {"shard"}:
+            return value, before[-1] if before else None
     return None
 
 
-def _by(words: str, event: Event | None) -> str:
-    """ ", last needed by forward in line 12"; nothing where the line is not known."""
-    place = place_of(event)
-    return "" if event is None or place is None else f"{words} {event.op} {place.within}"
-
-
 # -- time ---------------------------------------------------------------------------------------------------------
-
-
-def _beside_batches(value: Value) -> tuple[Part, ...]:
-    """Return which part of each dim and sum of its tensor a value is, whatever its batches."""
-    place = value.place
-    return tuple([part for role, part in zip(place.schema.roles, place.parts, strict=True) if role != "batch"])
 
 
 def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
@@ -334,127 +289,69 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     a rank waits longest."""
     over = float(f"{end - limit:.10g}")
     what = f'for "{name}" the run is {over:.10g} {plural("time unit", over)} too long'
-    done: dict[tuple[str, int | None, int, object], list[tuple[int, Event]]] = defaultdict(list)
-    for rank, event in trace.events():
-        if event.op in COMPUTE and OPERATIONS[event.op].per_batch and event.length:
-            ends = trace.programs[rank].values_of((*event.inputs[-1:], *event.outputs[:1]))
-            part = tuple([_beside_batches(value) for value in ends])
-            for batch in event.batches:
-                done[event.op, event.layer, batch, part].append((rank, event))
-    again = {key: found for key, found in done.items() if len(found) > 1}
-    if again and (vain := _in_vain(trace)):
-        event = vain[0][1]
-        return remark(
-            what,
-            got=f"nothing uses what {operation(event)} gives" + more(vain, "computation").replace(", and", "; and"),
-            where=places(vain[:1]),
-            fix="leave out what nobody needs",
-        )
+    again, vain = _work(trace)
+    if again and vain:
+        got = f"nothing uses what {operation(vain[0][1])} gives{_and_more(vain)}"
+        return remark(what, got=got, where=places(vain[:1]), fix="leave out what nobody needs")
     if again:
-        (op, layer, batch, _), found = next(iter(again.items()))
+        (op, layer, batch), found = again[0]
         ranks = sorted({rank for rank, _ in found})
-        return remark(
-            what,
-            got=f"{op} of layer {layer} for batch {batch} was computed {len(found)} times, on {these('rank', ranks)}"
-            + more([*again], "computation").replace(", and", "; and"),
-            where=places(found),
-            fix="give each rank work that no other rank does: batches of its own, or layers of its own"
-            if len(ranks) > 1
-            else "keep what it gave, instead of computing it again, or do it again for fewer layers",
-        )
+        got = f"{op} of layer {layer} for batch {batch} was computed {len(found)} times, on {these('rank', ranks)}"
+        fix = "keep what it gave, instead of computing it again, or do it again for fewer layers"
+        if len(ranks) > 1:
+            fix = "give each rank work that no other rank does: batches of its own, or layers of its own"
+        return remark(what, got=got + _and_more(again), where=places(found), fix=fix)
     waits = {program.rank: _waits(program) for program in trace.programs}
-    longest = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))
-    if (bare := _not_hidden(trace)) is not None and bare.ticks > sum(waits[longest].values()):
-        said = any(place.file == ORDER for _, place in bare.where)
-        return remark(what, got=bare.words(), where=bare.where, fix=ISSUE_EARLIER if said else START_EARLIER)
-    if not sum(waits[longest].values()):
+    rank = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))
+    total = sum(waits[rank].values())
+    ticks, bare, calls = max((_bare(program) for program in trace.programs), key=lambda found: (found[0], -found[1]))
+    if ticks > total:
+        times = counted(len(calls), "collective")
+        got = f"rank {bare} spends {in_units(ticks)} in {times}, and computes nothing meanwhile"
+        where = places([(bare, event) for event in calls])
+        said = any(place.file == ORDER for _, place in where)
+        return remark(what, got=got, where=where, fix=ISSUE_EARLIER if said else START_EARLIER)
+    if not total:
         return remark(what, got="no rank ever waits", fix="let the ranks compute less, or share the work more evenly")
-    spot, most = max(waits[longest].items(), key=lambda item: item[1])
-    total = sum(waits[longest].values())
+    spot, most = max(waits[rank].items(), key=lambda item: item[1])
+    fix = f"let it do other work before this{' line' * (spot is None or spot.file != ORDER)}, "
+    fix += "or let the others do earlier what it waits for"
     return remark(
         what,
-        got=f"rank {longest} waits {in_units(total)} in all, {units(most):g} of them here",
-        where=[] if spot is None else [(longest, spot)],
-        fix=_sent_late(trace, longest, spot)
-        or (None if spot is not None else _unevenly(trace, longest))
-        or f"let it do other work before this{' line' * (spot is None or spot.file != ORDER)}, "
-        "or let the others do earlier what it waits for",
+        got=f"rank {rank} waits {in_units(total)} in all, {units(most):g} of them here",
+        where=[] if spot is None else [(rank, spot)],
+        fix=_sent_late(trace, rank, spot) or (_unevenly(trace, rank) if spot is None else None) or fix,
     )
 
 
-def _unevenly(trace: Trace, waiting: int) -> str | None:
-    """Return what to do about a rank that computes longer than the one that waits longest, if there is one."""
-    busy = [
-        sum(event.length for event in program.events if event.op in COMPUTE and event.start is not None)
-        for program in trace.programs
-    ]
-    most = max(range(len(busy)), key=lambda rank: (busy[rank], -rank))
-    if busy[most] <= busy[waiting]:
-        return None
-    return (
-        f"rank {most} computes for {units(busy[most]):g}, and rank {waiting} for {units(busy[waiting]):g}: "
-        f"give rank {most} less to do, or a stage that others wait for less"
-    )
-
-
-def _in_vain(trace: Trace) -> list[tuple[int, Event]]:
-    """Computations of batches of which nobody uses anything."""
-    found: list[tuple[int, Event]] = []
+def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
+    """Return the computations that were done several times, as (operation, layer, batch) with who did them, and those
+    that nobody uses."""
+    done: dict[tuple[str, int | None, int, object], list[tuple[int, Event]]] = defaultdict(list)
+    vain: list[tuple[int, Event]] = []
     for program in trace.programs:
         used = {number for event in program.events for number in event.inputs}
-        found += [
-            (program.rank, event)
-            for event in program.events
-            if event.op in COMPUTE and OPERATIONS[event.op].per_batch and used.isdisjoint(event.outputs)
-        ]
-    return found
+        for event in program.events:
+            if event.op not in COMPUTE or not OPERATIONS[event.op].per_batch:
+                continue
+            if used.isdisjoint(event.outputs):
+                vain.append((program.rank, event))
+            if event.length:
+                ends = program.values_of((*event.inputs[-1:], *event.outputs[:1]))
+                part = tuple([_beside_batches(value) for value in ends])
+                for batch in event.batches:
+                    done[event.op, event.layer, batch, part].append((program.rank, event))
+    return [(key[:3], found) for key, found in done.items() if len(found) > 1], vain
 
 
-class _Bare(NamedTuple):
-    """Communication of a rank during which it computes nothing: how many times, for how many ticks, in which lines."""
-
-    rank: int
-    times: int
-    ticks: int
-    where: Where
-
-    def words(self) -> str:
-        """As the remark says it."""
-        times = counted(self.times, "collective")
-        return f"rank {self.rank} spends {in_units(self.ticks)} in {times}, and computes nothing meanwhile"
+def _beside_batches(value: Value) -> tuple[object, ...]:
+    """Return which part of each dim and sum of its tensor a value is, whatever its batches."""
+    place = value.place
+    return tuple([part for role, part in zip(place.schema.roles, place.parts, strict=True) if role != "batch"])
 
 
-def _not_hidden(trace: Trace) -> _Bare | None:
-    """The rank that spends most time in collectives that it awaits where it calls them."""
-    found: list[_Bare] = []
-    for program in trace.programs:
-        bare = [event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length]
-        ticks = sum(event.length for event in bare)
-        found.append(_Bare(program.rank, len(bare), ticks, places([(program.rank, event) for event in bare])))
-    return max((one for one in found if one.times), key=lambda one: (one.ticks, -one.rank), default=None)
-
-
-def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
-    """Return what a sender did between making a value and passing it, where a rank waited for that value."""
-    causes, late = causes_of(trace), Counter[tuple[int, str, int, int]]()
-    for number, event in enumerate(trace.programs[rank].events):
-        if event.op != "receive" or place_of(event) != spot or (event.start or 0) <= event.issued:
-            continue
-        sent = causes.sent(At(rank, number, event))
-        if sent is None or not sent.event.inputs:
-            continue
-        program, passed = trace.programs[sent.rank], set(sent.event.inputs)
-        for other in reversed(program.events[: sent.number]):
-            if passed & set(other.outputs):
-                break
-            if other.op in COMPUTE and other.length and (line := place_of(other)) is not None:
-                there = place_of(sent.event)
-                late[sent.rank, other.op, line.line, 0 if there is None else there.line] += other.length
-    if not late:
-        return None
-    (sender, op, line, there), _ = max(late.items(), key=lambda item: (item[1], item[0]))
-    does = "updates" if op == "update" else f"computes another {op}"
-    return f"rank {sender} {does} in line {line} before it passes what it has, in line {there}: pass first"
+def _and_more(found: list[Any]) -> str:
+    return more(found, "computation").replace(", and", "; and")
 
 
 def _waits(program: Program) -> dict[Place | None, int]:
@@ -466,3 +363,44 @@ def _waits(program: Program) -> dict[Place | None, int]:
         elif event.op in COMMUNICATION and event.blocking and event.start is not None:
             found[place_of(event)] += event.start - event.issued
     return found
+
+
+def _bare(program: Program) -> tuple[int, int, list[Event]]:
+    """Return the ticks that a rank spends in collectives which it awaits where it calls them, the rank, and these."""
+    calls = [event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length]
+    return sum(event.length for event in calls), program.rank, calls
+
+
+def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
+    """Return what a sender did between making a value and passing it, where a rank waited for that value."""
+    causes, late = causes_of(trace), Counter[tuple[int, str, int, int]]()
+    for number, event in enumerate(trace.programs[rank].events):
+        if event.op != "receive" or place_of(event) != spot or (event.start or 0) <= event.issued:
+            continue
+        sent = causes.sent(At(rank, number, event))
+        if sent is None or not sent.event.inputs:
+            continue
+        there, passed = place_of(sent.event), set(sent.event.inputs)
+        for other in reversed(trace.programs[sent.rank].events[: sent.number]):
+            if passed & set(other.outputs):
+                break
+            if other.op in COMPUTE and other.length and (line := place_of(other)) is not None:
+                late[sent.rank, other.op, line.line, 0 if there is None else there.line] += other.length
+    if not late:
+        return None
+    (sender, op, line, there), _ = max(late.items(), key=lambda item: (item[1], item[0]))
+    does = "updates" if op == "update" else f"computes another {op}"
+    return f"rank {sender} {does} in line {line} before it passes what it has, in line {there}: pass first"
+
+
+def _unevenly(trace: Trace, waiting: int) -> str | None:
+    """Return what to do about a rank that computes longer than the one that waits longest, if there is one."""
+    computed = [[e.length for e in p.events if e.op in COMPUTE and e.start is not None] for p in trace.programs]
+    busy = [sum(lengths) for lengths in computed]
+    most = max(range(len(busy)), key=lambda rank: (busy[rank], -rank))
+    if busy[most] <= busy[waiting]:
+        return None
+    return (
+        f"rank {most} computes for {units(busy[most]):g}, and rank {waiting} for {units(busy[waiting]):g}: "
+        f"give rank {most} less to do, or a stage that others wait for less"
+    )

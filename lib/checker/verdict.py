@@ -10,8 +10,6 @@ from lib.errors.wording import amount, counted
 if TYPE_CHECKING:
     from lib.puzzles.records import Goal
 
-__all__ = ["FunctionVerdict", "Verdict"]
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -57,16 +55,13 @@ class Verdict:
             if self.correct and not goal.reached and goal.allows(self.time, self.memory):
                 mark = "does not count: see the note above"
             lines.append(f"  {goal.name} - {mark}")
-            limits = [("time", self.time, goal.time), ("memory", self.memory, goal.memory)]
-            for name, mine, limit in [
-                *limits,
-                *([] if goal.sent is None else [("sent", self.sent, goal.sent)]),
-            ]:
-                share = mine / limit if limit else 0.0
-                filled = min(width, round(share * width))
-                over = " over" if mine > limit else ""
+            limits = {"time": (self.time, goal.time), "memory": (self.memory, goal.memory)}
+            if goal.sent is not None:
+                limits["sent"] = self.sent, goal.sent
+            for name, (mine, limit) in limits.items():
+                filled = min(width, round((mine / limit if limit else 0.0) * width))
                 bar = "#" * filled + "." * (width - filled)
-                lines.append(f"    {name:<7}[{bar}] {amount(mine):>11} of {amount(limit)}{over}")
+                lines.append(f"    {name:<7}[{bar}] {amount(mine):>11} of {amount(limit)}{' over' * (mine > limit)}")
         return "\n".join(lines)
 
 
@@ -88,10 +83,7 @@ class FunctionVerdict:
         """Right on every input."""
         return not self.faults
 
-    @property
-    def passed(self) -> bool:
-        """The same: there are no goals to be reached."""
-        return self.correct
+    passed = correct  # there are no goals to be reached
 
     def __repr__(self) -> str:
         """Short: who asks for it has the text."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from lib.errors.wording import counted, with_article
 
-__all__ = ["PhysicalBatch"]
-
 
 @dataclass(frozen=True, slots=True)
 class PhysicalBatch:

@@ -32,22 +32,6 @@ if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
     from lib.cluster.network import Shares
 
-__all__ = [
-    "LINKS",
-    "MAX_TICKS",
-    "TICKS",
-    "UNIT",
-    "Costs",
-    "Links",
-    "Streams",
-    "Uneven",
-    "as_written",
-    "costs_from",
-    "in_units",
-    "ticks",
-    "units",
-]
-
 # -- time ---------------------------------------------------------------------------------------------------------
 
 TICKS = 10**9
@@ -90,12 +74,7 @@ class Streams:
 
     def meet(self, stream: Hashable, issued: Sequence[int], length: int) -> int:
         """A collective takes its stream, when its last member has issued it; returns the start."""
-        start = max(issued)
-        free = self._free.get(stream, 0)
-        if free > start:
-            start = free
-        self._free[stream] = start + length
-        return start
+        return self.carry(stream, max(issued), length)
 
     def carry(self, stream: Hashable, issued: int, length: int, sent: int = 0) -> int:
         """One end of a message takes its stream, when it has been issued: a receive, when it has been `sent` besides.
@@ -178,10 +157,10 @@ class Costs:
     def compute(self, op: Operation, rank: int, layer: int | None, work: Elements) -> int:
         """Ticks of an operation, on a rank, of a layer, whose price counts so often (see `Operation.work`). Here all
         ranks are alike, and layers but for their sizes."""
-        try:
-            cost = self._known[op.cost]
-        except KeyError:
-            cost = self._price(op)
+        cost = self._known.get(op.cost)
+        if cost is None:
+            assert op.cost is not None, f"{op.name} takes no time"
+            cost = self._known[op.cost] = ticks(getattr(self, op.cost) if isinstance(op.cost, str) else op.cost)
         return cost * work if type(work) is int else round(cost * work)
 
     def refuse(self, op: Operation) -> bool:
@@ -205,22 +184,17 @@ class Costs:
         """The same where the others are on another host."""
         return self.least(elements)
 
-    def _price(self, op: Operation) -> int:
-        assert op.cost is not None, f"{op.name} takes no time"
-        cost = self._known[op.cost] = ticks(getattr(self, op.cost) if isinstance(op.cost, str) else op.cost)
-        return cost
-
     def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
         """Ticks of a collective of `whole` elements in all over `members` (ranks)."""
-        return ticks(self.collective)
+        return self._flat[0]
 
     def message(self, elements: Elements, source: int, target: int) -> int:
         """Ticks that a message occupies each of its two ends."""
-        return self._message
+        return self._flat[1]
 
     @cached_property
-    def _message(self) -> int:
-        return ticks(self.p2p)
+    def _flat(self) -> tuple[int, int]:
+        return ticks(self.collective), ticks(self.p2p)
 
     def passes(self, members: Sequence[int]) -> Shares:
         """The links that a collective over `members` passes, and what it needs of each, where links are shared."""
@@ -425,15 +399,15 @@ def costs_from(data: dict[str, Any]) -> Costs:
 
     A field that is missing has its default: a file from before that cost existed stays readable.
     """
-    fields_ = dict(data)
-    model = fields_.pop("model", None)
+    given = dict(data)
+    model = given.pop("model", None)
     cls = MODELS.get(model) if isinstance(model, str) else None
     if cls is None:
         raise ValueError(f"unknown cost model {model!r}")
     names = {field.name for field in fields(cls)}
-    if not names >= set(fields_):
-        raise ValueError(f"the {model} costs have the fields {sorted(names)}; got {sorted(fields_)}")
-    for name, value in fields_.items():
+    if not names >= given.keys():
+        raise ValueError(f"the {model} costs have the fields {sorted(names)}; got {sorted(given)}")
+    for name, value in given.items():
         if name not in LISTS and not _is_number(value) and not (name in COUNTS and value is None):
             raise ValueError(f"cost {name} must be a number from 0 up; got {value!r}")
-    return cls(**fields_)
+    return cls(**given)

@@ -14,8 +14,6 @@ from lib.cluster.mesh import Mesh
 from lib.errors.arguments import plain
 from lib.errors.wording import counted, listed
 
-__all__ = ["AXES", "Grid", "grids", "mesh_of", "random_grids", "small_grids"]
-
 Grid = list[list[list[int]]]
 AXES = ("replica", "data", "model")
 EVERY_ORDER = 4

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from lib.cluster.mesh import Mesh
 
-__all__ = ["Holdings", "Neighbours"]
-
 
 @dataclass(frozen=True, slots=True)
 class Holdings:

@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import islice, product
 from math import prod
+from operator import index
 from types import MappingProxyType
 from typing import Any, cast
 
 from lib.errors.arguments import Given, name_of, plain
 from lib.errors.wording import counted, listed, message_of, these
-
-__all__ = ["Mesh", "mesh_from", "plain_mesh"]
 
 MOST_RANKS = 10**7
 ANOTHER = "make another mesh: simulate(..., mesh=Mesh(...))"
@@ -176,11 +175,8 @@ class Mesh(Given):
         if not axes:
             raise ValueError(f"the mesh has the axes {list(self.axes)}; got {list(axes)}")
         self._along(axes)
-        mine = self.coordinates(rank)
-        found: list[dict[str, int]] = [mine]
-        for axis in axes:
-            found = [{**c, axis: i} for c in found for i in range(self.axes[axis])]
-        return tuple(self.rank(**c) for c in found)
+        mine, places = self.coordinates(rank), product(*[range(self.axes[axis]) for axis in axes])
+        return tuple([self.rank(**mine | dict(zip(axes, place, strict=True))) for place in places])
 
     def row(self, rank: int, *axes: str) -> int:
         """The number of the row of data that a rank works on, where the data is split along `axes`, the last of which
@@ -208,11 +204,8 @@ class Mesh(Given):
 
     def instead(self, ranks: int) -> str:
         """Return what would be right, where a world has another number of ranks than the mesh."""
-        fits = [
-            f"{axis!r} of {ranks * size // len(self)}"
-            for axis, size in self.axes.items()
-            if ranks * size % len(self) == 0
-        ]
+        whole = {axis: divmod(ranks * size, len(self)) for axis, size in self.axes.items()}
+        fits = [f"{axis!r} of {size}" for axis, (size, rest) in whole.items() if not rest]
         what = f"with {' or '.join(fits)} it would have {ranks}" if fits else f"its axes have to multiply to {ranks}"
         return f"{what}; without ranks= the world is as large as the mesh"
 
@@ -298,18 +291,16 @@ def _owned(given: Any, ranks: int, host_size: int | None) -> tuple[tuple[int, ..
 
 def _listed(given: Any, ranks: int) -> list[tuple[int, ...]]:
     """The devices of each process from a list of them."""
-    wrong = "processes= is how many devices a process owns, or a list with the devices of each, such as "
-    wrong += f"[[0, 1], [2, 3]]; got {given!r}"
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ValueError(wrong)
-    owned: list[tuple[int, ...]] = []
-    for devices in islice(cast("Iterable[Any]", given), ranks + 1):
-        if isinstance(devices, str) or not isinstance(devices, Iterable):
-            raise ValueError(wrong)
-        mine = [plain(device) for device in islice(cast("Iterable[Any]", devices), ranks + 1)]
-        if not all(type(device) is int for device in mine):
-            raise ValueError(wrong)
-        owned.append(tuple(sorted(mine)))
+    try:
+        lists: list[Any] = [*islice(given, ranks + 1)]
+        if any(isinstance(one, str) for one in (given, *lists)):
+            raise TypeError
+        owned = [tuple(sorted([index(one) for one in islice(devices, ranks + 1)])) for devices in lists]
+    except TypeError:
+        raise ValueError(
+            "processes= is how many devices a process owns, or a list with the devices of each, such as "
+            f"[[0, 1], [2, 3]]; got {given!r}"
+        ) from None
     seen: dict[int, int] = {}
     for process, devices in enumerate(owned):
         if not devices:
@@ -322,9 +313,8 @@ def _listed(given: Any, ranks: int) -> list[tuple[int, ...]]:
                 raise ValueError(f"device {device} is owned by process {process}, and {who}: name each device once")
             seen[device] = process
     if missing := sorted(set(range(ranks)) - set(seen)):
-        raise ValueError(
-            f"{these('device', missing)} {'has' if len(missing) == 1 else 'have'} no process: each belongs to one"
-        )
+        has = "has" if len(missing) == 1 else "have"
+        raise ValueError(f"{these('device', missing)} {has} no process: each belongs to one")
     return owned
 
 

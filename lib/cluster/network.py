@@ -15,17 +15,17 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from typing import Protocol
-
-__all__ = ["Network", "Shares", "paces"]
 
 BEFORE = -1
 """What comes before all ranks that choose at the same time."""
 Share = Fraction | int
 Shares = Mapping[Hashable, Share]
 """The links that a flow passes, and what it needs of each: more than 0, at most 1."""
+Then = Callable[[], object]
 
 
 class Timed(Protocol):
@@ -37,63 +37,33 @@ class Timed(Protocol):
 
 
 class Routes(Protocol):
-    """The links that each communication passes."""
+    """The links that a collective passes, and a message when it is sent and when it is received."""
 
-    def passes(self, members: Sequence[int]) -> Shares:
-        """Return the links that a collective passes."""
-        ...
-
-    def passes_out(self, source: int, target: int) -> Shares:
-        """Return the links that a message passes when it is sent."""
-        ...
-
-    def passes_in(self, source: int, target: int) -> Shares:
-        """Return the links that a message passes when it is received."""
-        ...
+    def passes(self, members: Sequence[int]) -> Shares: ...
+    def passes_out(self, source: int, target: int) -> Shares: ...
+    def passes_in(self, source: int, target: int) -> Shares: ...
 
 
+@dataclass(slots=True, eq=False)
 class Flow:
-    """Something on its way over the network, or waiting for its stream."""
+    """Something on its way over the network, or waiting for its stream. `timed` are told its times, and `then` is
+    called when it is over."""
 
-    __slots__ = (
-        "due",
-        "left",
-        "length",
-        "links",
-        "number",
-        "pace",
-        "room",
-        "settled",
-        "start",
-        "stream",
-        "then",
-        "timed",
-    )
-
-    def __init__(
-        self,
-        number: int,
-        stream: Hashable,
-        length: int,
-        links: Shares,
-        timed: Sequence[Timed],
-        then: Callable[[], object],
-    ) -> None:
-        self.number = number
-        self.stream = stream
-        self.length = length
-        self.links = links
-        self.timed = timed
-        self.then = then
-        self.room: tuple[_Room, int] | None = None
-        """Of a message that is sent: where it needs room, and how many have to be received for that."""
-        self.due = -1
-        """When it begins, or once it has begun, ends: as things are. -1 where that is for others to say."""
-        self.start = -1
-        self.left: Share = length
-        """Ticks of work, at full pace, that were left when its pace was last `settled`."""
-        self.settled = 0
-        self.pace: Share = 1
+    number: int
+    stream: Hashable
+    length: int
+    links: Shares
+    timed: Sequence[Timed]
+    then: Then
+    left: Share
+    """Ticks of work, at full pace, that were left when its pace was last `settled`."""
+    room: tuple[_Room, int] | None = None
+    """Of a message that is sent: where it needs room, and how many have to be received for that."""
+    due: int = -1
+    """When it begins, or once it has begun, ends: as things are. -1 where that is for others to say."""
+    start: int = -1
+    settled: int = 0
+    pace: Share = 1
 
     def note(self, end: int) -> None:
         """Tells what has its time."""
@@ -101,19 +71,14 @@ class Flow:
             timed.start, timed.length = self.start, end - self.start
 
 
+@dataclass(slots=True, eq=False)
 class _Room:
-    """The place of messages of one rank for another until they are received, one at a time."""
+    """The place of messages of one rank for another until they are received, one at a time. `held` is a message that is
+    through, and has no room yet."""
 
-    __slots__ = ("held", "received", "sent")
-
-    def __init__(self) -> None:
-        self.sent = self.received = 0
-        self.held: Flow | None = None
-        """A message that is through, and has no room yet."""
-
-
-def _never(time: int, name: int, action: Callable[[], None]) -> None:
-    """For those who step a network themselves."""
+    sent: int = 0
+    received: int = 0
+    held: Flow | None = None
 
 
 class Network:
@@ -123,7 +88,9 @@ class Network:
     as `Engine.choose_later` does. A caller that needs none calls `step` itself.
     """
 
-    def __init__(self, routes: Routes, later: Callable[[int, int, Callable[[], None]], None] = _never) -> None:
+    def __init__(
+        self, routes: Routes, later: Callable[[int, int, Callable[[], None]], object] = lambda time, rank, action: None
+    ) -> None:
         self.now = 0
         self._routes = routes
         self._later = later
@@ -139,14 +106,7 @@ class Network:
 
     # -- what goes over it ---------------------------------------------------------------------------------------
 
-    def meet(
-        self,
-        stream: Hashable,
-        ranks: Sequence[int],
-        members: Sequence[Timed],
-        length: int,
-        then: Callable[[], object],
-    ) -> None:
+    def meet(self, stream: Hashable, ranks: Sequence[int], members: Sequence[Timed], length: int, then: Then) -> None:
         """A collective. It begins when its last member has issued it, and those before it on its stream are over.
         `then` is called when it is over."""
         if stream not in self._streams:
@@ -154,7 +114,7 @@ class Network:
         self._queue(stream, max([one.issued for one in members]), length, members, then)
         self._promise()
 
-    def send(self, source: int, target: int, one: Timed, length: int, then: Callable[[], object]) -> None:
+    def send(self, source: int, target: int, one: Timed, length: int, then: Then) -> None:
         """A message goes out. It is over when it is through and has room: the one before has begun to be received."""
         stream = source, target, "send"
         if stream not in self._streams:
@@ -164,7 +124,7 @@ class Network:
         room.sent += 1
         self._promise()
 
-    def receive(self, source: int, target: int, one: Timed, length: int, sent: int, then: Callable[[], object]) -> None:
+    def receive(self, source: int, target: int, one: Timed, length: int, sent: int, then: Then) -> None:
         """A message that was `sent` comes in, and leaves its room when it begins to."""
         stream = source, target, "receive"
         if stream not in self._streams:
@@ -173,11 +133,9 @@ class Network:
         self._receives[flow] = self._rooms.setdefault((source, target), _Room())
         self._promise()
 
-    def _queue(
-        self, stream: Hashable, ready: int, length: int, timed: Sequence[Timed], then: Callable[[], object]
-    ) -> Flow:
+    def _queue(self, stream: Hashable, ready: int, length: int, timed: Sequence[Timed], then: Then) -> Flow:
         links, queue = self._streams[stream]
-        flow = Flow(self._count, stream, length, links, timed, then)
+        flow = Flow(self._count, stream, length, links, timed, then, length)
         self._count += 1
         queue.append((ready, flow))
         if len(queue) == 1:
@@ -277,7 +235,8 @@ class Network:
         for link in touched:
             if link not in seen:
                 flows = self._joined(link, seen)
-                for flow, pace in zip(flows, paces([flow.links for flow in flows]), strict=True):
+                shared = paces([flow.links for flow in flows]) if len(flows) > 1 else [1] * len(flows)
+                for flow, pace in zip(flows, shared, strict=True):
                     if pace != flow.pace:
                         flow.left -= flow.pace * (self.now - flow.settled)
                         flow.pace, flow.settled = pace, self.now

@@ -16,8 +16,6 @@ from lib.cluster.costs import Costs, ticks
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
 
-__all__ = ["Asked", "Readers", "Reading", "process_of"]
-
 
 class Reading(NamedTuple):
     """The fate of a request. Times in ticks.

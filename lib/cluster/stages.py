@@ -8,8 +8,6 @@ from itertools import chain, pairwise
 
 from lib.errors.wording import counted
 
-__all__ = ["Stages"]
-
 
 @dataclass(frozen=True, slots=True)
 class Stages:

@@ -2,56 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
-from lib.diagnosis.collectives import stage_axis
-from lib.diagnosis.provenance import layers_of, line_of, maker
+from lib.diagnosis.groups import ALONG_LAYERS, stage_axis
+from lib.diagnosis.provenance import Advice, Line, layers_of, line, line_of, maker, named
 from lib.diagnosis.python_errors import asleep, failed, waiting_at
-from lib.diagnosis.running import Advice, Line, World, line
-from lib.diagnosis.waiting import States, Waits, wants
 from lib.errors import fixes
-from lib.errors.exceptions import DeadlockError, MismatchError, PuzzleError, RankFailed
+from lib.errors.exceptions import DeadlockError, PuzzleError, RankFailed
+from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import listed, these
-from lib.trace.event import Event, place_of
-from lib.values.operations import BY_INPUT, COMPUTE
+from lib.trace.event import Event
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE
 from lib.values.values import Activation, ActivationGrad
+
+if TYPE_CHECKING:
+    from lib.simulator.dist import Dist
 
 __all__ = ["on_failed", "on_spinning", "on_stuck", "rank_failed"]
 
 MOST_IN_RING = 16
 """Ranks of a ring that a message names."""
+ONE_BY_ONE = 8
+"""Ranks that have a line each; of more, those in the same state have one together."""
+SHOWN = 16
+"""Lines about ranks; those without one are counted."""
+NOBODY = "does not exist: its Model was never made"
 
 
-def on_stuck(dist: World) -> Callable[[], PuzzleError] | None:
-    """Return what makes the error that each waiting rank gets; None while some task may still move by itself."""
-    if dist.driver.tasks and _may_still_move(dist):
-        return None
-    waits = Waits(dist)
-    raised = next(((r, e) for r in range(dist.ranks) if (e := _raised(dist, r)) is not None), None)
-    failure = dist.failure
-    made: list[PuzzleError] = []
-
-    def make() -> PuzzleError:
-        if made:  # each task has an error of its own, with its own traceback; what it says is made once
-            return copy(made[0])
-        if failure is not None or raised is not None:
-            rank, error = raised or (None, failure)
-            found: PuzzleError = rank_failed(dist, rank, error)
-        else:
-            found = _disagreement(waits) or _deadlock(dist, waits)
-        found.trace = dist.so_far(str(found))
-        dist.failure = found
-        fixes.keep(found)
-        made.append(found)
-        return found
-
-    return make
+# -- a rank that failed -------------------------------------------------------------------------------------------
 
 
-def rank_failed(dist: World, rank: int | None, error: BaseException | None) -> RankFailed:
+def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> RankFailed:
     """The error of a run in which one rank raised: for itself, and for those who wait for it."""
     if error is None or not isinstance(error, PuzzleError):
         found = failed(rank, error or RuntimeError("a rank stopped"))
@@ -64,7 +51,7 @@ def rank_failed(dist: World, rank: int | None, error: BaseException | None) -> R
     return found
 
 
-def on_failed(dist: World, rank: int, error: BaseException) -> None:
+def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
     """A rank's asyncio task raised: whatever shows that error shows with it what it means."""
     if isinstance(error, PuzzleError) or (dist.failure is not None and dist.failure.rank != rank):
         return
@@ -76,7 +63,7 @@ def on_failed(dist: World, rank: int, error: BaseException) -> None:
         error.trace = dist.failure.trace  # type: ignore[attr-defined]  # for notebooks to draw
 
 
-def on_spinning(dist: World, rank: int, task: Any, turns: int) -> PuzzleError | None:
+def on_spinning(dist: Dist, rank: int, task: Any, turns: int) -> PuzzleError | None:
     """Return the error that ends an asyncio task which takes turns without end; None for one that is not the rank's
     alone, such as the task in which a notebook runs its cells."""
     model = dist.models.get(rank)
@@ -88,9 +75,42 @@ def on_spinning(dist: World, rank: int, task: Any, turns: int) -> PuzzleError | 
     return error
 
 
-def _may_still_move(dist: World) -> bool:
+# -- nobody can go on ---------------------------------------------------------------------------------------------
+
+
+def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
+    """Return what makes the error that each waiting rank gets; None while some task may still move by itself."""
+    tasks: dict[int, Any] = dist.driver.tasks
+    if tasks and _may_still_move(dist, dist.driver):
+        return None
+    waits = Waits(dist)
+    over = [(rank, task) for rank, task in sorted(tasks.items()) if task.done() and not task.cancelled()]
+    raised = next(((rank, error) for rank, task in over if (error := task.exception()) is not None), None)
+    failure = dist.failure
+    made: list[PuzzleError] = []
+
+    def make() -> PuzzleError:
+        if made:  # each task has an error of its own, with its own traceback; what it says is made once
+            return copy(made[0])
+        if failure is not None or raised is not None:
+            found: PuzzleError = rank_failed(dist, *(raised or (None, failure)))
+        else:
+            # A collective whose members do not agree explains more than the deadlock that follows from it.
+            subjects = {id(subject): subject for subject in waits.values() if hasattr(subject, "disagreement")}
+            errors = (subject.disagreement() for subject in subjects.values())
+            found = next((error for error in errors if error is not None), None) or _deadlock(dist, waits)
+        found.trace = dist.so_far(str(found))
+        dist.failure = found
+        fixes.keep(found)
+        made.append(found)
+        return found
+
+    return make
+
+
+def _may_still_move(dist: Dist, driver: Any) -> bool:
     """Tell whether a rank that is not parked has a task that is not over: it sleeps, or awaits something of its own."""
-    engine, tasks = dist.engine, dist.driver.tasks
+    engine, tasks = dist.engine, driver.tasks
     parked = {rank for rank, _ in engine.parked()}
     waiting = {tasks[rank] for rank in parked if rank in tasks}  # one task may step several ranks
     holders: dict[int, Any] | None = None
@@ -100,11 +120,10 @@ def _may_still_move(dist: World) -> bool:
             continue
         task = tasks.get(rank)
         if task is None:
-            if holders is None:
-                holders = _holders()
+            holders = _holders() if holders is None else holders
             task = holders.get(id(model))
             if task is not None:
-                dist.driver.adopt(rank, task)
+                driver.adopt(rank, task)
         moving = moving or (task is not None and task not in waiting and not task.done())
     return moving
 
@@ -121,105 +140,283 @@ def _holders() -> dict[int, Any]:
     return found
 
 
-def _raised(dist: World, rank: int) -> BaseException | None:
-    task = dist.driver.tasks.get(rank)
-    return task.exception() if task is not None and task.done() and not task.cancelled() else None
-
-
-def _disagreement(waits: Waits) -> MismatchError | None:
-    """A collective whose members do not agree explains more than the deadlock that follows from it."""
-    for subject in {id(subject): subject for subject in waits.values()}.values():
-        if hasattr(subject, "disagreement") and (error := subject.disagreement()) is not None:
-            return error
-    return None
-
-
-def _cycle(waits: Waits) -> list[int]:
-    """Ranks that wait for each other in a ring, starting from the lowest; empty where the wait ends elsewhere."""
-    seen: set[int] = set()
-    for first in waits:
-        path: dict[int, int] = {}
-        rank: int | None = first
-        while rank is not None and rank not in seen:
-            if rank in path:
-                return list(path)[path[rank] :]
-            path[rank] = len(path)
-            rank = waits.following(rank)
-        seen.update(path)  # from here the wait ends elsewhere
-    return []
-
-
-def _deadlock(dist: World, waits: Waits) -> DeadlockError:
-    cycle = _cycle(waits)
+def _deadlock(dist: Dist, waits: Waits) -> DeadlockError:
+    cycle = waits.cycle()
+    what = "deadlock: no rank can go on"
     if cycle:
         ring = [str(rank) for rank in [*cycle, cycle[0]]]
         if len(ring) > MOST_IN_RING:
             ring[MOST_IN_RING // 2 : -2] = ["..."]
         what = f"deadlock: these ranks wait for each other: {' -> '.join(ring)}"
-    else:
-        what = "deadlock: no rank can go on"
     first = cycle[0] if cycle else next((rank for rank in waits if waits.awaits_over(rank)), next(iter(waits)))
-    states = States(dist, waits)
+    states = _States(dist, waits)
     advice = _advice(dist, waits, cycle)
     idea, fix = advice if isinstance(advice, Line) else (None, advice)
-    error = DeadlockError(what, expected=wants(waits[first], first), got="\n".join(states.lines()), fix=fix, idea=idea)
-    for rank in states.shown:
-        if (found := states.place(rank)) is not None:
-            error.where.append((rank, found))
+    _, wanted = _told(waits[first], first)
+    error = DeadlockError(what, expected=wanted, got="\n".join(states.lines()), fix=fix, idea=idea)
+    error.where += [(rank, place) for rank in states.shown if (place := states.place(rank)) is not None]
     return error
 
 
-def _advice(dist: World, waits: Waits, cycle: list[int]) -> Advice:
+# -- what the ranks wait for --------------------------------------------------------------------------------------
+
+
+def _told(subject: Any, rank: int, whom: str | None = None) -> tuple[str, str]:
+    """Tell what a rank waits for, and what would let it go on. `whom` is what to call the other rank of a message,
+    where that is not its number."""
+    match subject.kind:
+        case "collective":
+            call, group = subject.member(rank), subject.group
+            ranks = zip(group.communicator.ranks, subject.members, strict=True)
+            came = these("rank", [r for r, member in ranks if member is not None])
+            left = these("rank", subject.awaits(rank))
+            whose = f" of group {listed(group.ranks)}" if group.partial else ""
+            called = f"{COLLECTIVES[call.op].title} #{subject.number + 1}{whose}, layer {call.layer}"
+            wanted = f"{left} to call model.{call.op}(..., {call.layer}) as well"
+            return f"waits in {called}: {came} came, {left} did not", wanted
+        case "pass":
+            peer = f"rank {subject.event.peer}"
+            said = f"waits for room to pass to {whom or peer}, which has not received the last message yet"
+            return said, f"{peer} to call model.receive({rank})"
+        case "receive":
+            source, sender = "any rank", "a rank"
+            if subject.source is not None:
+                source = sender = f"rank {subject.source}"
+            return f"waits to receive from {whom or source}", f"{sender} to call model.pass_to({rank}, ...)"
+        case "read":
+            batches = these("batch", subject.batches)
+            said = f"waits for the reader of its process, for {batches}"
+            return said, f"the reader of rank {rank}'s process to read {batches}"
+        case _:
+            thing = subject.thing
+            return f"waits for {thing}", f"another task to end what rank {rank} waits for: {thing}"
+
+
+class Waits(dict[int, Any]):
+    """The waits of all parked ranks, in the order of ranks: the subject of each.
+
+    Ten thousand ranks may wait in one meeting, or each for any rank: what concerns all of them is worked out once.
+    """
+
+    def __init__(self, dist: Dist) -> None:
+        super().__init__()
+        for rank, signal in dist.engine.parked():
+            self.setdefault(rank, signal.subject)  # a rank with several tasks may wait for several things
+        self._first = list(islice(self, 2))
+        one_each = {id(subject): (rank, subject) for rank, subject in self.items() if not _is_wild(subject)}
+        self._awaited: dict[int, list[int]] = {key: subject.awaits(rank) for key, (rank, subject) in one_each.items()}
+        self.over = {rank for awaited in self._awaited.values() for rank in awaited if rank not in self}
+        """Ranks that somebody waits for and that wait for nobody."""
+        if any(_is_wild(subject) for subject in self.values()):
+            self.over.update(rank for rank in range(dist.ranks) if rank not in self)
+        awaited = self._awaited.items()
+        self._awaits_over = {key: not self.over.isdisjoint(ranks) for key, ranks in awaited}
+        self._following = {key: next((rank for rank in ranks if rank in self), None) for key, ranks in awaited}
+
+    def awaits(self, rank: int) -> list[int]:
+        """The ranks that a rank waits for."""
+        subject = self[rank]
+        return subject.awaits(rank) if _is_wild(subject) else self._awaited[id(subject)]
+
+    def awaits_over(self, rank: int) -> bool:
+        """Tell whether a rank waits for one that waits for nobody."""
+        return self._awaits_over.get(id(self[rank]), bool(self.over))  # of a receive from any rank: if there is one
+
+    def following(self, rank: int) -> int | None:
+        """The first of the ranks that a rank waits for that waits itself."""
+        if _is_wild(self[rank]):
+            return next((r for r in self._first if r != rank), None)
+        return self._following[id(self[rank])]
+
+    def cycle(self) -> list[int]:
+        """Ranks that wait for each other in a ring, starting from the lowest; empty where the wait ends elsewhere."""
+        seen: set[int] = set()
+        for first in self:
+            path: dict[int, int] = {}
+            rank: int | None = first
+            while rank is not None and rank not in seen:
+                if rank in path:
+                    return list(path)[path[rank] :]
+                path[rank] = len(path)
+                rank = self.following(rank)
+            seen.update(path)  # from here the wait ends elsewhere
+        return []
+
+
+def _is_wild(subject: Any) -> bool:
+    """Tell whether it is a receive from any rank."""
+    return subject.kind == "receive" and subject.source is None
+
+
+class _States:
+    """The states of the ranks of a run, in words: one line a rank, or of many ranks one line a state."""
+
+    def __init__(self, dist: Dist, waits: Waits) -> None:
+        self.dist = dist
+        self.waits = waits
+        self.shown: list[int] = []
+        """The ranks that wait and have a line."""
+        self._places: dict[Any, Place | None] = {}
+        self._meetings: dict[int, str] = {}
+
+    def lines(self) -> list[str]:
+        """The lines, of those that wait first of all, since they say more than those that are through."""
+        ranks = range(self.dist.ranks)
+        if len(ranks) <= ONE_BY_ONE:
+            self.shown = list(self.waits)
+            return [f"{self._called([rank])} {self._state(rank)}" for rank in ranks]
+        groups = self._groups()
+        first = sorted(groups, key=lambda item: (item[1][0] not in self.waits, item[1][0]))[:SHOWN]
+        first.sort(key=lambda item: item[1][0])
+        self.shown = sorted(rank for _, members in first for rank in members if rank in self.waits)
+        lines = [
+            f"{self._called(members)} {state if len(members) == 1 else _plural(state)}" for state, members in first
+        ]
+        left = len(ranks) - sum(len(members) for _, members in first)
+        return [*lines, f"and {left} more ranks"] if left else lines
+
+    def _called(self, members: Sequence[int]) -> str:
+        """Ranks by their numbers, with the coordinates that they share in a mesh: "ranks 4, 8, 12 (stage 0)"."""
+        place = "" if self.dist.mesh is None else self.dist.mesh.shared(members)
+        return these("rank", members) + (f" ({place})" if place else "")
+
+    def _groups(self) -> list[tuple[str, list[int]]]:
+        """Ranks by their state: those that wait for one and the same, and those that wait for their neighbour."""
+        alike: dict[str, list[int]] = defaultdict(list)
+        for rank in range(self.dist.ranks):
+            alike[self._state(rank)].append(rank)
+        single = {members[0]: state for state, members in alike.items() if len(members) == 1}
+        beside: dict[str, list[int]] = defaultdict(list)
+        for rank, state in single.items():
+            whom = self._neighbour(rank)
+            beside[state if whom is None else self._state(rank, whom)].append(rank)
+        found = [(state, members) for state, members in alike.items() if len(members) > 1]
+        return found + [
+            (single[members[0]] if len(members) == 1 else state, members) for state, members in beside.items()
+        ]
+
+    def _state(self, rank: int, whom: str | None = None) -> str:
+        """Tell what one rank is doing. `whom` is what to call the rank that it waits for."""
+        dist = self.dist
+        if rank in self.waits:
+            subject = self.waits[rank]
+            said = self._meetings.get(id(subject))
+            if said is None:
+                said, _ = _told(subject, rank, whom)
+                if subject.kind == "collective":
+                    self._meetings[id(subject)] = said
+            found = self.place(rank)
+            return said + ("" if found is None else f" (line {found.line})")
+        if rank not in dist.models:
+            made = f"does not exist: Model(rank={rank}, dist=dist) was never made"
+            return made if dist.ranks <= ONE_BY_ONE else NOBODY
+        program = dist.models[rank].program  # no task is known to step this rank any more
+        begun = rank in dist.engine.finished or program.events or program.moves
+        return "has finished" if begun else "has not begun, or is over"
+
+    def place(self, rank: int) -> Place | None:
+        """The line in which a rank waits."""
+        if self.waits[rank].kind == "elsewhere":
+            return self.waits[rank].where
+        # It is in the first communication that has not happened, else in its last one.
+        communication = [e for e in self.dist.models[rank].program.events if e.op in COMMUNICATION]
+        source = next((e for e in communication if e.start is None), communication[-1]).source
+        if source not in self._places:
+            self._places[source] = source if source is None or isinstance(source, Place) else resolve(*source)
+        return self._places[source]
+
+    def _neighbour(self, rank: int) -> str | None:
+        """Name the rank that a rank waits for by its direction, where it stands beside it: "the stage before"."""
+        subject, mesh = self.waits.get(rank), self.dist.mesh
+        if subject is None or subject.kind not in ("receive", "pass") or _is_wild(subject):
+            return None
+        (peer,) = subject.awaits(rank)
+        if mesh is not None:
+            here, there = mesh.coordinates(rank), mesh.coordinates(peer)
+            axis, *others = [axis for axis in here if here[axis] != there[axis]]
+            if not others and abs(there[axis] - here[axis]) == 1:
+                word = "stage" if axis in ALONG_LAYERS else "rank"
+                along = "" if axis in ALONG_LAYERS or len(here) == 1 else f" along {axis!r}"
+                return f"the {word} {'before' if there[axis] < here[axis] else 'after'}{along}"
+        return f"the rank {'before' if peer < rank else 'after'}" if abs(peer - rank) == 1 else None
+
+
+def _plural(state: str) -> str:
+    """Put the state of one rank as that of several: "waits to receive" -> "wait to receive"."""
+    for one, many in (
+        ("waits ", "wait "),
+        ("has finished", "have finished"),
+        ("has not begun, or is over", "have not begun, or are over"),
+        (NOBODY, "do not exist: their Models were never made"),
+    ):
+        if state.startswith(one):
+            return many + state.removeprefix(one)
+    return state
+
+
+# -- the likely reason --------------------------------------------------------------------------------------------
+
+
+def _advice(dist: Dist, waits: Waits, cycle: list[int]) -> Advice:
     absent = [r for r in sorted(waits.over) if r not in dist.models]
     if absent:
         return f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
-    return (
-        _outside(dist, waits)
-        or _astray(dist, waits)
-        or _elsewhere(waits)
-        or _left_alone(waits)
-        or _kept_back(dist, waits, cycle)
-        or _nobody_begins(dist, waits, cycle)
-        or _ring(waits, cycle)
-    )
+    if (found := _outside(dist, waits) or _astray(dist, waits)) is not None:
+        return found
+    for rank, subject in waits.items():
+        if subject.kind == "elsewhere":
+            return (
+                f"rank {rank} waits for {subject.thing}: let another task do so before it waits itself.\n"
+                "On real machines ranks share no memory, and wait for each other with pass_to and receive only"
+            )
+    if (found := _left_alone(waits) or _kept_back(dist, waits, cycle)) is not None:
+        return found
+    kinds = {waits[rank].kind for rank in cycle}
+    ops = {event.op for rank in cycle for event in dist.models[rank].program.events}
+    if kinds == {"receive"} and "load_weights" in ops and "get_activation" not in ops:
+        return (
+            f"nobody begins: the first stage, such as rank {cycle[0]}, has no stage before it,\n"
+            "and takes its batches with get_activation instead"
+        )
+    if kinds == {"receive"}:
+        return f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
+    if kinds == {"pass"}:
+        return "one message at a time fits between two ranks: receive it before passing the next"
+    return "follow the cycle: one of these calls has to come earlier, or is missing on one rank"
 
 
-def _outside(dist: World, waits: Waits) -> Advice | None:
+def _outside(dist: Dist, waits: Waits) -> Advice | None:
     """In a mesh with stages: somebody waits for a rank that is not in its pipeline, or for one at the other end."""
-    mesh = dist.mesh
-    axis = stage_axis(mesh)
+    mesh, axis = dist.mesh, stage_axis(dist.mesh)
     if mesh is None or axis is None:
         return None
     for rank, subject in waits.items():
-        peer = {"receive": "source", "pass": "peer"}.get(subject.kind, "")
-        peer = getattr(subject.event if peer == "peer" else subject, peer, None)
+        receives = subject.kind == "receive"
+        peer = subject.source if receives else subject.event.peer if subject.kind == "pass" else None
         if peer is None:
             continue
         here, there = mesh.coordinates(rank), mesh.coordinates(peer)
         stage = here[axis]
         ops = {event.op for event in dist.models[rank].program.events}
-        back = "forward" not in ops if subject.kind == "receive" else subject.kind == "pass" and bool(ops & BY_INPUT)
+        back = "forward" not in ops if receives else bool(ops & BY_INPUT)
         end = 0 if back else mesh.axes[axis] - 1
         together = here | {axis: 0} == there | {axis: 0}
         if together and (stage != end or abs(there[axis] - stage) == 1):
             continue
         if stage == end:
             word, instead = ("before", "it takes data with get_activation") if back else ("after", "it calls loss")
-            if back and subject.kind == "pass":
+            if back and not receives:
                 instead = "it passes no gradient on"
             return f"rank {rank} is at {axis} {stage}: there is no {axis} {word} it; {instead}"
         group = listed(mesh.group(rank, axis))[1:-1]
         idea = f"rank {rank} waits for rank {peer}, which is not in its pipeline (ranks {group}):\n"
-        return line(
-            dist.models[rank].program,
-            "group",
-            idea + f"name the {axis} {'before' if back else 'after'} it by its rank in that group",
-            idea + f'write model.group("{axis}")[{axis} {"-" if back else "+"} 1]',
-        )
+        name = f"{idea}name the {axis} {'before' if back else 'after'} it by its rank in that group"
+        fix = f'{idea}write model.group("{axis}")[{axis} {"-" if back else "+"} 1]'
+        return line(dist.models[rank].program, "group", name, fix)
     return None
 
 
-def _astray(dist: World, waits: Waits) -> str | None:
+def _astray(dist: Dist, waits: Waits) -> str | None:
     """A message that went to another rank than the one that waits for it."""
     full = {rank for rank, subject in waits.items() if subject.kind == "pass"}
     receivers = {subject.source: rank for rank, subject in waits.items() if subject.kind == "receive"}
@@ -227,65 +424,45 @@ def _astray(dist: World, waits: Waits) -> str | None:
     pairs = {(source, target) for source, target, _ in unread}
     for source, target, event in unread:
         wanted = receivers.get(source)
-        if full & {source, target} or wanted in (None, target) or _is_for(dist, target, dist.models[source], event):
+        if full & {source, target} or wanted in (None, target) or _is_for(dist, target, source, event):
             continue  # it is on its way to whom it is meant for, only too slowly
         if (source, wanted) not in pairs:
-            found = place_of(event)
-            line = "" if found is None else f" in line {found.line}"
             return (
-                f"rank {source} passed a message to rank {target}{line}, which has not received it,\n"
+                f"rank {source} passed a message to rank {target}{line_of(event)}, which has not received it,\n"
                 f"and rank {wanted} waits for one from rank {source}: pass_to and receive must name each other's rank"
             )
     return None
 
 
-def _layers(dist: World, rank: int) -> set[int]:
+def _layers(dist: Dist, rank: int) -> set[int]:
     """The layers of which a rank has weights."""
     return layers_of(dist.models[rank].program) if rank in dist.models else set()
 
 
-def _is_for(dist: World, target: int, sender: Any, event: Event) -> bool:
+def _is_for(dist: Dist, target: int, source: int, event: Event) -> bool:
     """Tell whether a message is for a layer of a rank: the next one of an activation, the one before of a gradient."""
-    values = [sender.program.values[number] for number in event.inputs]
-    return any(
-        isinstance(value, Activation | ActivationGrad) and value.layer in _layers(dist, target) for value in values
-    )
+    values = [dist.models[source].program.values[number] for number in event.inputs]
+    layers = _layers(dist, target)
+    return any(isinstance(value, Activation | ActivationGrad) and value.layer in layers for value in values)
 
 
-def _kept_back(dist: World, waits: Waits, cycle: list[int]) -> str | None:
+def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> str | None:
     """Somebody has what another rank waits for, and has not passed it."""
     for rank in cycle:
         source = waits[rank].source if waits[rank].kind == "receive" else None
         if source is None or source not in waits:
             continue
-        program, theirs, own = dist.models[source].program, _layers(dist, rank), _layers(dist, source)
+        program, wanted = dist.models[source].program, _layers(dist, rank) - _layers(dist, source)
         passed = {number for event in program.events if event.op == "pass_to" for number in event.inputs}
         for number, value in enumerate(program.values):
-            if (
-                not isinstance(value, Activation | ActivationGrad)
-                or number in passed
-                or value.layer not in theirs - own
-            ):
-                continue
-            made = maker(value)
-            if made is None or made.op not in COMPUTE:
-                continue
-            return (
-                f"on rank {source} {made.op}{line_of(made)} made what rank {rank} waits for ({value}):\n"
-                f"pass it there, before rank {source} waits itself"
-            )
+            kept = isinstance(value, Activation | ActivationGrad) and number not in passed and value.layer in wanted
+            made = maker(value) if kept else None
+            if made is not None and made.op in COMPUTE:
+                return (
+                    f"on rank {source} {named(made)} made what rank {rank} waits for ({value}):\n"
+                    f"pass it there, before rank {source} waits itself"
+                )
     return None
-
-
-def _elsewhere(waits: Waits) -> str | None:
-    """Somebody waits for something of asyncio, which is over only when another rank ends it."""
-    rank = next((rank for rank, subject in waits.items() if subject.kind == "elsewhere"), None)
-    if rank is None:
-        return None
-    return (
-        f"rank {rank} waits for {waits[rank].thing}: let another task do so before it waits itself.\n"
-        "On real machines ranks share no memory, and wait for each other with pass_to and receive only"
-    )
 
 
 def _left_alone(waits: Waits) -> str | None:
@@ -308,26 +485,3 @@ def _left_alone(waits: Waits) -> str | None:
         f"rank {subject.source} has finished without model.pass_to({rank}, ...): pass it there,\n"
         f"or do not wait for it on rank {rank}"
     )
-
-
-def _nobody_begins(dist: World, waits: Waits, cycle: list[int]) -> str | None:
-    """Ranks that all wait for a message, and none of which has taken data: somebody has to be the first."""
-    if not cycle or {waits[rank].kind for rank in cycle} != {"receive"}:
-        return None
-    ops = {event.op for rank in cycle for event in dist.models[rank].program.events}
-    if "load_weights" not in ops or "get_activation" in ops:
-        return None
-    return (
-        f"nobody begins: the first stage, such as rank {cycle[0]}, has no stage before it,\n"
-        "and takes its batches with get_activation instead"
-    )
-
-
-def _ring(waits: Waits, cycle: list[int]) -> str:
-    """Ranks that wait for each other."""
-    kinds = {waits[rank].kind for rank in cycle}
-    if cycle and kinds == {"receive"}:
-        return f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
-    if cycle and kinds == {"pass"}:
-        return "one message at a time fits between two ranks: receive it before passing the next"
-    return "follow the cycle: one of these calls has to come earlier, or is missing on one rank"

@@ -1,21 +1,47 @@
-"""Errors of a group of ranks, or of a rank, that a call names."""
+"""Groups of ranks: calls that name no group or rank there is, and collectives and sums whose members do not fit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
-from lib.diagnosis.collectives import stage_axis
 from lib.diagnosis.facts import NotALayer
-from lib.diagnosis.running import Advice, Line, Running, line
+from lib.diagnosis.provenance import (
+    Advice,
+    Line,
+    Running,
+    batches_of,
+    calls,
+    had_by_all,
+    home,
+    in_turn,
+    layers_of,
+    line,
+    line_of,
+    maker,
+    named,
+    same_loop,
+    titled,
+)
 from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
-from lib.errors.wording import listed
-from lib.values.operations import BY_INPUT
-from lib.values.values import describe
+from lib.errors.source_lines import student_frame
+from lib.errors.wording import counted, listed, these
+from lib.trace.event import Event, Program, place_of
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, OPERATIONS, READS
+from lib.values.values import Activation, ActivationGrad, Value, Weight, describe
 
 __all__ = ["axis_twice", "no_axis", "no_mesh", "no_peer", "not_a_group"]
+
+ALONG_LAYERS = frozenset({"stage", "pipeline", "pp"})
+"""Axes of a mesh along which ranks have different layers, by their usual names."""
+
+
+# -- no such group, or no such rank -------------------------------------------------------------------------------
 
 
 def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) -> RuleError:
@@ -23,7 +49,7 @@ def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) 
     inside = any(isinstance(item, int | float) and item == rank for item in ranks)
     by_axis = "" if mesh is None else f": by an axis of the mesh, as in group={next(iter(mesh.axes))!r}"
     return RuleError(
-        "this rank is not in the group that it names" if not inside else "this is not a group of ranks",
+        "this is not a group of ranks" if inside else "this rank is not in the group that it names",
         expected=f"rank {rank} and other ranks from 0 to {world - 1}, each once",
         got=f"group=[{', '.join(map(written, ranks))}]",
         fix=f"each rank names the group that it is in itself{by_axis}",
@@ -42,68 +68,53 @@ def no_mesh(axis: str) -> RuleError:
 
 def no_axis(axis: str, rank: int, mesh: Mesh) -> RuleError:
     """A name that no axis of the mesh has."""
+    known = [f"group={known!r} is {list(mesh.group(rank, known))} here" for known in mesh.axes]
     return RuleError(
         f"there is no group {axis!r}",
         expected=f"an axis of the mesh: {' or '.join(map(repr, mesh.axes))}",
         got=f"group={axis!r}",
-        fix="along an axis, a group is the ranks that differ in that coordinate only:\n"
-        + "\n".join(f"group={known!r} is {list(mesh.group(rank, known))} here" for known in mesh.axes),
+        fix="\n".join(["along an axis, a group is the ranks that differ in that coordinate only:", *known]),
     )
 
 
 def axis_twice(axis: str, axes: Sequence[str]) -> RuleError:
     """A group along an axis that is named twice."""
     once = list(dict.fromkeys(axes))
-    return RuleError(
-        f"the group names the axis {axis!r} twice",
-        expected="each axis of the group once",
-        got=f"group={list(axes)}",
-        fix=f"name it once: group={once if len(once) > 1 else once[0]!r}",
-    )
+    fix = f"name it once: group={once if len(once) > 1 else once[0]!r}"
+    what = f"the group names the axis {axis!r} twice"
+    return RuleError(what, expected="each axis of the group once", got=f"group={list(axes)}", fix=fix)
 
 
 def no_peer(program: Running, rank: Any, call: str) -> RuleError:
     """A message that names no other rank."""
-    mine, ranks = program.rank, program.world.ranks
+    mine, whole = program.rank, type(rank) is int
     itself = isinstance(rank, int | float) and rank == mine
-    fix = "name the rank at the other end, such as model.rank - 1 or model.rank + 1"
-    advice = fix if itself or type(rank) is not int else _beyond(program, rank, call)
+    advice: Advice = "name the rank at the other end, such as model.rank - 1 or model.rank + 1"
+    if type(rank) is int and not itself:
+        advice = _beyond(program, rank, call)
+    written_call = f"{call}({written(rank)}{', ...' if call == 'pass_to' else ''})"
     error = RuleError(
-        f"{call}({written(rank)}{', ...' if call == 'pass_to' else ''}) does not name another rank"
-        if type(rank) is int
-        else f"{call} was given no rank",
-        expected=f"a rank from 0 to {ranks - 1} other than {mine}",
+        f"{written_call} does not name another rank" if whole else f"{call} was given no rank",
+        expected=f"a rank from 0 to {program.world.ranks - 1} other than {mine}",
         got="this rank itself" if itself else describe(rank),
     )
     error.idea, error.fix = advice if isinstance(advice, Line) else (None, advice)
-    if type(rank) is not int:
+    if not whole:
         error.fact = NotALayer(call, rank, 0)
     return error
 
 
-def _neighbours(program: Running) -> Advice | None:
-    """In a mesh with stages, who the neighbours of a rank are is for the mesh to say."""
-    mesh = program.world.mesh
-    axis = stage_axis(mesh)
-    if mesh is None or axis is None:
-        return None
-    group = listed(mesh.group(program.rank, axis))[1:-1]
-    idea = f"rank {program.rank} is in the pipeline of ranks {group}:\n"
-    return line(
-        program,
-        "group",
-        idea + f"name the {axis} before or after it by its rank in that group",
-        idea + f'write model.group("{axis}")[{axis} - 1] or model.group("{axis}")[{axis} + 1]',
-    )
-
-
 def _beyond(program: Running, rank: int, call: str) -> Advice:
     """A rank before the first one or after the last: an end of the pipeline, or the wrong direction?"""
-    mine, ops = program.rank, {event.op for event in program.events}
+    mine, ops, mesh = program.rank, {event.op for event in program.events}, program.world.mesh
     if abs(rank - mine) > 1:
-        if (found := _neighbours(program)) is not None:
-            return found
-        return f"ranks are counted from 0; the last one is model.RANKS - 1, here {program.world.ranks - 1}"
+        axis = stage_axis(mesh)
+        if mesh is None or axis is None:
+            return f"ranks are counted from 0; the last one is model.RANKS - 1, here {program.world.ranks - 1}"
+        group = f'model.group("{axis}")[{axis}'  # in a mesh with stages it says who the neighbours of a rank are
+        idea = f"rank {mine} is in the pipeline of ranks {listed(mesh.group(mine, axis))[1:-1]}:\n"
+        name = f"{idea}name the {axis} before or after it by its rank in that group"
+        return line(program, "group", name, f"{idea}write {group} - 1] or {group} + 1]")
     before = rank < 0
     # Whether it is the turn of gradients, which go the other way.
     back = bool(ops & BY_INPUT) if call == "pass_to" else "forward" in ops
@@ -124,3 +135,416 @@ def _beyond(program: Running, rank: int, call: str) -> Advice:
     }[call, before]
     end, side = ("first", "before") if before else ("last", "after")
     return f"rank {mine} is the {end} stage and has none {side} it: {instead}"
+
+
+# -- axes of a mesh, and who has which shard -----------------------------------------------------------------------
+
+
+def stage_axis(mesh: Mesh | None) -> str | None:
+    """The axis of a mesh along which ranks have different layers; None where there is none."""
+    return None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
+
+
+def sum_axis(program: Running) -> str | None:
+    """The axis along which ranks have the same layers, where a mesh has another one along which they do not."""
+    sizes: Mapping[str, int] = {} if program.world.mesh is None else program.world.mesh.axes
+    axes = [axis for axis in sizes if axis not in ALONG_LAYERS and sizes[axis] > 1]
+    return axes[0] if len(axes) == 1 and len(sizes) > 1 else None
+
+
+def shard_call(program: Running | None, total: int | None = None, group: tuple[int, ...] = ()) -> str:
+    """Return the call that loads a rank's own shard: one of as many as the group, or the axis of `total`, has
+    ranks."""
+    mesh = None if program is None else program.world.mesh
+    if program is None or mesh is None:
+        return f"model.load_weights(layer, model.rank, {len(group) or 'model.RANKS'})"
+    axes = [axis for axis in mesh.axes if group and mesh.group(program.rank, axis) == group]
+    axes = axes or sorted(mesh.axes, key=lambda axis: (mesh.axes[axis] != total, axis in ALONG_LAYERS))
+    axis = next((axis for axis in axes if axis not in ALONG_LAYERS), axes[0])
+    return f'model.load_weights(layer, model.coord["{axis}"], {mesh.axes[axis]})'
+
+
+def gather_call(program: Running) -> str:
+    """The call that puts the shards of a weight together: along an axis, where a mesh has another for the layers."""
+    axis = sum_axis(program)
+    group = "" if axis is None else f', group="{axis}"'
+    return f'weights[layer, "full"] = await model.allgather(weights[layer], layer{group})'
+
+
+def _first_load(program: Running, rank: int, layer: int) -> Value | None:
+    """The weight of a layer that a rank loaded first."""
+    models = program.world.models
+    events = models[rank].program.events if rank in models else ()
+    load = next((event for event in events if event.op == "load_weights" and event.layer == layer), None)
+    return None if load is None else models[rank].program.values[load.outputs[0]]
+
+
+def _loaded(program: Running, rank: int, layer: int) -> frozenset[int] | None:
+    """The shards of a layer's weight that a rank loaded first; None where it has none, or has all of them."""
+    weight = _first_load(program, rank, layer)
+    return None if weight is None or weight.is_complete() else weight.place.shards
+
+
+def _axis(program: Running, layer: int, *, alike: bool) -> tuple[str, tuple[int, ...]] | None:
+    """The axis along which ranks have the same shard of a layer (`alike`), or all of its shards between them."""
+    mesh = program.world.mesh
+    if mesh is None:
+        return None
+    for axis in mesh.axes:
+        ranks = mesh.group(program.rank, axis)
+        shards = [_loaded(program, rank, layer) for rank in ranks]
+        if len(ranks) > 1 and None not in shards and len(set(shards)) == (1 if alike else len(ranks)):
+            return axis, ranks
+    return None
+
+
+def replicas(program: Running, layer: int) -> tuple[str, tuple[int, ...]] | None:
+    """The axes of a mesh along which all ranks have loaded the same part of a weight, as `group=` takes them, and the
+    ranks along them."""
+    mesh, here = program.world.mesh, _first_load(program, program.rank, layer)
+    if mesh is None or here is None:
+        return None
+
+    def same(axis: str) -> bool:
+        others = (_first_load(program, rank, layer) for rank in mesh.group(program.rank, axis))
+        return mesh.axes[axis] > 1 and all(other is not None and other.place == here.place for other in others)
+
+    axes = [axis for axis in mesh.axes if same(axis)]
+    return (json.dumps(axes if len(axes) > 1 else axes[0]), mesh.group(program.rank, *axes)) if axes else None
+
+
+def same_shard(program: Running, layer: int) -> Advice | None:
+    """Shards that are no part of one sum, where the mesh has an axis along which ranks have the same shard."""
+    if (found := _axis(program, layer, alike=True)) is None:
+        return None
+    axis, ranks = found
+    have = f"rank {program.rank} has the same shard of layer {layer} as {these('rank', set(ranks) - {program.rank})}"
+    return line(program, "group", f"{have}: sum with those alone", f'{have}: sum with group="{axis}"')
+
+
+def cut_otherwise(program: Running, grad: Value) -> Advice | None:
+    """A reduce-scatter over other ranks than those that share a weight: it cut the gradient into other shards."""
+    cut = next((e for e in program.events if e.op == "scatterreduce" and e.layer == grad.layer), None)
+    found = _axis(program, grad.layer, alike=False)
+    if cut is None or found is None or len(cut.group) == len(found[1]) or grad.is_complete():
+        return None
+    axis, ranks = found
+    idea = (
+        f"{titled(cut)} went over {these('rank', cut.group)}, and cut the gradient into {len(cut.group)};\n"
+        f"the weight is cut into {len(ranks)}, and {these('rank', ranks)} have its shards"
+    )
+    call = f'model.scatterreduce(grad_weights[layer], layer, group="{axis}")'
+    return line(program, "group", f"{idea}: reduce-scatter over those alone", f"{idea}: {call}")
+
+
+def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
+    """A sum over one axis of a mesh, where other ranks have the same shard of the sum over other batches."""
+    found = _axis(program, layer, alike=True)
+    if found is None or set(found[1]) <= set(summed.group):
+        return None
+    axis, ranks = found
+    others = these("rank", set(ranks) - {program.rank})
+    idea = (
+        f"{titled(summed)} has summed over {these('rank', summed.group)} only:\n"
+        f"{others} {'has' if len(ranks) == 2 else 'have'} the same shard, summed over other batches"
+    )
+    call = f'grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, group="{axis}")'
+    return line(program, "allreduce", idea, f"{idea}. Sum these, too:\n{call}")
+
+
+# -- who took which batches ---------------------------------------------------------------------------------------
+
+
+def _pipeline(program: Running) -> list[Program]:
+    """The programs of the ranks that pass each other messages: all of them, or those along the stages of a mesh."""
+    mesh, models = program.world.mesh, program.world.models
+    axis = stage_axis(mesh)
+    ranks = sorted(models) if mesh is None or axis is None else mesh.group(program.rank, axis)
+    return [models[rank].program for rank in ranks if rank in models]
+
+
+def _takes(program: Running) -> list[tuple[int, Event]]:
+    """The reads of data for this rank, each with who made it: its own, else those of the others in its pipeline."""
+    found = [(p.rank, event) for p in _pipeline(program) for event in p.events if feeds(event)]
+    return [item for item in found if item[0] == program.rank] or found
+
+
+def _batches(takes: Iterable[tuple[int, Event]]) -> frozenset[int]:
+    return frozenset[int]().union(*(event.batches for _, event in takes))
+
+
+def _looping(takes: list[tuple[int, Event]]) -> bool:
+    """Tell whether the line that failed stands in the loop in which batches are taken."""
+    frame = student_frame()
+    if frame is None:
+        return False
+    found = calls(frame.f_code)
+    places = {place.line for _, event in takes if (place := place_of(event)) is not None}
+    return any(same_loop(found, frame.f_lineno, line) for line in places)
+
+
+def pipelined(program: Running, grad: Any) -> str | None:
+    """Why a gradient lacks batches where ranks pass activations on, and nothing is summed over ranks."""
+    programs = _pipeline(program)
+    ops = {event.op for p in programs for event in p.events}
+    if len(programs) < 2 or ops & COLLECTIVES.keys() or not ops & MESSAGES or sum_axis(program) is not None:
+        return None
+    takes = _takes(program)
+    done, went_back = (batches_of(program, ops, grad.layer) for ops in (("forward",), BY_WEIGHT))
+    back = [(program.rank, e) for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer]
+    left = done - went_back
+    if left and not _looping(takes + back) and grad.batches == went_back:
+        went = f"{these('batch', left)} went forward on this rank, but not backward"
+        return f"{went}: does the loop over the batches end too early?"
+    if done - grad.batches or _looping(takes):
+        return "update once, after the last batch; add the gradients of the batches up before"
+    if not takes:
+        return None
+    (rank, event), taken = takes[0], _batches(takes)
+    if len(taken) < grad.total_batches:
+        return f"rank {rank} took only {these('batch', taken)}{line_of(event)}: take all batches"
+    return (
+        f"rank {rank} took {these('batch', taken)}{line_of(event)}, but on rank {program.rank} only "
+        f"{these('batch', grad.batches)} came this far:\nreceive all of them, and add their gradients up"
+    )
+
+
+def not_taken(program: Running) -> str | None:
+    """Batches that nobody took, where no loop is on its way to them."""
+    takes = _takes(program)
+    taken = _batches(takes)
+    if not takes or len(taken) == program.world.models[program.rank].BATCHES or _looping(takes):
+        return None
+    return f"only {these('batch', taken)} {'was' if len(taken) == 1 else 'were'} taken{line_of(takes[0][1])}: take all"
+
+
+def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce", "scatterreduce")) -> str | None:
+    """A sum over ranks, or a gather, that stands in the student's function, but that this rank did not come to."""
+    frame = student_frame()
+    if frame is None or any(event.op in ops and event.layer == layer for event in program.events):
+        return None
+    every = [(rank, event) for rank, model in program.world.models.items() for event in model.program.events]
+    for call in calls(frame.f_code):
+        if call.name not in ops:
+            continue
+        title = COLLECTIVES[call.name].title
+        if call.line > frame.f_lineno:
+            after = "this update: sum first, then update" if "allgather" not in ops else "this line: gather first"
+            return f"the {title} in line {call.line} comes only after {after}"
+        same = [(rank, event) for rank, event in every if event.op == call.name and event.layer == layer]
+        others = {rank for rank, event in same if program.rank in event.group}
+        if others or (call.optional and "allgather" not in ops):
+            who = f", which {these('rank', others)} called" if others else ""
+            return (
+                f"rank {program.rank} did not reach the {title} in line {call.line}{who}:\n"
+                "every rank of a group must call it; is it inside an `if`?"
+            )
+    return None
+
+
+def _reads(program: Running) -> bool:
+    return any(event.op in READS for event in program.events)
+
+
+def _data_call(program: Running) -> str:
+    """Return the call with which a rank takes its data."""
+    return "await model.read" if _reads(program) else "model.get_activation"
+
+
+def never_read(program: Running, there: frozenset[int]) -> str | None:
+    """Examples that a gradient lacks because nobody has read them; nothing where ranks still have to read."""
+    if not _reads(program) or (run := program.world.so_far("")) is None:
+        return None
+    rows = rows_of(run)
+    lost = rows.unread(frozenset(range(run.batches)))
+    if not lost or len(there) + len(lost) < run.batches:
+        return None
+    return f"nobody has read {these('batch', lost)}: the rows of data together hold every example once.\n{rows.words()}"
+
+
+# -- the same batches or shards twice -----------------------------------------------------------------------------
+
+
+def twice(field: str, left: Value, right: Value) -> Advice | None:
+    """Two values that share batches or shards, to be put together."""
+    mine, made, other = home(left), maker(left), maker(right)
+    if mine is None or made is None or other is None:
+        return None
+    if field == "shards" and not left.is_complete():
+        own = f"each rank loads a shard of its own: {shard_call(mine, left.place.total)}"
+        return _gather_along(mine, left, right) or own
+    if field == "shards" and isinstance(left, Weight) and made.op == "allgather":
+        return (
+            f"this weight was gathered{line_of(made)} already, and has taken the place of this rank's shard.\n"
+            'Keep the shard, and gather into a key of its own, such as weights[layer, "full"]'
+        )
+    if field != "batches":
+        return None
+    if (there := home(right)) is not None and there is not mine:
+        return _on_two_ranks(mine, there, left, right, made, other)
+    shared = left.place.batches & right.place.batches
+    return _taken_again(mine, shared) or _one_key(mine, other) or _half_again(mine, right.layer, shared)
+
+
+def _gather_along(program: Running, value: Value, other: Value) -> Advice | None:
+    """Two members of a gather that have the same shard, where the mesh has an axis along which all are different."""
+    found, there = _axis(program, value.layer, alike=False), home(other)
+    if found is None or there is None or _loaded(program, program.rank, value.layer) != value.place.shards:
+        return None
+    axis, ranks = found
+    have = f"ranks {program.rank} and {there.rank} are replicas, they have the same shard:\n"
+    have += f"all shards of layer {value.layer} are on {these('rank', ranks)}"
+    return line(program, "group", f"{have}, so gather from them alone", f'{have}, so gather with group="{axis}"')
+
+
+def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made: Event, other: Event) -> str | None:
+    """Two ranks have worked on the same batches: the same sum, the same part, or the same data?"""
+    loads = made.op in OPERATIONS and OPERATIONS[made.op].loads
+    if not loads and left.place is right.place and isinstance(left, Activation | ActivationGrad):
+        if left.is_complete():
+            return "each of these ranks has all of it already, so there is nothing to gather"
+        return "these ranks have the same part of it: cut out one of its own on each, such as shard model.rank"
+    first, second = ({b for e in p.events if feeds(e) for b in e.batches} for p in (mine, there))
+    took, summed = first & second, made.op in COLLECTIVES
+    if summed and there.rank in made.group and len(made.group) < mine.world.ranks:
+        return (
+            f"{these('rank', sorted([mine.rank, there.rank]))} have the same sum already, that of {titled(made)}:\n"
+            "sum this with ranks that have another one, or the gradients once over all"
+        )
+    if not took and summed and other.op in COLLECTIVES:
+        return f"both have been summed{line_of(made)} already: sum a gradient over the ranks once"
+    if left.place is right.place and (had := had_by_all(left)) is not None:
+        return had
+    if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
+        return shared
+    mesh, own, ranks, count = mine.world.mesh, "model.rank", "model.RANKS", mine.world.ranks
+    if mesh is not None and "data" in mesh.axes:
+        count = mesh.axes["data"]
+        own, ranks = 'model.coord["data"]', str(count)
+    several = f"range({own}, model.BATCHES, {ranks})"
+    batches = several if left.place.total_batches > count else f"[{own}]"
+    if len(left.place.batches) == 1 and batches == several:
+        return f"each rank works on batches of its own, one after the other: for b in {several}"
+    who = f"{these('rank', [mine.rank, there.rank])} both took {these('batch', took)}:\n" if took and summed else ""
+    return f"{who}each rank works on batches of its own: {_data_call(mine)}({batches})"
+
+
+def _same_examples(program: Running, batches: frozenset[int]) -> str | None:
+    """Rows of a mesh that hold the same examples, where a run says what a row is and who reads for whom."""
+    if program.world.mesh is None or not _reads(program) or (run := program.world.so_far("")) is None:
+        return None
+    rows = rows_of(run)
+    if (shared := rows.shared(batches)) is None:
+        return None
+    lost = rows.unread(frozenset(range(run.batches)))
+    unread = f", and nobody has read {these('batch', lost)}" if lost else ""
+    return f"{shared}:\neach row of data has examples of its own{unread}"
+
+
+def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
+    """Batches that were worked on several times, because they were taken or used several times."""
+    if any(event.op in COLLECTIVES for p in _pipeline(program) for event in p.events):
+        return None
+    batch = min(batches)
+    again = [(rank, event) for rank, event in _takes(program) if batch in event.batches]
+    if len(again) > 1:
+        rank, event = again[-1]
+        return (
+            f"rank {rank} took {these('batch', event.batches)}{line_of(event)}, {len(again)} times: "
+            f"take another batch each time, {_data_call(program)}([b])"
+        )
+    unread = [source for source, target, _ in program.world.unread() if target == program.rank]
+    if not unread:
+        return None
+    return (
+        f"{counted(len(unread), 'message')} from rank {unread[0]} to rank {program.rank} "
+        f"{'was' if len(unread) == 1 else 'were'} never received, so batch {batch} was used again:\n"
+        "receive once for each batch"
+    )
+
+
+def _one_key(program: Running, made: Event) -> str | None:
+    """A gradient of a batch that was there already, since all batches had one key for their activations."""
+    batches = in_turn(program, 2, made.inputs[0]) if made.op in BY_WEIGHT else []
+    if len(set(batches)) < 2:
+        return None
+    held = ", ".join(str(batch) for some in batches for batch in sorted(some))
+    return (
+        f"one key of activations held batches {held} one after the other, and only the last was\n"
+        "left for backward: use a key with two parts, activations[layer, b]"
+    )
+
+
+def _half_again(program: Running, layer: int, batches: frozenset[int]) -> str | None:
+    """A weight half that was done twice, or after the whole backward."""
+    done = [e for e in program.events if e.op in BY_WEIGHT and e.layer == layer and e.batches & batches]
+    if len(done) < 2 or all(event.op in BY_INPUT for event in done):
+        return None
+    which = these("batch", done[1].batches & batches)
+    return (
+        f"{named(done[0])} gave this gradient of {which}, and {named(done[1])} once more:\n"
+        "backward is both halves in one, and each half is done once for a batch"
+    )
+
+
+# -- members that call different things ---------------------------------------------------------------------------
+
+
+def meeting(first: Any, other: Any) -> Advice | None:
+    """Two members of a collective that called different things: in another order, or in the wrong group?"""
+    mine, theirs = home(first.value), home(other.value)
+    if mine is None or theirs is None:
+        return None
+    for here, member, there, wanted in ((mine, first, theirs, other), (theirs, other, mine, first)):
+        number = _elsewhere(_calls(here, member), member, _calls(there, wanted), wanted)
+        if number is not None:
+            return (
+                f"rank {member.rank} makes the call of rank {wanted.rank} too, but as its collective #{number + 1}:\n"
+                "every rank must make the same collective calls in the same order"
+            )
+    if first.op != other.op:
+        return None
+    if mine.world.mesh is not None:
+        return _other_group(mine, mine.world.mesh, first, other)
+    passed = any(event.op in MESSAGES for event in (*mine.events, *theirs.events))
+    if not passed or layers_of(mine) & layers_of(theirs):
+        return None
+    return (
+        f"ranks {mine.rank} and {theirs.rank} have different layers, so there is nothing to sum or gather between "
+        "them:\neach layer is on one rank, which has all batches of it"
+    )
+
+
+def _calls(program: Running, member: Any) -> list[Event]:
+    """The collectives of a rank in the group in which it is a member."""
+    calls = [event for event in program.events if event.op in COLLECTIVES]
+    mine = next((event for event in reversed(calls) if (event.op, event.layer) == (member.op, member.layer)), calls[-1])
+    return [event for event in calls if sorted(event.group) == sorted(mine.group)]
+
+
+def _elsewhere(mine: list[Event], member: Any, theirs: list[Event], wanted: Any) -> int | None:
+    """The number of the collective in which a rank makes the call that another one made in this one."""
+
+    def numbers(calls: list[Event], call: Any) -> list[int]:
+        return [i for i, event in enumerate(calls) if (event.op, event.layer) == (call.op, call.layer)]
+
+    now = max(numbers(mine, member), default=len(mine))
+    before = numbers(mine[:now], wanted)
+    if len(before) > len(numbers(theirs[:now], wanted)):
+        return before[-1]
+    return next((i for i in numbers(mine, wanted) if i > now), None)
+
+
+def _other_group(program: Running, mesh: Mesh, first: Any, other: Any) -> Advice:
+    """In a mesh: the axis along which ranks do have the same layer, or what else is wrong."""
+    models, group = program.world.models, _calls(program, first)[-1].group
+    lines = {axis: mesh.group(first.rank, axis) for axis in mesh.axes}
+    own = next((axis for axis, ranks in lines.items() if ranks == group), None)
+    for axis, ranks in lines.items() if own is None or own in ALONG_LAYERS else ():
+        last = [[e for e in models[r].program.events if e.op in COLLECTIVES][-1:] for r in ranks if r in models]
+        if axis != own and len(ranks) > 1 and {e.layer for calls in last for e in calls} == {first.layer}:
+            have = f"layer {first.layer} is on {these('rank', ranks)}"
+            fix = f'{have}, which are a group along the axis {axis!r}: write group="{axis}"'
+            return line(program, "group", f"{have}: this collective is for them alone", fix)
+    where = "\n".join(f"rank {m.rank} is at {mesh.coordinates(m.rank)}" for m in (first, other))
+    return f"take the layer from model.coord, not from arithmetic with the rank:\n{where}"

@@ -1,36 +1,66 @@
-"""Provenance of a value, from the programs of a run: on which rank it is, what made it, and what else was like it."""
+"""What an explanation asks of a run that is still going on, such as what made a value, and how it gives its answer.
+
+The answer is a fix; where the fix is the line that the run's puzzle asks for, it is the idea too.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from lib.diagnosis.running import Running
+from lib.errors.exceptions import Fact
 from lib.errors.source_lines import function_of
 from lib.trace.event import Event, place_of
+from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE
 from lib.values.values import Activation, Value
 
-__all__ = [
-    "Written",
-    "alike",
-    "batches_of",
-    "calls",
-    "came_of",
-    "had_by_all",
-    "home",
-    "in_turn",
-    "is_held",
-    "layers_of",
-    "line_of",
-    "made_by",
-    "maker",
-    "same_loop",
-    "sent_in",
-    "store_of",
-]
+if TYPE_CHECKING:
+    from lib.simulator.recorder import Recorder as Running
+else:  # the simulator stands above
+    Running = Any
+
+# -- answers ------------------------------------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    """A fix that a student is to find: the message names the idea, and `fix()` shows the line."""
+
+    idea: str
+    fix: str
+
+
+Advice = str | Line
+Cause = Callable[[Any, Any], Advice | None]
+C = TypeVar("C", bound=Cause)
+_CAUSES: dict[Any, Cause] = {}
+
+
+def line(program: Running | None, asked: str, idea: str, fix: str) -> Advice:
+    """A fix that is the answer to some puzzle: shown to a student who has solved that one, and is at another."""
+    asks = None if program is None else program.world.asks
+    return fix if asks is not None and asked not in asks else Line(idea, fix)
+
+
+def because(rule: Callable[..., Fact]) -> Callable[[C], C]:
+    """Have a function look for the likely reason why a rule is broken: in the fact, and in the program of the rank."""
+
+    def register(cause: C) -> C:
+        _CAUSES[rule] = cause
+        return cause
+
+    return register
+
+
+def likely_cause(fact: Fact, program: Running | None) -> Advice | None:
+    """Return the likely reason for a broken rule, None where nothing tells it."""
+    cause = _CAUSES.get(type(fact))
+    return None if cause is None else cause(fact, program)
+
+
+# -- a value and its event ----------------------------------------------------------------------------------------
 
 
 def home(value: object) -> Running | None:
@@ -40,21 +70,28 @@ def home(value: object) -> Running | None:
 
 def maker(value: object) -> Event | None:
     """The event that made a value, or brought it to its rank."""
-    program = home(value)
-    if program is None or not isinstance(value, Value) or value.mark is None:
+    if not isinstance(value, Value) or value.mark is None:
         return None
-    return next((event for event in reversed(program.events) if value.mark[1] in event.outputs), None)
+    program, number = value.mark
+    return next((event for event in reversed(program.events) if number in event.outputs), None)
+
+
+def through(value: Value, ops: Container[str]) -> tuple[Event | None, Value]:
+    """Go back from a value through what was made of the first input by some operations, and return the first event of
+    another one, with the value that it gave."""
+    program, made = home(value), maker(value)
+    while program is not None and made is not None and made.inputs and made.op in ops:
+        before = program.values[made.inputs[0]]
+        if before is None:
+            break
+        value, made = before, maker(before)
+    return made, value
 
 
 def came_of(gradient: Value, op: str) -> tuple[Event, Activation] | None:
     """The last collective of a kind on the way to a gradient, and the activation that it gave."""
-    program, made = home(gradient), maker(gradient)
-    while program is not None and made is not None and made.inputs and made.op in {*COMPUTE, "add"}:
-        value = program.values[made.inputs[0]]
-        made = maker(value)
-        if made is not None and made.op == op and isinstance(value, Activation):
-            return made, value
-    return None
+    made, value = through(gradient, {*COMPUTE, "add"})
+    return (made, value) if made is not None and made.op == op and isinstance(value, Activation) else None
 
 
 def had_by_all(gradient: Value) -> str | None:
@@ -63,8 +100,8 @@ def had_by_all(gradient: Value) -> str | None:
     if (found := came_of(gradient, "allreduce")) is None:
         return None
     return (
-        f"the all-reduce{line_of(found[0])} gave all ranks the same activation {found[1].layer}, so each of them has "
-        "worked out\nall of this gradient: leave this sum out"
+        f"{titled(found[0])} gave all ranks the same activation {found[1].layer}, so each of them has worked out\n"
+        "all of this gradient: leave this sum out"
     )
 
 
@@ -74,41 +111,20 @@ def line_of(event: Event | None) -> str:
     return "" if found is None else f" {found.within}"
 
 
+def named(event: Event) -> str:
+    """An operation and its line: "backward in line 12"."""
+    return f"{event.op}{line_of(event)}"
+
+
+def titled(event: Event) -> str:
+    """A collective and its line, as a sentence has it: "the all-reduce in line 12"."""
+    return f"the {COLLECTIVES[event.op].title}{line_of(event)}"
+
+
 def made_by(value: Value) -> str:
     """Tell what made a value, as the end of a sentence: "forward gave in line 12"."""
     made = maker(value)
     return "it has" if made is None else f"{made.op} gave{line_of(made)}"
-
-
-def batches_of(program: Running, ops: Container[str], layer: int) -> frozenset[int]:
-    """All batches with which a rank has done one of some operations on a layer."""
-    done = [event.batches for event in program.events if event.op in ops and event.layer == layer]
-    return frozenset[int]().union(*done)
-
-
-def layers_of(program: Running) -> set[int]:
-    """The layers of which a rank has loaded weights."""
-    return {event.layer for event in program.events if event.op == "load_weights" and event.layer is not None}
-
-
-def store_of(program: Running, number: int) -> dict[Any, Value]:
-    """One of the five stores of a rank, by its number."""
-    return program.world.models[program.rank].storage()[number]
-
-
-def is_held(program: Running, number: int) -> bool:
-    """Tell whether a store holds a value now."""
-    return sum(change for _, _, value, change in program.moves if value == number) > 0
-
-
-def alike(program: Running, value: Value) -> list[tuple[int, Any]]:
-    """The values of a rank that are of the kind and layer of another one, with their ids, the last one first."""
-    mine = reversed(list(enumerate(program.values)))
-    return [
-        (n, other)
-        for n, other in mine
-        if other is not None and type(other) is type(value) and other.layer == value.layer
-    ]
 
 
 def sent_in(program: Running, received: Event) -> str:
@@ -122,9 +138,40 @@ def sent_in(program: Running, received: Event) -> str:
     return line_of(sent[number]) if number < len(sent) else ""
 
 
-def in_turn(program: Running, store: int, number: int) -> list[Value]:
-    """The values that one key of a store held one after the other without a `del` between them, the given one last."""
-    found: list[Value] = []
+# -- what a rank has and did --------------------------------------------------------------------------------------
+
+
+def batches_of(program: Running, ops: Container[str], layer: int) -> frozenset[int]:
+    """All batches with which a rank has done one of some operations on a layer."""
+    done = [event.batches for event in program.events if event.op in ops and event.layer == layer]
+    return frozenset[int]().union(*done)
+
+
+def layers_of(program: Running) -> set[int]:
+    """The layers of which a rank has loaded weights."""
+    return {event.layer for event in program.events if event.op == "load_weights" and event.layer is not None}
+
+
+def store_of(program: Running, number: int) -> Any:
+    """One of the five stores of a rank, by its number."""
+    return program.world.models[program.rank].storage()[number]
+
+
+def is_held(program: Running, number: int) -> bool:
+    """Tell whether a store holds a value now."""
+    return sum(change for _, _, value, change in program.moves if value == number) > 0
+
+
+def alike(program: Running, value: Value) -> list[tuple[int, Any]]:
+    """The values of a rank that are of the kind and layer of another one, with their ids, the last one first."""
+    mine: list[tuple[int, Any]] = [*enumerate(program.values)]
+    return [(n, one) for n, one in reversed(mine) if type(one) is type(value) and one.layer == value.layer]
+
+
+def in_turn(program: Running, store: int, number: int) -> list[frozenset[int]]:
+    """The batches of the values that one key of a store held one after the other without a `del` between them, those
+    of the given one last."""
+    found: list[frozenset[int]] = []
     wanted: int | None = number
     moves = program.moves
     for index in range(len(moves) - 1, -1, -1):
@@ -132,7 +179,7 @@ def in_turn(program: Running, store: int, number: int) -> list[Value]:
         if (where, value, change) != (store, wanted, 1):
             continue
         if (held := program.values[value]) is not None:
-            found.append(held)
+            found.append(held.place.batches)
         before = moves[index - 1] if index else None
         wanted = before[2] if before is not None and before[:2] == (position, store) and before[3] == -1 else None
         if wanted is None:
@@ -143,32 +190,31 @@ def in_turn(program: Running, store: int, number: int) -> list[Value]:
 # -- what the student wrote ---------------------------------------------------------------------------------------
 
 
-class Written:
-    """A call in the student's function: its line, the loops around it, and whether it depends on an `if`."""
+class Call(NamedTuple):
+    """A call of a method in the student's function: its line, the loops around it, and whether an `if` is."""
 
-    __slots__ = ("line", "loops", "name", "optional")
-
-    def __init__(self, name: str, line: int, around: tuple[ast.AST, ...]) -> None:
-        self.name = name
-        self.line = line
-        self.loops = [node for node in around if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
-        self.optional = any(isinstance(node, ast.If | ast.IfExp) for node in around)
+    name: str
+    line: int
+    loops: Sequence[ast.AST]
+    optional: bool
 
 
-def calls(code: CodeType) -> list[Written]:
+def calls(code: CodeType) -> list[Call]:
     """The calls of methods, such as model.update(...), in the function of this code; none where its text is unknown."""
-    node = function_of(code)
-    return [] if node is None else list(_written(node, ()))
+
+    def found(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Call]:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            loops = [one for one in around if isinstance(one, ast.For | ast.AsyncFor | ast.While)]
+            optional = any(isinstance(one, ast.If | ast.IfExp) for one in around)
+            yield Call(node.func.attr, node.lineno, loops, optional)
+        for child in ast.iter_child_nodes(node):
+            yield from found(child, (*around, node))
+
+    function = function_of(code)
+    return [] if function is None else [*found(function, ())]
 
 
-def _written(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Written]:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield Written(node.func.attr, node.lineno, around)
-    for child in ast.iter_child_nodes(node):
-        yield from _written(child, (*around, node))
-
-
-def same_loop(found: list[Written], first: int, other: int) -> bool:
+def same_loop(found: list[Call], first: int, other: int) -> bool:
     """Tell whether the calls of two lines stand in one loop."""
     here, there = ([call for call in found if call.line == line] for line in (first, other))
     return any(loop in call.loops for mine in here for loop in mine.loops for call in there)

@@ -13,8 +13,6 @@ from typing import Any, ClassVar, cast
 
 from lib.errors.exceptions import PuzzleError, RuleError
 
-__all__ = ["Given", "described", "is_awaitable", "name_of", "plain", "written"]
-
 
 def is_awaitable(thing: object) -> bool:
     """Tell whether a thing wants to be awaited: the usual reason why it is not the value that it should be."""

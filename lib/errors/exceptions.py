@@ -23,24 +23,20 @@ negative number of ranks, a mesh of the wrong size) is a plain ValueError.
 
 from __future__ import annotations
 
+import copyreg
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import make_dataclass
+from linecache import getline
 from types import CodeType
-from typing import Any, NamedTuple, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from lib.errors import fixes
-from lib.errors.source_lines import Place, neighbours, raised_at, resolve, student_frame, student_place
+from lib.errors.source_lines import Place, innermost, raised_at, resolve, student_frame, student_place
 from lib.errors.wording import shown, these
 
-__all__ = [
-    "AbsentKey",
-    "BudgetError",
-    "CheckError",
-    "DeadlockError",
-    "Fact",
-    "ForgottenAwait",
-    "MismatchError",
+__all__ = ["AbsentKey", "BudgetError", "CheckError", "DeadlockError", "Fact", "ForgottenAwait", "MismatchError"]
+__all__ += [
     "NoTraceFile",
     "NotSolved",
     "OrderFileError",
@@ -49,12 +45,11 @@ __all__ = [
     "RuleError",
     "TraceError",
     "Words",
-    "forgotten_await",
-    "put_await",
-    "used_before_await",
 ]
+__all__ += ["fact", "forgotten_await", "put_await", "used_before_await"]
 
 E = TypeVar("E", bound="PuzzleError")
+P = ParamSpec("P")
 MOST_KEYS = 12
 """Keys of a store that a message lists."""
 CO_COROUTINE = 0x80
@@ -70,19 +65,37 @@ class Words(NamedTuple):
     fix: str | None = None
 
 
-@dataclass_transform(frozen_default=True)
 class Fact:
-    """A broken rule, as data, and how to say it: a subclass for each, with the values it is about.
+    """A broken rule, as data: the values that it is about. There is a kind of fact for each rule; see `fact`.
 
     An error is raised with a fact, and asks it for words when somebody reads the error.
     """
 
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+    if TYPE_CHECKING:
 
-    def words(self) -> Words:
-        """The message; of what a store says itself there is none."""
-        raise NotImplementedError(f"{type(self).__name__} is told by the error that has it")
+        def words(self) -> Words: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def fact(words: Callable[P, Words]) -> Callable[P, Fact]:
+    """Make the words of a rule into its kind of fact: the parameters are the fields, and `words()` calls it with them.
+
+    >>> @fact
+    ... def NoBatch(batch: int) -> Words:
+    ...     return Words(f"there is no batch {batch}")
+    >>> NoBatch(7).words().what, NoBatch(7).batch, NoBatch(7) == NoBatch(7)
+    ('there is no batch 7', 7, True)
+    """
+    say = cast(Any, words)
+
+    def said(self: Fact) -> Words:
+        return say(**vars(self))
+
+    namespace = {"words": said, "__doc__": words.__doc__}
+    fields = say.__code__.co_varnames[: say.__code__.co_argcount]
+    kind = make_dataclass(say.__name__, fields, bases=(Fact,), namespace=namespace, frozen=True)
+    kind.__module__ = words.__module__  # where a fact that is copied or pickled is found
+    return kind
 
 
 class PuzzleError(AssertionError):
@@ -141,7 +154,7 @@ class PuzzleError(AssertionError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled as it is: its kind may be made from something else than what it says."""
-        return _as_it_was, (type(self), self.args, self.__dict__)
+        return cast(Any, copyreg).__newobj__, (type(self), *self.args), self.__dict__
 
     def at(self: E, rank: int) -> E:
         """Says which rank it was and which line of the student's code, unless that is known already."""
@@ -171,22 +184,13 @@ class PuzzleError(AssertionError):
         return "\n".join(lines + _field("fix:", fix))
 
 
-def _as_it_was(kind: type[PuzzleError], args: tuple[Any, ...], names: dict[str, Any]) -> PuzzleError:
-    """An error that was copied or pickled."""
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(names)
-    return error
-
-
-INDENT = " " * 12
-
-
 def _field(name: str, text: str | None) -> list[str]:
     """A part of a message under its name. Further lines stand below the first, whether they were moved there or not."""
     if text is None:
         return []
+    indent = " " * 12
     first, *rest = text.splitlines() or [""]
-    return [f"  {name:<9} {first}", *(INDENT + line.removeprefix(INDENT) for line in rest)]
+    return [f"  {name:<9} {first}", *(indent + line.removeprefix(indent) for line in rest)]
 
 
 class RuleError(PuzzleError):
@@ -232,7 +236,11 @@ class NotSolved(PuzzleError):
 
     def untouched(self) -> bool:
         """Tell whether the line that raises it is still alone in its gap: what ran before it was given."""
-        before, after = neighbours(self)
+        found = innermost(self)
+        here = None if found is None else resolve(found[0].f_code, found[1])
+        if found is None or here is None:
+            return False
+        before, after = (getline(found[0].f_code.co_filename, here.line + step).strip() for step in (-1, 1))
         return before.startswith("# --- your code") and after.startswith("# --- end of your code")
 
     def left_over(self) -> None:
@@ -300,14 +308,11 @@ def used_before_await(name: str, call: str, where: Place | None) -> ForgottenAwa
     fix = f"await it first, on a line of its own: result = await model.{call}(...)"
     if where is not None and here is not None and where.line != here.line:
         fix = f"{put_await(call, where)}\nor await it first, where it is used: result = await work"
-    return ForgottenAwait(
-        "a call that was not awaited was used as a value"
-        if name == "a value"
-        else f"`.{name}` was asked of a call that was not awaited",
-        expected=f"the result of model.{call}",
-        got=f"a call of model.{call}, not awaited yet",
-        fix=fix,
-    )
+    what = f"`.{name}` was asked of a call that was not awaited"
+    if name == "a value":
+        what = "a call that was not awaited was used as a value"
+    got = f"a call of model.{call}, not awaited yet"
+    return ForgottenAwait(what, expected=f"the result of model.{call}", got=got, fix=fix)
 
 
 def put_await(call: str, where: Place | None) -> str:

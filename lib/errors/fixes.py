@@ -10,10 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["HOW", "are_shown", "fix", "keep", "shown"]
-
 HOW = "(to see the line: fix(), or in a shell: puzzles fix FILE)"
-NONE = "There is nothing to fix yet: when a message names only the idea, fix() shows the line."
 _last: list[Any] = []
 _shown: list[bool] = []
 
@@ -26,7 +23,7 @@ def keep(error: Any) -> None:
 def fix() -> None:
     """Prints how to correct the last mistake: the line itself, where its message only named the idea."""
     line = _last[0].fix if _last else None
-    print(NONE if line is None else line)
+    print(line or "There is nothing to fix yet: when a message names only the idea, fix() shows the line.")
 
 
 def are_shown() -> bool:

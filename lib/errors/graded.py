@@ -15,12 +15,10 @@ that somebody caught is none.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lib.errors.exceptions import NotSolved
-
-__all__ = ["VARIABLE", "is_on", "say", "say_absent", "say_unsolved", "watch"]
 
 VARIABLE = "PUZZLES_GRADING"
 OFF = ("", "0", "off", "no", "false")
@@ -43,53 +41,40 @@ def say(text: str, *, passed: bool) -> None:
 def say_unsolved(error: NotSolved) -> None:
     """Prints that a function holds its stub still. Where that is graded it is raised, unless a cell failed of it
     before."""
-    if is_on() and error.puzzle not in _failed.stubs:
+    if is_on() and error.puzzle not in _stubs:
         raise error
     print(error)
 
 
 def say_absent(models: object, text: str) -> None:
     """Prints that there is no run. Where that is graded it is a CheckError, unless a cell that failed left none."""
-    say(text, passed=_failed.left(models))
+    say(text, passed=any(models is one for one in _left))
 
 
-class _Failed:
-    """The cells that failed so far, by what they told and left: the functions that hold their stubs, and empty
-    lists."""
-
-    def __init__(self) -> None:
-        self.stubs: set[str] = set()
-        self._lists: list[list[Any]] = []
-        self._seen: list[list[Any]] = []
-        """The empty lists that there were after the last cell, whether it failed or not."""
-
-    def left(self, models: object) -> bool:
-        """Tell whether a cell that failed left this, and no run."""
-        return any(models is one for one in self._lists)
-
-    def ended(self, names: dict[str, Any], error: BaseException | None) -> None:
-        """A cell has come to its end, and left these names."""
-        empty = [cast("list[Any]", value) for value in names.values() if isinstance(value, list) and not value]
-        if error is not None:
-            from lib.errors.exceptions import NotSolved  # here and not above: `import lib` should be quick
-
-            self._lists += [value for value in empty if not any(value is one for one in self._seen)]
-            self.stubs |= {error.puzzle} if isinstance(error, NotSolved) else set()
-        self._seen = empty
-
-
-_failed = _Failed()
+_stubs: set[str] = set()
+"""The functions of which a cell failed, as they hold their stubs."""
+_left: list[object] = []
+"""The empty lists that cells left which failed."""
 
 
 def watch() -> None:
-    """Has IPython, where it runs what is graded, tell of each cell whether it failed."""
-    from lib.errors.source_lines import notebook  # here and not above: `import lib` should be quick
+    """Has IPython, where it runs what is graded, tell of each cell whether it failed, and what it left."""
+    from lib.errors.exceptions import NotSolved  # here and not above: `import lib` should be quick
+    from lib.errors.source_lines import notebook
 
     shell = notebook() if is_on() else None
     if shell is None:
         return
+    before: list[object] = []
 
     def ended(result: Any) -> None:
-        _failed.ended(shell.user_ns, result.error_before_exec or result.error_in_exec)
+        names: dict[str, Any] = shell.user_ns
+        empty: list[object] = [value for value in names.values() if isinstance(value, list) and not value]
+        error = result.error_before_exec or result.error_in_exec
+        if error is not None:
+            _left.extend(value for value in empty if not any(value is one for one in before))
+        if isinstance(error, NotSolved):
+            _stubs.add(error.puzzle)
+        before[:] = empty
 
     shell.events.register("post_run_cell", ended)

@@ -15,23 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import ast
 
-__all__ = [
-    "ORDER",
-    "Place",
-    "function_of",
-    "innermost",
-    "is_students",
-    "line_calling",
-    "neighbours",
-    "notebook",
-    "place",
-    "raised_at",
-    "resolve",
-    "student_frame",
-    "student_place",
-]
-
-
 MOST_LINES = 20
 """Lines of a statement that are put together."""
 LONGEST = 160
@@ -49,8 +32,6 @@ _ASKS = os.path.join(_SCHEDULES, "written.py")
 """What asks a student for an order is ours."""
 _FOLLOWS = os.path.join(_SCHEDULES, "pipelines", "program.py")
 """What does what an order says."""
-
-
 ORDER = "order"
 """The file of a Place that is no line: an action of an order, at its position."""
 
@@ -188,15 +169,6 @@ def _is_students(file: str) -> bool:
     if file.startswith(_SCHEDULES) and file != _ASKS:
         return True
     return not file.startswith(_NOT_THEIRS) and not any(folder in file for folder in _INSTALLED)
-
-
-def neighbours(error: BaseException) -> tuple[str, str]:
-    """The lines of source before and after the line of `innermost`; empty where nobody knows them."""
-    found, where = innermost(error), raised_at(error)
-    if found is None or where is None:
-        return "", ""
-    file = found[0].f_code.co_filename
-    return linecache.getline(file, where.line - 1).strip(), linecache.getline(file, where.line + 1).strip()
 
 
 def raised_at(error: BaseException) -> Place | None:

@@ -6,25 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, cast
 
-__all__ = [
-    "amount",
-    "counted",
-    "exact",
-    "listed",
-    "message_of",
-    "numbered",
-    "numbers",
-    "plural",
-    "ranges",
-    "run_words",
-    "runs",
-    "shown",
-    "these",
-    "visible",
-    "with_article",
-]
-
-
 KEPT = "\n\t\u200c\u200d"
 """What cannot be seen and has a meaning in an honest text: ends of lines, tabs, and what joins letters or does not."""
 MOST_NUMBERS = 16

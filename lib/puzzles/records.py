@@ -19,11 +19,9 @@ from lib.values.kinds.kind import USUAL, Layer
 
 
 class Goal(NamedTuple):
-    """A goal: the true end at most at `time`, and at most `memory` elements on the rank with the highest peak.
-
-    `sent`: how many elements may be sent per rank, where that is part of it. `reached` is for the goals of a verdict:
-    whether the run is within it, and counts.
-    """
+    """A goal: the true end at most at `time`, and at most `memory` elements on the rank with the highest peak. `sent`:
+    how many elements may be sent per rank, where that is part of it. `reached` is for the goals of a verdict: whether
+    the run is within it, and counts."""
 
     name: str
     time: float
@@ -127,8 +125,7 @@ class Row(NamedTuple):
 RAISES = "raises "
 ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")
 """The errors that a row of a table may ask for, as in `raises ValueError`."""
-HINTS = ("a question", "an idea", "nearly the code")
-"""The kinds of hints of a puzzle, in order."""
+HINTS = ("a question", "an idea", "nearly the code")  # the kinds of hints of a puzzle, in order
 KINDS = ("schedule", "function", "plan")
 """The kinds of answers to a puzzle: a function of a Model that each rank runs, a plain one, or one that gives the plan
 of a whole run (`lib.plan`)."""

@@ -4,51 +4,94 @@
     result = replay(simulate(fsdp, puzzle="fsdp"))
     print(result.text())
 
-Needs torch, which is imported when something is replayed and not before.
+Needs torch, which is imported when something is replayed and not before. What can go wrong:
+
+    RuntimeError
+    └── ReplayError          a replay could not be done; nothing of it is left behind
+        ├── UnfitTrace       the Trace is not one correct training step, so there is nothing to compare with
+        ├── WrongWorld       there are not as many processes or devices as the Trace has ranks
+        ├── NotEnoughMemory  it would not fit; found out before anything was started
+        ├── InUse            a port or a file that the ranks were to meet at is taken
+        ├── RankRaised       an operation failed on a rank
+        ├── RankDied         the process of a rank is gone
+        └── RankStalled      a rank has not moved for the whole timeout
+
+A replay that ran and gave wrong numbers raises nothing: its result says so (`ReplayResult.ok`, `.faults`).
 """
+# pyright: reportMissingImports=false, reportUnusedImport=false
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lib.errors.source_lines import notebook
+
 if TYPE_CHECKING:
-    from lib.replay.errors import (
-        InUse,
-        NotEnoughMemory,
-        RankDied,
-        RankRaised,
-        RankStalled,
-        ReplayError,
-        UnfitTrace,
-        WrongWorld,
-    )
-    from lib.replay.feeding import Feeding, FeedResult, feed
     from lib.replay.options import ReplayOptions
     from lib.replay.result import Calibration, ReplayResult, calibrate
     from lib.schedules.formats.perfetto import perfetto
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
 
-__all__ = ["Calibration", "FeedResult", "Feeding", "InUse", "NotEnoughMemory", "RankDied"]
-__all__ += ["RankRaised", "RankStalled", "ReplayError", "ReplayOptions", "ReplayResult", "UnfitTrace"]
-__all__ += ["WrongWorld", "calibrate", "feed", "perfetto", "replay"]
+__all__ = ["Calibration", "InUse", "NotEnoughMemory", "RankDied", "RankRaised", "RankStalled", "ReplayError"]
+__all__ += ["ReplayOptions", "ReplayResult", "UnfitTrace", "WrongWorld", "calibrate", "perfetto", "replay"]
 
-_HOMES = {
-    "lib.replay.errors": "InUse NotEnoughMemory RankDied RankRaised RankStalled ReplayError UnfitTrace WrongWorld",
-    "lib.replay.feeding": "FeedResult Feeding feed",
-    "lib.replay.options": "ReplayOptions",
-    "lib.replay.result": "Calibration ReplayResult calibrate",
-    "lib.schedules.formats.perfetto": "perfetto",
+_HOME: dict[str, str] = {
+    "Calibration": "lib.replay.result",
+    "ReplayOptions": "lib.replay.options",
+    "ReplayResult": "lib.replay.result",
+    "calibrate": "lib.replay.result",
+    "perfetto": "lib.schedules.formats.perfetto",
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
-"""Where each public name lives. It is imported when it is first asked for: the `puzzles` command reads our options."""
+"""Where other public names live. They are imported when first asked for: the `puzzles` command reads our options."""
 _ABSENT = (
     "a notebook that brings the puzzles along brings no replay: it is in the folder that it was made in. There "
     "`make setup` installs what it needs, and `make lab` opens the notebooks"
 )
+
+
+class ReplayError(RuntimeError):
+    """A replay could not be done. `rank` and `operation` (in words) where one is to blame."""
+
+    def __init__(self, what: str, *, rank: int | None = None, operation: str | None = None) -> None:
+        super().__init__(what)
+        self.rank = rank
+        self.operation = operation
+
+
+class UnfitTrace(ReplayError):
+    """The Trace is not one correct training step, is that of a sandbox, or has nothing to run."""
+
+
+class WrongWorld(ReplayError):
+    """There are not as many processes, or devices, as the Trace has ranks."""
+
+
+class NotEnoughMemory(ReplayError):
+    """The replay would need more memory than there is."""
+
+
+class InUse(ReplayError):
+    """The port or file where the ranks were to meet belongs to somebody else."""
+
+
+class RankRaised(ReplayError):
+    """An operation failed on a rank."""
+
+
+class RankDied(ReplayError):
+    """The process of a rank ended without a word."""
+
+
+class RankStalled(ReplayError):
+    """A rank did not move for the whole timeout."""
 
 
 def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = None, **choices: Any) -> ReplayResult:
@@ -56,32 +99,42 @@ def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = No
 
     What can be chosen is in `ReplayOptions`: `replay(models, transport="gloo", dtype="float64", steps=5)`. Started by
     torchrun, this process plays its own ranks, and every process gets the result. Raises ReplayError where the replay
-    could not be done; wrong numbers raise nothing, see `ReplayResult.ok`.
+    could not be done, ImportError where torch is missing; wrong numbers raise nothing, see `ReplayResult.ok`.
     """
-    from lib.replay.errors import need_torch
     from lib.trace.trace import trace_of
 
     chosen: ReplayOptions
-    chosen = replace(options, **choices) if options is not None else _from_home("ReplayOptions")(**choices)
+    chosen = replace(options, **choices) if options is not None else __getattr__("ReplayOptions")(**choices)
     trace = trace_of(schedule, "replay takes a Trace, or the Models that simulate returned")
-    need_torch()
+    _need_torch()
     from lib.replay.run import run  # here and not above: it imports torch
 
     return run(trace, chosen)
 
 
+def _need_torch() -> None:
+    """Raise ImportError where torch is missing, which says in one line what to type: here, where this runs."""
+    try:
+        import torch
+        import torch.distributed
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        pip = [sys.executable, "-m", "pip", "install", "torch", "numpy"]  # torch warns where there is no numpy
+        typed = subprocess.list2cmdline(pip) if os.name == "nt" else shlex.join(pip)
+        here = "run `%pip install torch numpy` in a cell" if notebook() is not None else f"run `{typed}`"
+        raise ImportError(f"a replay needs torch, which is not installed: {here}, then try again") from None
+    if not torch.distributed.is_available():
+        raise ImportError("this torch was built without torch.distributed; install an official one")
+
+
 def __getattr__(name: str) -> Any:
-    """Return a public name, from the module where it lives."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = _from_home(name)
-    return found
-
-
-def _from_home(name: str) -> Any:
     try:
-        return getattr(import_module(_HOME[name]), name)
+        found = globals()[name] = getattr(import_module(_HOME[name]), name)
     except ModuleNotFoundError as error:
         if error.name != _HOME[name]:
             raise
         raise ModuleNotFoundError(_ABSENT, name=error.name) from None
+    return found

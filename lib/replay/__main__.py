@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lib.errors.exceptions import TraceError
 from lib.files import write_whole
@@ -16,11 +16,8 @@ from lib.replay import ReplayError, ReplayOptions, ReplayResult, calibrate, repl
 from lib.schedules.formats.perfetto import write_perfetto
 from lib.trace.trace import Trace
 
-__all__ = ["Outputs", "main", "replay_and_tell"]
 
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
+class Outputs(NamedTuple):
     """The uses of a result beside being printed: files to write, and another Trace to predict."""
 
     calibrate: str | None = None
@@ -29,34 +26,28 @@ class Outputs:
     perfetto: Path | None = None
 
 
-def _parser() -> argparse.ArgumentParser:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0: right; 1: wrong numbers, or the replay could not be done."""
     parser = argparse.ArgumentParser(prog="python -m lib.replay", description=__doc__)
     parser.add_argument("trace", help="a Trace, as Trace.save wrote it")
     for option in fields(ReplayOptions):
-        name, allowed = option.name.replace("_", "-"), option.metadata
-        if allowed["kind"] is bool:
-            parser.add_argument(
-                f"--no-{name}", dest=option.name, action="store_false", help=f"do not {allowed['help']}"
-            )
-            continue
+        name, allowed, default = option.name.replace("_", "-"), option.metadata, option.default
         more: dict[str, Any] = {"choices": allowed["choices"]} if allowed["choices"] else {"type": allowed["kind"]}
-        default = option.default
+        if allowed["kind"] is bool:
+            more = {"action": "store_false"}
         if allowed["several"]:
             more["action"], default = "append", []
-        parser.add_argument(f"--{name}", dest=option.name, default=default, help=allowed["help"], **more)
+        flag, help = (
+            (f"--no-{name}", f"do not {allowed['help']}") if allowed["kind"] is bool else (f"--{name}", allowed["help"])
+        )
+        parser.add_argument(flag, dest=option.name, default=default, help=help, **more)
     parser.add_argument("--calibrate", metavar="OTHER", help="fit costs, and predict this other Trace")
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--save", type=Path, help="write the measured Trace here")
     parser.add_argument("--perfetto", type=Path, help="write both timelines here, for ui.perfetto.dev")
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 0: right; 1: wrong numbers, or the replay could not be done."""
-    chosen = vars(_parser().parse_args(arguments))
+    chosen = vars(parser.parse_args(arguments))
     path = chosen.pop("trace")
-    outputs = Outputs(**{option.name: chosen.pop(option.name) for option in fields(Outputs)})
-    return replay_and_tell(path, chosen, outputs)
+    return replay_and_tell(path, chosen, Outputs(*(chosen.pop(name) for name in Outputs._fields)))
 
 
 def replay_and_tell(

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lib.errors.arguments import written
 from lib.trace.event import Event
 from lib.values.kinds.kind import PRICED
 
-__all__ = ["DTYPES", "LIBRARIES", "OPTIMIZERS", "TRANSPORTS", "DType", "Hook", "ReplayOptions"]
-
-
 Hook = Callable[[int, int, Event, dict[int, Any]], None]
 """For tests: is called after each event with rank, number of the event, event, and the tensors by value."""
 
 
-@dataclass(frozen=True, slots=True)
-class DType:
+class DType(NamedTuple):
     """A floating-point type: bytes a number, and how far from ordinary training a replay may be, as a part of the
     largest entry.
 
@@ -28,15 +24,11 @@ class DType:
     still less than what a dropped batch out of eight or a wrong factor changes.
     """
 
-    name: str
     bytes: int
     tolerance: float
 
 
-DTYPES: Final = {
-    dtype.name: dtype for dtype in (DType("float64", 8, 1e-12), DType("float32", 4, 2e-5), DType("bfloat16", 2, 6e-2))
-}
-TRANSPORTS: Final = ("local", "gloo", "nccl")
+DTYPES: Final = {"float64": DType(8, 1e-12), "float32": DType(4, 2e-5), "bfloat16": DType(2, 6e-2)}
 OPTIMIZERS: Final = {"sgd": 1, "adam": 2}
 """The optimizers, with the numbers that each keeps for one weight. The simulated state is as large as the weight."""
 DATA: Final = ("ddp", "ddp_by_layer", "zero1", "zero2", "fsdp", "hsdp")
@@ -45,24 +37,22 @@ LIBRARIES: Final = (*DATA, *TENSOR, "gpipe", "1f1b", "torch-pipelining")
 """Those of data parallelism, those that cut each layer, so that each rank has all batches, and pipelines."""
 
 
-MOST: Final = 10**6
-"""What no number comes up to where nothing else is said: it is a slip of the keyboard, or no machine has it."""
-
-
 def _option(
     default: Any,
     help: str,
-    *,
     kind: type = str,
     choices: Iterable[str] = (),
     least: int | None = None,
-    most: int | None = MOST,
+    most: int | None = None,
 ) -> Any:
     """An option: its default, what it means, and what it may be. `several`: any number of values, each of that kind."""
-    several = default == ()
-    metadata = {"help": help, "kind": kind, "choices": tuple(choices), "several": several}
-    metadata |= {"least": least, "most": None if least is None else most}
-    return field(default=default, metadata=metadata)
+    metadata = {"help": help, "kind": kind, "choices": tuple(choices), "several": default == ()}
+    return field(default=default, metadata=metadata | {"least": least, "most": most})
+
+
+def _whole(default: int | None, help: str, least: int = 1, most: int = 10**6) -> Any:
+    """A whole number. What is larger than the most is a slip of the keyboard, or no machine has it."""
+    return _option(default, help, int, least=least, most=most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +67,7 @@ class ReplayOptions:
     transport: str = _option(
         "gloo",
         "local runs all ranks in this process, gloo as processes on CPU or GPU, nccl with one GPU a rank",
-        choices=TRANSPORTS,
+        choices=("local", "gloo", "nccl"),
     )
     dtype: str = _option("float64", "type of all numbers", choices=DTYPES)
     optimizer: str = _option(
@@ -85,26 +75,24 @@ class ReplayOptions:
         "sgd with momentum keeps a state of the simulated size, adam two moments: twice as much",
         choices=OPTIMIZERS,
     )
-    steps: int = _option(1, "measured steps; medians are shown", kind=int, least=1, most=10_000)
-    warmup: int = _option(0, "unmeasured steps before them", kind=int, least=0, most=10_000)
-    hidden: int = _option(PRICED.inputs, "a weight has hidden x hidden elements", kind=int, least=1)
-    length: int = _option(PRICED.rows, "a batch of activations has length x hidden elements", kind=int, least=1)
+    steps: int = _whole(1, "measured steps; medians are shown", most=10_000)
+    warmup: int = _whole(0, "unmeasured steps before them", least=0, most=10_000)
+    hidden: int = _whole(PRICED.inputs, "a weight has hidden x hidden elements")
+    length: int = _whole(PRICED.rows, "a batch of activations has length x hidden elements")
     device: str | None = _option(None, "default: cuda for nccl, else cpu", choices=("cpu", "cuda"))
     timeout: float = _option(60.0, "seconds in which some rank must get on", kind=float)
-    threads: int = _option(1, "of torch, for each rank", kind=int, least=1, most=1024)
-    processes: int | None = _option(
-        None, "that play the ranks; default those of the Trace's mesh, else one for each rank", kind=int, least=1
+    threads: int = _whole(1, "of torch, for each rank", most=1024)
+    processes: int | None = _whole(
+        None, "that play the ranks; default those of the Trace's mesh, else one for each rank"
     )
-    seed: int = _option(0, "of the numbers that training starts from", kind=int, least=0, most=2**32)
+    seed: int = _whole(0, "of the numbers that training starts from", least=0, most=2**32)
     backward: str = _option(
         "explicit", "who differentiates: kernels of ours, or torch", choices=("explicit", "autograd")
     )
     verify: bool = _option(True, "compare with ordinary training", kind=bool)
     against: tuple[str, ...] = _option((), "run these libraries beside it", choices=LIBRARIES)
     profile: str | None = _option(None, "a folder for traces of torch.profiler, one a rank, of one more step")
-    memory_limit: int | None = _option(
-        None, "bytes that may be used; default what is free", kind=int, least=1, most=2**60
-    )
+    memory_limit: int | None = _whole(None, "bytes that may be used; default what is free", most=2**60)
     start: str = _option(
         "auto",
         "how ranks of this machine are started: forkserver is a fresh Python that forks them",
@@ -116,9 +104,16 @@ class ReplayOptions:
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            value = getattr(self, option.name)
-            if value is not None or option.default is not None:
-                self._check(option.name, value, option.metadata)
+            value: Any = getattr(self, option.name)
+            allowed = option.metadata
+            if (value, option.default) == (None, None):
+                continue
+            for one in value if allowed["several"] else (value,):
+                if allowed["choices"] and one not in allowed["choices"]:
+                    raise ValueError(f"{option.name} is one of {', '.join(allowed['choices'])}; got {one!r}")
+            least, most = allowed["least"], allowed["most"]
+            if least is not None and not (type(value) is int and least <= value <= most):
+                raise ValueError(f"{option.name} is a whole number from {least} to {most}; got {written(value)}")
         if not 0 < self.timeout < 10**6:
             raise ValueError(f"timeout is in seconds, more than 0; got {self.timeout!r}")
         if self.transport == "nccl" and self.device == "cpu":
@@ -129,16 +124,6 @@ class ReplayOptions:
             raise ValueError("a profile needs a process for each rank: transport='gloo' or 'nccl'")
         if self.rendezvous is not None and not self.rendezvous.startswith(("tcp://", "file://")):
             raise ValueError(f"rendezvous is tcp://host:port or file:///path; got {self.rendezvous!r}")
-
-    @staticmethod
-    def _check(name: str, value: Any, allowed: Mapping[str, Any]) -> None:
-        """Check that an option is one of its choices, or a number within its bounds."""
-        for one in value if allowed["several"] else (value,):
-            if allowed["choices"] and one not in allowed["choices"]:
-                raise ValueError(f"{name} is one of {', '.join(allowed['choices'])}; got {one!r}")
-        least, most = allowed["least"], allowed["most"]
-        if least is not None and not (type(value) is int and least <= value <= most):
-            raise ValueError(f"{name} is a whole number from {least} to {most}; got {written(value)}")
 
     @property
     def number(self) -> DType:
@@ -156,14 +141,13 @@ class ReplayOptions:
         return self.device == "cuda" or (self.device is None and self.transport == "nccl")
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as plain data."""
+        """Return the fields as plain data."""
         return {**asdict(self), "against": list(self.against)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ReplayOptions:
-        """The options that `to_json` gave. ValueError where a field is unknown or has a wrong value."""
-        unknown = set(data) - {field.name for field in fields(cls)}
-        if unknown:
+        """Return the options that `to_json` gave. ValueError where a field is unknown or has a wrong value."""
+        if unknown := set(data) - {field.name for field in fields(cls)}:
             raise ValueError(f"replay has no options {sorted(unknown)}")
-        fields_: dict[str, Any] = {**data, "against": tuple(data.get("against", ()))}
-        return cls(**fields_)
+        chosen: dict[str, Any] = {**data, "against": tuple(data.get("against", ()))}
+        return cls(**chosen)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from operator import mul
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lib.analysis.figures import end
 from lib.cluster.costs import Links
@@ -29,11 +30,45 @@ from lib.values.layers import Shape
 from lib.values.operations import COMPUTE, OPERATIONS
 from lib.values.values import Activation, ActivationGrad
 
-if TYPE_CHECKING:
-    from lib.replay.layers.reference import Deviation
 
-__all__ = ["Calibration", "LibraryResult", "PredictedStep", "ProcessFigures"]
-__all__ += ["RankFigures", "ReplayResult", "Spread", "calibrate"]
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """The distance of a replay from ordinary training in one respect: at worst, on which rank and layer.
+
+    `relative` is the largest difference divided by the largest entry of the true tensor. `event` is the number of the
+    operation on that rank, None for what a library computed.
+    """
+
+    what: str
+    absolute: float
+    relative: float
+    rank: int
+    layer: int
+    event: int | None
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether it is within the tolerance (not a number never is)."""
+        return self.relative <= self.tolerance
+
+    def fault(self, who: str = "") -> str:
+        """Say what is wrong."""
+        where = f"rank {self.rank}, layer {self.layer}" + (f", event {self.event}" if self.event is not None else "")
+        what, other = self.what, "that of ordinary training"
+        if what == "replicas":
+            what, other = "final weight", "another rank's"
+        return (
+            f"{who}the {what} differs from {other} by {self.relative:.2g} of its largest entry at {where}; "
+            f"{self.tolerance:.0e} is allowed"
+        )
+
+    def text(self, indent: str = "") -> str:
+        """Say how far off it is."""
+        return (
+            f"{indent}{self.what + ':':<17}off by at most {self.absolute:.1e} absolute, {self.relative:.1e} relative "
+            f"(allowed {self.tolerance:.0e}) - {'ok' if self.ok else 'WRONG'}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +163,8 @@ class ReplayResult:
     @property
     def faults(self) -> tuple[str, ...]:
         """Say what is wrong with the numbers; nothing where all is well."""
-        found = [_fault("", error) for error in self.errors if not error.ok]
-        found += [_fault(f"{one.name}: ", error) for one in self.libraries for error in one.errors if not error.ok]
-        return tuple(found)
+        every = [("", self.errors), *((f"{one.name}: ", one.errors) for one in self.libraries)]
+        return tuple(error.fault(who) for who, errors in every for error in errors if not error.ok)
 
     @property
     def ok(self) -> bool:
@@ -148,7 +182,7 @@ class ReplayResult:
         return median(mine / theirs for mine, theirs in zip(self.seconds, one.seconds, strict=True))
 
     def text(self) -> str:
-        """The table: simulated beside measured, and how right it is."""
+        """Return the tables: simulated beside measured, and how right it is."""
         options, trace = self.options, self.measured
         device = "GPU" if options.on_gpu else "CPU"
         layers = f"weights {options.hidden} x {options.hidden}, batches {options.length} x {options.hidden}"
@@ -163,62 +197,48 @@ class ReplayResult:
         return "\n\n".join("\n".join(part) for part in parts if part)
 
     def _times(self) -> list[str]:
-        simulated, real = end(self.simulated), self.median / self.unit
         rows = [("", "count", "simulated", "measured", "")]
-        for one in self.spreads:
-            measured = f"{one.measured / self.unit:.2f}"
-            rows.append((one.op, f"{one.count}", f"{one.simulated:.2f}", measured, f"{1e3 * one.measured:.3f} ms"))
-        rows.append(("whole step", "", f"{simulated:.2f}", f"{real:.2f}", f"{1e3 * self.median:.3f} ms"))
+        whole = Spread("whole step", 0, end(self.simulated), self.median)
+        for one in (*self.spreads, whole):
+            times = f"{one.simulated:.2f}", f"{one.measured / self.unit:.2f}", f"{1e3 * one.measured:.3f} ms"
+            rows.append((one.op, str(one.count or ""), *times))
         return [*_table(rows), "in time units; a measured one is the median forward of one batch"]
 
     def _bytes(self) -> list[str]:
         rows = [("rank", "memory simulated", "measured", "in flight", "sent simulated", "measured", "on the wire")]
         wires = {one.ranks[0]: one.wire for one in self.processes if len(one.ranks) == 1 and one.wire is not None}
-        for one in self.ranks[:16]:
+        for one in self.ranks:
+            memory = f"{one.simulated:,.0f}", f"{one.measured:,}", f"{one.in_flight:,}"
             wire = f"{wires[one.rank]:,}" if one.rank in wires else ""
-            rows.append(
-                (
-                    *(f"{one.rank}", f"{one.simulated:,.0f}", f"{one.measured:,}", f"{one.in_flight:,}"),
-                    *(f"{one.simulated_sent:,.0f}", f"{one.sent:,.0f}", wire),
-                )
-            )
-        lines = _table(rows)
-        if len(self.ranks) > 16:
-            lines.append(f"and {len(self.ranks) - 16} more ranks")
+            rows.append((f"{one.rank}", *memory, f"{one.simulated_sent:,.0f}", f"{one.sent:,.0f}", wire))
+        lines = _table(rows, "ranks")
         note = "; Adam keeps two numbers a weight, so its states take twice the simulated elements"
         lines.append("in bytes, peaks of memory" + (note if self.options.optimizer == "adam" else ""))
-        if any(one.allocator for one in self.ranks):
-            lines.append(f"the allocators of the GPUs gave out up to {max(o.allocator for o in self.ranks):,} bytes")
+        if most := max(one.allocator for one in self.ranks):
+            lines.append(f"the allocators of the GPUs gave out up to {most:,} bytes")
         return lines
 
     def _shared(self) -> list[str]:
         """The processes, where one has several ranks or reads examples."""
-        if all(len(one.ranks) == 1 and not one.examples for one in self.processes):
-            return []
         reads = any(one.examples for one in self.processes)
+        if not reads and all(len(one.ranks) == 1 for one in self.processes):
+            return []
         rows = [("process", "ranks", *(("examples read", "in bytes") if reads else ()), "on the wire")]
-        for number, one in enumerate(self.processes[:16]):
-            wire = "" if one.wire is None else f"{one.wire:,}"
+        for number, one in enumerate(self.processes):
             read = (f"{one.examples}", f"{one.bytes:,}") if reads else ()
-            rows.append((f"{number}", ranges(one.ranks), *read, wire))
-        lines = _table(rows)
-        if len(self.processes) > 16:
-            lines.append(f"and {len(self.processes) - 16} more processes")
-        return lines
+            rows.append((f"{number}", ranges(one.ranks), *read, "" if one.wire is None else f"{one.wire:,}"))
+        return _table(rows, "processes")
 
     def _verdict(self) -> list[str]:
-        lines = [_error("", error) for error in self.errors]
+        lines = [error.text() for error in self.errors]
         for one in self.libraries:
-            ratio = self.ratio(one.name)
-            by = f" ({one.by})" if one.by else ""
+            by, ratio = f" ({one.by})" if one.by else "", self.ratio(one.name)
             lines.append(
                 f"{one.name}{by}: {1e3 * one.median:.3f} ms a step, the replay takes {ratio:.2f} times as long"
             )
-            counts = ", ".join(
-                f"{op} {number} (replay {one.replay_counts.get(op, 0)})" for op, number in one.counts.items()
-            )
-            lines.append(f"  communications of all ranks: {counts}")
-            lines += [_error("  ", error) for error in one.errors]
+            counts = (f"{op} {number} (replay {one.replay_counts.get(op, 0)})" for op, number in one.counts.items())
+            lines.append(f"  communications of all ranks: {', '.join(counts)}")
+            lines += [error.text("  ") for error in one.errors]
         if not self.errors:
             lines.append("Not compared with ordinary training.")
         elif self.ok:
@@ -246,35 +266,16 @@ class ReplayResult:
         }
 
 
-def _error(indent: str, error: Deviation) -> str:
-    mark = "ok" if error.ok else "WRONG"
-    return (
-        f"{indent}{error.what + ':':<17}off by at most {error.absolute:.1e} absolute, {error.relative:.1e} relative "
-        f"(allowed {error.tolerance:.0e}) - {mark}"
-    )
-
-
-def _fault(who: str, error: Deviation) -> str:
-    where = f"rank {error.rank}, layer {error.layer}"
-    if error.event is not None:
-        where += f", event {error.event}"
-    other = "another rank's" if error.what == "replicas" else "that of ordinary training"
-    what = "final weight" if error.what == "replicas" else error.what
-    return (
-        f"{who}the {what} differs from {other} by {error.relative:.2g} of its largest entry at {where}; "
-        f"{error.tolerance:.0e} is allowed"
-    )
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns: the first to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+def _table(rows: Sequence[Sequence[str]], noun: str = "", most: int = 16) -> list[str]:
+    """Return the lines of a table: the first column to the left, the others to the right. What has a noun has so many
+    rows at most."""
+    shown = rows[: 1 + most] if noun else rows
+    widths = [len(max(column, key=len)) for column in zip(*shown, strict=True)]
+    lines: list[str] = []
+    for first, *others in shown:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    return lines + [f"and {len(rows) - len(shown)} more {noun}"] * (len(shown) < len(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,18 +335,18 @@ def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) 
                 elif event.blocking and event.op in COLLECTIVES and len(event.group) > 1:
                     rows.append((*moved[program.rank, number], seconds))
                 elif event.blocking and event.op == "receive":
-                    rows.append((1.0, _elements(program, event.outputs), seconds))
+                    rows.append((1.0, float(total_elements(program.values_of(event.outputs))), seconds))
     latency, beta = _least_squares(rows)
     medians = {op: median(found) for op, found in compute.items()}
     costs = Links(**medians, p2p=beta * PRICED.batch, latency=latency, host_size=None, cards=None)
-    predictions = [_predict(result, costs, unit, True) for result in fit]
-    predictions += [_predict(result, costs, unit, False) for result in others]
+    predictions = [
+        PredictedStep(
+            one.simulated.ranks, one.median, end(retime(one.simulated, costs)) * unit, end(one.simulated) * unit, fitted
+        )
+        for fitted, results in ((True, fit), (False, others))
+        for one in results
+    ]
     return Calibration(costs, unit, tuple(predictions))
-
-
-def _predict(result: ReplayResult, costs: Links, unit: float, fitted: bool) -> PredictedStep:
-    predicted = end(retime(result.simulated, costs)) * unit
-    return PredictedStep(result.simulated.ranks, result.median, predicted, end(result.simulated) * unit, fitted)
 
 
 def _batches(shape: Shape, program: Program, event: Event) -> float:
@@ -366,17 +367,13 @@ def _moved(trace: Trace) -> dict[tuple[int, int], tuple[float, float]]:
     return found
 
 
-def _elements(program: Program, ids: Sequence[int]) -> float:
-    return float(total_elements(value for number in ids if (value := program.values[number]) is not None))
-
-
 def _least_squares(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
     """Latency and beta, neither of them negative, that explain the times of so many messages and elements best."""
-    mm = sum(m * m for m, _, _ in rows)
-    me = sum(m * e for m, e, _ in rows)
-    ee = sum(e * e for _, e, _ in rows)
-    mt = sum(m * t for m, _, t in rows)
-    et = sum(e * t for _, e, t in rows)
+    if not rows:
+        return 0.0, 0.0
+    messages, elements, times = zip(*rows, strict=True)
+    mm, me, ee = (sum(map(mul, *pair)) for pair in ((messages, messages), (messages, elements), (elements, elements)))
+    mt, et = (sum(map(mul, times, each)) for each in (messages, elements))
     determinant = mm * ee - me * me
     if determinant > 1e-9 * mm * ee:
         latency = (mt * ee - et * me) / determinant

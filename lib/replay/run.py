@@ -1,7 +1,7 @@
 """replay: from a job to a result. Runs the ranks, wherever they are to be, and puts together what they report.
 
 The measured Trace has the same events with the times that they really took, for everything that reads a Trace. A
-measured time unit is the median forward of one batch through one layer. A rank's event keeps its order and its length;
+measured time unit is the median forward of one batch. A rank's event keeps its order and its length;
 a collective starts when its last member has called it, a receive when the message was sent. Shown is the step whose
 whole time is the median, not a mixture.
 
@@ -11,7 +11,6 @@ This module knows torch; `lib.replay` imports it only when something is to be re
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 import time
@@ -24,23 +23,21 @@ from statistics import median
 import torch
 
 from lib.cluster.costs import TICKS
-from lib.replay.errors import ReplayError
-from lib.replay.layers.reference import Comparison, Deviation, compared
+from lib.replay import ReplayError
+from lib.replay.layers.training import Comparison
 from lib.replay.options import Hook, ReplayOptions
-from lib.replay.plan.plan import Plan, plan_that_fits, processes_of, raised
-from lib.replay.plan.sizes import simulated_curve
-from lib.replay.processes import torchrun
-from lib.replay.rank.context import Examples, Job, RankContext, Reader, device_of
+from lib.replay.plan import Plan, plan_that_fits, processes_of, raised
+from lib.replay.rank import torchrun
+from lib.replay.rank.context import Job, RankContext, Reader, device_of
 from lib.replay.rank.interpreter import Report, Times, steps
 from lib.replay.rank.transport import Handle, LocalTransport, LocalWorld, drive
-from lib.replay.result import LibraryResult, ProcessFigures, RankFigures, ReplayResult, Spread
+from lib.replay.result import Deviation, LibraryResult, ProcessFigures, RankFigures, ReplayResult, Spread
+from lib.replay.sizes import simulated_curve
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS
 from lib.values.values import Activation
-
-__all__ = ["run"]
 
 
 def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
@@ -50,37 +47,33 @@ def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> Repla
             raise ReplayError(
                 "torch.profiler records a process, so a profile needs one for each rank: leave out processes"
             )
-        _has_room_for(options.profile)
-        _clear(Path(options.profile), ("replay", *options.against), trace.ranks)
+        _make_room(Path(options.profile), ("replay", *options.against), trace.ranks)
     if options.transport == "local":
         return _run_local(Job.of(plan_that_fits(trace, options), options, hook))
-    if torchrun.process_here() is not None:
+    if torchrun.is_here():
         here = torchrun.ranks_of_this_machine(processes_of(trace, options))
         job = Job.of(plan_that_fits(trace, options, here), options, hook, share=False)
         rank, reports, comparison = torchrun.play_here(job)
         return replace(_assembled(job, reports, 0, comparison), rank=rank)
-    from lib.replay.processes.forked import forked  # here and not above: it needs a system that can fork
+    from lib.replay.rank.forked import forked  # here and not above: it needs a system that can fork
 
     job = Job.of(plan_that_fits(trace, options), options, hook)
     begun = time.perf_counter_ns()
     with forked(job) as (reports, results):
-        return _assembled(job, reports, begun, compared(job.plan, job.options, job.initial, results))
+        return _assembled(job, reports, begun, job.compared(results))
 
 
-def _has_room_for(profiles: str) -> None:
-    """Make the folder of profiles. ReplayError before the run, and not after it, where none can be written there."""
+def _make_room(profiles: Path, names: Sequence[str], ranks: int) -> None:
+    """Make the folder of profiles, without what an earlier run of more ranks left there: the rest is written over.
+    ReplayError before the run, and not after it, where none can be written."""
     try:
-        Path(profiles).mkdir(parents=True, exist_ok=True)
+        profiles.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise ReplayError(f"profiles are written into a folder; {profiles} is a file") from None
     except OSError as error:
         raise ReplayError(f"profiles cannot be written into {profiles}: {error.strerror}") from None
     if not os.access(profiles, os.W_OK):
         raise ReplayError(f"profiles cannot be written into {profiles}: Permission denied")
-
-
-def _clear(profiles: Path, names: Sequence[str], ranks: int) -> None:
-    """Remove what an earlier run of more ranks left of these profiles: the rest of them is written over."""
     for name in names:
         for path in profiles.glob(f"{name}_rank*.json"):
             rank = path.stem.removeprefix(f"{name}_rank")
@@ -90,42 +83,27 @@ def _clear(profiles: Path, names: Sequence[str], ranks: int) -> None:
 
 def _run_local(job: Job) -> ReplayResult:
     """All ranks in this process, taking turns. Each process of the job has a reader all the same."""
-    begun = time.perf_counter_ns()
-    plan, world = job.plan, LocalWorld(job.plan.ranks)
-    reports: list[Report] = [{} for _ in range(plan.ranks)]
-    with _threads(job.options.threads), tempfile.TemporaryDirectory(prefix="puzzles-replay-") as folder:
-        examples = Examples(Path(folder))
-        examples.write(job.examples())
-        readers = {rank: reader for ranks in job.processes for reader in [Reader(examples)] for rank in ranks}
-        contexts = [
-            RankContext(
-                job,
-                rank,
-                LocalTransport(rank, world),
-                readers[rank],
-                device_of(job.options, rank),
-                torch.zeros(kept, dtype=job.initial.dtype),
-            )
-            for rank, kept in enumerate(job.kept)
-        ]
-        drive([_named(context, report) for context, report in zip(contexts, reports, strict=True)])
-        comparison = compared(plan, job.options, job.initial, [context.results for context in contexts])
+    begun, threads, world = time.perf_counter_ns(), torch.get_num_threads(), LocalWorld(job.plan.ranks)
+    reports: list[Report] = [{} for _ in range(job.plan.ranks)]
+    torch.set_num_threads(job.options.threads)
+    try:
+        with tempfile.TemporaryDirectory(prefix="puzzles-replay-") as folder:
+            job.write_examples(Path(folder))
+            readers = {rank: reader for ranks in job.processes for reader in [Reader(Path(folder))] for rank in ranks}
+            contexts: list[RankContext] = []
+            for rank, kept in enumerate(job.kept):
+                way, device = LocalTransport(rank, world), device_of(job.options, rank)
+                results = torch.zeros(kept, dtype=job.initial.dtype)
+                contexts.append(RankContext(job, rank, way, readers[rank], device, results))
+            drive([_named(context, report) for context, report in zip(contexts, reports, strict=True)])
+            comparison = job.compared([context.results for context in contexts])
+    finally:
+        torch.set_num_threads(threads)
     return _assembled(job, reports, begun, comparison)
 
 
-@contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Torch on so many threads for a while: what the process had before comes back."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _named(context: RankContext, report: Report) -> Iterator[Handle]:
-    """The steps of a rank, whose errors say where they happened."""
+    """Do the steps of a rank, whose errors say where they happened."""
     try:
         yield from steps(context, report)
     except Exception as error:
@@ -136,7 +114,7 @@ def _named(context: RankContext, report: Report) -> Iterator[Handle]:
 
 
 def _assembled(job: Job, reports: Sequence[Report], begun: int, comparison: Comparison) -> ReplayResult:
-    """The result, from the reports of all ranks and what the comparison gave."""
+    """Put the result together, from the reports of all ranks and what the comparison gave."""
     plan, count = job.plan, len(reports[0]["steps"])
     shared = all(report["shared_clock"] for report in reports)
     unit = _unit(plan, reports)
@@ -152,47 +130,51 @@ def _assembled(job: Job, reports: Sequence[Report], begun: int, comparison: Comp
         unit=seconds,
         seconds=tuple(n / 1e9 for n in whole),
         startup=(max(report["ready"] for report in reports) - begun) / 1e9,
-        errors=tuple(comparison.replay),
+        errors=tuple(comparison[""]),
         spreads=tuple(_spreads(plan, by_event, seconds)),
         ranks=tuple(_figures(plan, rank, report) for rank, report in enumerate(reports)),
         lengths=tuple(
             tuple(median(event.length for event in same) / TICKS * seconds for same in events) for events in by_event
         ),
         processes=tuple(_process_figures(ranks, [reports[rank] for rank in ranks]) for ranks in job.processes),
-        libraries=tuple(_library(plan, name, reports, found) for name, found in comparison.libraries.items()),
+        libraries=tuple(_library(plan, name, reports, shared, comparison[name]) for name in job.options.against),
     )
 
 
-def _library(plan: Plan, name: str, reports: Sequence[Report], errors: Sequence[Deviation]) -> LibraryResult:
-    mine: Counter[str] = Counter()
-    theirs: Counter[str] = Counter()
-    shared = all(report["shared_clock"] for report in reports)
-    counts: list[dict[str, int]] = [report["libraries"][name]["counts"] for report in reports]
-    for rank_plan, counted in zip(plan.rank_plans, counts, strict=True):
-        mine.update(event.op for event in rank_plan.program.events if event.op in COMMUNICATION)
-        theirs.update(counted)
-    steps = [[report["libraries"][name]["steps"][i] for report in reports] for i in range(len(reports[0]["steps"]))]
+def _library(
+    plan: Plan, name: str, reports: Sequence[Report], shared: bool, errors: Sequence[Deviation]
+) -> LibraryResult:
+    each = [report["libraries"][name] for report in reports]
+    events = (event.op for rank_plan in plan.rank_plans for event in rank_plan.program.events)
+    theirs = Counter[str]()
+    for one in each:
+        theirs.update(one["counts"])
     return LibraryResult(
         name,
         tuple(errors),
-        seconds=tuple(_whole_step(spans, shared) / 1e9 for spans in steps),
+        seconds=tuple(_whole_step(spans, shared) / 1e9 for spans in zip(*(one["steps"] for one in each), strict=True)),
         counts=dict(sorted(theirs.items())),
-        replay_counts=dict(sorted(mine.items())),
-        rank_counts=tuple(dict(sorted(counted.items())) for counted in counts),
-        by=reports[0]["libraries"][name]["by"],
+        replay_counts=dict(sorted(Counter(op for op in events if op in COMMUNICATION).items())),
+        rank_counts=tuple(dict(sorted(one["counts"].items())) for one in each),
+        by=each[0]["by"],
     )
 
 
 def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
     simulated = simulated_curve(plan, rank)
     by_event = tuple((index, simulated[index], values + flying) for index, values, flying in report["memory"])
+    # What it sends according to the simulator: what rows say, and whole messages.
+    rank_plan, sizes = plan.rank_plans[rank], plan.sizes
+    sent = [collective.sent(rank, sizes.simulated) for collective in rank_plan.collectives.values()]
+    sends = [event for event in rank_plan.program.events if event.op == "pass_to"]
+    sent += [sizes.simulated(rank_plan.program.values_of(event.inputs)) for event in sends]
     return RankFigures(
         rank=rank,
         simulated=max(simulated.values(), default=0.0),
         measured=max((measured for _, _, measured in by_event), default=0),
         in_flight=max((flying for _, _, flying in report["memory"]), default=0),
         sent=report["sent"],
-        simulated_sent=_simulated_sent(plan, rank),
+        simulated_sent=float(sum(sent) * sizes.bytes),
         allocator=report["allocator_peak"],
         by_event=by_event,
     )
@@ -204,27 +186,19 @@ def _process_figures(ranks: tuple[int, ...], reports: Sequence[Report]) -> Proce
     return ProcessFigures(ranks, wire, *max(map(tuple, (report["read"] for report in reports))))
 
 
-def _simulated_sent(plan: Plan, rank: int) -> float:
-    """Return the bytes that a rank sends according to the simulator: what rows say, and whole messages."""
-    rank_plan, sizes = plan.rank_plans[rank], plan.sizes
-    sent = [collective.sent(rank, sizes.simulated) for collective in rank_plan.collectives.values()]
-    sends = [event for event in rank_plan.program.events if event.op == "pass_to"]
-    sent += [sizes.simulated(rank_plan.program.values_of(event.inputs)) for event in sends]
-    return float(sum(sent) * sizes.bytes)
-
-
 # -- times --------------------------------------------------------------------------------------------------------
 
 
-def _whole_step(spans: Sequence[tuple[int, int]], shared: bool) -> int:
-    """Nanoseconds of a whole step, from the first rank's start to the last rank's end."""
+def _whole_step(spans: Sequence[Sequence[int]], shared: bool) -> int:
+    """Return the nanoseconds of a whole step, from the first rank's start to the last rank's end."""
     if shared:
         return max(end for _, end in spans) - min(start for start, _ in spans)
     return max(end - start for start, end in spans)
 
 
 def _unit(plan: Plan, reports: Sequence[Report]) -> float:
-    """Nanoseconds of the median forward of one batch. What has a part of a weight does a part of that work."""
+    """Return the nanoseconds of the median forward of one batch. What has a part of a weight does a part of that
+    work."""
     found: list[float] = []
     for rank_plan, report in zip(plan.rank_plans, reports, strict=True):
         for i, event in enumerate(rank_plan.program.events):
@@ -238,8 +212,9 @@ def _unit(plan: Plan, reports: Sequence[Report]) -> float:
 
 
 def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> list[Program]:
-    """The programs of all ranks in one step, from the moment at which it began, with the times that they took."""
-    first = min(begun for _, _, begun, _ in times)
+    """Return the programs of all ranks in one step, from the moment at which it began, with the times that they
+    took."""
+    first, scale = min(begun for _, _, begun, _ in times), TICKS / unit
     starts: list[list[int]] = []
     ends: list[list[int]] = []
     for started, ended, begun, over in times:
@@ -247,7 +222,6 @@ def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> 
         starts.append([time - zero for time in started])
         # What nobody waited for, and was not seen to end, ended with the step at the latest.
         ends.append([(over if time < 0 else time) - zero for time in ended])
-    scale = TICKS / unit
     made: list[Program] = []
     for rank, rank_plan in enumerate(plan.rank_plans):
         events: list[Event] = []
@@ -265,8 +239,8 @@ def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> 
 
 
 def _spreads(plan: Plan, by_event: Sequence[Sequence[Sequence[Event]]], seconds: float) -> list[Spread]:
-    """Medians by operation, over all ranks and steps: what computes, in the order in which it is first done, then what
-    communicates. Of collectives from the moment at which all were there."""
+    """Return medians by operation, over all ranks and steps: what computes, in the order in which it is first done,
+    then what communicates. Of collectives from the moment at which all were there."""
     simulated: dict[str, list[float]] = {}
     measured: dict[str, list[float]] = {}
     for rank, rank_plan in enumerate(plan.rank_plans):

@@ -17,19 +17,6 @@ from lib.schedules.steps import accumulate, backward, compute, forward, load, lo
 from lib.simulator.model import Model
 from lib.values.values import Weight, WeightGrad, describe
 
-__all__ = [
-    "checkpointed",
-    "ddp",
-    "ddp_overlap",
-    "fetching",
-    "fsdp",
-    "fsdp_prefetch",
-    "fully_sharded",
-    "segments",
-    "zero",
-    "zero1",
-]
-
 
 def segments(layers: int, k: int) -> list[range]:
     """Return the layers in k segments, none of which is longer than another by more than one. Of more segments than
@@ -50,33 +37,31 @@ def checkpointed(k: int) -> Callable[[Model], None]:
     """Keep only the inputs of k segments; backward computes the others anew, segment by segment from the last (Chen et
     al. 2016, arXiv 1604.06174). On one device, all batches together."""
 
+    def through(model: Model, layers: range) -> None:
+        for layer in layers:
+            forward(model, layer)
+
+    def back(model: Model, layers: range) -> None:
+        for layer in reversed(layers):
+            model.grad_weights[layer] = backward(model, layer)
+            step(model, layer)
+
     def run(model: Model) -> None:
         load(model)
         model.activations[0] = model.get_activation(range(model.BATCHES))
         *before, last = segments(model.LAYERS, k)
         for segment in before:
-            _through(model, segment)
+            through(model, segment)
             for layer in segment[1:]:
                 del model.activations[layer]
-        _through(model, last)
+        through(model, last)
         loss(model)
-        _back(model, last)
+        back(model, last)
         for segment in reversed(before):
-            _through(model, segment[:-1])  # the output of the last layer is there no longer, and nobody needs it
-            _back(model, segment)
+            through(model, segment[:-1])  # the output of the last layer is there no longer, and nobody needs it
+            back(model, segment)
 
     return run
-
-
-def _through(model: Model, layers: range) -> None:
-    for layer in layers:
-        forward(model, layer)
-
-
-def _back(model: Model, layers: range) -> None:
-    for layer in reversed(layers):
-        model.grad_weights[layer] = backward(model, layer)
-        step(model, layer)
 
 
 async def ddp(model: Model) -> None:
@@ -100,7 +85,10 @@ async def ddp(model: Model) -> None:
 async def ddp_overlap(model: Model) -> None:
     """Run every all-reduce behind the backward of the layer before; updates go in the order of arrival."""
     load(model)
-    _forward(model)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
     works: dict[int, Awaitable[WeightGrad]] = {}
     for layer in reversed(range(model.LAYERS)):
         model.grad_weights[layer] = backward(model, layer)
@@ -108,14 +96,6 @@ async def ddp_overlap(model: Model) -> None:
     for layer in reversed(range(model.LAYERS)):
         model.grad_weights[layer] = await works[layer]
         step(model, layer)
-
-
-def _forward(model: Model) -> None:
-    """The forward pass of a rank that has all weights, and the loss."""
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer)
-    loss(model)
 
 
 async def zero1(model: Model) -> None:
@@ -250,28 +230,3 @@ def fetching(ahead: int, behind: int = 0, *, keep: bool = True) -> Callable[[Mod
         await settle(0)
 
     return fetching_ahead
-
-
-async def fsdp_prefetch(model: Model) -> None:
-    """Gather the next layer while it computes this one; the last layer's weight stays for the backward pass."""
-    load(model, shard=model.rank, total=model.RANKS)
-    last = model.LAYERS - 1
-    model.activations[0] = model.get_activation(mine(model))
-    coming = model.allgather(model.weights[0], 0)
-    for layer in range(model.LAYERS):
-        model.weights["whole"] = await coming
-        if layer < last:
-            coming = model.allgather(model.weights[layer + 1], layer + 1)
-        forward(model, layer, model.weights["whole"])
-    loss(model)
-    works: list[tuple[int, Awaitable[WeightGrad]]] = []
-    for layer in reversed(range(model.LAYERS)):
-        if layer < last:
-            model.weights["whole"] = await coming
-        if layer:
-            coming = model.allgather(model.weights[layer - 1], layer - 1)
-        model.grad_weights[layer] = backward(model, layer, model.weights.pop("whole"))
-        works.append((layer, model.scatterreduce(model.grad_weights[layer], layer)))
-    for layer, work in works:
-        model.grad_weights[layer] = await work
-        step(model, layer)

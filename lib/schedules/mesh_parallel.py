@@ -22,10 +22,8 @@ from lib.errors.wording import numbered
 from lib.schedules.steps import step
 from lib.simulator.model import Model
 from lib.values.dims import AVERAGED, DIMS, SPACE, RunSet
-from lib.values.kinds.grid.averages import Mean, Moments
-from lib.values.kinds.grid.convolution import Swept
-from lib.values.kinds.grid.neighborhood import NeighborhoodAttention
-from lib.values.kinds.grid.stencils import Stencil
+from lib.values.kinds.attention import NeighborhoodAttention
+from lib.values.kinds.grid import Mean, Moments, Stencil, Swept
 from lib.values.kinds.kind import LayerKind, Sum
 from lib.values.values import Activation, ActivationGrad
 

@@ -22,6 +22,7 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from functools import update_wrapper
 from itertools import accumulate, islice, pairwise
 from typing import Any, Final, cast, overload
@@ -35,20 +36,11 @@ from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.action import BEGINS, MESSAGES, PASSES, Action, Messages, Order, parse
 from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
-from lib.schedules.pipelines.program import (
-    MESSAGES_ARE,
-    Program,
-    Setting,
-    program_of,
-    says_messages,
-    share_of,
-)
+from lib.schedules.pipelines.program import MESSAGES_ARE, Program, Setting, program_of, says_messages, share_of
 from lib.simulator.dist import Dist
 from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET
 from lib.values.values import describe
-
-__all__ = ["Placed", "Written", "schedule", "stages"]
 
 Function = Callable[[int, int, int], Any]
 """What a student writes: the actions of `rank`, of so many ranks, for so many microbatches."""
@@ -138,25 +130,20 @@ def stages(order: Orders, *, messages: Messages = "awaited") -> Callable[[Places
 class Asked(ABC):
     """The maker of a program out of what a function says: it is asked once a run."""
 
-    def __init__(self, function: Callable[..., Any], name: str, decorator: str) -> None:
+    def __init__(self, function: Callable[..., Any], kind: str, decorator: str) -> None:
         if not callable(function):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PuzzleError(
-                f"{name} was not given a function",
-                expected=f"@{name} on the line above a function",
+                f"{kind} was not given a function",
+                expected=f"@{kind} on the line above a function",
                 got=describe(function),
                 fix=f"write {decorator} above `def`",
             )
-        self._kind = name
         update_wrapper(self, function)
         self.__signature__ = inspect.Signature([inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
-        self._function = function
+        self._kind, self._function = kind, function
+        self.name: str = getattr(function, "__name__", "the function")
         self._programs: WeakKeyDictionary[Dist, Program | None] = WeakKeyDictionary()
         """The program of each run, None where the function could not say it."""
-
-    @property
-    def name(self) -> str:
-        """Return what the function is called."""
-        return getattr(self._function, "__name__", "the function")
 
     def __repr__(self) -> str:
         return f"<{self._kind} {self.name}>"
@@ -170,31 +157,28 @@ class Asked(ABC):
         if dist not in self._programs:
             self._programs[dist] = None  # should this fail, nobody else has anything to do
             self._programs[dist] = self._program(model)
-        program = self._programs[dist]
-        if program is not None:
+        if (program := self._programs[dist]) is not None:
             await program(model)
 
     @abstractmethod
     def _program(self, model: Model) -> Program:
         """Return the program of a run."""
 
-    def _require(self, what: str, takes: Sequence[str], fix: str) -> None:
-        """PuzzleError for a function that cannot be asked with these arguments."""
+    def _say(self, what: str, takes: Sequence[str], fix: str, given: Sequence[Any], rank: int | None = None) -> Any:
+        """Return what the function gives for these arguments. PuzzleError where it cannot be asked with them, or is an
+        async function."""
         try:
             inspect.signature(self._function).bind(*takes)
         except TypeError:
-            named = ", ".join(inspect.signature(self._function).parameters)
             raise self._wrong(
                 f"{self.name} is asked for {what}, and cannot be",
                 expected=f"def {self.name}({', '.join(takes)})",
-                got=f"def {self.name}({named})",
+                got=f"def {self.name}({', '.join(inspect.signature(self._function).parameters)})",
                 fix=fix,
             ) from None
         except ValueError:  # a builtin that does not tell its parameters
             pass
-
-    def _require_plain(self, said: Any, takes: Sequence[str]) -> None:
-        """PuzzleError for what an async function gives."""
+        said = self._caught(lambda: self._function(*given), rank)
         if inspect.iscoroutine(said) or inspect.isasyncgen(said):
             if inspect.iscoroutine(said):
                 said.close()
@@ -203,14 +187,20 @@ class Asked(ABC):
                 expected=f"def {self.name}({', '.join(takes)})",
                 fix="leave out `async`: what it gives is only a list, and nothing in it is awaited",
             )
+        return said
 
-    def _raised(self, error: Exception, rank: int | None = None) -> PuzzleError:
-        """Return what the function raised when it was asked, for a rank or for all of them."""
-        from lib.diagnosis.python_errors import failed  # here and not above: only a mistake needs it
+    def _caught(self, call: Callable[[], Any], rank: int | None) -> Any:
+        """Return what a call of the student's gives, for a rank or for all; what it raises is told as theirs."""
+        try:
+            return call()
+        except PuzzleError:
+            raise
+        except Exception as error:
+            from lib.diagnosis.python_errors import failed  # here and not above: only a mistake needs it
 
-        found = failed(None, error)
-        found.what = found.what if rank is None else f"rank {rank}: {found.what}"
-        return found
+            told = failed(None, error)
+            told.what = told.what if rank is None else f"rank {rank}: {told.what}"
+            raise told from error
 
     def _wrong(self, what: str, *, rank: int | None = None, **more: Any) -> PuzzleError:
         """Return a mistake of the function's, with its line. Ranks are those of the pipeline, which need not be all."""
@@ -262,23 +252,19 @@ class Written(Asked):
         share, microbatches = share_of(model), self._setting.microbatches
         batches = model.BATCHES // len(share.replicas) if microbatches is None else len(microbatches)
         order = self._ask(len(share.pipeline), batches, model.dist.budget)
-        self._as_the_puzzle_has_it(model.dist.puzzle, order)
+        if model.dist.puzzle is not None and (world := PUZZLES[model.dist.puzzle].messages) is not None:
+            self._require_world(world, order)
         return program_of(order, **self._setting._asdict(), by_words=True)
 
-    def _as_the_puzzle_has_it(self, puzzle: str | None, order: Order) -> None:
+    def _require_world(self, world: str, order: Order) -> None:
         """PuzzleError where messages travel otherwise than the puzzle says: its goals are for that world."""
-        world = None if puzzle is None else PUZZLES[puzzle].messages
-        if world is None:
-            return
         if self._setting.messages != world:
             raise self._wrong(
                 f"in this puzzle messages are {world}, and here they are {self._setting.messages}",
                 expected=f'@schedule(messages="{world}") above {self.name}, as it was given',
                 fix="to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)",
             )
-        by_hand = [
-            action for actions in order for action in actions if action.kind in MESSAGES or action.kind in BEGINS
-        ]
+        by_hand = [action for actions in order for action in actions if action.kind in MESSAGES | BEGINS.keys()]
         if by_hand:
             raise self._wrong(
                 f"{by_hand[0]}: this order says its messages itself",
@@ -290,13 +276,12 @@ class Written(Asked):
         """Return what all ranks do, as the function says. PuzzleError where that is no pipeline."""
         return self._ask(ranks, batches, BUDGET)
 
-    # -- what the function says -------------------------------------------------------------------------------------
-
     def _ask(self, ranks: int, batches: int, most: int) -> Order:
         lists: list[Any] = []
         words: list[list[Any]] = []
+        fix = "an order needs no model: it says which actions, and the simulator does them"
         for rank in range(ranks):
-            said = self._said(rank, ranks, batches)
+            said = self._say("the actions of one rank", TAKES, fix, (rank, ranks, batches), rank)
             if isinstance(said, list) and any(said is other for other in lists):
                 raise self._wrong(
                     f"the list of rank {rank} is that of a rank before it, with more in it",
@@ -322,23 +307,8 @@ class Written(Asked):
             )
         return order
 
-    def _said(self, rank: int, ranks: int, batches: int) -> Any:
-        """Return what the function gives for a rank."""
-        self._require(
-            "the actions of one rank",
-            TAKES,
-            "an order needs no model: it says which actions, and the simulator does them",
-        )
-        try:
-            return self._function(rank, ranks, batches)
-        except PuzzleError:
-            raise
-        except Exception as error:
-            raise self._raised(error, rank) from error
-
     def _words(self, said: Any, rank: int, most: int) -> list[Any]:
         """Return what was said as a list. An endless one is cut off."""
-        self._require_plain(said, TAKES)
         if isinstance(said, str):
             said = str.split(said, None, most + 1)
         if isinstance(said, dict | set | frozenset) or not isinstance(said, Iterable):
@@ -350,12 +320,8 @@ class Written(Asked):
                 if said is None
                 else "give back a list: its order is the order in which the rank does it",
             )
-        try:
-            words = list(islice(cast("Iterable[Any]", said), most + 1))
-        except PuzzleError:
-            raise
-        except Exception as error:  # of a generator
-            raise self._raised(error, rank) from error
+        every = cast("Iterable[Any]", said)
+        words = self._caught(lambda: list(islice(every, most + 1)), rank)  # it may be a generator
         if len(words) > most:
             raise self._wrong(
                 f"more than {most:,} actions for one rank",
@@ -419,35 +385,26 @@ class Placed(Asked):
     def stages(self, layers: Sequence[float], ranks: Sequence[float]) -> list[tuple[int, int]]:
         """For each stage its rank and how many layers it has, as the function says. PuzzleError where they do not make
         the model."""
-        self._require("its stages", PLACES_TAKE, "it needs no model: it says how many layers each stage has")
-        try:
-            said = self._function([*layers], [*ranks])
-        except PuzzleError:
-            raise
-        except Exception as error:
-            raise self._raised(error) from error
-        self._require_plain(said, PLACES_TAKE)
+        fix = "it needs no model: it says how many layers each stage has"
+        said = self._say("its stages", PLACES_TAKE, fix, ([*layers], [*ranks]))
         if not isinstance(said, list | tuple):
             raise self._wrong(
                 f"{self.name} gives {described(cast('object', said), describe)}",
                 expected=f"a list: for each of {counted(len(ranks), 'stage')} how many layers it has",
                 fix="end the function with `return` and the list",
             )
-        told = cast("Sequence[Any]", said)
-        found = [self._stage(number, one) for number, one in enumerate(told[: 2 * len(ranks)])]
+        told, found = cast("Sequence[Any]", said), list[tuple[int, int]]()
+        for number, one in enumerate(told[: 2 * len(ranks)]):
+            pair = cast("Sequence[Any]", one) if isinstance(one, list | tuple) else (number, one)
+            if len(pair) != 2 or not all(type(part) is int for part in pair):
+                raise self._wrong(
+                    f"stage {number} is {described(cast('object', one), describe)}",
+                    expected="a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)",
+                    fix="count layers: what they weigh is for you to add up",
+                )
+            found.append((pair[0], pair[1]))
         self._require_whole(found, len(told), layers, len(ranks))
         return found
-
-    def _stage(self, number: int, said: Any) -> tuple[int, int]:
-        """Return what was said of a stage: a number of layers, or a rank and a number of layers."""
-        pair = cast("Sequence[Any]", said) if isinstance(said, list | tuple) else (number, said)
-        if len(pair) != 2 or not all(type(one) is int for one in pair):
-            raise self._wrong(
-                f"stage {number} is {described(cast('object', said), describe)}",
-                expected="a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)",
-                fix="count layers: what they weigh is for you to add up",
-            )
-        return pair[0], pair[1]
 
     def _require_whole(self, found: Sequence[tuple[int, int]], told: int, weights: Sequence[float], ranks: int) -> None:
         """PuzzleError where some stages are not all layers, on all ranks. `told` is how many there are in all."""
@@ -518,37 +475,44 @@ def _is_list_of_words(thing: Any) -> bool:
     return all(isinstance(part, str) and len(part) > 1 for part in cast("Sequence[object]", thing))
 
 
+MEANT: Final = (
+    (
+        r"(\d*)_?B_?([IW])_?(\d+)",
+        'the halves of a backward are I, the input half, and W, the weight half: "{0}{1}{2}"',
+    ),
+    (r"[\s\S]{61,}", "a word is a kind of action and the number of a microbatch, and no longer than that"),
+    (
+        r"[\s\S]*-\d[\s\S]*",
+        "microbatches and stages are counted from 0: none of them has a negative number",
+    ),
+    (
+        r"(\d*)\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*\d+",
+        'it is for all microbatches of a stage, so it has no number behind it: "{0}{1}"',
+    ),
+    (
+        r"\W*([FBIW])\D*(\d+)\D+(\d+)\W*",
+        'write the stage before the letter, and the microbatch behind it: "{1}{0}{2}"',
+    ),
+)
+"""By what a wrong word looks like what to write."""
+
+
 def _meant(word: Any, stage: int | None) -> str:
-    """Return the fix of a word that is none, by what it looks like."""
+    """Return the fix of a word that is none."""
     if isinstance(word, str) and "{" in word:
         return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
-    text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)
     if isinstance(word, str) and re.search(r"\d,\s*\d*[A-Za-z]", word):
         return "these are several words in one text: give back a list, with each word in quotes of its own"
-    if half := re.fullmatch(r"(\d*)_?B_?([IW])_?(\d+)", text.upper()):
-        return f'the halves of a backward are I, the input half, and W, the weight half: "{half[1]}{half[2]}{half[3]}"'
-    if len(text) > LONG:
-        return "a word is a kind of action and the number of a microbatch, and no longer than that"
-    if re.search(r"-\d", text):
-        return "microbatches and stages are counted from 0: none of them has a negative number"
-    if lone := re.fullmatch(r"(\d*)\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*\d+", text.upper()):
-        return f'it is for all microbatches of a stage, so it has no number behind it: "{lone[1]}{lone[2]}"'
-    if turned := re.fullmatch(r"\W*([FBIW])\D*(\d+)\D+(\d+)\W*", text.upper()):
-        kind, place, batch = turned.groups()
-        return f'write the stage before the letter, and the microbatch behind it: "{place}{kind}{batch}"'
+    text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)
+    for looks, fix in MEANT:
+        if found := re.fullmatch(looks, text.upper()):
+            return fix.format(*found.groups())
     tidy = "".join(letter for letter in text if letter.isalnum() or letter in "_;()").upper()
-    for one in (tidy, tidy.replace("_", "")):
-        try:
-            parse([one], stage)
-        except ValueError:
-            continue
-        return f'write "{one}"'
-    if stage is None:
-        try:
-            parse([tidy], 0)
-        except ValueError:
-            pass
-        else:
+    for one, of in ((tidy, stage), (tidy.replace("_", ""), stage), (tidy, 0)):
+        with suppress(ValueError):
+            parse([one], of)
+            if of == stage:
+                return f'write "{one}"'
             return f"other words of this order name their stage, so this one does too: 0{tidy} on stage 0"
     if isinstance(word, int):
         return f'say what is done to microbatch {word}: "F{word}" or "B{word}"'

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lib.cluster.costs import UNIT, Costs, Streams
+from lib.cluster.reader import Asked, Readers
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import MismatchError, PuzzleError
 from lib.simulator.engine import Engine, Signal
@@ -28,12 +29,12 @@ from lib.values.values import Value
 
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
-    from lib.cluster.reader import Readers
     from lib.simulator.event_loop import OwnLoop
     from lib.simulator.model import Model
     from lib.simulator.running_loop import RunningLoop
 
-__all__ = ["Dist", "Group", "PendingCollective"]
+SANDBOX = "whether made-up gradients will do", "leave the dist out for a sandbox: Model(layers=..., batches=...)"
+"""What it is to be a sandbox, and how to become one, for who sets the name."""
 
 
 class Group:
@@ -83,22 +84,20 @@ class PendingCollective(Signal):
     def disagreement(self) -> PuzzleError | None:
         """Return what is wrong between those who have joined, if anything is."""
         try:
-            agree(self.members)
+            return agree(self.members)
         except MismatchError as error:
             self.locate(error)
             return error
-        return None
 
     def locate(self, error: PuzzleError) -> None:
         """Adds the source lines of the two members that an error is about, or of the one, and the likely reason."""
         from lib import diagnosis  # here and not above: a run that goes well needs none of it
 
         diagnosis.advise(error)
+        two = getattr(error, "ranks", ())
         for member, event in zip(self.members, self.events, strict=True):
-            if member is not None and event is not None and member.rank in getattr(error, "ranks", ()):
-                located(error, member.rank, event.source)
-            elif member is not None and event is not None and member.rank == error.rank:
-                located(error, None, event.source)
+            if member is not None and member.rank in (*two, error.rank):
+                located(error, member.rank if member.rank in two else None, event)
 
 
 class Dist(Given):
@@ -129,10 +128,7 @@ class Dist(Given):
             "the size of the training step",
             "give the Models their sizes: simulate(..., layers=..., batches=...)",
         ),
-        "sandbox": (
-            "whether made-up gradients will do",
-            "leave the dist out for a sandbox: Model(layers=..., batches=...)",
-        ),
+        "sandbox": SANDBOX,
     }
     __slots__ = ("__dict__", "__weakref__", *given)
     ranks: int
@@ -145,14 +141,7 @@ class Dist(Given):
     shape: Shape
     sandbox: bool
 
-    def __init__(
-        self,
-        total: int,
-        *,
-        mesh: Mesh | None = None,
-        costs: Costs = UNIT,
-        budget: int = BUDGET,
-    ) -> None:
+    def __init__(self, total: int, *, mesh: Mesh | None = None, costs: Costs = UNIT, budget: int = BUDGET) -> None:
         total = total if isinstance(total, bool) else plain(total)
         if type(total) is not int or total < 1:
             raise ValueError(f"a world has at least one rank; got {written(total)}")
@@ -160,9 +149,8 @@ class Dist(Given):
             raise ValueError(f"a world has at most {MOST} ranks; got {written(total)}")
         budget = budget if isinstance(budget, bool) else plain(budget)
         if type(budget) is not int or budget < 1:
-            raise ValueError(
-                f"the budget is how many events a rank may record, at least 1; got budget={written(budget)}"
-            )
+            wanted = "the budget is how many events a rank may record, at least 1"
+            raise ValueError(f"{wanted}; got budget={written(budget)}")
         if mesh is not None:
             from lib.cluster.mesh import plain_mesh  # here and not above: most worlds have none
 
@@ -173,15 +161,8 @@ class Dist(Given):
             costs = replace(UNIT)  # what a world has is its own: changed by hand, it changes no other
         if mesh is not None and len(mesh) != total:
             raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}: {mesh.instead(total)}")
-        self._give(
-            ranks=total,
-            mesh=mesh,
-            costs=costs,
-            budget=budget,
-            models={},
-            engine=Engine(self._on_stuck, self._progress),
-            streams=Streams(),
-        )
+        engine = Engine(self._on_stuck, self._progress)
+        self._give(ranks=total, mesh=mesh, costs=costs, budget=budget, models={}, engine=engine, streams=Streams())
         self.failure: PuzzleError | None = None
         self.by_hand = True
         """Whether somebody made this world and its Models themselves, as the original's notebook does."""
@@ -301,12 +282,11 @@ class Dist(Given):
         raise diagnosis.axis_twice(next(axis for axis in axes if axes.count(axis) > 1), axes)
 
     def _intern(self, ranks: tuple[int, ...]) -> Group:
-        found = self._groups.get(ranks)
-        if found is None:
+        if ranks not in self._groups:
             members = tuple(sorted(ranks))
             communicator = None if members == ranks else self._intern(members)
-            found = self._groups[ranks] = Group(ranks, self.everybody.ranks, communicator)
-        return found
+            self._groups[ranks] = Group(ranks, self.everybody.ranks, communicator)
+        return self._groups[ranks]
 
     # -- collectives --------------------------------------------------------------------------------------------
 
@@ -358,21 +338,18 @@ class Dist(Given):
 
     @cached_property
     def _readers(self) -> Readers:
-        from lib.cluster.reader import Readers  # here and not above: few runs read
-
         return Readers(self.costs, self.mesh)
 
     def read(self, rank: int, event: Event, value: Value) -> Signal:
         """A rank asks the reader of its process for the data of an event. Requests are served in simulated time."""
-        from lib.cluster.reader import Asked
+
+        def serve() -> None:
+            found = self._readers.read(rank, event.batches, event.issued)
+            event.arg, event.start, event.length = (found.number,), found.start, found.length
+            self.engine.fire(signal, value)
 
         if not self.engine.driving:
             self.begin(rank)
         signal = Signal(Asked(event.batches))
-        self.engine.choose_later(event.issued, rank, lambda: self._serve(rank, signal, event, value))
+        self.engine.choose_later(event.issued, rank, serve)
         return signal
-
-    def _serve(self, rank: int, signal: Signal, event: Event, value: Value) -> None:
-        found = self._readers.read(rank, event.batches, event.issued)
-        event.arg, event.start, event.length = (found.number,), found.start, found.length
-        self.engine.fire(signal, value)

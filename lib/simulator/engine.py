@@ -14,9 +14,8 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-__all__ = ["Engine", "Failed", "Foreign", "Halted", "Patience", "Signal", "Spinning"]
 
 TURNS = 25_000
 """Turns that tasks may take, in all, while nobody moves and nothing is recorded."""
@@ -45,27 +44,17 @@ class Signal:
         return self if self._made_for is None else self._made_for
 
 
+@dataclass(slots=True, eq=False)
 class _Task:
     """A coroutine under our own driver, and the signal that it was last parked on."""
 
-    __slots__ = ("coroutine", "name", "signal")
-
-    def __init__(self, name: int, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self.name = name
-        self.coroutine = coroutine
-        self.signal: Signal | None = None
+    name: int
+    coroutine: Coroutine[Any, Any, Any]
+    signal: Signal | None = None
 
 
 class Foreign(Exception):
     """A coroutine awaited something that is not a Signal, under our own driver."""
-
-
-class Spinning(Exception):
-    """A coroutine takes turn after turn, and nobody moves: `name` says which."""
-
-    def __init__(self, name: int) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 class Patience:
@@ -95,12 +84,20 @@ class Patience:
         return before == self._seen
 
 
-class Failed(Exception):
-    """A coroutine raised: `name` says which, `__cause__` says what."""
+class _OfOne(Exception):
+    """Something that happened to one coroutine: `name` says which."""
 
     def __init__(self, name: int) -> None:
         super().__init__(name)
         self.name = name
+
+
+class Failed(_OfOne):
+    """A coroutine raised: `__cause__` says what."""
+
+
+class Spinning(_OfOne):
+    """A coroutine takes turn after turn, and nobody moves."""
 
 
 class Halted(BaseException):
@@ -116,9 +113,7 @@ class Engine:
     """
 
     def __init__(
-        self,
-        on_stuck: Callable[[], Callable[[], BaseException] | None],
-        progress: Callable[[], int] = lambda: 0,
+        self, on_stuck: Callable[[], Callable[[], BaseException] | None], progress: Callable[[], int] = lambda: 0
     ) -> None:
         self.on_stuck = on_stuck
         self.progress = progress
@@ -191,9 +186,7 @@ class Engine:
     # -- our own driver -----------------------------------------------------------------------------------------
 
     def run(
-        self,
-        coroutines: Sequence[Coroutine[Any, Any, Any]],
-        order: Callable[[list[int]], Sequence[int]] | None = None,
+        self, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Callable[[list[int]], Sequence[int]] | None = None
     ) -> None:
         """Runs all coroutines to their end. Raises Failed, Foreign, Spinning, or what `on_stuck` makes of a deadlock.
 

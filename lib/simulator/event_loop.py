@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from lib.simulator.dist import Dist
     from lib.trace.event import Event
 
-__all__ = ["run"]
-
 RANK: ContextVar[int] = ContextVar("rank")
 """The rank that a task belongs to; a task that it makes inherits it."""
 MOST_LEAPS = 20
@@ -208,7 +206,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
             self._advance()
             return
         every = [(rank, task) for rank, tasks in sorted(self.under_way.items()) for task in tasks]
-        asking = [item for item in every if (_sleeps(item[1]) if timer else is_ready(item[1]))]
+        asking = [item for item in every if (_within(item[1])[-1:] == ["sleep"] if timer else is_ready(item[1]))]
         rank, task = (asking or every)[0]
         raise diagnosis.asleep(rank, diagnosis.waiting_at(task.get_coro()), TURNS)
 
@@ -338,28 +336,21 @@ def _refuse(thing: str, fix: str) -> NoReturn:
     raise error if rank < 0 else error.at(rank)
 
 
-def _sleeps(task: asyncio.Task[Any]) -> bool:
-    """Tell whether a task waits for a timer."""
-    coroutine: Any = task.get_coro()
-    while (inner := getattr(coroutine, "cr_await", None)) is not None and hasattr(inner, "cr_code"):
-        coroutine = inner
-    return getattr(coroutine, "__qualname__", "") == "sleep"
+def _within(task: asyncio.Task[Any]) -> list[str]:
+    """The names of the functions in which a task waits, the innermost last."""
+    coroutine, names = cast(Any, task.get_coro()), list[str]()
+    while (code := getattr(coroutine, "cr_code", None)) is not None:
+        names.append(code.co_qualname)
+        coroutine = coroutine.cr_await
+    return names
 
 
 def _elsewhere(tasks: dict[asyncio.Task[Any], None]) -> Elsewhere:
     """Return what a rank waits for, none of whose tasks is parked at an operation of the model."""
-    waiting = [task for task in tasks if not isinstance(cast(Any, task)._fut_waiter, asyncio.Task)]
-    found = [_elsewhere_of(task) for task in waiting or tasks]
-    named = [one for one in found if one.thing != "something of asyncio that never happens"]
-    return (named or found)[0]
-
-
-def _elsewhere_of(task: asyncio.Task[Any]) -> Elsewhere:
-    thing = "something of asyncio that never happens"
-    coroutine: Any = task.get_coro()
-    while (code := getattr(coroutine, "cr_code", None)) is not None:
-        thing = _THINGS.get(code.co_qualname, thing)
-        coroutine = coroutine.cr_await
+    waiting = [task for task in tasks if not isinstance(cast(Any, task)._fut_waiter, asyncio.Task)] or [*tasks]
+    known = [(task, [_THINGS[name] for name in _within(task) if name in _THINGS]) for task in waiting]
+    task, things = next((one for one in known if one[1]), known[0])
+    thing = things[-1] if things else "something of asyncio that never happens"
     return Elsewhere(thing, diagnosis.waiting_at(task.get_coro()))
 
 

@@ -24,8 +24,6 @@ from lib.values.operations import COMMUNICATION, READS, TIMED
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist
 
-__all__ = ["Failure", "blamed", "bound", "cut", "is_final", "moment_of", "what_failed"]
-
 
 def what_failed(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], error: BaseException) -> PuzzleError | None:
     """Return what a student did wrong, where an error has ended a run. None where the run needs an event loop of
@@ -33,11 +31,9 @@ def what_failed(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], erro
 
     What no student's function can have done is raised again.
     """
-    if isinstance(error, Failed) and dist.engine.driving:
-        first = _first_of_all(dist, error)
-        return None if first is None else _told(dist, first.name, first.__cause__)
     if isinstance(error, Failed):
-        return _told(dist, error.name, error.__cause__)
+        first = _first_of_all(dist, error) if dist.engine.driving else error
+        return None if first is None else _told(dist, first.name, first.__cause__)
     if isinstance(error, Spinning):
         return diagnosis.asleep(error.name, diagnosis.waiting_at(coroutines[error.name]), TURNS)
     if isinstance(error, Foreign):
@@ -56,18 +52,14 @@ def _told(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleEr
     """Return what a rank that raised tells the student."""
     if isinstance(cause, KeyboardInterrupt):
         raise diagnosis.interrupted(rank, cause) from None
-    if isinstance(cause, NotSolved) and _has_worked(dist) and not cause.untouched():
+    done = (event.op for model in dist.models.values() for event in model.program.events)
+    if isinstance(cause, NotSolved) and not TIMED.isdisjoint(done) and not cause.untouched():
         cause.left_over()
     if isinstance(cause, PuzzleError):
         return cause
     failure = diagnosis.rank_failed(dist, rank, cause)
     failure.__cause__ = cause
     return failure
-
-
-def _has_worked(dist: Dist) -> bool:
-    """Tell whether any rank has done something that takes time."""
-    return any(event.op in TIMED for model in dist.models.values() for event in model.program.events)
 
 
 def blamed(dist: Dist, failure: PuzzleError) -> PuzzleError:
@@ -78,9 +70,6 @@ def blamed(dist: Dist, failure: PuzzleError) -> PuzzleError:
         failure.named = dist.mesh.named(failure.rank)
     failure.trace = dist.so_far(str(failure))
     return failure
-
-
-# -- who asks for an event loop -----------------------------------------------------------------------------------
 
 
 def _is_future(thing: Any) -> bool:

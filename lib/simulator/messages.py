@@ -20,10 +20,7 @@ from lib.values.rules import need
 from lib.values.values import Elements, Value, definite, describe
 
 if TYPE_CHECKING:
-    from lib.cluster.network import Network
     from lib.simulator.dist import Dist
-
-__all__ = ["Channel", "Message", "Messages", "Parcel", "Receive", "copy_message"]
 
 
 class Message:
@@ -35,11 +32,8 @@ class Message:
     __slots__ = ("event", "length", "load", "over", "posted", "room")
 
     def __init__(self, event: Event, load: Any, over: int) -> None:
-        self.event = event
-        self.load = load
-        self.over = over
-        self.posted = over
-        self.length = event.length
+        self.event, self.load, self.length = event, load, event.length
+        self.over = self.posted = over
         self.room: Signal = _ROOM
 
     def awaits(self, rank: int) -> list[int]:
@@ -60,10 +54,7 @@ class Receive(Signal):
 
     def __init__(self, event: Event, rank: int, source: int | None, others: Sequence[int] = ()) -> None:
         super().__init__()
-        self.event = event
-        self.rank = rank
-        self.source = source
-        self.others = others
+        self.event, self.rank, self.source, self.others = event, rank, source, others
 
     def awaits(self, rank: int) -> list[int]:
         """The source, or everybody else."""
@@ -71,18 +62,15 @@ class Receive(Signal):
 
 
 class Channel:
-    """The way from one rank to another: room for one message, and a queue of those that wait for room."""
+    """The way from one rank to another: room for one message, and a queue of those that wait for room. Its two ends are
+    streams."""
 
     __slots__ = ("arrivals", "ready", "receives", "sends", "source", "target", "waiting")
 
     def __init__(self, source: int, target: int) -> None:
-        self.source = source
-        self.target = target
-        self.sends = (source, target, "send")
-        self.arrivals = (source, target, "receive")
-        self.ready: deque[Message] = deque()
-        self.waiting: deque[Message] = deque()
-        self.receives: deque[Receive] = deque()
+        self.source, self.target = source, target
+        self.sends, self.arrivals = (source, target, "send"), (source, target, "receive")
+        self.ready, self.waiting, self.receives = deque[Message](), deque[Message](), deque[Receive]()
 
 
 class Messages:
@@ -96,11 +84,10 @@ class Messages:
         self._any: dict[int, deque[Receive]] = {}
 
     def _channel(self, source: int, target: int) -> Channel:
-        found = self._channels.get((source, target))
-        if found is None:
+        if (source, target) not in self._channels:
             found = self._channels[source, target] = Channel(source, target)
             self._incoming.setdefault(target, {})[source] = found
-        return found
+        return self._channels[source, target]
 
     def send(self, source: int, target: int, event: Event, load: Any, elements: Elements) -> Signal:
         """A message starts on its way. The signal fires when it has found room: one message fits in a channel.
@@ -112,8 +99,12 @@ class Messages:
             self.begin(source)
         channel = self._channels.get((source, target)) or self._channel(source, target)
         event.length = length = self.prices.message(elements, source, target)
-        if self.network is not None:
-            return self._send(channel, event, load)
+        if self.network is not None:  # it has room when it is over, so that takes time
+            message = Message(event, load, 0)
+            message.room = Signal(message)
+            channel.waiting.append(message)
+            self.network.send(source, target, event, length, partial(self._sent, channel, message))
+            return message.room
         event.start = start = self.streams.carry(channel.sends, event.issued, length)
         message = Message(event, load, start + length)
         if channel.ready:
@@ -121,15 +112,6 @@ class Messages:
             channel.waiting.append(message)
         else:
             self._post(channel, message)
-        return message.room
-
-    def _send(self, channel: Channel, event: Event, load: Any) -> Signal:
-        """A message starts on its way where links are shared: it has room when it is over, so that takes time."""
-        message = Message(event, load, 0)
-        message.room = Signal(message)
-        channel.waiting.append(message)
-        over = partial(self._sent, channel, message)
-        cast("Network", self.network).send(channel.source, channel.target, event, event.length, over)
         return message.room
 
     def _sent(self, channel: Channel, message: Message) -> None:
@@ -151,8 +133,8 @@ class Messages:
 
     def unread(self) -> list[tuple[int, int, Event]]:
         """The messages that nobody has received: who passed them to whom, and the event, in order."""
-        found = [(channel, m) for channel in self._channels.values() for m in (*channel.ready, *channel.waiting)]
-        return sorted(((c.source, c.target, m.event) for c, m in found), key=lambda item: item[:2])
+        found = [(*pair, m.event) for pair, c in self._channels.items() for m in (*c.ready, *c.waiting)]
+        return sorted(found, key=lambda item: item[:2])
 
     def receive(self, rank: int, source: int | None, event: Event) -> Signal:
         """A rank asks for the next message of a source, or for the message that is first in simulated time.
@@ -275,10 +257,10 @@ def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
             copies[id(part)] = pairs
             pairs.update([(copied(key), copied(inner)) for key, inner in part.items()])
             return pairs
-        if kind is tuple or _is_named_tuple(kind):
+        named = issubclass(kind, _tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__
+        if kind is tuple or named:  # a NamedTuple with nothing beside its items
             return _tuple.__new__(kind, [copied(inner) for inner in _tuple.__iter__(part)])
-        held = _held(part)
-        if held is not None:
+        if (held := _held(part)) is not None:
             name = kind.__name__
             value = need(Value, held, "value given to pass_to", "pass_to")
             raise RuleError(
@@ -303,11 +285,6 @@ _tuple: Any = tuple
 CODE = (type, ModuleType, FunctionType, CodeType, FrameType)
 """What leads to all that there is, and has no values of its own."""
 MOST_LOOKED_AT = 10**5
-
-
-def _is_named_tuple(kind: Any) -> bool:
-    """Tell whether a class is a NamedTuple, with nothing beside its items."""
-    return issubclass(kind, _tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__
 
 
 def _held(thing: object) -> object:

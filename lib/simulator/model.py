@@ -11,25 +11,23 @@ from lib.cluster.costs import units
 from lib.errors.arguments import Given, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
 from lib.simulator import attached
-from lib.simulator.dist import Dist
+from lib.simulator.dist import SANDBOX, Dist
 from lib.simulator.messages import copy_message
 from lib.simulator.recorder import Recorder, Work
 from lib.simulator.stores import Store
 from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace
 from lib.values import facts, rules
-from lib.values.collectives import COLLECTIVES, Collective
+from lib.values.collectives import COLLECTIVES
 from lib.values.dims import DIMS, NAMES
 from lib.values.laws import total_elements
-from lib.values.operations import COMPUTE, OPERATIONS, TIMED
+from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS, TIMED
 from lib.values.placement import MOST
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 if TYPE_CHECKING:
-    from lib.checker.announce import check
+    from lib.checker import check
     from lib.cluster.mesh import Mesh
-
-__all__ = ["LogEvent", "Model"]
 
 T = TypeVar("T", bound=Value)
 _frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
@@ -47,19 +45,17 @@ class LogEvent(NamedTuple):
     batches: frozenset[int] = frozenset()
 
 
-_GIVEN = {
+ANOTHER = "make another world: simulate(..., {}=...)"
+_HELD = {
     "rank": ("which rank this is", "the Models of the other ranks are theirs: simulate runs the function once on each"),
-    "RANKS": ("the number of ranks of the world", "make another world: simulate(..., ranks=...)"),
-    "LAYERS": ("the number of layers to train", "make another world: simulate(..., layers=...)"),
-    "BATCHES": ("the number of batches of the step", "make another world: simulate(..., batches=...)"),
-    "PADDING": ("the number of batches that are padding", "make another world: simulate(..., padding=...)"),
+    "RANKS": ("the number of ranks of the world", ANOTHER.format("ranks")),
+    "LAYERS": ("the number of layers to train", ANOTHER.format("layers")),
+    "BATCHES": ("the number of batches of the step", ANOTHER.format("batches")),
+    "PADDING": ("the number of batches that are padding", ANOTHER.format("padding")),
     "dist": ("the world of this rank", "make another Model: Model(rank=..., dist=...)"),
     "program": ("the record of what this rank did", "call operations: they are recorded"),
     "shape": ("the size of the training step", "make another world: simulate(..., layers=..., batches=...)"),
-    "sandbox": (
-        "whether made-up gradients will do",
-        "leave the dist out for a sandbox: Model(layers=..., batches=...)",
-    ),
+    "sandbox": SANDBOX,
     "final_weights": (
         "what this rank has handed in",
         "hand in a weight: model.set_final_weight(layer, weights[layer])",
@@ -68,25 +64,17 @@ _GIVEN = {
         name: (f"the store of this rank's {kind}s", f"store a value: model.{name}[layer] = ...")
         for name, kind in zip(STORES, KINDS, strict=True)
     },
+}
+_GIVEN = {
+    **_HELD,
     "time": ("this rank's clock", "operations move it on"),
-    "mesh": ("how the ranks are arranged", "make another world: simulate(..., mesh=...)"),
-    "coord": ("the place of this rank in the mesh", "make another world: simulate(..., mesh=...)"),
-    "process": ("the process that owns this rank's device", "make another world: simulate(..., mesh=...)"),
+    "mesh": ("how the ranks are arranged", ANOTHER.format("mesh")),
+    "coord": ("the place of this rank in the mesh", ANOTHER.format("mesh")),
+    "process": ("the process that owns this rank's device", ANOTHER.format("mesh")),
     "log": ("what this rank did", "call operations: they are recorded"),
     "trace": ("what all ranks did", "call operations: they are recorded"),
 }
 """What a Model knows of the world, in words, and what to do instead of setting it."""
-_SLOTS = tuple(name for name in _GIVEN if name not in ("time", "mesh", "coord", "process", "log", "trace"))
-
-
-class _Attached:
-    """A method that somebody above attaches, where the public names are."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, model: Model | None, owner: type) -> Any:
-        return attached[self.name]
 
 
 class Model(Given):
@@ -117,7 +105,7 @@ class Model(Given):
     activations: Store[Activation]
     grad_activations: Store[ActivationGrad]
     grad_weights: Store[WeightGrad]
-    __slots__ = ("__dict__", "__weakref__", "_costs", *_SLOTS)
+    __slots__ = ("__dict__", "__weakref__", "_costs", *_HELD)
 
     def __init__(
         self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1, padding: int = 0
@@ -207,17 +195,15 @@ class Model(Given):
         found: list[LogEvent] = []
         moves, at, total = self.program.moves, 0, 0
         values = self.program.values
-        names = {"pass_to": "pass", "receive": "pass"}
         for index, event in enumerate(self.program.events):
             while at < len(moves) and moves[at][0] <= index:
                 value = values[moves[at][2]]
                 total += moves[at][3] * (0 if value is None else value.elements())
                 at += 1
             if event.op in TIMED and event.start is not None:
-                typ = names.get(event.op, event.op)
+                typ = "pass" if event.op in MESSAGES else event.op
                 layer = None if typ in ("pass", "update") else event.layer
-                by_batch = event.op in COMPUTE and OPERATIONS[event.op].per_batch
-                batches = event.batches if by_batch else NO_BATCHES
+                batches = event.batches if event.op in COMPUTE and OPERATIONS[event.op].per_batch else NO_BATCHES
                 when, length = units(event.start), units(event.length)
                 found.append(LogEvent(typ, layer, self.rank, when, length, float(total), batches))
         return found
@@ -296,19 +282,20 @@ class Model(Given):
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Hands in the updated weight (or shards) of a layer as this rank's result."""
         self._compute("set_final_weight", layer, weight)
-        self.final_weights[cast(int, self.program.events[-1].layer)] = weight
+        self.final_weights[plain(layer)] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
         """An operation that a rank does by itself, which a method of that name calls: its rule, price and record.
 
         `said` is what the call says beside its layer and values: batches, or a shard and their number.
         """
-        row, program, frame = OPERATIONS[op], self.program, _frame(2)
+        row, program, shape, frame = OPERATIONS[op], self.program, self.shape, _frame(2)
         source = (frame.f_code, frame.f_lasti)
+        rule: Any = row.rule
         inputs: tuple[int, ...] = ()
         # Loops and no comprehensions: this runs a million times, and they are calls.
         try:
-            out: Any = row.rule(self.shape, layer, *said, *values)  # pyright: ignore[reportOptionalCall]
+            out = rule(shape, layer, *said, *values) if said else rule(shape, layer, *values)
             for value in values:
                 mark = value.mark
                 inputs += (mark[1] if mark is not None and mark[0] is program else program.id(value, source),)
@@ -317,16 +304,14 @@ class Model(Given):
         if not values and not self.dist.engine.driving:
             self.dist.begin(self.rank)
         made: Any = out if type(out) is tuple else (out,)  # pyright: ignore[reportUnknownVariableType]
-        batches: frozenset[int] = made[0].place.batches if made else NO_BATCHES
+        batches = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             layer = (made if row.about == "output" else values)[0].layer
         elif type(layer) is not int:
             layer = plain(layer)
-        length = (
-            0
-            if row.cost is None
-            else self._costs.compute(row, self.rank, layer, row.work(self.shape, layer, len(batches), values))
-        )
+        length = 0
+        if row.cost is not None:
+            length = self._costs.compute(row, self.rank, layer, row.work(shape, layer, len(batches), values))
         program.record(op, layer, batches, inputs, made, source, length, said if row.says == "shard" else ())
         return out  # pyright: ignore[reportUnknownVariableType]
 
@@ -404,8 +389,7 @@ class Model(Given):
         batches = NO_BATCHES if first is None else first.place.batches
         event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, peer=rank)
         program.append(event)
-        signal = self.dist.send(self.rank, rank, event, load, elements)
-        return Work(self, event, signal)
+        return Work(self, event, self.dist.send(self.rank, rank, event, load, elements))
 
     def receive(self, source: int | None = None) -> Work[Any]:
         """The next message of rank `source`; without one, the message that is first in simulated time."""
@@ -416,8 +400,7 @@ class Model(Given):
         place = (frame.f_code, frame.f_lasti)
         event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, peer=source)
         program.append(event)
-        signal = self.dist.receive(self.rank, source, event)
-        return Work(self, event, signal)
+        return Work(self, event, self.dist.receive(self.rank, source, event))
 
     def read(self, batches: Iterable[int]) -> Work[Activation]:
         """The input data of the batches, from the reader of this rank's process, which reads each batch once."""
@@ -441,9 +424,20 @@ class Model(Given):
         try:
             members = dist.everybody if group is None else dist.group(self.rank, group)
             if row.root is not None:
-                said = self._place(row, root, members.ranks)
+                root = plain(root)
+                if type(root) is not int or root not in members.ranks:
+                    raise RuleError(
+                        f"rank {written(root)} cannot be the root of this {row.title}: it is not in the group",
+                        expected=f"the root is one of ranks {list(members.ranks)}",
+                        got=f"root={written(root)}",
+                        fix=f"the root is the rank, by its own number, {row.root[1]}",
+                    )
+                said = members.position[root]
+            elif isinstance(root, str) and root in DIMS:
+                said = NAMES.index(root)
             elif root is not None:
-                said = self._dim(root)
+                tensor = ", ".join(role for role, kind in DIMS.items() if not kind.partial)
+                raise RuleError(f"there is no dim {written(root)}", expected=f"a dim of a tensor: {tensor}")
             if type(layer) is not int:
                 layer = plain(layer)
             if row.many:
@@ -482,27 +476,7 @@ class Model(Given):
     if TYPE_CHECKING:
         check = staticmethod(check)
     else:
-        check = _Attached()
-
-    def _place(self, row: Collective, root: Any, members: tuple[int, ...]) -> int:
-        """The place of the root in the group."""
-        root = plain(root)
-        if type(root) is int and root in members:
-            return members.index(root)
-        what = (row.root or ("", ""))[1]
-        raise RuleError(
-            f"rank {written(root)} cannot be the root of this {row.title}: it is not in the group",
-            expected=f"the root is one of ranks {list(members)}",
-            got=f"root={written(root)}",
-            fix=f"the root is the rank, by its own number, {what}",
-        )
-
-    def _dim(self, dim: Any) -> int:
-        """The number of a dim of a tensor."""
-        if isinstance(dim, str) and dim in DIMS:
-            return NAMES.index(dim)
-        tensor = [role for role, kind in DIMS.items() if not kind.partial]
-        raise RuleError(f"there is no dim {written(dim)}", expected=f"a dim of a tensor: {', '.join(tensor)}")
+        check = staticmethod(attached["check"])
 
     def _peer(self, rank: Any, call: str) -> int:
         """Another rank as a plain int. A bool is none: who writes True has compared where a rank belongs."""

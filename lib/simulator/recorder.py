@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lib.simulator.dist import Dist
     from lib.simulator.model import Model
 
-__all__ = ["BUDGET", "PUZZLE_BUDGET", "Recorder", "Work"]
-
 BUDGET: Final = 250_000
 """Events that a rank may record, unless its world says otherwise."""
 PUZZLE_BUDGET: Final = 10_000
@@ -123,23 +121,16 @@ class Recorder(Program):
         self.events.append(event)
 
     def _too_many_events(self) -> NoReturn:
-        error = BudgetError(
-            f"more than {self.budget} events on one rank",
-            expected="a schedule that ends",
-            got=f"the last was {self.events[-1].op}",
-            fix=ENDLESS,
-        )
-        raise self.blame(error)
+        last = f"the last was {self.events[-1].op}"
+        raise self._endless(f"more than {self.budget} events on one rank", last)
 
     def too_many_moves(self) -> BudgetError:
         """The error of a rank whose stores change without end."""
-        error = BudgetError(
-            f"the stores of one rank changed more than {4 * self.budget} times",
-            expected="a schedule that ends",
-            got="a value enters or leaves a store again and again",
-            fix=ENDLESS,
-        )
-        return self.blame(error)
+        what = f"the stores of one rank changed more than {4 * self.budget} times"
+        return self._endless(what, "a value enters or leaves a store again and again")
+
+    def _endless(self, what: str, got: str) -> BudgetError:
+        return self.blame(BudgetError(what, expected="a schedule that ends", got=got, fix=ENDLESS))
 
     # What values ask of their home: see values.Home.
     def derive(self, op: str, inputs: tuple[Value, ...], output: Any, arg: tuple[int, ...] = ()) -> Any:
@@ -237,8 +228,8 @@ class Work(Generic[T]):
         if len(program.events) == self._index and len(program.moves) == self._moves:
             event.blocking = True
         else:
-            wait = program.record("wait", event.layer, NO_BATCHES, (), (), event.source, arg=(self._index - 1,))
-            wait.length = max(0, end - program.clock)
+            wait = max(0, end - program.clock)
+            program.record("wait", event.layer, NO_BATCHES, (), (), event.source, wait, (self._index - 1,))
         if end > program.clock:
             program.clock = end
         return result

@@ -6,14 +6,17 @@ ours (see `event_loop`) knows by itself when nobody can.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from lib import diagnosis
 from lib.simulator.engine import TURNS, Patience, Signal
+from lib.trace.trace import count_as_old
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,7 +24,13 @@ if TYPE_CHECKING:
     from lib.simulator.dist import Dist
     from lib.trace.event import Event
 
-__all__ = ["RunningLoop", "alone", "is_ready"]
+COLLECT_AFTER: Final = 100_000
+"""New objects after which the garbage collector looks for garbage while tasks run: they make many objects, and no
+garbage. With Python's own 700 a large world takes twice as long."""
+_running: WeakSet[asyncio.Task[Any]] = WeakSet()
+"""The tasks of all worlds that step a rank, until they end, or are forgotten with their loop."""
+_usual: list[int] = []
+"""How often the collector looks where none runs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,22 +91,31 @@ class RunningLoop:
 
     def adopt_current(self, name: int) -> None:
         """Remembers the running task as the one that steps a coroutine. Outside a loop there is none: a sandbox."""
-        if name not in self.tasks and (asyncio := sys.modules.get("asyncio")) is not None:
-            try:
-                task = asyncio.current_task()
-            except RuntimeError:
-                return
-            if task is not None:
-                self.adopt(name, task)
+        if name in self.tasks or (asyncio := sys.modules.get("asyncio")) is None:
+            return
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return
+        if task is not None:
+            self.adopt(name, task)
 
     def adopt(self, name: int, task: asyncio.Task[Any]) -> None:
         """Remembers the task that steps a coroutine, to know when it ends."""
         if self.tasks.get(name) is not task:
+            if not _running:
+                _usual[:] = gc.get_threshold()
+                gc.set_threshold(max(COLLECT_AFTER, _usual[0]), *_usual[1:])
             self.tasks[name] = task
+            _running.add(task)
             task.add_done_callback(lambda task: self._ended(name, task))
             self.watch()
 
     def _ended(self, name: int, task: asyncio.Task[Any]) -> None:
+        _running.discard(task)
+        if not _running:
+            count_as_old()
+            gc.set_threshold(*_usual)
         self.engine.over(name)
         if not task.cancelled() and (error := task.exception()) is not None:
             diagnosis.on_failed(self.dist, name, error)
@@ -140,12 +158,10 @@ class RunningLoop:
         parked = {self.tasks.get(name) for name, _ in self.engine.waiting}
         running = [item for item in self.tasks.items() if not item[1].done() and item[1] not in parked]
         self._spinners = [item for item in running if is_ready(item[1])]
-        waiters = [getattr(task, "_fut_waiter", None) for _, task in running]
-        if any(waiter is not None for waiter in waiters):  # who sleeps may move when he wakes, and may take his time
-            for waiter in waiters:
-                if waiter is not None:
-                    waiter.add_done_callback(self._again)
-        elif self._spinners:
+        waiters = [waiter for _, task in running if (waiter := getattr(task, "_fut_waiter", None)) is not None]
+        for waiter in waiters:  # who sleeps may move when he wakes, and may take his time
+            waiter.add_done_callback(self._again)
+        if self._spinners and not waiters:
             self._spin()
 
     def _again(self, _: object) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import re
 import sys
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 from lib.cluster.costs import MAX_TICKS, TICKS, UNIT, Costs
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
@@ -20,13 +19,12 @@ from lib.simulator.dist import Dist
 from lib.simulator.engine import Halted
 from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET, PUZZLE_BUDGET
+from lib.trace.trace import without_collector
 from lib.values.kinds.kind import USUAL, Layer
 
 if TYPE_CHECKING:
     from lib.cluster.mesh import Mesh
     from lib.puzzles.records import Puzzle
-
-__all__ = ["Printed", "Unsolved", "simulate"]
 
 MOST_KEPT = 200_000
 """Characters that ranks print and that are kept. More may come without end, and is shown at once."""
@@ -79,10 +77,13 @@ def simulate(
     >>> print(models[0].trace.text().splitlines()[-1])
     0| W0@0.1>0,1 I:0>2 F0:0/2,0>3 X/3>4 B0:0/2,4,0>5,6 U0/5,0,1>7,8 E0/7
     """
-    if not _can_be_called(function):
+    try:
+        with suppress(ValueError):  # a builtin that does not tell its parameters
+            inspect.signature(function).bind(None)
+    except TypeError:
         from lib import diagnosis  # here and not above: a run that goes well needs none of it
 
-        raise diagnosis.not_callable(function)
+        raise diagnosis.not_callable(function) from None
     if "IPython" in sys.modules:
         from lib import diagnosis
 
@@ -93,11 +94,9 @@ def simulate(
             raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
     if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
-    described: Sequence[Layer] | None = None
     if isinstance(layers, Layer):
         raise ValueError("layers that are described stand in a list, one for each: layers=[Layer(...), Layer(...)]")
-    if isinstance(layers, Sequence):
-        layers, described = len(layers), layers
+    layers, described = (len(layers), layers) if isinstance(layers, Sequence) else (layers, None)
     record: Puzzle | None = None
     if puzzle is not None:
         from lib.cluster.mesh import mesh_from  # here and not above: not every run is a puzzle's
@@ -106,18 +105,17 @@ def simulate(
         record = schedule_record(puzzle)
         if mesh is None and record.mesh is not None and ranks in (None, record.ranks):
             mesh = mesh_from(record.mesh.to_json())
-    layers = layers if layers is not None else 2 if record is None else record.layers
+    if ranks is None and mesh is not None:
+        from lib.cluster.mesh import Mesh
+
+        ranks = len(mesh) if isinstance(mesh, Mesh) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    usual = (1, 2, 1) if record is None else record.size
+    given = zip((ranks, layers, batches), usual, strict=True)
+    ranks, layers, batches = (size if mine is None else mine for mine, size in given)
     if described is None:
         if record is not None and record.has_its_own_layers and layers != record.layers:
             raise ValueError(f"{puzzle} has {record.layers} layers, each of its own kind: leave out layers=")
         described = USUAL if record is None else record.described(layers)
-    batches = batches if batches is not None else 1 if record is None else record.batches
-    if ranks is None:
-        ranks = 1 if record is None else record.ranks
-        if mesh is not None:
-            from lib.cluster.mesh import Mesh
-
-            ranks = len(mesh) if isinstance(mesh, Mesh) else ranks  # pyright: ignore[reportUnnecessaryIsInstance]
     if costs is None:
         costs = UNIT if record is None else replace(record.costs)
     if budget is None:
@@ -131,28 +129,23 @@ def simulate(
         dist.asks = None if record is None else frozenset(record.asks)
         return dist, [Model(rank, dist, layers, batches, padding) for rank in range(ranks)]
 
-    names = getattr(function, "__globals__", {})
-    if not inspect.iscoroutinefunction(function):
-        function = _asynchronous(function)
-    collecting = gc.isenabled()
-    gc.disable()  # a run makes millions of objects and no garbage worth looking for: 2.8 times at 10^5 ranks
-    try:
-        with _alone(), _exit_is_an_error(names):
-            dist, models = world()
-            failure = _attempt(function, dist, models, dist.engine.run, order)
-            if failure is NEEDED:
-                # A loop of asyncio can do all that our driver does and more, but takes several times as long.
-                from lib.simulator.event_loop import run
+    async def run(model: Model) -> Any:
+        result = function(model)
+        return await result if inspect.isawaitable(result) else result
 
-                dist, models = world()
-                failure = _attempt(function, dist, models, partial(run, dist), order)
-        # Here and not below: the first allocation after gc.enable() pays for all that the run has made.
-        if failure is None and any(model.program.clock > MAX_TICKS for model in models):
-            most = MAX_TICKS // TICKS
-            raise ValueError(f"this run takes longer than {most} time units, which no Trace can hold: lower the costs")
-    finally:
-        if collecting:
-            gc.enable()
+    on_a_rank = function if inspect.iscoroutinefunction(function) else run
+    with without_collector(), _alone(), _exit_is_an_error(getattr(function, "__globals__", {})):
+        dist, models = world()
+        failure = _attempt(on_a_rank, dist, models, dist.engine.run, order)
+        if failure is NEEDED:
+            # A loop of asyncio can do all that our driver does and more, but takes several times as long.
+            from lib.simulator import event_loop
+
+            dist, models = world()
+            failure = _attempt(on_a_rank, dist, models, partial(event_loop.run, dist), order)
+    if failure is None and any(model.program.clock > MAX_TICKS for model in models):
+        most = MAX_TICKS // TICKS
+        raise ValueError(f"this run takes longer than {most} time units, which no Trace can hold: lower the costs")
     if isinstance(failure, NotSolved):
         from lib.errors import graded
 
@@ -163,20 +156,13 @@ def simulate(
     return models
 
 
-Order = Callable[[list[int]], Sequence[int]] | None
-
-
 def _attempt(
-    function: Callable[[Model], Any],
-    dist: Dist,
-    models: Sequence[Model],
-    drive: Callable[[Sequence[Coroutine[Any, Any, Any]], Order], None],
-    order: Order,
+    function: Callable[[Model], Any], dist: Dist, models: Sequence[Model], drive: Callable[..., None], order: Any
 ) -> PuzzleError | None:
     """Runs a function on all ranks of a world to their end. What a student did wrong, if anything; what made it is its
     cause."""
     failure: PuzzleError | None = None
-    with _in_order(dist) as printed, _dropped(dist) as dropped:
+    with Printed(sys.stdout, dist) as printed, _dropped(dist) as dropped:
         coroutines = [function(model) for model in models]
         try:
             drive(coroutines, order)
@@ -223,9 +209,6 @@ def _exit_is_an_error(names: dict[str, Any]) -> Generator[None]:
         names.update(own)
 
 
-# -- what simulate alone can see ----------------------------------------------------------------------------------
-
-
 @contextmanager
 def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
     """Finds calls of async functions that nobody awaited: Python only warns of them, and they have never run."""
@@ -247,27 +230,6 @@ def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
         yield found
 
 
-def _asynchronous(function: Callable[[Model], Any]) -> Callable[[Model], Any]:
-    async def run(model: Model) -> Any:
-        result = function(model)
-        if inspect.isawaitable(result):
-            result = await result
-        return result
-
-    return run
-
-
-def _can_be_called(function: Any) -> bool:
-    """Tell whether simulate can call the function, with the model as its only argument."""
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError:
-        return False
-    except ValueError:  # a builtin that does not tell its parameters
-        return True
-    return True
-
-
 # -- what ranks print ---------------------------------------------------------------------------------------------
 
 
@@ -284,6 +246,16 @@ class Printed:
         self._dist = dist
         self._kept: list[tuple[tuple[int, int], str]] = []
         self._room = MOST_KEPT
+
+    def __enter__(self) -> Self:
+        sys.stdout = self  # pyright: ignore[reportAttributeAccessIssue]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Shows what was kept, however the run ends."""
+        if sys.stdout is self:
+            sys.stdout = self._stream
+        self.release()
 
     def write(self, text: str, /) -> int:
         """Keeps what a rank prints, with the time by its clock."""
@@ -320,16 +292,3 @@ class Printed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-@contextmanager
-def _in_order(dist: Dist) -> Generator[Printed]:
-    """Puts what the ranks of a world print in order, however the run ends."""
-    stream, printed = sys.stdout, Printed(sys.stdout, dist)
-    sys.stdout = printed  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        yield printed
-    finally:
-        if sys.stdout is printed:
-            sys.stdout = stream
-        printed.release()

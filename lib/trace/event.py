@@ -16,8 +16,6 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, resolve
 from lib.values.values import KINDS, Value
 
-__all__ = ["STORE", "STORES", "Event", "Move", "Program"]
-
 STORES: Final = ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
 STORE: Final = dict(zip(KINDS.values(), STORES, strict=True))
 """The store of each kind of value."""
@@ -55,21 +53,8 @@ class Event:
 
     def at(self, issued: int, start: int | None, length: int) -> Event:
         """The same at another time."""
-        return Event(
-            self.op,
-            self.layer,
-            self.batches,
-            self.inputs,
-            self.outputs,
-            issued,
-            start,
-            length,
-            self.source,
-            self.arg,
-            self.group,
-            self.peer,
-            self.blocking,
-        )
+        what = self.op, self.layer, self.batches, self.inputs, self.outputs
+        return Event(*what, issued, start, length, self.source, self.arg, self.group, self.peer, self.blocking)
 
     @property
     def end(self) -> int | None:
@@ -115,15 +100,12 @@ class Program:
 
 def place_of(event: Event | None) -> Place | None:
     """The student's source line of an event, where it is known."""
-    return None if event is None else _resolved(event.source)
-
-
-def _resolved(source: Source) -> Place | None:
+    source = None if event is None else event.source
     return source if source is None or isinstance(source, Place) else resolve(*source)
 
 
-def located(error: PuzzleError, rank: int | None, source: Source) -> PuzzleError:
+def located(error: PuzzleError, rank: int | None, event: Event) -> PuzzleError:
     """Adds the source line of an event to an error."""
-    if (found := _resolved(source)) is not None:
+    if (found := place_of(event)) is not None:
         error.where.append((rank, found))
     return error

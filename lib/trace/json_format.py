@@ -34,13 +34,11 @@ from lib.errors.source_lines import Place
 from lib.errors.wording import runs
 from lib.files import ready, write_whole
 from lib.trace.event import Program
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, without_collector
 from lib.trace.validation import FORMAT, VERSION, decode
 from lib.values.kinds.kind import USUAL
 from lib.values.placement import Rest
-from lib.values.values import fields_of
-
-__all__ = ["PLACE", "SetTexts", "encode", "once", "parse", "plain", "read", "set_text", "with_places", "write"]
+from lib.values.values import Value, fields_of
 
 MAX_BYTES = 512 * 2**20
 PLACE: Final = 8
@@ -53,26 +51,51 @@ def set_text(items: Iterable[int]) -> str:
 
 
 class SetTexts:
-    """Writes sets of numbers as text, each once: many events have the same one, which may be long."""
+    """Writes sets of numbers as text, each once: many events have the same one, which may be long. And so values:
+    those of one class, layer, step and place."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Iterable[int], str]] = {}
+        self._values: dict[tuple[object, ...], list[Any]] = {}
 
     def __call__(self, items: Iterable[int]) -> str:
         if id(items) not in self._known:
             self._known[id(items)] = items, set_text(items)  # kept, so that no other set gets its id
         return self._known[id(items)][1]
 
+    def of(self, value: Value) -> list[Any]:
+        """The kind of a value and its fields, as a file has them. What it is cut along besides comes last."""
+        key = type(value), value.layer, value.layers, value.updates, id(value.place)
+        if key not in self._values:
+            made: list[Any] = [value.kind]
+            for field in fields_of(value):
+                if isinstance(field, tuple):
+                    parts = cast("Rest", field)
+                    made.append({role: [self(pieces), total] for role, pieces, total in parts})
+                else:
+                    made.append(self(cast("frozenset[int]", field)) if isinstance(field, frozenset) else field)
+            self._values[key] = made
+        return [*self._values[key]]
+
 
 # -- out --------------------------------------------------------------------------------------------------------
 
 
+@without_collector()
 def encode(run: Trace) -> dict[str, Any]:
     """The run as JSON data. Equal runs give equal data, whatever order they were stepped in."""
-    places: dict[Place, int] = {}
-    groups: dict[tuple[int, ...], int] = {}
+    places: dict[Place | None, int] = {None: -1}
+    groups: dict[tuple[int, ...], int] = {(): -1}
     texts = SetTexts()
-    programs = [_encode_program(run, program, places, groups, texts) for program in run.programs]
+    programs: list[dict[str, Any]] = []
+    for program in run.programs:
+        events: list[list[Any]] = []
+        for e in program.events:
+            place, group = places.setdefault(run.place(e), len(places) - 1), groups.setdefault(e.group, len(groups) - 1)
+            what = [e.op, e.layer, texts(e.batches), [*e.inputs], [*e.outputs], e.issued, e.start, e.length]
+            events.append([*what, place, [*e.arg], group, e.peer, e.blocking])
+        values = [None if value is None else texts.of(value) for value in program.values]
+        programs.append({"values": values, "events": events, "moves": [list(move) for move in program.moves]})
     encoded: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -83,8 +106,8 @@ def encode(run: Trace) -> dict[str, Any]:
         "error": run.error,
         "costs": run.costs.to_json(),
         "mesh": None if run.mesh is None else run.mesh.to_json(),
-        "places": [list(place) for place in places],
-        "groups": [list(group) for group in groups],
+        "places": [list(place) for place in places if place is not None],
+        "groups": [list(group) for group in groups if group],
         "programs": programs,
     }
     if run.descriptions != USUAL:  # else left out, so that an older version reads the file too
@@ -94,39 +117,12 @@ def encode(run: Trace) -> dict[str, Any]:
     return encoded
 
 
-def _encode_program(
-    run: Trace, program: Program, places: dict[Place, int], groups: dict[tuple[int, ...], int], texts: SetTexts
-) -> dict[str, Any]:
-    events: list[list[Any]] = []
-    for e in program.events:
-        place, group = run.place(e), groups.setdefault(e.group, len(groups)) if e.group else -1
-        what = [e.op, e.layer, texts(e.batches), [*e.inputs], [*e.outputs], e.issued, e.start, e.length]
-        where = -1 if place is None else places.setdefault(place, len(places))
-        events.append([*what, where, [*e.arg], group, e.peer, e.blocking])
-    values = [
-        None if value is None else [value.kind, *[_encode_field(field, texts) for field in fields_of(value)]]
-        for value in program.values
-    ]
-    return {"values": values, "events": events, "moves": [list(move) for move in program.moves]}
-
-
-def _encode_field(item: Any, texts: SetTexts) -> Any:
-    if isinstance(item, frozenset):
-        return texts(cast("frozenset[int]", item))
-    # What it is cut along besides.
-    if isinstance(item, tuple):
-        return {role: [texts(pieces), total] for role, pieces, total in cast("Rest", item)}
-    return item
-
-
 def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
     """The same run, whose events are at these lines of source, a list for each rank. Values and moves are shared."""
-    programs: list[Program] = []
-    for program, own in zip(run.programs, places, strict=True):
-        events = [event.copy() for event in program.events]
-        for event, place in zip(events, own, strict=True):
+    programs = [Program(p.rank, [event.copy() for event in p.events], p.values, p.moves) for p in run.programs]
+    for program, own in zip(programs, places, strict=True):
+        for event, place in zip(program.events, own, strict=True):
             event.source = place
-        programs.append(Program(program.rank, events, program.values, program.moves))
     return replace(run, programs=programs)
 
 
@@ -156,6 +152,7 @@ def write(run: Trace, path: str | Path) -> None:
 # -- in ---------------------------------------------------------------------------------------------------------
 
 
+@without_collector()
 def read(path: str | Path) -> Trace:
     """The run in a file. TraceError where it is damaged; NoTraceFile, an OSError too, where it cannot be opened."""
     path = _path(path, "load")
@@ -165,7 +162,12 @@ def read(path: str | Path) -> Trace:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # a name with a null character is a ValueError
-        raise NoTraceFile(_unreadable(path, error)) from None
+        reason = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        if path.is_dir():
+            reason = f"{path} is a directory, and a Trace is a file: name the .json file in it"
+        elif isinstance(error, FileNotFoundError):
+            reason = f"there is no file {path}: models[0].trace.save('run.json') writes one"
+        raise NoTraceFile(reason) from None
     if len(data) > MAX_BYTES:
         raise TraceError(f"{path.name} is larger than {MAX_BYTES // 2**20} MiB: that is no Trace of ours")
     try:
@@ -186,14 +188,6 @@ def _path(path: object, call: str) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"{call} takes the path of a file, such as 'run.json'; got {type(path).__name__}")
     return Path(cast("str | os.PathLike[str]", path))
-
-
-def _unreadable(path: Path, error: OSError | ValueError) -> str:
-    if path.is_dir():
-        return f"{path} is a directory, and a Trace is a file: name the .json file in it"
-    if isinstance(error, FileNotFoundError):
-        return f"there is no file {path}: models[0].trace.save('run.json') writes one"
-    return f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -31,9 +31,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, READS, UPDATES
 from lib.values.values import OptState, Value
 
-__all__ = ["FOREVER", "Lifetimes", "given_up", "handed_in", "held_at", "in_flight", "left_stores", "lifetimes"]
-__all__ += ["never_awaited", "new_states", "own_lifetimes", "uses"]
-
+STAYS = HANDS_IN | UPDATES
 FOREVER = 1 << 60
 """The number of an event that never comes."""
 
@@ -78,8 +76,11 @@ def lifetimes(run: Trace) -> list[Lifetimes]:
     for rank, number in copied:
         for value in run.programs[rank].events[number].outputs:
             found[rank].born[value] = number
-    for rank, landed in _landed(run, passages, copied).items():
-        found[rank] = _extended(found[rank], landed, len(run.programs[rank].events))
+    for rank, landed in _landed(run, passages, copied).items():  # alive from the call to the end, without an id
+        lives, calls = found[rank], [number for number, _ in landed]
+        last = lives.last + [len(run.programs[rank].events)] * len(landed)
+        values = [*lives.values, *(value for _, value in landed)]
+        found[rank] = Lifetimes(values, lives.born + calls, last, lives.maker + calls)
     return found
 
 
@@ -93,7 +94,8 @@ def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
     under_way: dict[int, Event] = {}
     for index, event in enumerate(program.events):
         for value in event.inputs:
-            last[value] = max(last[value], index)
+            if last[value] < index:
+                last[value] = index
         if event.op == "wait":
             issued = event.arg[0]
             work = program.events[issued]
@@ -102,16 +104,16 @@ def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
             for value in work.outputs:
                 maker[value], born[value] = issued, issued if early else index
                 last[value] = max(last[value], index)
-            if buffers:
-                for value in work.inputs:
-                    last[value] = max(last[value], index)
+            for value in work.inputs if buffers else ():
+                last[value] = max(last[value], index)
         elif event.blocking or event.op not in COMMUNICATION:
             for value in event.outputs:
                 born[value] = maker[value] = index
         elif buffers:
             under_way[index] = event
-        for value in (*handed_in(event), *new_states(event)):
-            last[value] = over
+        if event.op in STAYS:
+            for value in (*handed_in(event), *new_states(event)):
+                last[value] = over
     for event in under_way.values():  # nobody waited, so nobody knows when its input may go
         for value in event.inputs:
             last[value] = over
@@ -146,23 +148,20 @@ def _rest(program: Program, lives: Lifetimes) -> None:
                 lives.born[value] = -1
 
 
-def in_flight(run: Trace, passage: Passage) -> int:
+def in_flight(run: Trace, passage: Passage, bisect: Callable[..., int] = bisect_left) -> int:
     """The last event of its sender at whose start a message is the sender's: the last that begins before the receive is
     issued. That of the send itself, where the receive was there before; past the end, where nobody receives it."""
-    return _before(run, passage, bisect_left, len(run.programs[passage.source].events))
+    events = run.programs[passage.source].events
+    if passage.received is None:
+        return len(events)
+    issued = run.programs[passage.target].events[passage.received].issued
+    return max(passage.sent, bisect(events, issued, key=attrgetter("issued")) - 1)
 
 
 def given_up(run: Trace, passage: Passage) -> int:
     """The last event of its sender that is issued when a message is still the sender's, or at the very moment at which
     it is no more: from the next one on, what was sent is gone for certain."""
-    return _before(run, passage, bisect_right, FOREVER)
-
-
-def _before(run: Trace, passage: Passage, bisect: Callable[..., int], never: int) -> int:
-    if passage.received is None:
-        return never
-    issued = run.programs[passage.target].events[passage.received].issued
-    return max(passage.sent, bisect(run.programs[passage.source].events, issued, key=attrgetter("issued")) - 1)
+    return FOREVER if passage.received is None else in_flight(run, passage, bisect_right)
 
 
 def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
@@ -232,19 +231,22 @@ def _landed(
             program = run.programs[passage.source]
             for value in program.values_of(program.events[passage.sent].inputs):
                 found[passage.target].append((passage.received, value.at(value.place)))
+    # What breaks a rule is for the check to say.
     for rank, numbers in dropped.items():
         for number in sorted(numbers):
             event = run.programs[rank].events[number]
-            with suppress(PuzzleError):  # what breaks a rule is for the check to say
+            with suppress(PuzzleError):
                 if event.op in READS:
                     made = OPERATIONS[event.op].make(run.shape, event.layer, event.batches, event.arg, ())
                     found[rank].extend((number, value) for value in made)
     for members in meetings(run):
         if any(number in dropped[rank] for rank, number in members):
-            for (rank, number), result in zip(members, _outcome(run, members), strict=False):
-                own = (rank, number) in copied or _has_buffer(run.programs[rank].events[number])
-                if own and number in dropped[rank]:
-                    found[rank].extend((number, value) for value in result)
+            calls = [(rank, run.programs[rank].events[number]) for rank, number in members]
+            with suppress(PuzzleError):
+                results = outcome(calls, [run.programs[rank].values_of(event.inputs) for rank, event in calls])
+                for (rank, number), (_, event), result in zip(members, calls, results, strict=True):
+                    if number in dropped[rank] and ((rank, number) in copied or _has_buffer(event)):
+                        found[rank].extend((number, value) for value in result)
     return {rank: sorted(landed, key=lambda item: item[0]) for rank, landed in sorted(found.items())}
 
 
@@ -255,25 +257,6 @@ def never_awaited(program: Program) -> Iterator[int]:
         happened = event.op in COMMUNICATION and event.start is not None
         if happened and not event.blocking and number not in waited:
             yield number
-
-
-def _outcome(run: Trace, members: Sequence[tuple[int, int]]) -> list[list[Value]]:
-    """Return what each member of a collective gets. Nothing where it breaks a rule, which is for the check to say."""
-    calls = [(rank, run.programs[rank].events[number]) for rank, number in members]
-    with suppress(PuzzleError):
-        return outcome(calls, [run.programs[rank].values_of(event.inputs) for rank, event in calls])
-    return []
-
-
-def _extended(lives: Lifetimes, landed: Sequence[tuple[int, Value]], over: int) -> Lifetimes:
-    """The lives of a rank with those of values that nobody waited for: from the call to the end."""
-    calls = [number for number, _ in landed]
-    return Lifetimes(
-        [*lives.values, *(value for _, value in landed)],
-        lives.born + calls,
-        lives.last + [over] * len(landed),
-        lives.maker + calls,
-    )
 
 
 def held_at(program: Program, index: int) -> list[int]:

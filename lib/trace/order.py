@@ -21,9 +21,6 @@ from lib.values.operations import COMMUNICATION, READS
 from lib.values.rules import Member, bring, collective
 from lib.values.values import Value
 
-__all__ = ["Communicators", "Joined", "Order", "Passage", "Step", "Walk", "awaited_at_once", "brought_to"]
-__all__ += ["collectives", "meetings", "messages", "order", "outcome", "requests", "unreceived"]
-
 
 class Communicators:
     """Numbers process groups. Groups of the same ranks have one number, in whatever order they name them: the same

@@ -21,8 +21,6 @@ from lib.values.operations import OPERATIONS, READS, Operation
 from lib.values.placement import Owners
 from lib.values.values import Activation, Value, Weight, definite, subject
 
-__all__ = ["Flaw", "Rebuilt", "rebuild"]
-
 R = TypeVar("R", bound=Trace)
 
 
@@ -66,26 +64,22 @@ class _Rebuild:
         self.used: dict[tuple[int, str, int, bool], Owners[_Load]] = {}
         self.results: dict[tuple[int, int], tuple[list[Value], list[Flaw | None]]] = {}
 
-    def value(self, rank: int, number: int) -> Value:
-        try:
-            found = self.values[rank][number]
-        except IndexError:  # a number of another rank: members of a collective that name its group in different orders
-            found = None
-        if found is None:
-            raise TraceError(f"rank {rank} uses value {number} before it exists")
-        return found
-
     def inputs(self, rank: int, event: Event) -> list[Value]:
+        """The values that an event uses. Those that were loaded count as loaded from now on."""
+        mine, found = self.values[rank], list[Value]()
         for number in event.inputs:
-            self.use(rank, number)
-        return [self.value(rank, number) for number in event.inputs]
+            if (rank, number) in self.loaded:
+                self.use(rank, number)
+            # A number may be of another rank: members of a collective that name its group in different orders.
+            value = mine[number] if number < len(mine) else None
+            if value is None:
+                raise TraceError(f"rank {rank} uses value {number} before it exists")
+            found.append(value)
+        return found
 
     def use(self, rank: int, number: int) -> None:
         """Notes that a loaded value is really used: only that counts as loading it."""
-        load = self.loaded.pop((rank, number), None)
-        if load is None:
-            return
-        value = self.value(rank, number)
+        load, value = self.loaded.pop((rank, number)), cast(Value, self.values[rank][number])
         rows, columns = value.place.dims[0], value.place.dims[-1]
         across = self.used.get((rank, value.kind, value.layer, columns.whole))
         owners = self.used.setdefault((rank, value.kind, value.layer, not columns.whole), Owners())
@@ -115,26 +109,34 @@ class _Rebuild:
 
     def flaw(self, rank: int, event: Event) -> Flaw | None:
         """The first flaw among the inputs of an event."""
-        found = (self.flaws.get((rank, number)) for number in event.inputs)
-        return next((flaw for flaw in found if flaw is not None), None)
+        if not self.flaws:
+            return None
+        return next((flaw for number in event.inputs if (flaw := self.flaws.get((rank, number))) is not None), None)
 
     def give(self, rank: int, event: Event, values: list[Value], flaws: list[Flaw | None]) -> None:
-        """Gives the outputs of an event their values and flaws."""
+        """Gives the outputs of an event their values and flaws, and notes what it loads."""
         if len(values) != len(event.outputs):
             raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(event.outputs)}")
         for number, value, flaw in zip(event.outputs, values, flaws, strict=True):
             self.values[rank][number] = value
             if flaw is not None:
                 self.flaws[rank, number] = flaw
+        if (row := OPERATIONS.get(event.op)) is not None and row.loads:
+            self.loads += 1
+            self.loaded.update({(rank, number): (self.loads, event) for number in event.outputs})
 
     # -- steps --------------------------------------------------------------------------------------------------
 
     def do(self, rank: int, event: Event) -> None:
         row = OPERATIONS[event.op]
         values = self.inputs(rank, event)
-        flaw = self.flaw(rank, event) or own_flaw(row, rank, event, values)
-        if flaw is None and self.run.costs.refuse(row):
-            flaw = _for_nothing(rank, event)
+        flaw = self.flaw(rank, event)
+        if flaw is None and (row.made_up is not None or row.as_loaded):
+            flaw = own_flaw(row, rank, event, values)
+        if flaw is None and row.free_of is not None and self.run.costs.refuse(row):
+            what = f"its data was taken with {event.op}, for nothing"
+            instead = "data that the reader of the rank's process has read"
+            flaw = Flaw(what, rank, event, instead, "ask the reader: await model.read(batches)")
         if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
             made = self.recorded[rank].values_of(event.outputs)
         else:
@@ -148,13 +150,6 @@ class _Rebuild:
         event.batches = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             event.layer = (made if row.about == "output" else values)[0].layer
-        self.load(rank, event)
-
-    def load(self, rank: int, event: Event) -> None:
-        """Notes what an event loads, if it does."""
-        if OPERATIONS[event.op].loads:
-            self.loads += 1
-            self.loaded.update({(rank, number): (self.loads, event) for number in event.outputs})
 
     def issue(self, rank: int, event: Event) -> None:
         """Says anew which layer and batches a communication is about, by what it sends: times depend on them, so they
@@ -202,8 +197,6 @@ class _Rebuild:
             if found is None:
                 raise TraceError(f"rank {rank} waits twice for one {event.op}")
             self.give(rank, event, *found)
-            if event.op in READS:
-                self.load(rank, event)
         if wait is not None:
             wait.layer, wait.batches = event.layer, NO_BATCHES
 
@@ -225,17 +218,6 @@ def own_flaw(row: Operation, rank: int, event: Event, values: list[Value]) -> Fl
     return None
 
 
-def _for_nothing(rank: int, event: Event) -> Flaw:
-    """Data without a reader, where reading has its price."""
-    return Flaw(
-        f"its data was taken with {event.op}, for nothing",
-        rank,
-        event,
-        "data that the reader of the rank's process has read",
-        "ask the reader: await model.read(batches)",
-    )
-
-
 def rebuild(run: Trace) -> Rebuilt:
     """Makes all values anew. PuzzleError (with rank and source line) where a rule is broken, TraceError where the
     Trace is not a program at all. A run that failed is rebuilt as far as it went."""
@@ -248,14 +230,14 @@ def rebuild(run: Trace) -> Rebuilt:
         for kind, rank, number, others in steps:
             event = events[number]
             now = event.group[0] if kind == "meet" else rank, event
-            does[kind](rank, event, *[events[n] for n in others])
+            does[kind](rank, event, *[events[n] for n in others]) if others else does[kind](rank, event)
         if stuck is not None:
             raise stuck
     except PuzzleError as error:
         assert now is not None, "a rule is broken by an event"
         error.rank = now[0] if error.rank is None else error.rank
         error.where = []
-        raise located(error, None, now[1].source) from None
+        raise located(error, None, now[1]) from None
     except TraceError:
         if run.error is None:
             raise

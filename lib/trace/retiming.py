@@ -22,8 +22,6 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
 from lib.values.operations import OPERATIONS
 
-__all__ = ["Scale", "alone", "retime"]
-
 R = TypeVar("R", bound=Trace)
 FREE = "free", "", 0, 0, 0
 """What an operation without a price is."""
@@ -50,8 +48,10 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
     plan = plan_of(run)
     lengths = plan.lengths(costs.on(run.mesh), scale)
     times = plan.times(run, costs, lengths, scale)
-    parts = zip(run.programs, plan.first, plan.first[1:], strict=False)
-    programs = [_Timed(program, plan.events[a:b], times.part(a, b)) for program, a, b in parts]
+    programs: list[Program] = []
+    for program, a, b in zip(run.programs, plan.first, plan.first[1:], strict=False):
+        own = Times(times.issued[a:b], times.start[a:b], times.length[a:b])
+        programs.append(_Timed(program, plan.events[a:b], own))
     copied = replace(run, programs=programs, costs=costs)
     copied.answers.update({plan_of: plan, _lengths: lengths})  # nothing else knows the scale
     return copied
@@ -82,10 +82,6 @@ class Times(NamedTuple):
     issued: list[int]
     start: list[int | None]
     length: list[int]
-
-    def part(self, first: int, after: int) -> Times:
-        """Those of some events that follow each other."""
-        return Times(self.issued[first:after], self.start[first:after], self.length[first:after])
 
 
 class _Timed(Program):
@@ -156,29 +152,21 @@ class Plan:
                     for n in others:
                         thing[n] = same
 
-    @cached_property
-    def _paid(self) -> list[tuple[int, Sequence[int]]]:
-        """Return what has a price: who is asked how long it takes, and the events that take as long."""
-        found: list[tuple[int, Sequence[int]]] = []
-        for kind, rank, number, others in self.order.steps:
-            if kind == "meet":
-                found.append((self.events[number].group[0], others))
-            elif kind in ("do", "pass") or (kind == "issue" and self.events[number].op == "pass_to"):
-                found.append((rank, (number,)))
-        return found
-
     def lengths(self, prices: Costs, scale: Scale | None = None) -> list[int]:
         """Return what each event takes that has a price, with all links for itself; -1 for the others."""
         price = [*self._prices(prices), -1]
         lengths = [price[thing] for thing in self.thing]
         if scale is None:
             return lengths
-        for rank, numbers in self._paid:
-            first = numbers[0]
-            if lengths[first] > 0 and (factor := scale(rank, self.events[first])) != 1:
-                scaled = round(lengths[first] * factor)
-                for number in numbers:
-                    lengths[number] = scaled
+        for kind, rank, number, others in self.order.steps:  # who is asked, and which events take as long
+            event = self.events[number]
+            if kind not in ("do", "meet", "pass") and (kind != "issue" or event.op != "pass_to"):
+                continue
+            who = event.group[0] if kind == "meet" else rank
+            if lengths[number] > 0 and (factor := scale(who, event)) != 1:
+                scaled = round(lengths[number] * factor)
+                for one in others if kind == "meet" else (number,):
+                    lengths[one] = scaled
         return lengths
 
     def _prices(self, prices: Costs) -> Iterator[int]:

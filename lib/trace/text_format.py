@@ -40,8 +40,6 @@ from lib.values.operations import COMMUNICATION, MESSAGES, OPERATIONS
 from lib.values.placement import Rest
 from lib.values.values import KINDS, fields_of
 
-__all__ = ["from_text", "to_text"]
-
 HEADERS = ("costs", "mesh", "padding", "layer_descriptions", "puzzle", "error")
 _STORES = "woagd"
 _REST = (
@@ -51,12 +49,6 @@ _REST = (
 _ELSEWHERE = re.compile(r"Q(?P<fields>[\d,;-]+)(?P<rest>(;[a-z]+=[\d,-]*/\d+)*)>(?P<output>\d+)", re.ASCII)
 _MOVE = re.compile(r"(?P<sign>[+-])(?P<store>[woagd])(?P<value>\d+)", re.ASCII)
 _HEAD = re.compile(r"llm-training-puzzles 1 layers=(\d{1,7}) batches=(\d{1,7}) ranks=(\d{1,7})( sandbox)?", re.ASCII)
-
-
-def _operations() -> dict[str, str]:
-    """The operation of each word. What is stated with all its fields has a form of its own, and no word here."""
-    words = {row.word: row.name for row in OPERATIONS.values() if row.rule is not None or row.kind != "local"}
-    return words | {row.word: row.name for row in COLLECTIVES.values()}
 
 
 def _shows_batches(op: str) -> bool:
@@ -137,7 +129,12 @@ def from_text(source: str) -> Trace:
     data["sandbox"] = head[4] is not None
     rest = lines[1:]
     while rest and (name := rest[0].split(" ", 1)[0]) in HEADERS:
-        data[name] = _header(name, rest.pop(0))
+        try:
+            data[name] = json.loads(rest.pop(0)[len(name) :], object_pairs_hook=once)
+        except TraceError as error:
+            raise TraceError(f"the line of {name}: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise TraceError(f"the line of {name} is not JSON: {error}") from None
     if len(rest) != ranks:
         raise TraceError(f"the heading promises {ranks} ranks, the text has {len(rest)} lines of them")
     state = _Reader(data, layers, ranks)
@@ -147,17 +144,15 @@ def from_text(source: str) -> Trace:
         rebuilt = rebuild(run).run
     except PuzzleError as error:
         raise TraceError(f"the schedule breaks a rule: {error}") from None
-    _agree(run, rebuilt)
+    for rank, (said, made) in enumerate(zip(run.programs, rebuilt.programs, strict=True)):
+        for before, after in zip(said.events, made.events, strict=True):
+            # The batches that a word shows are those of its values, or the text contradicts itself.
+            if _shows_batches(before.op) and before.batches != after.batches:
+                raise TraceError(
+                    f"rank {rank}: {before.op} says batches {set_text(before.batches)!r}, its values have "
+                    f"{set_text(after.batches)!r}"
+                )
     return retime(rebuilt, rebuilt.costs)
-
-
-def _header(name: str, line: str) -> Any:
-    try:
-        return json.loads(line[len(name) :], object_pairs_hook=once)
-    except TraceError as error:
-        raise TraceError(f"the line of {name}: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise TraceError(f"the line of {name} is not JSON: {error}") from None
 
 
 class _Reader:
@@ -168,7 +163,9 @@ class _Reader:
         self.everybody = list(range(min(ranks, 10**6)))
         self.groups: list[list[int]] = data["groups"]
         self.known: dict[tuple[int, ...], int] = {}
-        self.operations = _operations()
+        # What is stated with all its fields has a form of its own, and no word here.
+        stated = [row for row in OPERATIONS.values() if row.rule is not None or row.kind != "local"]
+        self.operations = {row.word: row.name for row in (*stated, *COLLECTIVES.values())}
         words = "|".join(re.escape(word) for word in sorted(self.operations, key=len, reverse=True))
         self.form = re.compile(f"(?P<op>{words}){_REST}", re.ASCII)
 
@@ -221,20 +218,16 @@ class _Reader:
         if match is None:
             return None
         op = self.operations[match["op"]]
-        number = None if match["number"] is None else _integer(match["number"])
-        arg = [_integer(n) for n in match["arg"].split(".")] if match["arg"] else []
-        layer: int | None = number
-        peer = None
+        arg, members = (list(map(_integer, match[name].split("."))) if match[name] else [] for name in ("arg", "group"))
+        inputs, outputs = ([_integer(n) for n in (match[side] or "").split(",") if n] for side in ("inputs", "outputs"))
+        layer = None if match["number"] is None else _integer(match["number"])
+        talks, group, peer = op in COMMUNICATION, -1, None
         if op in MESSAGES:
-            peer, layer = number, None
+            peer, layer = layer, None
         elif op == "wait":
-            arg, layer = ([] if number is None else [number]), None
-        inputs = [_integer(n) for n in (match["inputs"] or "").split(",") if n]
-        outputs = [_integer(n) for n in (match["outputs"] or "").split(",") if n]
-        talks = op in COMMUNICATION
-        group = -1
+            arg, layer = ([] if layer is None else [layer]), None
         if op in COLLECTIVES:
-            group = self.group([_integer(n) for n in match["group"].split(".")] if match["group"] else self.everybody)
+            group = self.group(members or self.everybody)
         elif match["group"] or (match["later"] and not talks):
             return None
         blocking = talks and match["later"] is None
@@ -242,25 +235,12 @@ class _Reader:
         return [op, layer, match["batches"] or "", inputs, outputs, 0, start, 0, -1, arg, group, peer, blocking]
 
     def group(self, ranks: list[int]) -> int:
-        key = tuple(ranks)
-        if key not in self.known:
-            self.known[key] = len(self.groups)
-            self.groups.append(ranks)
-        return self.known[key]
+        number = self.known.setdefault(tuple(ranks), len(self.groups))
+        self.groups += [ranks] if number == len(self.groups) else []
+        return number
 
 
 def _integer(text: str) -> int:
     if not text.lstrip("-").isdigit() or len(text) > 8:
         raise TraceError(f"{text[:20]!r} is not a number that a schedule has")
     return int(text)
-
-
-def _agree(said: Trace, made: Trace) -> None:
-    """The batches that a word shows are those of its values, or the text contradicts itself."""
-    for one, other in zip(said.programs, made.programs, strict=True):
-        for before, after in zip(one.events, other.events, strict=True):
-            if _shows_batches(before.op) and before.batches != after.batches:
-                raise TraceError(
-                    f"rank {one.rank}: {before.op} says batches {set_text(before.batches)!r}, its values have "
-                    f"{set_text(after.batches)!r}"
-                )

@@ -7,7 +7,8 @@ of a Trace stumbles over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from marshal import dumps
 from typing import Any, cast
 
 from lib.cluster.costs import MAX_TICKS, costs_from
@@ -24,16 +25,14 @@ from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS, READS
 from lib.values.placement import Schema
 from lib.values.values import KINDS, Value, value_of
 
-__all__ = ["FIELDS", "FORMAT", "VERSION", "decode"]
-
 FORMAT = "llm-training-puzzles trace"
 VERSION = 1
 FIELDS = {"format", "version", "layers", "batches", "sandbox", "puzzle", "error"}
 CONTENTS = {"costs", "mesh", "places", "groups", "programs"}
-PADDING = "padding"
-"""How many batches after the last one are padding. A file without it has none."""
-DESCRIPTIONS = "layer_descriptions"
-"""What the layers are. A file without it is of the usual ones."""
+PADDING, DESCRIPTIONS = "padding", "layer_descriptions"
+"""What a file may have besides: how many batches after the last one are padding, and layers that are not the usual
+ones."""
+FROM_ELSEWHERE = frozenset(name for name in LOCAL if OPERATIONS[name].rule is None)
 MAX_COUNT = 10**6
 """The most ranks, layers or batches, and the highest rank, layer or batch number."""
 MAX_SET_ITEMS = 3 * 10**6
@@ -103,13 +102,19 @@ def decode(data: Any, *, whole: bool = True) -> Trace:
 
 
 class _Reader:
-    """Checks and takes apart the data of one file. Every error names the place in the data."""
+    """Checks and takes apart the data of one file. Every error names the place in the data.
+
+    Most of a file says again what it said before, on another rank or of another layer. So what a value or the kind of
+    an event says is checked once, and remembered under its bytes: of equal bytes the types are equal, too, and 1 is
+    not true.
+    """
 
     def __init__(self, top: dict[str, Any], whole: bool) -> None:
         self.top = top
         self.whole = whole
         self.sets = Sets()
         self.totals: set[int] = set()
+        self.known: dict[bytes, Any] = {}
         self.layers = self.number("layers", top["layers"], 1)
         self.batches = self.number("batches", top["batches"], 1)
         padding = self.number(PADDING, top.get(PADDING, 0))
@@ -139,7 +144,11 @@ class _Reader:
         return item
 
     def numbers(self, where: str, item: Any, low: int, high: int) -> tuple[int, ...]:
-        return tuple([self.number(where, one, low, high) for one in self.list(where, item)])
+        found = tuple(self.list(where, item))
+        for one in found:
+            if type(one) is not int or not low <= one <= high:
+                self.number(where, one, low, high)
+        return found
 
     def text(self, where: str, item: Any) -> str:
         if type(item) is not str:
@@ -160,18 +169,29 @@ class _Reader:
             self.text(where, file), self.number(where, line), self.text(where, function), self.text(where, text)
         )
 
-    def group(self, where: str, item: Any) -> tuple[int, ...]:
+    def group(self, where: str, item: Any) -> tuple[tuple[int, ...], frozenset[int]]:
         ranks = self.numbers(where, item, 0, self.ranks - 1)
         if not ranks or len(set(ranks)) != len(ranks):
             raise TraceError(f"{where}: a group lists each of its ranks once")
         self.shards(where, len(ranks))  # a reduce-scatter cuts its value into as many
-        return ranks
+        return ranks, frozenset(ranks)
 
     def shards(self, where: str, total: int) -> None:
         """Notes a number of shards, of which a file may have only so many different ones."""
         self.totals.add(total)
         if len(self.totals) > MAX_TOTALS:
             raise TraceError(f"{where}: values cut into more than {MAX_TOTALS} different numbers of shards")
+
+    def remembered(self, read: Callable[..., Any], where: str, item: Any, *rest: Any) -> Any:
+        """Reads something, or takes what was read when the same was there before."""
+        try:
+            key = dumps((item, *rest), 2)  # of this version two equal items have equal bytes, wherever they come from
+        except ValueError:  # not of plain numbers and text, which is for `read` to refuse
+            return read(where, item, *rest)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = read(where, item, *rest)
+        return found
 
     # -- the whole ----------------------------------------------------------------------------------------------
 
@@ -185,18 +205,10 @@ class _Reader:
         except (ValueError, TypeError) as error:
             raise TraceError(f"costs or mesh: {error}") from None
         programs = [self.program(rank, item) for rank, item in enumerate(top["programs"])]
-        return Trace(
-            self.layers,
-            self.batches,
-            programs,
-            costs,
-            mesh,
-            self.truth("sandbox", top["sandbox"]),
-            self.maybe(self.text, "puzzle", top["puzzle"]),
-            self.maybe(self.text, "error", top["error"]),
-            descriptions=self.shape.descriptions,
-            padding=self.shape.padding,
-        )
+        sandbox = self.truth("sandbox", top["sandbox"])
+        puzzle, error = (self.maybe(self.text, name, top[name]) for name in ("puzzle", "error"))
+        size: dict[str, Any] = {"descriptions": self.shape.descriptions, "padding": self.shape.padding}
+        return Trace(self.layers, self.batches, programs, costs, mesh, sandbox, puzzle, error, **size)
 
     def mesh(self, item: Any) -> Mesh:
         data = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
@@ -220,32 +232,32 @@ class _Reader:
             raise TraceError(f"{where}: expected values, events and moves")
         data = cast("dict[str, Any]", item)
         values = [
-            None if value is None and not self.whole else self.value(f"{where}.values[{i}]", value)
+            None if value is None and not self.whole else self.remembered(self.value, f"{where}.values[{i}]", value)
             for i, value in enumerate(self.list(f"{where}.values", data["values"]))
         ]
         events: list[Event] = []
-        moves: list[Move] = []
-        program = Program(rank, events, values, moves)
+        program = Program(rank, events, values)
         for i, event in enumerate(self.list(f"{where}.events", data["events"])):
-            events.append(self.event(f"{where}.events[{i}]", event, program, rank))
+            events.append(self.event(f"{where}.events[{i}]", event, program))
         self.assigned_and_awaited_once(where, events)
-        before = 0
-        held: dict[tuple[int, int], int] = {}
-        for i, move in enumerate(self.list(f"{where}.moves", data["moves"])):
-            at = f"{where}.moves[{i}]"
-            position, store, value, change = self.list(at, move, 4)
-            before = self.number(at, position, before, len(events))
-            if change not in (1, -1) or type(change) is not int:
-                raise TraceError(f"{at}: a value enters (1) or leaves (-1); got {str(change)[:40]}")
-            where_held = (self.number(at, store, 0, 4), self.id(at, value, program))
-            held[where_held] = held.get(where_held, 0) + change
-            if held[where_held] < 0:
-                raise TraceError(f"{at}: value {value} leaves a store that it is not in")
-            moves.append((before, *where_held, change))
+        program.moves = self.moves(f"{where}.moves", data["moves"], len(events), len(values) - 1)
         return Program.of(program)
 
-    def id(self, where: str, item: Any, program: Program) -> int:
-        return self.number(where, item, 0, len(program.values) - 1)
+    def moves(self, where: str, item: Any, events: int, last: int) -> list[Move]:
+        found: list[Move] = []
+        before, held = 0, dict[tuple[int, int], int]()
+        for i, move in enumerate(self.list(where, item)):
+            at = f"{where}[{i}]"
+            position, store, value, change = self.list(at, move, 4)
+            before = self.number(at, position, before, events)
+            if change not in (1, -1) or type(change) is not int:
+                raise TraceError(f"{at}: a value enters (1) or leaves (-1); got {str(change)[:40]}")
+            place = self.number(at, store, 0, 4), self.number(at, value, 0, last)
+            held[place] = held.get(place, 0) + change
+            if held[place] < 0:
+                raise TraceError(f"{at}: value {value} leaves a store that it is not in")
+            found.append((before, *place, change))
+        return found
 
     def value(self, where: str, item: Any) -> Value:
         kind, *fields = self.list(where, item) or [None]
@@ -253,37 +265,37 @@ class _Reader:
         more: Any = fields.pop() if fields and isinstance(fields[-1], dict) else {}
         if cls is None or len(fields) != len(cls.__match_args__):
             raise TraceError(f"{where}: expected a kind of value and its fields; got {str(item)[:60]}")
+        given = dict(zip(cls.__match_args__, fields, strict=True))
         made: dict[str, Any] = {}
-        for name, field in zip(cls.__match_args__, fields, strict=True):
+        for name, field in given.items():
             if name in ("batches", "shards"):
                 made[name] = self.sets(self.text(f"{where} {name}", field))
             else:
                 made[name] = self.number(f"{where} {name}", field, -1 if name == "layer" else 0)
-        given = dict(zip(cls.__match_args__, fields, strict=True))
         total, batches = made.get("total", 1), made.get("total_batches", self.shape.items)
         if not (total >= 1 and self.sets.below(given.get("shards", ""), total)):
             raise TraceError(f"{where}: its shards are not some of {total}")
         self.shards(where, total)
         if not self.sets.below(given.get("batches", ""), batches):
             raise TraceError(f"{where}: its batches are not some of {batches}")
-        home = self.of_batches(where, batches)
+        home = self.shapes.get(batches)  # a value made by hand may be of another number than the Trace
+        if home is None:
+            if len(self.shapes) > MAX_TOTALS:
+                raise TraceError(f"{where}: values of more than {MAX_TOTALS} different numbers of batches")
+            home = self.shapes[batches] = Shape(self.layers, batches, self.shape.descriptions)
         schema = home.schema_of(cls.tensor, made["layer"])
         if schema is None:
             raise TraceError(f"{where}: layer {made['layer']} has no weight")
-        return value_of(cls, home, *made.values(), self.rest(where, schema, more))
+        return value_of(cls, home, *made.values(), self.rest(where, schema, more) if more else [])
 
     def rest(self, where: str, schema: Schema, item: Any) -> list[tuple[str, Pieces, int]]:
         """The parts of the dims along which a value is cut besides."""
-        dims = {
-            role: dim
-            for at, (role, dim) in enumerate(zip(schema.roles, schema.spaces, strict=True))
-            if at not in (schema.split, schema.batch)
-        }
-        roles = [*dims]
+        every = enumerate(zip(schema.roles, schema.spaces, strict=True))
+        dims = {role: dim for at, (role, dim) in every if at not in (schema.split, schema.batch)}
         found: list[tuple[str, Pieces, int]] = []
         for role, part in cast("dict[Any, Any]", item).items():
-            if role not in roles:
-                raise TraceError(f"{where}: it can be cut along {' and '.join(roles)}; got {str(role)[:40]}")
+            if role not in dims:
+                raise TraceError(f"{where}: it can be cut along {' and '.join(dims)}; got {str(role)[:40]}")
             pieces, total = self.list(f"{where} {role}", part, 2)
             total = self.number(f"{where} {role}", total, 1)
             text = self.text(f"{where} {role}", pieces)
@@ -295,90 +307,88 @@ class _Reader:
             found.append((role, self.sets.runs(text) if dims[role].spans else self.sets(text), total))
         return found
 
-    def of_batches(self, where: str, batches: int) -> Shape:
-        """A step of so many batches. A value made by hand may be of another number than the Trace."""
-        found = self.shapes.get(batches)
-        if found is None:
-            if len(self.shapes) > MAX_TOTALS:
-                raise TraceError(f"{where}: values of more than {MAX_TOTALS} different numbers of batches")
-            found = self.shapes[batches] = Shape(self.layers, batches, self.shape.descriptions)
-        return found
+    # -- events -------------------------------------------------------------------------------------------------
 
-    def event(self, where: str, item: Any, program: Program, rank: int) -> Event:
+    def event(self, where: str, item: Any, program: Program) -> Event:
         op, layer, batches, inputs, outputs, issued, start, length, place, arg, group, peer, blocking = self.list(
             where, item, 13
         )
-        if type(op) is not str or (op not in OPERATIONS and op not in COLLECTIVES):
-            raise TraceError(f"{where}: there is no operation {str(op)[:40]!r}")
         last = len(program.values) - 1
-        event = Event(
-            op,
-            self.maybe(self.number, where, layer, -1, MAX_COUNT),
-            self.sets(self.text(where, batches)),
-            self.numbers(where, inputs, 0, last),
-            self.numbers(where, outputs, 0, last),
-            self.number(where, issued, 0, MAX_TICKS),
-            self.maybe(self.number, where, start, 0, MAX_TICKS),
-            self.number(where, length, 0, MAX_TICKS),
-            None if place == -1 else self.places[self.number(where, place, 0, len(self.places) - 1)],
-            self.numbers(where, arg, 0, MAX_COUNT),
-            () if group == -1 else self.groups[self.number(where, group, 0, len(self.groups) - 1)],
-            self.maybe(self.number, where, peer, 0, self.ranks - 1),
-            self.truth(where, blocking),
-        )
-        self.fits(where, event, program, rank)
-        if op in LOCAL and OPERATIONS[op].says == "shard":
-            self.shards(where, event.arg[1])
-        return event
-
-    def fits(self, where: str, event: Event, program: Program, rank: int) -> None:
-        """Check that an operation has what no reader may stumble over."""
-        op = event.op
-        row = OPERATIONS[op] if op in LOCAL else None
-        shared = COLLECTIVES.get(op)
+        inputs, outputs = self.numbers(where, inputs, 0, last), self.numbers(where, outputs, 0, last)
+        if type(batches) is not str:
+            self.text(where, batches)
+        self.number(where, issued, 0, MAX_TICKS)
+        self.number(where, 0 if start is None else start, 0, MAX_TICKS)
+        self.number(where, length, 0, MAX_TICKS)
+        said = [op, layer, place, arg, group, peer, blocking, start is not None]
+        layer, source, arg, ranks, members = self.remembered(self.call, where, said, len(inputs))
         wrong = None
-        if (shared is not None) != bool(event.group) or (event.group and rank not in event.group):
+        if (members and program.rank not in members) or (op in COLLECTIVES) != bool(members):
             wrong = "a collective names a group that its rank belongs to"
-        elif shared is not None and shared.root and not (len(event.arg) == 1 and event.arg[0] < len(event.group)):
-            wrong = f"a {shared.title} names the place of its root in the group"
-        elif shared is not None and not event.inputs:
-            wrong = "a collective brings a value"
-        elif shared is not None and not shared.many and len(event.inputs) > 1:
-            wrong = f"{op} brings one value"
-        elif op == "pass_to" and event.peer in (None, rank):
+        elif op == "pass_to" and peer in (None, program.rank):
             wrong = "a pass goes to another rank"
-        elif op in READS and (event.inputs or event.arg[1:]):
-            wrong = "a read takes no value, and has one place in the queue of its reader"
-        elif op == "wait" and not (len(event.arg) == 1 and event.arg[0] < len(program.events)):
-            wrong = "a wait names an earlier event"
-        elif op == "wait" and program.events[event.arg[0]].op not in COMMUNICATION:
-            wrong = "a wait is for a communication"
-        elif op == "wait" and program.events[event.arg[0]].blocking:
-            wrong = f"event {event.arg[0]} was awaited at once, so nothing waits for it again"
-        elif event.blocking and op not in COMMUNICATION:
-            wrong = "only a communication is awaited"
-        elif (
-            row is not None
-            and row.says == "shard"
-            and not (
-                len(event.arg) == 2 or (len(event.arg) == 3 and 1 <= event.arg[2] < (2 if row.loads else len(NAMES)))
-            )
-        ):
-            wrong = f"{op} names a shard and their number"
-        elif row is not None and (row.per_batch or row.per_weight) and not 0 <= (event.layer or 0) < self.layers:
-            wrong = f"{op} names one of {self.layers} layers, counted from 0"
-        elif row is not None and row.says == "part" and not (len(event.arg) == 3 and 1 <= event.arg[0] < len(NAMES)):
-            wrong = f"{op} names a dim and a range of it"
-        elif shared is not None and shared.along and not (event.arg == () or 1 <= event.arg[0] < len(NAMES)):
-            wrong = f"a {shared.title} may name a dim"
-        elif row is not None and not row.fits(self.shape, event.layer, len(event.inputs)):
-            wrong = f"{op} has {row.inputs(self.shape, event.layer)} inputs"
-        elif row is not None and row.rule is None and [program.values[i] is None for i in event.outputs] != [False]:
+        elif op == "wait":
+            awaited: Event | None = next(iter(program.events[arg[0] : arg[0] + 1]), None) if len(arg) == 1 else None
+            if awaited is None:
+                wrong = "a wait names an earlier event"
+            elif awaited.op not in COMMUNICATION:
+                wrong = "a wait is for a communication"
+            elif awaited.blocking:
+                wrong = f"event {arg[0]} was awaited at once, so nothing waits for it again"
+        elif op in FROM_ELSEWHERE and [program.values[number] is None for number in outputs] != [False]:
             wrong = "a value from elsewhere is stated"
-        elif op not in COMMUNICATION and event.start is None:
-            wrong = "only a communication may not have begun"
         if wrong is not None:
             raise TraceError(f"{where}: {wrong}")
+        return Event(
+            op, layer, self.sets(batches), inputs, outputs, issued, start, length, source, arg, ranks, peer, blocking
+        )
+
+    def call(self, where: str, item: Any, inputs: int) -> tuple[Any, ...]:
+        """What an event says beside its values and its times, with so many inputs: its layer, source, arguments, group
+        and the members of that. Nothing of it depends on its rank."""
+        op, layer, place, arg, group, peer, blocking, begun = item
+        if type(op) is not str or (op not in OPERATIONS and op not in COLLECTIVES):
+            raise TraceError(f"{where}: there is no operation {str(op)[:40]!r}")
+        layer = self.maybe(self.number, where, layer, -1, MAX_COUNT)
+        source = None if place == -1 else self.places[self.number(where, place, 0, len(self.places) - 1)]
+        arg = self.numbers(where, arg, 0, MAX_COUNT)
+        ranks, members = ((), None) if group == -1 else self.groups[self.number(where, group, 0, len(self.groups) - 1)]
+        self.maybe(self.number, where, peer, 0, self.ranks - 1)
+        self.truth(where, blocking)
+        wrong = next(self.unfit(op, layer, arg, len(ranks), inputs), None)
+        if wrong is None and op not in COMMUNICATION and (blocking or not begun):
+            wrong = "only a communication is awaited" if blocking else "only a communication may not have begun"
+        if wrong is not None:
+            raise TraceError(f"{where}: {wrong}")
+        if op in LOCAL and OPERATIONS[op].says == "shard":
+            self.shards(where, arg[1])
+        return layer, source, arg, ranks, members
+
+    def unfit(self, op: str, layer: int | None, arg: tuple[int, ...], members: int, inputs: int) -> Iterator[str]:
+        """What a call lacks, or has too much, by its row."""
+        if op in COLLECTIVES:
+            shared = COLLECTIVES[op]
+            if shared.root and members and not (len(arg) == 1 and arg[0] < members):
+                yield f"a {shared.title} names the place of its root in the group"
+            if not inputs:
+                yield "a collective brings a value"
+            if not shared.many and inputs > 1:
+                yield f"{op} brings one value"
+            if shared.along and not (arg == () or 1 <= arg[0] < len(NAMES)):
+                yield f"a {shared.title} may name a dim"
+        elif op in LOCAL:
+            row = OPERATIONS[op]
+            dims = 2 if row.loads else len(NAMES)
+            if row.says == "shard" and not (len(arg) == 2 or (len(arg) == 3 and 1 <= arg[2] < dims)):
+                yield f"{op} names a shard and their number"
+            if (row.per_batch or row.per_weight) and not 0 <= (layer or 0) < self.layers:
+                yield f"{op} names one of {self.layers} layers, counted from 0"
+            if row.says == "part" and not (len(arg) == 3 and 1 <= arg[0] < len(NAMES)):
+                yield f"{op} names a dim and a range of it"
+            if not row.fits(self.shape, layer, inputs):
+                yield f"{op} has {row.inputs(self.shape, layer)} inputs"
+        elif op in READS and (inputs or arg[1:]):
+            yield "a read takes no value, and has one place in the queue of its reader"
 
     def assigned_and_awaited_once(self, where: str, events: Sequence[Event]) -> None:
         """An await brings the outputs: a second one finds nothing left to bring, and without one there are none."""
@@ -387,10 +397,9 @@ class _Reader:
             raise TraceError(f"{where}: a value is made twice")
         awaited: set[int] = set()
         for i, event in enumerate(events):
-            if event.op == "wait":
-                if event.arg[0] in awaited:
-                    raise TraceError(f"{where}.events[{i}]: a second wait for event {event.arg[0]}")
-                awaited.add(event.arg[0])
+            if event.op == "wait" and event.arg[0] in awaited:
+                raise TraceError(f"{where}.events[{i}]: a second wait for event {event.arg[0]}")
+            awaited.update(event.arg if event.op == "wait" else ())
         for i, event in enumerate(events):
             if event.op in COMMUNICATION and event.outputs and not event.blocking and i not in awaited:
                 raise TraceError(f"{where}.events[{i}]: {event.op} has results, and nobody waits for it")

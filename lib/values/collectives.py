@@ -18,11 +18,9 @@ from lib.errors.exceptions import RuleError
 from lib.values import facts
 from lib.values.dims import NAMES
 from lib.values.laws import average, cut, gather, reduce, total_elements
-from lib.values.placement import MOST, ONE_PIECE, Part, simplest
+from lib.values.placement import ONE_PIECE, Part, simplest
 from lib.values.table import table
 from lib.values.values import Elements, Value
-
-__all__ = ["CHAIN", "COLLECTIVES", "RING", "STEP", "STRAIGHT", "TWICE_ROUND", "Collective", "Travel", "given", "title"]
 
 Results = list[Any]
 Size = Callable[[Sequence[Value]], Elements]
@@ -123,15 +121,14 @@ class Collective:
         if self.sends is not None:
             return self.sends(values, root, size)
         members = len(values)
-        rounds = self.travel.rounds
-        return [rounds * Fraction(members - 1, members) * self.size(values, root, size)] * members
+        return [self.travel.rounds * Fraction(members - 1, members) * self.size(values, root, size)] * members
 
     def busiest(self, whole: Elements, members: int) -> Elements:
         """Return what the busiest link carries, of a whole of that size."""
         return self.travel.rounds * self.travel.share(members) * whole
 
     def messages(self, members: int) -> int:
-        """Messages that each member sends, the latencies on the critical path."""
+        """Return how many messages each member sends, whose latencies are on the critical path."""
         return self.travel.rounds * self.travel.messages(members)
 
     def pairs(self, values: Sequence[Any], root: int) -> Iterator[tuple[int, int]]:
@@ -142,7 +139,7 @@ class Collective:
         for other in range(1, len(values)):
             yield 0, other
         # All are like the first one, which shares nothing with anybody. What is left is that two others share
-        # something: each has what it has from the first member that had it.
+        # something, and the first that had it is one of them.
         owners: dict[object, int] = {}
         shared: set[tuple[int, int]] = set()
         for place, value in enumerate(values):
@@ -155,34 +152,17 @@ class Collective:
 
 def given(result: Any) -> list[Value]:
     """The values of what a member gets: one, several or none."""
-    if isinstance(result, Value):
-        return [result]
-    return [*(result or ())]
+    return [result] if isinstance(result, Value) else [*(result or ())]
 
 
-def _summed(value: Any) -> Iterable[tuple[int, ...]]:
-    """Return what is in a sum: batches and rows of a gradient, the terms of a partial sum."""
-    return _cells(value.place.sums)
+def _for_each(law: Callable[..., Value]) -> Callable[[Sequence[Any], int], Results]:
+    """Each member gets what a law makes of all values: a value of its own, in the same place."""
 
+    def results(values: Sequence[Any], root: int) -> Results:
+        made = law(*values)
+        return [made.at(made.place) for _ in values]
 
-def _split(value: Any) -> Iterable[tuple[int, ...]]:
-    """Along what values of a kind are gathered, as pieces of all dims."""
-    return _cells(value.place.dims)
-
-
-def _cells(parts: Sequence[Part]) -> Iterable[tuple[int, ...]]:
-    """The pieces of all parts; but of the first, of a part that is whole one piece will do."""
-    return product(*[ONE_PIECE if at and part.whole else part.pieces for at, part in enumerate(parts)])
-
-
-def _all_reduce(values: Sequence[Any], root: int) -> Results:
-    total = reduce(*values)
-    return [total.at(total.place) for _ in values]
-
-
-def _all_reduce_mean(values: Sequence[Any], root: int) -> Results:
-    mean = average(*values)
-    return [mean.at(mean.place) for _ in values]
+    return results
 
 
 def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
@@ -194,18 +174,9 @@ def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
     return [reduce(*values) for values in zip(*buckets, strict=True)]
 
 
-def _bucket_batches(bucket: Sequence[Value]) -> Iterable[int]:
-    return (place * MOST + batch for place, value in enumerate(bucket) for batch in value.place.batches)
-
-
-def _all_reduce_bucket(values: Sequence[Sequence[Value]], root: int) -> Results:
+def _bucket_sums(values: Sequence[Sequence[Value]], root: int) -> Results:
     totals = _bucket_sum(*values)
     return [[total.at(total.place) for total in totals] for _ in values]
-
-
-def _all_gather(values: Sequence[Any], root: int) -> Results:
-    whole = gather(*values)
-    return [whole.at(whole.place) for _ in values]
 
 
 def _reduce_scatter(values: Sequence[Any], dim: int) -> Results:
@@ -224,66 +195,9 @@ def _broadcast(values: Sequence[Any], root: int) -> Results:
 
 
 def _as_large(first: Value, *others: Value) -> None:
-    elements = first.elements()
     for value in others:
-        if value.elements() != elements:
+        if value.elements() != first.elements():
             raise RuleError(facts.NotSized(value, first))
-
-
-def _first(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
-    return size(values[:1])
-
-
-def _first_alone(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
-    """Without what stands beside it in a part of a sum."""
-    return simplest(Fraction(size(values[:1])) / (1 + values[0].place.schema.running))
-
-
-def _first_bucket(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
-    return size(values[0])
-
-
-def _sum(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
-    return size(values)
-
-
-def _all_as_the_largest(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
-    """In each step of a ring all wait for the largest part that is on its way."""
-    return len(values) * _largest(values, root, size)
-
-
-def _rows(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
-    """The even exchange that takes as long: the busiest member sends or receives (n - 1)/n of it."""
-    members = len(values)
-    if members == 1:
-        return size(values[0])
-    most: Elements = 0
-    for i, row in enumerate(values):
-        column = [value for other in values for value in other[i : i + 1]]
-        own = size(row[i : i + 1])
-        most = max(most, size(row) - own, size(column) - own)
-    return simplest(Fraction(members, members - 1) * most)
-
-
-def _all_pieces_as_the_largest(
-    values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements
-) -> Elements:
-    """The even exchange in which each piece has the size of the largest of all."""
-    return len(values) * max(_largest(row, root, size) for row in values)
-
-
-def _root(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
-    return size(values[root : root + 1])
-
-
-def _all_but_the_next(values: Sequence[Any], root: int, size: Size) -> list[Elements]:
-    """In a ring each member sends its own part, and hands on all others but that which its successor brought."""
-    whole = size(values)
-    return [whole - size([value]) for value in (*values[1:], values[0])]
-
-
-def _all_but_its_own(values: Sequence[Sequence[Value]], root: int, size: Size) -> list[Elements]:
-    return [size(row) - size(row[i : i + 1]) for i, row in enumerate(values)]
 
 
 def _shift(values: Sequence[Any], root: int) -> Results:
@@ -296,37 +210,66 @@ def _halo(values: Sequence[Sequence[Value]], root: int) -> Results:
     return [[value.at(value.place) for value in (*left, *right)] for left, right in pairs]
 
 
-def _busiest(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
-    """Return what the busiest member sends or receives."""
-    return max(map(size, (*values, *_halo(values, root))))
+def _nothing(*values: object) -> None:
+    """Members of an exchange need not fit each other."""
+
+
+def _cells(parts: Sequence[Part]) -> Iterable[tuple[int, ...]]:
+    """The pieces of all parts; but of the first, of a part that is whole one piece will do."""
+    return product(*[ONE_PIECE if at and part.whole else part.pieces for at, part in enumerate(parts)])
+
+
+def _summed(value: Any) -> Iterable[tuple[int, ...]]:
+    """Return what is in a sum: batches and rows of a gradient, the terms of a partial sum."""
+    return _cells(value.place.sums)
+
+
+def _split(value: Any) -> Iterable[tuple[int, ...]]:
+    """Along what values of a kind are gathered, as pieces of all dims."""
+    return _cells(value.place.dims)
+
+
+def _first(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+    return size(values[:1])
+
+
+def _first_alone(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+    """Without what stands beside it in a part of a sum."""
+    return simplest(Fraction(size(values[:1])) / (1 + values[0].place.schema.running))
 
 
 def _largest(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
     return max(size([value]) for value in values)
 
 
-def _its_own(values: Sequence[Any], root: int, size: Size) -> list[Elements]:
-    return [size([value]) if len(values) > 1 else 0 for value in values]
+def _all_as_the_largest(values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+    """In each step of a ring all wait for the largest part that is on its way."""
+    return len(values) * _largest(values, root, size)
 
 
-def _all_of_them(values: Sequence[Sequence[Value]], root: int, size: Size) -> list[Elements]:
-    return [*map(size, values)]
+def _exchanged(values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements) -> Elements:
+    """The even exchange that takes as long: the busiest member sends or receives (n - 1)/n of it."""
+    members = len(values)
+    if members == 1:
+        return size(values[0])
+    most: Elements = 0
+    for i, row in enumerate(values):
+        column = [value for other in values for value in other[i : i + 1]]
+        most = max(most, max(size(row), size(column)) - size(row[i : i + 1]))
+    return simplest(Fraction(members, members - 1) * most)
 
 
-def _those_beside(member: int, members: int, root: int) -> Iterable[int]:
-    return [one for one in (member - 1, member + 1) if 0 <= one < members]
+def _all_pieces_as_the_largest(
+    values: Sequence[Sequence[Value]], root: int = 0, size: Size = total_elements
+) -> Elements:
+    """The even exchange in which each piece has the size of the largest of all."""
+    return len(values) * _largest([value for row in values for value in row], root, size)
 
 
-def _only_the_one_before(member: int, members: int, root: int) -> Iterable[int]:
-    return ((member - 1) % members,)
-
-
-def _only_the_root(member: int, members: int, root: int) -> Iterable[int]:
-    return (root,)
-
-
-def _nothing(*values: object) -> None:
-    """Members of an exchange need not fit each other."""
+def _all_but_the_next(values: Sequence[Any], root: int, size: Size) -> list[Elements]:
+    """In a ring each member sends its own part, and hands on all others but that which its successor brought."""
+    whole = size(values)
+    return [whole - size([value]) for value in (*values[1:], values[0])]
 
 
 COLLECTIVES = table(
@@ -336,7 +279,7 @@ COLLECTIVES = table(
             word="AR",
             title="all-reduce",
             signature="await model.allreduce(gradient, layer)",
-            results=_all_reduce,
+            results=_for_each(reduce),
             law=reduce,
             apart=_summed,
             size=_first,
@@ -348,12 +291,12 @@ COLLECTIVES = table(
             word="BA",
             title="bucketed all-reduce",
             signature="await model.allreduce_bucket(gradients)",
-            results=_all_reduce_bucket,
+            results=_bucket_sums,
             law=_bucket_sum,
-            apart=_bucket_batches,
+            apart=lambda bucket: ((at, batch) for at, value in enumerate(bucket) for batch in value.place.batches),
             many=True,
             bucket=True,
-            size=_first_bucket,
+            size=lambda values, root=0, size=total_elements: size(values[0]),
             travel=TWICE_ROUND,
             in_place=True,
         ),
@@ -362,10 +305,10 @@ COLLECTIVES = table(
             word="AG",
             title="all-gather",
             signature="await model.allgather(shard, layer)",
-            results=_all_gather,
+            results=_for_each(gather),
             law=gather,
             apart=_split,
-            size=_sum,
+            size=lambda values, root=0, size=total_elements: size(values),
             pace=_all_as_the_largest,
             sends=_all_but_the_next,
         ),
@@ -388,9 +331,9 @@ COLLECTIVES = table(
             results=_all_to_all,
             law=_nothing,
             many=True,
-            size=_rows,
+            size=_exchanged,
             travel=STRAIGHT,
-            sends=_all_but_its_own,
+            sends=lambda values, root, size: [size(row) - size(row[i : i + 1]) for i, row in enumerate(values)],
         ),
         Collective(
             name="broadcast",
@@ -400,8 +343,8 @@ COLLECTIVES = table(
             results=_broadcast,
             law=_as_large,
             root=("whose value everybody gets", "that has what all others get"),
-            origins=_only_the_root,
-            size=_root,
+            origins=lambda member, members, root: (root,),
+            size=lambda values, root=0, size=total_elements: size(values[root : root + 1]),
             travel=CHAIN,
             in_place=True,
         ),
@@ -412,17 +355,17 @@ COLLECTIVES = table(
             signature="await model.shift(value, layer)",
             results=_shift,
             law=_nothing,
-            origins=_only_the_one_before,
+            origins=lambda member, members, root: ((member - 1) % members,),
             size=_largest,
             travel=STEP,
-            sends=_its_own,
+            sends=lambda values, root, size: [size([value]) if len(values) > 1 else 0 for value in values],
         ),
         Collective(
             name="allgather_padded",
             word="GP",
             title="padded all-gather",
             signature="await model.allgather_padded(shard, layer)",
-            results=_all_gather,
+            results=_for_each(gather),
             law=gather,
             apart=_split,
             size=_all_as_the_largest,
@@ -444,19 +387,19 @@ COLLECTIVES = table(
             title="halo exchange",
             signature="await model.halo(edges, layer)",
             results=_halo,
-            origins=_those_beside,
+            origins=lambda member, members, root: [one for one in (member - 1, member + 1) if 0 <= one < members],
             law=_nothing,
             many=True,
-            size=_busiest,
+            size=lambda values, root=0, size=total_elements: max(map(size, (*values, *_halo(values, root)))),
             travel=NEIGHBOURS,
-            sends=_all_of_them,
+            sends=lambda values, root, size: [*map(size, values)],
         ),
         Collective(
             name="allreduce_mean",
             word="AM",
             title="averaging all-reduce",
             signature="await model.allreduce_mean(mean, layer)",
-            results=_all_reduce_mean,
+            results=_for_each(average),
             law=average,
             apart=_summed,
             size=_first_alone,

@@ -15,9 +15,6 @@ from typing import Final, NamedTuple, TypeVar, cast
 from lib.errors.wording import runs
 from lib.values.table import table
 
-__all__ = ["AVERAGED", "DIMS", "NAMES", "NO_PIECES", "OUTPUTS", "REST", "SPACE", "DimKind", "Pieces", "Relation", "Run"]
-__all__ += ["RunSet", "joined", "listed_numbers", "united"]
-
 NO_PIECES: frozenset[int] = frozenset()
 SPACE: Final[tuple[str, ...]] = ("rows", "columns", "planes")
 """The dims of a grid. Rows has every activation."""
@@ -100,108 +97,106 @@ def _averaged(of: str) -> DimKind:
     )
 
 
-DIMS: Final = table(
-    (
-        DimKind("batch", "batch", "batches", counted=True, field="batches"),
-        DimKind("in", "shard", "shards", field="shards"),
-        DimKind(
-            "out",
-            "column shard",
-            "columns",
-            alike="put together what has the same columns; give load_weights the same total and dim everywhere",
-            once="each rank loads columns of its own, with its place in the group as the shard",
-        ),
-        DimKind(
-            "features",
-            "feature",
-            "features",
-            alike="put together one thing at a time: batches of the same features, or features of the same batches",
-        ),
-        DimKind(
-            "terms",
-            "part",
-            "part",  # as in "part 0-1 of 4 of a sum"
-            partial=True,
-            alike="a partial sum is added to the other parts of the same sum, once each: by an all-reduce or a "
-            "reduce-scatter\nover the ranks that have the other shards of the weight. A sum that is done stays as it "
-            "is",
-            once="each part of a sum is added once: each rank brings what its own shard of the weight gave",
-        ),
-        DimKind(
-            "rows",
-            "row",
-            "rows",
-            counted=True,
-            alike="a sum is over values of the same rows: ranks that share a weight gather the rows before they use it,"
-            "\nand a sum that goes round meets the same rows on each of them",
-            once="each rank has rows of its own, with its place in the group as the shard",
-            owed="sum it over the ranks that have the other rows: await model.allreduce(gradient, layer)",
-        ),
-        DimKind(
-            "keys",
-            "key",
-            "keys",
-            counted=True,
-            partial=True,
-            alike="rows that have seen different keys stay apart, and are put together when all have seen theirs",
-            once="each block of keys is attended to once: look for a step of the ring that is made twice, and for two "
-            "ranks\nwith the same tokens",
-            owed="attend to the other keys too, and add up what comes of it: out + model.forward(layer, x, keys)",
-        ),
-        DimKind(
-            "queries",
-            "query",
-            "queries",
-            counted=True,
-            partial=True,
-            alike="gradients that different queries gave stay apart, and are put together when all queries are in each",
-            once="each block of queries counts once: look for a step of the ring that is made twice, and for two "
-            "ranks\nwith the same tokens",
-            owed="the gradient of the keys goes round with them until all queries are in it, and comes home",
-        ),
-        DimKind(
-            "uses",
-            "use",
-            "uses",
-            counted=True,
-            partial=True,
-            once="each layer that takes an activation gives one part of its gradient",
-            owed="several layers take this activation: add the gradients that their backwards give",
-        ),
-        DimKind(
-            "vocabulary",
-            "part of the vocabulary",
-            "vocabulary",
-            partial=True,
-            alike="what part of the vocabulary each rank has is a part of a sum, which is added and not put together: "
-            "with an\nall-reduce over the ranks that have the rest of the vocabulary",
-            once="each part of the vocabulary counts once: each rank brings what its own shard gave",
-            owed="this is as if there were no other words than those that are here. Sum it over the ranks that have "
-            "the\nrest of the vocabulary: await model.allreduce(value, layer)",
-        ),
-        DimKind(
-            "experts",
-            "expert",
-            "experts",
-            counted=True,
-            alike="each rank has its own experts, which see the tokens of all ranks: what is of one expert is put "
-            "together,\nand of a weight's gradient there is nothing to add",
-            once="each expert counts once: after an exchange a rank has its own experts and all tokens, or its own "
-            "tokens\nand all experts",
-            owed="results come home before they are combined, and gradients before they go on: exchange them, so "
-            "that each rank\nhas those of all experts, for its own tokens. Or add what each rank has, by a "
-            "reduce-scatter",
-        ),
-        DimKind("taps", "tap", "taps", counted=True),
-        _outputs("rows"),
-        _of_a_grid("columns"),
-        _of_a_grid("planes"),
-        _outputs("columns"),
-        _outputs("planes"),
-        *map(_averaged, SPACE),
+_ROWS = (
+    DimKind("batch", "batch", "batches", counted=True, field="batches"),
+    DimKind("in", "shard", "shards", field="shards"),
+    DimKind(
+        "out",
+        "column shard",
+        "columns",
+        alike="put together what has the same columns; give load_weights the same total and dim everywhere",
+        once="each rank loads columns of its own, with its place in the group as the shard",
     ),
-    by="role",
+    DimKind(
+        "features",
+        "feature",
+        "features",
+        alike="put together one thing at a time: batches of the same features, or features of the same batches",
+    ),
+    DimKind(
+        "terms",
+        "part",
+        "part",  # as in "part 0-1 of 4 of a sum"
+        partial=True,
+        alike="a partial sum is added to the other parts of the same sum, once each: by an all-reduce or a "
+        "reduce-scatter\nover the ranks that have the other shards of the weight. A sum that is done stays as it "
+        "is",
+        once="each part of a sum is added once: each rank brings what its own shard of the weight gave",
+    ),
+    DimKind(
+        "rows",
+        "row",
+        "rows",
+        counted=True,
+        alike="a sum is over values of the same rows: ranks that share a weight gather the rows before they use it,"
+        "\nand a sum that goes round meets the same rows on each of them",
+        once="each rank has rows of its own, with its place in the group as the shard",
+        owed="sum it over the ranks that have the other rows: await model.allreduce(gradient, layer)",
+    ),
+    DimKind(
+        "keys",
+        "key",
+        "keys",
+        counted=True,
+        partial=True,
+        alike="rows that have seen different keys stay apart, and are put together when all have seen theirs",
+        once="each block of keys is attended to once: look for a step of the ring that is made twice, and for two "
+        "ranks\nwith the same tokens",
+        owed="attend to the other keys too, and add up what comes of it: out + model.forward(layer, x, keys)",
+    ),
+    DimKind(
+        "queries",
+        "query",
+        "queries",
+        counted=True,
+        partial=True,
+        alike="gradients that different queries gave stay apart, and are put together when all queries are in each",
+        once="each block of queries counts once: look for a step of the ring that is made twice, and for two "
+        "ranks\nwith the same tokens",
+        owed="the gradient of the keys goes round with them until all queries are in it, and comes home",
+    ),
+    DimKind(
+        "uses",
+        "use",
+        "uses",
+        counted=True,
+        partial=True,
+        once="each layer that takes an activation gives one part of its gradient",
+        owed="several layers take this activation: add the gradients that their backwards give",
+    ),
+    DimKind(
+        "vocabulary",
+        "part of the vocabulary",
+        "vocabulary",
+        partial=True,
+        alike="what part of the vocabulary each rank has is a part of a sum, which is added and not put together: "
+        "with an\nall-reduce over the ranks that have the rest of the vocabulary",
+        once="each part of the vocabulary counts once: each rank brings what its own shard gave",
+        owed="this is as if there were no other words than those that are here. Sum it over the ranks that have "
+        "the\nrest of the vocabulary: await model.allreduce(value, layer)",
+    ),
+    DimKind(
+        "experts",
+        "expert",
+        "experts",
+        counted=True,
+        alike="each rank has its own experts, which see the tokens of all ranks: what is of one expert is put "
+        "together,\nand of a weight's gradient there is nothing to add",
+        once="each expert counts once: after an exchange a rank has its own experts and all tokens, or its own "
+        "tokens\nand all experts",
+        owed="results come home before they are combined, and gradients before they go on: exchange them, so "
+        "that each rank\nhas those of all experts, for its own tokens. Or add what each rank has, by a "
+        "reduce-scatter",
+    ),
+    DimKind("taps", "tap", "taps", counted=True),
+    _outputs("rows"),
+    _of_a_grid("columns"),
+    _of_a_grid("planes"),
+    _outputs("columns"),
+    _outputs("planes"),
+    *map(_averaged, SPACE),
 )
+DIMS: Final = table(_ROWS, by="role")
 # Heads are no dim of their own: some of them are some of the features, as a linear layer gives them, and attention asks
 # that none is broken (see `LayerKind.unbroken`).
 """The kinds of dims by role."""
@@ -339,12 +334,19 @@ class Relation:
     """A relation of dims: which elements of one each element of another needs. Asked of sets of them, each worked
     out once.
 
-    Two that say the same are equal: layers that are alike then have one schema, and one table of what is known.
+    Two of a subclass that say the same (`said`) are equal: layers that are alike then have one schema, and one table of
+    what is known.
     """
 
-    def __init__(self, needs: Callable[[int], Iterable[int]]) -> None:
-        self.needs = needs
+    def __init__(self, needs: Callable[[int], Iterable[int]], *said: object) -> None:
+        self.needs, self.said = needs, said
         self._known: dict[Pieces, RunSet] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is type(self) is not Relation and self.said == cast(Relation, other).said)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.said))
 
     def __call__(self, items: Pieces) -> RunSet:
         found = self._known.get(items)

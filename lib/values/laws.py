@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError, forgotten_await
@@ -23,8 +23,6 @@ from lib.values.placement import MOST, SMALL_SET, Elements, Part, Place, alike, 
 
 if TYPE_CHECKING:
     from lib.values.values import Value
-
-__all__ = ["average", "cut", "gather", "piece", "reduce", "total_elements"]
 
 V = TypeVar("V", bound="Value")
 MOST_LOOKED_UP = 16
@@ -98,11 +96,11 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
         theirs = other.place.parts
         if theirs[:ndim] != parts[:ndim] and not alike(parts[:ndim], theirs[:ndim], ndim):
             _refuse("sum", first, other, ndim)
-    grid = None if mine.dim.counted else mine.grid
+    grid = 0 if mine.dim.counted else mine.grid
     head, tail = parts[:at], parts[at + 1 :]
     for other in values[1:]:
         theirs = other.place.parts
-        other_grid = grid is not None and theirs[at].grid != grid
+        other_grid = grid != 0 and theirs[at].grid != grid
         if not other_grid and ((theirs[at + 1 :] == tail and theirs[:at] == head) or alike(parts, theirs, at)):
             continue
         adding = values if verb != "sum" else [value for value in values if not value.place.zero]
@@ -119,7 +117,7 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
         _refuse_twice(verb, values, at)
     if len(pieces) > SMALL_SET * len(values):
         mine.dim.may_make(pieces, len(values))
-    return schema.place(*head, mine.dim.piece(cast(int, mine.grid), pieces), *tail)
+    return schema.place(*head, mine.dim.piece(mine.grid, pieces), *tail)
 
 
 def _grid_of(verb: str, values: Sequence[Value]) -> Place | None:
@@ -139,7 +137,7 @@ def _grid_of(verb: str, values: Sequence[Value]) -> Place | None:
         if len(pieces) != sum([len(part.pieces) for part in column]):
             return None
         first.dim.may_make(pieces, len(column))
-        found[at] = first.dim.piece(cast(int, first.grid), pieces)
+        found[at] = first.dim.piece(first.grid, pieces)
         cells *= len(column)
         differ.append(at)
     boxes = {tuple([value.place.parts[at] for at in differ]) for value in values}
@@ -162,16 +160,16 @@ def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
         dim.may_make(pieces)
         low, high = (number * len(pieces) // total for number in (shard, shard + 1))
         mine = pieces.nth(low, high) if isinstance(pieces, RunSet) else frozenset(sorted(pieces)[low:high])
-        return value.at(place.having(dim.name, dim.piece(cast(int, part.grid), mine)))
-    grid = total if part.whole else part.finer(total)
-    if grid is None:
+        return value.at(place.having(dim.name, dim.piece(part.grid, mine)))
+    mine = part.cut(shard, total)
+    if mine is None:
         raise RuleError(facts.Gaps(value))
-    if grid > MOST:
-        raise RuleError(facts.TooManyShards(shard, grid))
-    if part is not place.first and dim.size % grid:
-        raise RuleError(facts.Undivided(value, words.plural, dim.size, grid))
+    if mine.grid > MOST:
+        raise RuleError(facts.TooManyShards(shard, mine.grid))
+    if part is not place.first and dim.size % mine.grid:
+        raise RuleError(facts.Undivided(value, words.plural, dim.size, mine.grid))
     dim.may_make(part.pieces)
-    return value.at(place.having(dim.name, dim.shard(shard, total) if part.whole else part.cut(shard, total)))
+    return value.at(place.having(dim.name, mine))
 
 
 def piece(value: V, role: str, low: int, high: int) -> V:

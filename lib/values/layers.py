@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
 
 from lib.errors.wording import counted
 from lib.values.dims import SPACE
 from lib.values.kinds.kind import SIZES, USUAL, Dims, Layer, LayerKind, Sum, schema
-from lib.values.placement import MOST, ONE_PIECE, Dim, Place, Schema, keep
+from lib.values.placement import MOST, Dim, Schema, give, keep
 from lib.values.table import table
-
-__all__ = ["LAYER_KINDS", "Layer", "LayerKind", "Shape", "batches_at", "by_hand", "gradient_at", "layer_from"]
-__all__ += ["weight_at"]
-
-_set = object.__setattr__
 
 
 class KindRow(NamedTuple):
@@ -37,31 +31,32 @@ LAYER_KINDS: Final = table(
     (
         KindRow("linear", "linear"),
         KindRow("attention", "attention"),
-        KindRow("norm", "pointwise"),
-        KindRow("layer_norm", "pointwise"),
-        KindRow("add", "pointwise"),
-        KindRow("embedding", "vocabulary"),
-        KindRow("cross_entropy", "vocabulary"),
+        KindRow("norm", "linear"),
+        KindRow("layer_norm", "linear"),
+        KindRow("add", "linear"),
+        KindRow("embedding", "linear"),
+        KindRow("cross_entropy", "linear"),
         KindRow("dispatch", "experts"),
         KindRow("experts", "experts"),
         KindRow("combine", "experts"),
-        KindRow("convolution", "grid.convolution"),
-        KindRow("transposed_convolution", "grid.convolution"),
-        KindRow("pooling", "grid.convolution"),
-        KindRow("neighborhood_attention", "grid.neighborhood"),
-        KindRow("mean", "grid.averages"),
-        KindRow("moments", "grid.averages"),
-        KindRow("group_norm", "grid.averages"),
-        KindRow("transform", "grid.transform"),
+        KindRow("convolution", "grid"),
+        KindRow("transposed_convolution", "grid"),
+        KindRow("pooling", "grid"),
+        KindRow("neighborhood_attention", "attention"),
+        KindRow("mean", "grid"),
+        KindRow("moments", "grid"),
+        KindRow("group_norm", "grid"),
+        KindRow("transform", "grid"),
     )
 )
 LISTS = ("of", "route", "groups")
 
 
-def _size_words(sizes: Mapping[str, int]) -> str:
-    """A grid of rows in words: "64 rows of 512 features", "64 x 32 points of 8 features"."""
-    *space, features = sizes.values()
-    return f"{' x '.join(map(str, space))} {'points' if space[1:] else 'rows'} of {features} features"
+def _kind(name: object) -> type[LayerKind]:
+    row = LAYER_KINDS.get(name) if isinstance(name, str) else None
+    if row is None:
+        raise ValueError(f"there is no kind of layer {str(name)[:40]!r}; there is {', '.join(LAYER_KINDS)}")
+    return row.kind
 
 
 def layer_from(data: object) -> Layer:
@@ -69,24 +64,15 @@ def layer_from(data: object) -> Layer:
     given = dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else {}
     kind = _kind(given["kind"]) if "kind" in given else None
     wanted = [*SIZES, *(kind.options if kind is not None else ())]
-    wanted += [name for name in ("of", *(kind.optional if kind is not None else ())) if name in given]
-    if set(given) != set(wanted):
-        wanted = [name for name in wanted if name != "of"]
+    wanted += [name for name in (kind.optional if kind is not None else ()) if name in given]
+    if given.keys() - {"of"} != set(wanted):
         raise ValueError(f"a layer is described by its {', '.join(wanted[:-1])} and {wanted[-1]}")
-    for field in LISTS:
-        if not isinstance(given.get(field, []), list):
-            raise ValueError(f"{field} of a layer is a list; got {str(given[field])[:40]}")
+    for name in LISTS:
+        if not isinstance(given.get(name, []), list):
+            raise ValueError(f"{name} of a layer is a list; got {str(given[name])[:40]}")
     layer = Layer(**given)
     _refuse(layer)
     return layer
-
-
-def _kind(name: object) -> type[LayerKind]:
-    """The kind of that name."""
-    row = LAYER_KINDS.get(name) if isinstance(name, str) else None
-    if row is None:
-        raise ValueError(f"there is no kind of layer {str(name)[:40]!r}; there is {', '.join(LAYER_KINDS)}")
-    return row.kind
 
 
 def _refuse(layer: Layer) -> None:
@@ -152,31 +138,27 @@ class Shape:
             described *= layers
         elif len(set(described)) == 1 and not described[0].of:
             described = described[:1]
-        for name, value in (("layers", layers), ("batches", batches), ("padding", padding)):
-            _set(self, name, value)
-        _set(self, "descriptions", described)
-        _set(self, "items", batches + padding if padding else batches)
-        _set(self, "_whole", {})
-        kinds, edges = self._made()
-        self._wire(kinds, edges)
-        _set(self, "kinds", kinds * layers if len(described) == 1 else kinds)
+        give(self, layers=layers, batches=batches, padding=padding, items=batches + padding if padding else batches)
+        give(self, descriptions=described, _whole={})
+        dim = cache(Dim)
+        kinds, edges = self._made(dim)
+        self._wire(kinds, edges, dim)
+        give(self, kinds=kinds * layers if len(described) == 1 else kinds)
 
-    def _made(self) -> tuple[list[LayerKind], list[Dims]]:
+    def of(self, number: int) -> tuple[int, ...]:
+        """The activations that a layer takes: where nothing is said that of its own number, perhaps twice."""
+        layer = self.descriptions[number if len(self.descriptions) > 1 else 0]
+        return layer.of or (number,) * (1 + (LAYER_KINDS[layer.kind].kind.takes == "activation"))
+
+    def _made(self, dim: Callable[[str, int], Dim]) -> tuple[list[LayerKind], list[Dims]]:
         """The layers, each with the dims of what it takes, and those of all activations. One stands for all where all
         are alike."""
-        known: dict[tuple[str, int], Dim] = {}
-
-        def dim(role: str, size: int) -> Dim:
-            return known.get((role, size)) or known.setdefault((role, size), Dim(role, size))
-
         first = self.descriptions[0]
-        width = LAYER_KINDS[first.kind].kind.width(first)
-        data = (("batch", self.items), *first.space.items(), ("features", width))
-        edges: list[Dims] = [tuple((role, dim(role, size)) for role, size in data)]
+        data = {"batch": self.items, **first.space, "features": LAYER_KINDS[first.kind].kind.width(first)}
+        edges: list[Dims] = [tuple((role, dim(role, size)) for role, size in data.items())]
         kinds: list[LayerKind] = []
         for number, layer in enumerate(self.descriptions):
-            cls = LAYER_KINDS[layer.kind].kind
-            of = self.of(number)
+            cls, of = LAYER_KINDS[layer.kind].kind, self.of(number)
             if len(of) != 1 + (cls.takes == "activation"):
                 raise ValueError(f"layer {number}, {layer.kind}, takes {1 + (cls.takes == 'activation')} activations")
             if not all(0 <= one <= number for one in of):
@@ -200,46 +182,32 @@ class Shape:
             )
         return kinds, edges
 
-    def of(self, number: int) -> tuple[int, ...]:
-        """The activations that a layer takes: where nothing is said that of its own number, perhaps twice."""
-        layer = self.descriptions[number if len(self.descriptions) > 1 else 0]
-        return layer.of or (number,) * (1 + (LAYER_KINDS[layer.kind].kind.takes == "activation"))
-
-    def _wire(self, kinds: list[LayerKind], edges: list[Dims]) -> None:
+    def _wire(self, kinds: list[LayerKind], edges: list[Dims], dim: Callable[[str, int], Dim]) -> None:
         """Makes the schemas of all activations and their gradients, which two layers share, or more."""
         alike = len(kinds) == 1 and kinds[0].gives == kinds[0].dims
-        used: list[list[tuple[LayerKind, int]]] = [[] for _ in range(len(kinds) + 1)]
+        used: list[list[tuple[LayerKind, int]]] = [[] for _ in edges]
         for number, kind in enumerate(kinds):
             for place, one in enumerate(self.of(number)):
                 used[one].append((kind, place))
-        if any(not uses for uses in used[:-1]):
-            number = next(number for number, uses in enumerate(used[:-1]) if not uses)
+        if [] in used[:-1]:
             raise ValueError(
-                f"activation {number} is taken by no layer: name it in of= of a later one, or leave it out"
+                f"activation {used.index([])} is taken by no layer: name it in of= of a later one, or leave it out"
             )
         activations: list[Schema] = []
         gradients: list[Schema] = []
-        known: dict[tuple[object, ...], Schema] = {}
-        parts = {len(uses): Dim("uses", len(uses)) for uses in used}
-
-        def once(dims: Dims, sums: tuple[Sum, ...], running: Fraction | int = 0) -> Schema:
-            """One schema for all that are alike: values of many layers have the same places."""
-            what = dims, sums, running
-            return known.get(what) or known.setdefault(what, schema(*what))
-
+        once = cache(schema)  # one for all that are alike: values of many layers have the same places
         for number, (dims, uses) in enumerate(zip(edges, used, strict=True)):
             before = kinds[number - 1] if number or alike else None
-            owes = tuple([one for kind, place in uses for one in kind.owes[place]])
-            if len(uses) > 1:
-                owes += (Sum("uses", parts[len(uses)]),)
+            owes = [one for kind, place in uses for one in kind.owes[place]]
+            owes += [Sum("uses", dim("uses", len(uses)))] if len(uses) > 1 else []
             activations.append(once(dims, before.opens if before else (), before.running if before else 0))
-            gradients.append(once(dims, owes))
+            gradients.append(once(dims, tuple(owes), 0))
         if alike:
             activations[1], gradients[1] = activations[0], gradients[0]
+        known: dict[tuple[object, ...], LayerKind] = {}
         for number, kind in enumerate(kinds):
             of = self.of(number)
-            kind.activations = [activations[one] for one in of]
-            kind.gradients = [gradients[one] for one in of]
+            kind.activations, kind.gradients = [activations[one] for one in of], [gradients[one] for one in of]
             kind.output, kind.output_gradient = activations[number + 1], gradients[number + 1]
             kind.uses = [
                 gradients[one].spaces[-1].shard(used[one].index((kind, place)), len(used[one]))
@@ -247,12 +215,10 @@ class Shape:
                 else None
                 for place, one in enumerate(of)
             ]
-        known_kinds: dict[tuple[object, ...], LayerKind] = {}
-        for number, kind in enumerate(kinds):  # layers that are alike are one, with one table of places
+            # Layers that are alike are one, with one table of places.
             wired = *kind.activations, *kind.gradients, *kind.uses, kind.output, kind.output_gradient
-            kinds[number] = known_kinds.setdefault((replace(kind.layer, of=()), kind.dims, kind.other, *wired), kind)
-        _set(self, "activations", activations)
-        _set(self, "gradients", gradients)
+            kinds[number] = known.setdefault((replace(kind.layer, of=()), kind.dims, kind.other, *wired), kind)
+        give(self, activations=activations, gradients=gradients)
 
     def schema_of(self, tensor: str, layer: int) -> Schema | None:
         """The schema of a tensor of a layer, or the nearest that there is; of a weight None where it has none."""
@@ -261,8 +227,7 @@ class Shape:
         if tensor in ("weight", "weight_gradient"):
             return getattr(self.kinds[min(max(layer, 0), len(self.kinds) - 1)], tensor)
         edges = self.activations if tensor == "activation" else self.gradients
-        number = layer + (tensor == "gradient")
-        return edges[min(max(number, 0), len(edges) - 1)]
+        return edges[min(max(layer + (tensor == "gradient"), 0), len(edges) - 1)]
 
     def whole(self, batches: frozenset[int]) -> bool:
         """Tell whether these are all batches of the step, with whatever padding."""
@@ -275,21 +240,10 @@ class Shape:
         return f"Shape(layers={self.layers}, batches={self.batches})"
 
 
-def weight_at(weight: Schema, shards: frozenset[int], total: int) -> Place:
-    """The place of some shards of a weight, whoever names them."""
-    return weight.cut(weight.spaces[0].piece(total, shards))
-
-
-def batches_at(activation: Schema, batches: frozenset[int]) -> Place:
-    """The place of an activation, or the gradient of one, of some batches."""
-    batch = activation.spaces[0]
-    return activation.cut(batch.piece(batch.size, batches))
-
-
-def gradient_at(gradient: Schema, batches: frozenset[int], shards: frozenset[int] = ONE_PIECE, total: int = 1) -> Place:
-    """The place of a part of a weight's gradient, summed over some batches."""
-    first, batch = gradient.spaces[0], gradient.spaces[cast(int, gradient.batch)]
-    return gradient.at({gradient.roles[0]: first.piece(total, shards), "batch": batch.piece(batch.size, batches)})
+def _size_words(sizes: Mapping[str, int]) -> str:
+    """A grid of rows in words: "64 rows of 512 features", "64 x 32 points of 8 features"."""
+    *space, features = sizes.values()
+    return f"{' x '.join(map(str, space))} {'points' if space[1:] else 'rows'} of {features} features"
 
 
 @lru_cache(maxsize=16)

@@ -8,38 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import NAMES
 from lib.values.laws import cut, gather, piece, reduce
-from lib.values.placement import Elements
-from lib.values.rules import Shape
+from lib.values.layers import Shape
+from lib.values.placement import Elements, give
 from lib.values.table import table
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
-
-__all__ = ["BY_INPUT", "BY_WEIGHT", "COMMUNICATION", "COMPUTE", "HANDS_IN", "LOADS", "LOCAL", "MESSAGES", "OPERATIONS"]
-__all__ += ["READS", "TIMED", "UPDATES", "MadeUp", "Operation", "Rule", "calls", "signatures"]
-
-Rule = Callable[..., Any]
-
-
-class MadeUp(NamedTuple):
-    """Why what an operation gives is no honest result: what happened, what would be right, and how to mend it."""
-
-    what: str
-    instead: str
-    fix: str
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation that is not a collective.
 
-    `word` is its word in the text of a schedule, `title` and `labels` what pictures call it (labels longest first;
-    none: the batches, with `letter` before them where there is room, or its name), `colour` a row of the pictures'
-    palette, `signature` how a student writes it.
+    `word` is its word in the text of a schedule, `title` and `labels` what pictures call it (without a title its name;
+    labels longest first, and none: the batches, with `letter` before them where there is room, or its name), `colour` a
+    row of the pictures' palette (what takes time has one of its own), `signature` how a student writes it.
 
     `rule(shape, layer, *said, *values)` makes what it gives out of values of the kinds that it `takes`: one value, or
     a tuple of them; None where no rule can. `says` is what the call says beside its layer: "" nothing, "batches",
@@ -52,15 +39,14 @@ class Operation:
     size of its layer's weight; without one it takes no time. `as_loaded`: the weights that it uses must not have been
     updated before. `loads`: what it gives was there before the step, once. `free_of`: a field of Costs; where that
     costs anything, nobody has for nothing what this gives. `hands_in`: its input is this rank's result. `made_up`: what
-    it gives comes from nowhere.
+    it gives comes from nowhere; what happened, what would be right, and how to get there.
     `kind` is "local", "message", "read" (a reader does it, beside the rank's own clock) or "wait".
     """
 
     name: str
     word: str
-    title: str
     signature: str
-    rule: Rule | None = None
+    rule: Callable[..., Any] | None = None
     takes: tuple[type[Value], ...] = ()
     gives: tuple[type[Value], ...] = ()
     says: str = ""
@@ -73,11 +59,16 @@ class Operation:
     loads: bool = False
     free_of: str | None = None
     hands_in: bool = False
-    made_up: MadeUp | None = None
+    made_up: tuple[str, str, str] | None = None
+    title: str = ""
     labels: tuple[str, ...] = ()
     letter: str = ""
-    colour: str = "other"
+    colour: str = ""
     kind: str = "local"
+
+    def __post_init__(self) -> None:
+        own = self.name if self.cost is not None or self.kind != "local" else "other"
+        give(self, title=self.title or self.name.replace("_", " "), colour=self.colour or own)
 
     @property
     def has_batches(self) -> bool:
@@ -114,14 +105,12 @@ class Operation:
     ) -> list[Value]:
         """Make what it gives, by its rule."""
         assert self.rule is not None, f"nothing makes what {self.name} gives"
-        if not self.says:
-            made = self.rule(shape, layer, *values)
-        else:
-            made = self.rule(shape, layer, *((batches,) if self.says == "batches" else arg), *values)
+        said = (batches,) if self.says == "batches" else arg if self.says else ()
+        made = self.rule(shape, layer, *said, *values)
         return [made] if isinstance(made, Value) else list(made)
 
 
-# The rules of operations that do not name their layer, or give nothing, in the form of the others.
+# Rules of operations that do not name their layer, or give nothing, in the form of the others.
 def _get_activation(shape: Shape, _: Any, batches: Iterable[int]) -> Activation:
     return rules.get_activation(shape, batches)
 
@@ -143,12 +132,12 @@ def _combine(shape: Shape, _: Any, *values: Value) -> Value:
     return gather(*values)
 
 
-def _shard(shape: Shape, _: Any, shard: int, total: int, *rest: Any) -> Value:
-    return cut(rest[-1], shard, total, NAMES[cast(int, rest[0])] if len(rest) > 1 else None)
-
-
 def _cut(shape: Shape, _: Any, dim: int, low: int, high: int, value: Value) -> Value:
     return piece(value, NAMES[dim], low, high)
+
+
+def _shard(shape: Shape, _: Any, shard: int, total: int, *rest: Any) -> Value:
+    return cut(rest[-1], shard, total, NAMES[cast(int, rest[0])] if len(rest) > 1 else None)
 
 
 OPERATIONS: Final = table(
@@ -156,7 +145,6 @@ OPERATIONS: Final = table(
         Operation(
             "load_weights",
             "W",
-            "load weights",
             "model.load_weights(layer, shard, total)",
             rules.load_weights,
             gives=(Weight, OptState),
@@ -166,7 +154,6 @@ OPERATIONS: Final = table(
         Operation(
             "get_activation",
             "I",
-            "get activation",
             "model.get_activation(batches)",
             _get_activation,
             gives=(Activation,),
@@ -181,20 +168,17 @@ OPERATIONS: Final = table(
         Operation(
             "read",
             "D",
-            "read",
             "await model.read(batches)",
             _get_activation,
             gives=(Activation,),
             says="batches",
             about="output",
             loads=True,
-            colour="read",
             kind="read",
         ),
         Operation(
             "forward",
             "F",
-            "forward",
             "model.forward(layer, activation, weight)",
             rules.forward,
             takes=(Activation, Weight),
@@ -203,24 +187,20 @@ OPERATIONS: Final = table(
             per_batch=True,
             by_kind=True,
             as_loaded=True,
-            colour="forward",
         ),
         Operation(
             "loss",
             "X",
-            "loss",
             "model.loss(activation)",
             _loss,
             takes=(Activation,),
             gives=(ActivationGrad,),
             about="input",
             cost="loss",
-            colour="loss",
         ),
         Operation(
             "backward",
             "B",
-            "backward",
             "model.backward(layer, activation, gradient, weight)",
             rules.backward,
             takes=(Activation, ActivationGrad, Weight),
@@ -229,14 +209,13 @@ OPERATIONS: Final = table(
             per_batch=True,
             by_kind=True,
             as_loaded=True,
-            colour="backward",
         ),
         Operation(
             "backward_input",
             "BI",
-            "input half",
             "model.backward_input(layer, activation, gradient, weight)",
             rules.backward_input,
+            title="input half",
             takes=(Activation, ActivationGrad, Weight),
             gives=(ActivationGrad,),
             cost="backward_input",
@@ -244,25 +223,22 @@ OPERATIONS: Final = table(
             by_kind=True,
             as_loaded=True,
             letter="I",
-            colour="backward_input",
         ),
         Operation(
             "backward_weight",
             "BW",
-            "weight half",
             "model.backward_weight(layer, activation, gradient)",
             rules.backward_weight,
+            title="weight half",
             takes=(Activation, ActivationGrad),
             gives=(WeightGrad,),
             cost="backward_weight",
             per_batch=True,
             letter="W",
-            colour="backward_weight",
         ),
         Operation(
             "update",
             "U",
-            "update",
             "model.update(layer, weight_gradient, weight, opt_state)",
             rules.update,
             takes=(WeightGrad, Weight, OptState),
@@ -270,65 +246,42 @@ OPERATIONS: Final = table(
             cost="update",
             per_weight=True,
             labels=("update", "U"),
-            colour="update",
         ),
         Operation(
             "fake_grad",
             "Z",
-            "fake grad",
             "model.fake_grad(layer, batches)",
             rules.fake_grad,
             gives=(WeightGrad,),
             says="batches",
-            made_up=MadeUp(
+            made_up=(
                 "a gradient was made up with fake_grad",
                 "gradients that backward gives",
                 "sum what backward gives, over the batches or over the ranks; fake_grad is for the sandbox",
             ),
         ),
         Operation(
-            "set_final_weight",
-            "E",
-            "set final weight",
-            "model.set_final_weight(layer, weight)",
-            _final,
-            takes=(Weight,),
-            hands_in=True,
+            "set_final_weight", "E", "model.set_final_weight(layer, weight)", _final, takes=(Weight,), hands_in=True
         ),
-        Operation("add", "P", "add", "one + other", _add, (Value, Value), (Value,), about="input"),
-        Operation("combine", "C", "combine", "one.combine(other)", _combine, (Value, Value), (Value,), about="input"),
-        Operation(
-            "shard", "K", "shard", "value.shard(shard, total)", _shard, (Value,), (Value,), says="shard", about="input"
-        ),
-        Operation(
-            "cut", "KC", "cut", "value.cut(dim, low, high)", _cut, (Value,), (Value,), says="part", about="input"
-        ),
+        Operation("add", "P", "one + other", _add, (Value, Value), (Value,), about="input"),
+        Operation("combine", "C", "one.combine(other)", _combine, (Value, Value), (Value,), about="input"),
+        Operation("shard", "K", "value.shard(shard, total)", _shard, (Value,), (Value,), says="shard", about="input"),
+        Operation("cut", "KC", "value.cut(dim, low, high)", _cut, (Value,), (Value,), says="part", about="input"),
         Operation(
             "foreign",
             "Q",
-            "foreign",
             "Weight(layer, ...)",
             gives=(Value,),
             about="output",
-            made_up=MadeUp(
+            made_up=(
                 "a value was made by hand",
                 "values that come from the operations of the model",
                 "take it from an operation: load_weights, forward, backward, update or a collective",
             ),
         ),
-        Operation("wait", "=", "wait", "await work", colour="wait", kind="wait"),
-        Operation(
-            "pass_to",
-            "S",
-            "send",
-            "await model.pass_to(rank, value)",
-            labels=("send",),
-            colour="pass_to",
-            kind="message",
-        ),
-        Operation(
-            "receive", "R", "receive", "await model.receive(rank)", labels=("recv",), colour="receive", kind="message"
-        ),
+        Operation("wait", "=", "await work", kind="wait"),
+        Operation("pass_to", "S", "await model.pass_to(rank, value)", title="send", labels=("send",), kind="message"),
+        Operation("receive", "R", "await model.receive(rank)", labels=("recv",), kind="message"),
     )
 )
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
@@ -28,10 +28,7 @@ from lib.errors.wording import numbered, ranges, run_words, runs, these
 from lib.values.dims import DIMS, NO_PIECES, Pieces, Relation, RunSet, joined, listed_numbers, united
 
 if TYPE_CHECKING:
-    from lib.values.kinds.routes import Route
-
-__all__ = ["MOST", "ROUTED", "SMALL_SET", "Dim", "Elements", "Owners", "Part", "Place", "Range", "Rest", "Schema"]
-__all__ += ["alike", "held_together", "listed", "numbers_in", "simplest", "union"]
+    from lib.values.kinds.experts import Route
 
 Elements = int | Fraction
 Range = tuple[Elements, Elements]
@@ -77,13 +74,13 @@ def numbers_in(items: Iterable[int]) -> frozenset[int]:
     return found
 
 
-def _give(thing: object, **fields: object) -> None:
+def give(thing: object, **fields: object) -> None:
     """Sets the fields of something frozen, when it is made."""
     for name, item in fields.items():
         _set(thing, name, item)
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Dim:
     """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces.
 
@@ -92,22 +89,21 @@ class Dim:
 
     name: str
     size: int
-    route: Route | None
-    counted: bool
-    joins: bool
-    spans: bool
-    _whole: Part | None
-    _left: int
-    _pieces: dict[tuple[int, Pieces], Part]
-    _shards: dict[tuple[int, int], Part]
+    route: Route | None = None
+    counted: bool = field(init=False)
+    joins: bool = field(init=False)
+    """All pieces together are the whole, whatever it is cut into."""
+    spans: bool = field(init=False)
+    """Pieces are sets of runs; of batches a student sees a plain set."""
+    _whole: Part | None = field(init=False, default=None)
+    _left: int = field(init=False, default=MOST_NUMBERS)
+    _pieces: dict[tuple[int, Pieces], Part] = field(init=False, default_factory=dict[tuple[int, Pieces], "Part"])
+    _shards: dict[tuple[int, int], Part] = field(init=False, default_factory=dict[tuple[int, int], "Part"])
 
-    def __init__(self, name: str, size: int, route: Route | None = None) -> None:
-        kind = DIMS.get(name)
-        counted = kind is not None and kind.counted and size <= MOST
-        joins = counted or (kind is not None and kind.field is None)
-        spans = counted and kind is not None and kind.field is None  # of the others a student sees a plain set
-        _give(self, name=name, size=size, route=route, counted=counted, joins=joins, spans=spans)
-        _give(self, _whole=None, _left=MOST_NUMBERS, _pieces={}, _shards={})
+    def __post_init__(self) -> None:
+        kind = DIMS.get(self.name)
+        counted, unnamed = kind is not None and kind.counted and self.size <= MOST, kind is not None and not kind.field
+        give(self, counted=counted, joins=counted or unnamed, spans=counted and unnamed)
 
     @property
     def whole(self) -> Part:
@@ -146,12 +142,12 @@ class Dim:
         """The same pieces of this dim as a part has of its own: a layer's features are a weight's columns."""
         if part.dim is self:
             return part
-        return self.whole if part.whole else self.piece(_grid(part), part.pieces)
+        return self.whole if part.whole else self.piece(part.grid, part.pieces)
 
     def part(self, *ranges: Range) -> Part:
         """Any part, as ranges in any order, which may overlap."""
         found = joined(ranges)
-        return Part(self, None, NO_PIECES, found == ((0, self.size),), found)
+        return Part(self, 0, NO_PIECES, found == ((0, self.size),), found)
 
     def may_make(self, pieces: Pieces, sets: int = 1) -> None:
         """Refuses a set that is made of so many others where too many numbers were written down. After a refusal it
@@ -171,10 +167,10 @@ class Dim:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Part:
-    """A part of a dim: some `pieces` of a `grid` of equal ones, or (grid None) any ranges."""
+    """A part of a dim: some `pieces` of a `grid` of equal ones; or any ranges, where the grid is 0."""
 
     dim: Dim
-    grid: int | None
+    grid: int
     pieces: Pieces
     whole: bool
     _ranges: tuple[Range, ...] | None = None
@@ -182,22 +178,18 @@ class Part:
     @property
     def size(self) -> Elements:
         """Its size in elements, exactly: an int wherever the pieces divide the dim evenly."""
-        if self.grid is None and self._ranges is not None:
-            return simplest(sum((Fraction(high - low) for low, high in self._ranges), Fraction(0)))
-        return _size(self.dim.size, len(self.pieces), _grid(self))
+        if self.grid:
+            return _size(self.dim.size, len(self.pieces), self.grid)
+        return simplest(sum((Fraction(high - low) for low, high in self.ranges), Fraction(0)))
 
     @property
     def ranges(self) -> tuple[Range, ...]:
         """It as ascending ranges of elements, which neither overlap nor touch."""
-        found = self._ranges
-        if found is None:
-            size, grid = self.dim.size, cast(int, self.grid)
-            ends = [
-                (simplest(Fraction(a * size, grid)), simplest(Fraction(b * size, grid))) for a, b in runs(self.pieces)
-            ]
-            found = ((0, size),) if self.whole else tuple(ends)
-            _set(self, "_ranges", found)
-        return found
+        if self._ranges is None:
+            each = Fraction(self.dim.size, self.grid)
+            found = [(simplest(low * each), simplest(high * each)) for low, high in runs(self.pieces)]
+            _set(self, "_ranges", ((0, self.dim.size),) if self.whole else tuple(found))
+        return cast("tuple[Range, ...]", self._ranges)
 
     def __repr__(self) -> str:
         inside = ",".join(f"{low}:{high}" for low, high in self.ranges)
@@ -207,29 +199,25 @@ class Part:
         """Tell whether both are the same pieces of one grid; of parts without a grid, the same ranges."""
         if self is other:
             return True
-        if self.grid is None or other.grid is None:
-            return self.dim.same(other.dim) and self.ranges == other.ranges
-        return self.grid == other.grid and self.pieces == other.pieces and self.dim.same(other.dim)
+        if self.grid and other.grid:
+            return self.grid == other.grid and self.pieces == other.pieces and self.dim.same(other.dim)
+        return self.dim.same(other.dim) and self.ranges == other.ranges
 
     def alike(self, other: Part) -> bool:
         """Tell whether both are the same pieces, be it of two dims."""
         return (self.whole and other.whole) or (self.grid == other.grid and self.pieces == other.pieces)
 
-    def finer(self, total: int) -> int | None:
-        """The grid of `total` equal pieces of this part, if its pieces are neighbours; None where they are not."""
-        count = len(self.pieces)
-        if not count or max(self.pieces) - min(self.pieces) + 1 != count:
+    def cut(self, number: int, total: int) -> Part | None:
+        """One of `total` equal pieces of this part, of a finer grid where need be; None where there are gaps in it."""
+        if self.whole:
+            return self.dim.shard(number, total)
+        grid, count, low = self.grid, len(self.pieces), min(self.pieces, default=0)
+        if not count or max(self.pieces) - low + 1 != count:
             return None
-        return _grid(self) if count % total == 0 else _grid(self) * total
-
-    def cut(self, number: int, total: int) -> Part:
-        """One of `total` equal pieces of this part, which has a finer grid."""
-        low, count = min(self.pieces), len(self.pieces)
-        if count % total == 0:
-            low, count = low + number * count // total, count // total
-            return self.dim.piece(_grid(self), frozenset(range(low, low + count)))
-        low = low * total + number * count
-        return self.dim.piece(_grid(self) * total, frozenset(range(low, low + count)))
+        if count % total:
+            grid, count, low = grid * total, count * total, low * total
+        low, each = low + number * count // total, count // total
+        return self.dim.piece(grid, frozenset(range(low, low + each)))
 
     def minus(self, other: Part) -> Part:
         """Return the part that is in this one and not in the other."""
@@ -252,13 +240,13 @@ class Part:
         """Tell whether all of the other part lies in this one, whatever each is cut into."""
         if self is other or self.whole:
             return True
-        if self.grid == other.grid and self.grid is not None:
+        if self.grid and self.grid == other.grid:
             return other.pieces <= self.pieces
         return not other.minus(self).size
 
     def meets(self, other: Part) -> bool:
         """Tell whether the two have an element in common."""
-        if self.grid == other.grid and self.grid is not None:
+        if self.grid and self.grid == other.grid:
             return not self.pieces.isdisjoint(other.pieces)
         return self.minus(other).size != self.size
 
@@ -266,13 +254,10 @@ class Part:
         """It as runs of shards [first, after the last) of `total`; None where it is not made of those."""
         if total < 1:
             return None
-        found: list[tuple[int, int]] = []
-        for low, high in self.ranges:
-            first, after = Fraction(low) * total / self.dim.size, Fraction(high) * total / self.dim.size
-            if first.denominator > 1 or after.denominator > 1:
-                return None
-            found.append((first.numerator, after.numerator))
-        return found
+        ends = [Fraction(end) * total / self.dim.size for ends in self.ranges for end in ends]
+        if any(end.denominator > 1 for end in ends):
+            return None
+        return [(first.numerator, after.numerator) for first, after in zip(ends[::2], ends[1::2], strict=True)]
 
     def words(self, total: int, noun: str = "shard") -> str:
         """It in words, as some of `total` shards where it is that: "shard 3 of 4", else "from 1/6 to 1/4" of it."""
@@ -281,12 +266,14 @@ class Part:
             size = self.dim.size
             parts = [f"from {Fraction(low) / size} to {Fraction(high) / size}" for low, high in self.ranges[:MOST_RUNS]]
             return " and ".join(parts) + (" and more" if len(self.ranges) > MOST_RUNS else "")
-        return f"{_shards(found, noun)} of {total}"
+        if sum(after - first for first, after in found) <= 2:
+            return f"{these(noun, [number for run in found for number in range(*run)])} of {total}"
+        return f"{noun}s {listed(found)} of {total}"
 
 
-def _grid(part: Part) -> int:
-    """Into how many pieces a dim is cut here."""
-    return cast(int, part.grid)  # of the parts of a place; None has only what is worked out of several
+def listed(found: Sequence[tuple[int, int]]) -> str:
+    """Runs of numbers in the words of `wording.ranges`, of very many the beginning: "0, 4-7"."""
+    return ", ".join(run_words(found[:MOST_RUNS])) + (", ..." if len(found) > MOST_RUNS else "")
 
 
 def simplest(fraction: Fraction | int) -> Elements:
@@ -302,37 +289,19 @@ def _size(size: int, pieces: int, grid: int) -> Elements:
 def union(parts: Iterable[Part]) -> Part:
     """Unite some parts of a dim, at least one; they may overlap, and be cut into different grids."""
     # Pieces of one grid are put together as whole numbers first: ten thousand fractions are slow.
-    alike: dict[int | None, list[Part]] = {}
-    dim = None
+    alike: dict[int, list[Part]] = {}
     for part in parts:
-        dim = dim or part.dim
         if part.whole:
             return part.dim.whole
         alike.setdefault(part.grid, []).append(part)
-    assert dim is not None, "a union is of at least one part"
+    dim = next(iter(alike.values()))[0].dim
     found: list[Range] = []
     for grid, group in alike.items():
-        if grid is None or len(group) == 1:
-            found += [one for part in group for one in part.ranges]
-        else:
+        if grid and len(group) > 1:
             together = united([part.pieces for part in group])
-            found += Part(dim, grid, together, len(together) == grid).ranges
+            group = [Part(dim, grid, together, len(together) == grid)]
+        found += [one for part in group for one in part.ranges]
     return dim.part(*found)
-
-
-def _shards(found: Sequence[tuple[int, int]], noun: str) -> str:
-    """Runs of shards in the words of `wording.these`, however long they are: "shards 0, 4-7"."""
-    if sum(after - first for first, after in found) <= 2:
-        return these(noun, [number for run in found for number in range(*run)])
-    return f"{noun}s {listed(found)}"
-
-
-def listed(found: Sequence[tuple[int, int]]) -> str:
-    """Runs of numbers in the words of `wording.ranges`, of very many the beginning: "0, 4-7"."""
-    return ", ".join(run_words(found[:MOST_RUNS])) + (", ..." if len(found) > MOST_RUNS else "")
-
-
-# -- places -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -371,10 +340,10 @@ class Schema:
         relations = tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related)
         adds = bool(sums) and (split is not None or bool(relations))
         route = next((dim.route for _, dim in dims if dim.route is not None), None)
-        _give(self, roles=roles, spaces=spaces, ndim=len(dims), route=route)
-        _give(self, split=split, batch=batch, related=relations, running=running, adds=adds)
-        _give(self, unions={}, _rest=None, _places={})
-        _give(self, size=prod(dim.size for _, dim in dims) if route is None else self.there(self.whole.parts))
+        give(self, roles=roles, spaces=spaces, ndim=len(dims), route=route)
+        give(self, split=split, batch=batch, related=relations, running=running, adds=adds)
+        give(self, unions={}, _rest=None, _places={})
+        give(self, size=prod(dim.size for _, dim in dims) if route is None else self.there(self.whole.parts))
 
     def place(self, *parts: Part) -> Place:
         """The place with these parts, of the dims and then of the sums."""
@@ -394,10 +363,10 @@ class Schema:
         for at, dim, relation in self.related:
             needed = relation(parts[dim].pieces)
             inside = parts[at].pieces & needed
-            found[at] = self.spaces[at].whole if inside == needed else self.spaces[at].piece(_grid(parts[at]), inside)
+            found[at] = self.spaces[at].whole if inside == needed else self.spaces[at].piece(parts[at].grid, inside)
             unneeded = unneeded or bool(parts[dim].pieces and not needed)
         if any(not part.pieces for part in found[self.ndim :]):  # there is one zero, which is done where all is zero
-            none = [dim.whole if unneeded else dim.piece(_grid(dim.whole), NO_PIECES) for dim in self.spaces]
+            none = [dim.whole if unneeded else dim.piece(dim.whole.grid, NO_PIECES) for dim in self.spaces]
             found[self.ndim :] = none[self.ndim :]
         return Place(self, parts) if tuple(found) == parts else self.place(*found)
 
@@ -412,6 +381,16 @@ class Schema:
     def whole(self) -> Place:
         """All of it."""
         return self.cut(self.spaces[0].whole)
+
+    def held(self, batches: frozenset[int] | None, shards: frozenset[int] | None = None, total: int = 1) -> Place:
+        """The place of some batches, be they a dim or a sum, or of some of so many shards, or both."""
+        parts: dict[str, Part] = {}
+        if shards is not None:
+            parts[self.roles[0]] = self.spaces[0].piece(total, shards)
+        if batches is not None:
+            batch = self.spaces[cast(int, self.batch)]
+            parts["batch"] = batch.piece(batch.size, batches)
+        return self.at(parts)
 
     @property
     def rest(self) -> tuple[Part, ...]:
@@ -456,7 +435,7 @@ class Place:
             if at < schema.ndim:
                 complete = False
                 pieces *= len(part.pieces)
-                grid *= _grid(part)
+                grid *= part.grid
             else:
                 is_open = True
                 zero = zero or not part.pieces
@@ -494,22 +473,18 @@ class Place:
 
     @property
     def total(self) -> int:
-        return 1 if self.schema.split is None else _grid(self.parts[self.schema.split])
+        return 1 if self.schema.split is None else self.parts[self.schema.split].grid
 
     @property
     def total_batches(self) -> int:
-        return 0 if self.schema.batch is None else _grid(self.parts[self.schema.batch])
+        return 0 if self.schema.batch is None else self.parts[self.schema.batch].grid
 
     @property
     def rest(self) -> tuple[tuple[str, Pieces, int], ...]:
         """The parts that are not whole and have no name of their own, as (role, pieces, of how many)."""
-        named, parts = (
-            (self.schema.split, self.schema.batch),
-            enumerate(zip(self.schema.roles, self.parts, strict=True)),
-        )
-        return tuple(
-            [(role, part.pieces, _grid(part)) for at, (role, part) in parts if not part.whole and at not in named]
-        )
+        pairs = enumerate(zip(self.schema.roles, self.parts, strict=True))
+        others = [pair for at, pair in pairs if at not in (self.schema.split, self.schema.batch)]
+        return tuple([(role, part.pieces, part.grid) for role, part in others if not part.whole])
 
     def part(self, role: str) -> Part | None:
         """The part of a dim or sum; None where the tensor has no such dim."""
@@ -538,16 +513,6 @@ class Place:
         """This place with another part of one dim."""
         at = self.schema.roles.index(role)
         return self.schema.place(*self.parts[:at], part, *self.parts[at + 1 :])
-
-    def cut_more(self, rest: Rest) -> Place:
-        """This place with the parts that `rest` says. What all pieces of a dim are together is the whole of it."""
-        place = self
-        for role, pieces, grid in rest:
-            dim = place.schema.spaces[place.schema.roles.index(role)]
-            place = place.having(
-                role, dim.like(dim.piece(grid, pieces if isinstance(pieces, RunSet) else frozenset(pieces)))
-            )
-        return place
 
     def same(self, other: Place) -> bool:
         """Tell whether both say the same, be they of one step or of two."""
@@ -589,13 +554,12 @@ class Place:
 
     def cut_words(self) -> list[str]:
         """The words for what has no field of its own: "columns 1 of 2", "no rows", "part 0 of 2 of a sum"."""
-        kinds = [(DIMS[role], ranges(pieces), grid) for role, pieces, grid in self.rest]
-        return [
-            f"{kind.plural} {inside or 'none'} of {grid}{' of a sum' if kind.partial else ''}"
-            if inside or kind.partial
-            else f"no {kind.plural}"
-            for kind, inside, grid in kinds
-        ]
+        found: list[str] = []
+        for role, pieces, grid in self.rest:
+            kind, inside = DIMS[role], ranges(pieces)
+            some = f"{kind.plural} {inside or 'none'} of {grid}{' of a sum' if kind.partial else ''}"
+            found.append(some if inside or kind.partial else f"no {kind.plural}")
+        return found
 
     def __repr__(self) -> str:
         dims, sums = ("; ".join(map(repr, parts)) for parts in (self.dims, self.sums))
@@ -611,26 +575,20 @@ def alike(parts: Sequence[Part], others: Sequence[Part], but: int) -> bool:
 def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:
     """The part of the first dim that some places of one tensor, at least one, hold together: of it, `rest` is there
     whole, which is parts of the other dims. Who holds all rows of half the columns holds no row of all columns."""
-    return _held_together(places, rest, 1) or places[0].first.dim.part()
-
-
-def _held_together(places: Sequence[Place], rest: Sequence[Part], dim: int) -> Part | None:
-    """The same from one dim on: that which is there in each of its strips, where no place begins or ends within one."""
-    if dim > len(rest):
-        return union(place.first for place in places) if places else None
-    part = rest[dim - 1]
-    if all(place.parts[dim].whole for place in places):
-        return _held_together(places, rest, dim + 1)  # as ever, and at no price
-    cut = (part, *[place.parts[dim] for place in places])
-    ends = {end for other in cut for both in other.ranges for end in both}
+    # The other dims are cut into strips, in none of which a place begins or ends, and these make cells.
+    strips: list[list[Part]] = []
+    for at, part in enumerate(rest, 1):
+        cuts = [place.parts[at] for place in places]
+        ends = sorted({end for cut in (part, *cuts) for both in cut.ranges for end in both})
+        inside = (strip for both in pairwise(ends) if part.meets(strip := part.dim.part(both)))
+        strips.append([part] if all(cut.whole for cut in cuts) else [*inside])
+    none = places[0].first.dim.part()
     common: Part | None = None
-    for strip in (part.dim.part(both) for both in pairwise(sorted(ends))):
-        if part.meets(strip):
-            here = _held_together([place for place in places if place.parts[dim].covers(strip)], rest, dim + 1)
-            if here is None:
-                return None
-            common = here if common is None else common.minus(common.minus(here))
-    return common
+    for cell in product(*strips):
+        there = [place for place in places if all(map(Part.covers, place.parts[1:], cell))]
+        here = union(place.first for place in there) if there else none
+        common = here if common is None else common.minus(common.minus(here))
+    return common or none
 
 
 class Owners(Generic[T]):
@@ -639,8 +597,6 @@ class Owners(Generic[T]):
     A new one among n others is found in log n steps.
     """
 
-    __slots__ = ("_count", "_ranges")
-
     def __init__(self) -> None:
         # (low, high, number of the owner, owner), in order of `low`; no two have the same one.
         self._ranges: list[tuple[Elements, Elements, int, T]] = []
@@ -648,25 +604,20 @@ class Owners(Generic[T]):
 
     def add(self, ranges: Iterable[Range], owner: T) -> T | None:
         """Gives an owner what nobody has yet. Who is the first owner with whom it overlaps, if it does."""
-        number, self._count = self._count, self._count + 1
-        first: tuple[int, T] | None = None
+        self._count += 1
+        met: list[tuple[Elements, Elements, int, T]] = []
         for low, high in ranges:
-            for held in self._between(low, high):
-                if first is None or held[2] < first[0]:
-                    first = held[2], held[3]
+            begin = bisect_right(self._ranges, low, key=_low)
+            begin -= begin > 0 and self._ranges[begin - 1][1] > low
+            inside = self._ranges[begin : bisect_left(self._ranges, high, key=_low)]
+            met += inside
+            for held in inside:
                 if low < held[0]:
-                    insort(self._ranges, (low, held[0], number, owner), key=_low)
+                    insort(self._ranges, (low, held[0], self._count, owner), key=_low)
                 low = held[1]
             if low < high:
-                insort(self._ranges, (low, high, number, owner), key=_low)
-        return None if first is None else first[1]
-
-    def _between(self, low: Elements, high: Elements) -> list[tuple[Elements, Elements, int, T]]:
-        """The ranges that are there and overlap one, in order."""
-        begin = bisect_right(self._ranges, low, key=_low)
-        if begin and self._ranges[begin - 1][1] > low:
-            begin -= 1
-        return self._ranges[begin : bisect_left(self._ranges, high, key=_low)]
+                insort(self._ranges, (low, high, self._count, owner), key=_low)
+        return min(met, key=lambda held: held[2])[3] if met else None
 
 
 def _low(item: tuple[Elements, Elements, int, object]) -> Elements:

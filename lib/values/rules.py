@@ -10,26 +10,21 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable, plain
-from lib.errors.exceptions import MismatchError, PuzzleError, RuleError, forgotten_await
+from lib.errors.exceptions import Fact, MismatchError, PuzzleError, RuleError, forgotten_await
 from lib.errors.wording import with_article
 from lib.values import facts
 from lib.values.collectives import Collective
 from lib.values.dims import DIMS, RunSet
 from lib.values.kinds.kind import LayerKind, done
-from lib.values.layers import Shape, batches_at, gradient_at
-from lib.values.placement import MOST
-from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, made, made_step
-
-__all__ = ["Shape", "backward", "backward_input", "backward_weight", "collective", "fake_grad", "final", "forward"]
-__all__ += ["get_activation", "load_weights", "loss", "update"]
+from lib.values.layers import Shape
+from lib.values.placement import MOST, Schema
+from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, made
 
 T = TypeVar("T", bound=Value)
 OPERANDS: dict[str, type[Any]] = {"weight": Weight, "activation": Activation, "": type(None)}
 """What a kind of layer takes beside its input."""
 ENOUGH = 40
 """Batches that are not there, after which no more are looked at."""
-REPEATED, SOME = 2, 1000
-"""Whoever gives batches may repeat them: as often as this, and as many more."""
 
 
 def need(kind: type[T], value: Any, role: str, op: str) -> T:
@@ -88,17 +83,17 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0)
     elif not dim:
         place = weight.cut(first.shard(shard, total))
     elif "out" not in weight.roles:
-        raise RuleError(facts.NotCut(made_step(Weight, layer, shape.layers, weight.whole, 0), "out", None))
+        raise RuleError(facts.NotCut(made(Weight, layer, shape.layers, weight.whole, 0), "out", None))
     elif (columns := weight.spaces[weight.roles.index("out")]).size % total:
         raise RuleError(facts.Undivided(None, "columns", columns.size, total))
     else:
         place = weight.whole.having("out", columns.shard(shard, total))
-    return made_step(Weight, layer, shape.layers, place, 0), made_step(OptState, layer, shape.layers, place, 0)
+    return made(Weight, layer, shape.layers, place, 0), made(OptState, layer, shape.layers, place, 0)
 
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
     """The batches that are asked for. Takes no more of them than there can be, and few of those that there are not."""
-    most = REPEATED * shape.items + SOME
+    most = 2 * shape.items + 1000  # they may be repeated
     found: set[Any] = set()
     wrong: set[Any] = set()
     try:
@@ -125,7 +120,7 @@ def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
     found = _batches(shape, batches)
     if not found:
         raise RuleError(facts.NothingToGet())
-    return made(Activation, 0, shape.layers, batches_at(shape.activations[0], found))
+    return made(Activation, 0, shape.layers, shape.activations[0].held(found))
 
 
 def forward(shape: Shape, layer: int, inp: Any, other: Any = None) -> Activation:
@@ -171,7 +166,8 @@ def loss(shape: Shape, inp: Any) -> ActivationGrad:
     inp = need(Activation, inp, "input of loss", "loss")
     _on_layer("loss", "input of loss", inp, shape.layers)
     done("input of loss", inp)
-    place = shape.kinds[-1].by_loss(inp.place)
+    schema = shape.kinds[-1].output_gradient
+    place = inp.place if inp.place.schema is schema else schema.at(inp.place.named)
     return made(ActivationGrad, shape.layers - 1, shape.layers, place)
 
 
@@ -281,14 +277,14 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
     if weight.step != state.step:
         raise RuleError(facts.OtherStep(weight, state))
     step, layers = weight.step + 1, shape.layers
-    return made_step(Weight, layer, layers, place, step), made_step(OptState, layer, layers, place, step)
+    return made(Weight, layer, layers, place, step), made(OptState, layer, layers, place, step)
 
 
 def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
     """A made-up gradient. Without batches it is a zero contribution; with batches only a sandbox accepts it."""
     layer = need_layer(shape, layer, "fake_grad")
     gradient = _with_weight(shape, layer, "fake_grad").weight_gradient
-    return made(WeightGrad, layer, shape.layers, gradient_at(cast("Any", gradient), _batches(shape, batches)))
+    return made(WeightGrad, layer, shape.layers, cast(Schema, gradient).held(_batches(shape, batches)))
 
 
 def final(shape: Shape, layer: int, weight: Any) -> Weight:
@@ -335,63 +331,50 @@ class Member(NamedTuple):
 
 def agree(members: Sequence[Member | None]) -> None:
     """Check that all who have joined called the same collective of the same layer. Names the first two that differ."""
-    joined = [m for m in members if m is not None]
-    first = joined[0]
-    for other in joined[1:]:
-        if (first.op, first.layer, first.said, first.group) != (other.op, other.layer, other.said, other.group):
-            raise _mismatch(first, other)
-        if type(first.value) is not type(other.value):
-            raise _mismatch(first, other)
+    first, *others = [m for m in members if m is not None]
+    for other in others:
+        same = (first.op, first.layer, first.said, first.group) == (other.op, other.layer, other.said, other.group)
+        if not same or type(first.value) is not type(other.value):
+            raise _between(facts.Disagree(first, other), first, other)
 
 
-def _mismatch(first: Member, other: Member) -> MismatchError:
-    error = MismatchError(facts.Disagree(first, other))
-    error.ranks = (first.rank, other.rank)
+def _between(fact: Fact, one: Member, other: Member) -> MismatchError:
+    error = MismatchError(fact)
+    error.ranks = (one.rank, other.rank)
     return error
 
 
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
     """Return what each member gets, in the order of the group. MismatchError names the two who differ."""
-    first = members[0]
-    op, layer, root, kind = first.op, first.layer, first.said, cast("type[Any]", type(first.value))
-    group = first.group
+    _, op, layer, value, said, group = members[0]
+    kind = cast("type[Any]", type(value))
     for m in members:
         if (
             m.op != op
             or m.layer != layer
-            or m.said != root
+            or m.said != said
             or type(m.value) is not kind
             or (m.group is not group and m.group != group)
         ):
             agree(members)
     try:
-        return row.results([m.value for m in members], root)
+        return row.results([m.value for m in members], said)
     except PuzzleError as error:
         raise _spread(error, row, members) from None
 
 
 def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> PuzzleError:
     """The law's own complaint, with the names of the two ranks between which it arose."""
-    values = [member.value for member in members]
     for member in members:
-        if (own := _alone(row, member.value)) is not None:  # what one brings is wrong by itself
+        try:
+            row.law(member.value)
+        except PuzzleError as own:  # what one brings is wrong by itself
             own.rank = member.rank
             return own
-    for one, other in row.pairs(values, members[0].said):
-        left, right = members[one], members[other]
+    for at, to in row.pairs([member.value for member in members], members[0].said):
+        one, other = members[at], members[to]
         try:
-            row.law(left.value, right.value)
+            row.law(one.value, other.value)
         except PuzzleError as pair:
-            found = MismatchError(facts.Unlawful(row, left, right, pair.fact or pair.words()))
-            found.ranks = (left.rank, right.rank)
-            return found
+            return _between(facts.Unlawful(row, one, other, pair.fact or pair.words()), one, other)
     return error
-
-
-def _alone(row: Collective, value: Any) -> PuzzleError | None:
-    """Return what is wrong with a value that is brought to a collective, whatever the others bring."""
-    try:
-        row.law(value)
-    except PuzzleError as error:
-        return error
-    return None

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
-__all__ = ["table"]
-
 R = TypeVar("R")
 
 

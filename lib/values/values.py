@@ -17,14 +17,11 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 from lib.errors.arguments import described, plain
 from lib.errors.exceptions import PuzzleError, RuleError
 from lib.values import facts
-from lib.values.dims import NAMES
+from lib.values.dims import NAMES, RunSet
 from lib.values.kinds.kind import PRICED
 from lib.values.laws import cut, gather, piece, reduce
-from lib.values.layers import Shape, batches_at, by_hand, gradient_at, weight_at
+from lib.values.layers import Shape, by_hand
 from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Rest, Schema, numbers_in
-
-__all__ = ["HIDDEN", "KINDS", "LENGTH", "Activation", "ActivationGrad", "Elements", "OptState", "Value", "Weight"]
-__all__ += ["WeightGrad", "made", "value_of"]
 
 HIDDEN = PRICED.inputs
 LENGTH = PRICED.rows
@@ -161,7 +158,7 @@ class _Stepped(_Sharded):
         return self.step
 
     def at(self: S, place: Place) -> S:
-        return made_step(type(self), self.layer, self.layers, place, self.step)
+        return made(type(self), self.layer, self.layers, place, self.step)
 
 
 S = TypeVar("S", bound=_Stepped)
@@ -277,16 +274,15 @@ def _fill(value: Value, **fields: Any) -> None:
 def _write(value: Value, shape: Shape, given: Mapping[str, Any], rest: Rest = ()) -> None:
     """Writes the fields of a value: its place is one of a tensor in a step of that shape."""
     schema = cast(Schema, shape.schema_of(value.tensor, given["layer"]))
-    if "batches" not in given:
-        place = weight_at(schema, given["shards"], given["total"])
+    place = schema.held(given.get("batches"), given.get("shards"), given.get("total", 1))
+    for role, pieces, grid in rest:
+        dim = schema.spaces[schema.roles.index(role)]
+        place = place.having(role, dim.piece(grid, pieces if isinstance(pieces, RunSet) else frozenset(pieces)))
+    if "step" in given:
         _set_step(value, given["step"])
-    elif "shards" in given:
-        place = gradient_at(schema, given["batches"], given["shards"], given["total"])
-    else:
-        place = batches_at(schema, given["batches"])
     _set_layer(value, given["layer"])
     _set_layers(value, given["layers"])
-    _set_place(value, place.cut_more(rest))
+    _set_place(value, place)
     SET_MARK(value, None)
 
 
@@ -294,23 +290,14 @@ KINDS: dict[str, type[Value]] = {cls.kind: cls for cls in (Weight, OptState, Act
 """The five kinds of value by name, in the order of the stores."""
 
 
-def made(kind: type[V], layer: int, layers: int, place: Place) -> V:
-    """A value of a kind without steps, in its place, without a home."""
+def made(kind: type[V], layer: int, layers: int, place: Place, step: int | None = None) -> V:
+    """A value of a kind, in its place, without a home; a weight or an optimizer state counts its updates."""
     value = _new(kind)
     _set_layer(value, layer)
     _set_layers(value, layers)
     _set_place(value, place)
-    SET_MARK(value, None)
-    return value
-
-
-def made_step(kind: type[V], layer: int, layers: int, place: Place, step: int) -> V:
-    """The same for a weight or an optimizer state, which counts its updates."""
-    value = _new(kind)
-    _set_layer(value, layer)
-    _set_layers(value, layers)
-    _set_place(value, place)
-    _set_step(value, step)
+    if step is not None:
+        _set_step(value, step)
     SET_MARK(value, None)
     return value
 
@@ -325,8 +312,8 @@ def value_of(kind: type[V], shape: Shape | None, *fields: Any) -> V:
 
 def fields_of(value: Value) -> tuple[Any, ...]:
     """The public fields of a value, in the order its class takes them; behind them whatever else it is cut along."""
-    fields, rest = tuple(getattr(value, name) for name in value.__match_args__), value.place.rest
-    return (*fields, rest) if rest else fields
+    rest = value.place.rest
+    return (*[getattr(value, name) for name in value.__match_args__], *([rest] if rest else ()))
 
 
 def describe(value: object) -> str:

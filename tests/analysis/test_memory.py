@@ -4,8 +4,7 @@ import pytest
 
 from lib.analysis import figures
 from lib.analysis.memory import PLACES, whereabouts
-from lib.trace.event import Program
-from lib.trace.trace import STORES
+from lib.trace.event import STORES, Program
 from tests.drawing.pages.runs import TRACES
 
 PROGRAMS = [(name, program) for name, trace in TRACES.items() for program in trace.programs[:4]]

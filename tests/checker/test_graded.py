@@ -16,7 +16,8 @@ from tests.support.drivers import python
 @pytest.fixture(autouse=True)
 def grading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(graded.VARIABLE, "1")
-    monkeypatch.setattr(graded, "_failed", graded._Failed())
+    monkeypatch.setattr(graded, "_stubs", set())
+    monkeypatch.setattr(graded, "_left", [])
 
 
 def stub(model: Model) -> None:

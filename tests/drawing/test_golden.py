@@ -28,7 +28,7 @@ from drawing import (
 from drawing.display import picture_of
 from drawing.pages.view import step_through
 from lib import Trace, review, simulate, why
-from lib.schedules.formats.recorded import recording_of_order
+from lib.schedules.formats.trace import recording_of_order
 from lib.schedules.gallery import gallery
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import zb_h1

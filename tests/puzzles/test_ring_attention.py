@@ -12,7 +12,7 @@ import pytest
 from lib import Links, Model, Trace, simulate
 from lib.analysis.figures import most_sent
 from lib.cluster.costs import units
-from lib.suite.grade.sizes import draw_sizes
+from lib.suite.grade.judging import draw_sizes
 from tests.diagnosis.corpus import changed, code_of
 from tests.support.inside import exchange
 from tests.support.puzzles import way, with_rows

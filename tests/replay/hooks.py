@@ -28,7 +28,7 @@ def skip_unless_forked(error: Exception | None = None) -> None:
     the GPUs of this machine. Anywhere else it goes on."""
     import torch
 
-    from lib.replay.processes.forked import fork_is_safe
+    from lib.replay.rank.forked import fork_is_safe
 
     meant = error is None or "a hook cannot follow" in str(error)
     if meant and not fork_is_safe() and (sys.platform != "linux" or torch.cuda.is_available()):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lib import PUZZLES, Mesh, Model, Trace, Weight, WeightGrad, simulate
 from lib.analysis.figures import alive_at
 from lib.replay import ReplayResult
-from lib.replay.plan.sizes import Sizes
+from lib.replay.sizes import Sizes
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of

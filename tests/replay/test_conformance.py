@@ -130,10 +130,9 @@ def test_models_will_do_as_well_as_a_trace() -> None:
 
 def test_gloo_by_way_of_main_memory() -> None:
     """What is on a GPU goes through main memory: the same copies, here from main memory to main memory."""
-    from lib.replay.processes import play
-    from lib.replay.rank import distributed
+    from lib.replay.rank import play, transport
 
-    class Staged(distributed.ProcessTransport):
+    class Staged(transport.ProcessTransport):
         def __init__(self, *arguments: Any, **more: Any) -> None:
             super().__init__(*arguments, **more)
             self.staged = True

@@ -17,7 +17,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 
-from lib.replay.processes.play import (  # noqa: E402
+from lib.replay.rank.play import (  # noqa: E402
     Rendezvous,
     join,
     loopback,

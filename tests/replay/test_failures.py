@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import lib.replay
-from lib import PUZZLES, Mesh, Model, Trace, simulate
+from lib import PUZZLES, Model, Trace, simulate
 from lib.files import ROOT
 from lib.replay import InUse, NotEnoughMemory, RankDied, RankRaised, RankStalled, WrongWorld, replay
 from lib.trace.event import Event
@@ -168,11 +168,10 @@ REFUSED = Said(Path(__file__).with_name("said") / "refused.txt", kinds=True)
 
 
 @pytest.mark.parametrize("call", REFUSED.texts)
-def test_what_cannot_be_replayed_or_fed(call: str) -> None:
+def test_what_cannot_be_replayed(call: str) -> None:
     broken = replace(trace("ddp"), error="rank 1 raised")
-    mesh = Mesh({"data": 2, "model": 2}, processes=2)
     public = {name: getattr(lib.replay, name) for name in lib.replay.__all__}
-    REFUSED.check(call, public | globals() | {"broken": broken, "mesh": mesh, "parts": CASES[0].run(simulate)})
+    REFUSED.check(call, public | globals() | {"broken": broken, "parts": CASES[0].run(simulate)})
 
 
 def test_too_little_memory_is_known_before_anything_starts() -> None:
@@ -208,7 +207,7 @@ def _free_port() -> int:
 
 def test_ranks_that_never_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     skip_unless_forked()
-    from lib.replay.processes import forked
+    from lib.replay.rank import forked
 
     meet = forked.meet
     monkeypatch.setattr(forked, "meet", lambda *all_: time.sleep(600) if all_[1] == 2 else meet(*all_))

@@ -32,12 +32,10 @@ from tests.values.numbers import Undivided
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-from lib.replay.layers.initial_numbers import InitialNumbers  # noqa: E402
-from lib.replay.layers.ranges import select  # noqa: E402
-from lib.replay.layers.reference import undivided  # noqa: E402
+from lib.replay.layers.training import InitialNumbers, select, undivided  # noqa: E402
 from lib.replay.options import ReplayOptions  # noqa: E402
-from lib.replay.plan.sizes import Sizes  # noqa: E402
 from lib.replay.rank.context import Call  # noqa: E402
+from lib.replay.sizes import Sizes  # noqa: E402
 
 
 def run(name: str, mistake: str = "") -> Trace:
@@ -266,7 +264,7 @@ def values_compared(trace: Trace, transport: str = "local", **more: Any) -> tupl
 @pytest.fixture
 def anything_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that are no training step, too."""
-    monkeypatch.setattr("lib.replay.plan.plan._must_be_a_training_step", lambda trace: None)
+    monkeypatch.setattr("lib.replay.plan._must_be_a_training_step", lambda trace: None)
 
 
 @pytest.mark.parametrize("net", NETS)

@@ -13,7 +13,7 @@ from lib.analysis.recording import departures
 from lib.replay import ReplayError, ReplayResult, calibrate, replay
 from lib.schedules.formats.kineto import read_profile
 from lib.schedules.formats.perfetto import perfetto
-from lib.schedules.formats.recorded import order_of_recording, recording_of
+from lib.schedules.formats.trace import order_of_recording, recording_of
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.trace.lifetimes import own_lifetimes
 from tests.replay.schedules import trace

@@ -96,7 +96,7 @@ def test_what_was_sent_is_not_overwritten_before_it_is_received() -> None:
 
 def test_a_message_that_is_not_gone_in_time_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody waits for messages to be gone, more is in flight than simulated, and it is measured."""
-    monkeypatch.setattr("lib.replay.plan.plan._gone_before", lambda *_: None)
+    monkeypatch.setattr("lib.replay.plan._gone_before", lambda *_: None)
     result = replay(trace("ahead"), transport="local", **SMALL)
     assert result.ranks[0].in_flight == 2 * 24 * 4 * 8
     assert any(measured > alive for _, measured, alive in compared(result))

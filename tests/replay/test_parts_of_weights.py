@@ -7,7 +7,7 @@ import pytest
 
 from lib import Mesh, Model, Trace, simulate
 from lib.replay import replay
-from lib.replay.plan.sizes import Sizes, length
+from lib.replay.sizes import Sizes, length
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.mesh_parallel import tensor_parallel
 from lib.schedules.pipelines.generators import one_f_one_b, zb_h1

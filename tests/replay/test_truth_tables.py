@@ -20,11 +20,11 @@ from tests.replay.hooks import hooked
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-from lib.replay.layers.initial_numbers import InitialNumbers  # noqa: E402
 from lib.replay.layers.layers import RealLayer  # noqa: E402
+from lib.replay.layers.training import InitialNumbers  # noqa: E402
 from lib.replay.options import ReplayOptions  # noqa: E402
-from lib.replay.plan.sizes import Sizes  # noqa: E402
 from lib.replay.rank.context import Call  # noqa: E402
+from lib.replay.sizes import Sizes  # noqa: E402
 
 TABLES: dict[str, Any] = json.loads((Path(__file__).parents[1] / "support/data/grids.json").read_text())
 Tensor = Any
@@ -100,7 +100,7 @@ class Found:
             patch.setattr(RealLayer, "loss", lambda layer, y, target, rows: (y * target).sum())
             patch.setattr(RealLayer, "loss_gradient", lambda layer, y, target, rows: target)
             patch.setattr(Call, "is_used", lambda call, place: True)
-            patch.setattr("lib.replay.plan.plan._must_be_a_training_step", lambda trace: None)
+            patch.setattr("lib.replay.plan._must_be_a_training_step", lambda trace: None)
             result = hooked(trace, look, transport="local", verify=bool(weights))
         assert result.ok, result.text()
 

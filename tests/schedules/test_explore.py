@@ -10,7 +10,20 @@ from hypothesis import strategies as st
 
 from lib import Trace, check
 from lib.analysis import figures
-from lib.schedules.explore import AIMS, Grid, Point, Setting, cell, explore, front, measure, order_of, run_of, settings
+from lib.schedules.gallery import (
+    AIMS,
+    Grid,
+    Point,
+    Setting,
+    cell,
+    explore,
+    front,
+    measure,
+    order_of,
+    run_of,
+    settings,
+    worlds,
+)
 from lib.schedules.pipelines.catalogue import SCHEDULES
 
 SMALL = Grid(
@@ -20,7 +33,7 @@ SMALL = Grid(
 
 @pytest.fixture(scope="module")
 def points() -> tuple[Point, ...]:
-    return explore(SMALL).points
+    return explore(SMALL)
 
 
 def test_every_schedule_is_tried_with_the_stages_that_it_can_have(points: tuple[Point, ...]) -> None:
@@ -79,8 +92,8 @@ def test_the_front_is_what_nothing_beats(some: list[Point]) -> None:
 
 def test_only_equal_costs_are_compared() -> None:
     found = explore(Grid(schedules=["gpipe", "zb_v"], batches=(4,), latency=(0, 1)))
-    assert [len(points) for points in found.worlds().values()] == [2, 2]
-    assert [words.endswith("messages for nothing (posted)") for words in found.worlds()] == [True, False]
+    assert [len(points) for points in worlds(found).values()] == [2, 2]
+    assert [words.endswith("messages for nothing (posted)") for words in worlds(found)] == [True, False]
 
 
 FEW = Grid(schedules=("gpipe", "zb_1p", "zb_v"), ranks=(2, 4), chunks=(1, 2), limit=(None, 2.0))
@@ -89,15 +102,15 @@ FEW = Grid(schedules=("gpipe", "zb_1p", "zb_v"), ranks=(2, 4), chunks=(1, 2), li
 def test_several_processes_find_the_same(tmp_path: Path) -> None:
     pytest.importorskip("joblib", reason="needs joblib: pip install joblib")
     file = tmp_path / "points.jsonl"
-    points = explore(FEW, jobs=2, file=file).points
+    points = explore(FEW, jobs=2, file=file)
     text = file.read_text("utf-8")
-    assert explore(FEW, file=tmp_path / "alone.jsonl").points == points
+    assert explore(FEW, file=tmp_path / "alone.jsonl") == points
     assert (tmp_path / "alone.jsonl").read_text("utf-8") == text, "in the order of the grid, whoever was first"
 
 
 def test_what_is_known_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "points.jsonl"
-    points = explore(FEW, file=file).points
+    points = explore(FEW, file=file)
     lines = file.read_text("utf-8").splitlines(keepends=True)
     file.write_text("".join(lines[:-3]) + lines[-1][:20], "utf-8")  # killed in the middle of a line
     asked: list[Setting] = []
@@ -106,9 +119,9 @@ def test_what_is_known_is_not_measured_again(tmp_path: Path, monkeypatch: pytest
         asked.append(setting)
         return measure(setting)
 
-    monkeypatch.setattr("lib.schedules.explore.measure", counted)
+    monkeypatch.setattr("lib.schedules.gallery.measure", counted)
     told: list[tuple[int, int]] = []
-    assert explore(FEW, file=file, done=lambda *now: told.append(now)).points == points
+    assert explore(FEW, file=file, done=lambda *now: told.append(now)) == points
     assert asked == [point.setting for point in points[-3:]]
     assert told[0] == (len(points) - 3, len(points))
     assert told[-1] == (len(points), len(points))
@@ -129,7 +142,7 @@ def test_a_file_with_something_else_in_it(line: str, tmp_path: Path) -> None:
     grid = Grid(schedules=["gpipe"], batches=(4,))
     file = tmp_path / "points.jsonl"
     file.write_text(line + "\n", "utf-8")
-    (point,) = explore(grid, file=file).points
+    (point,) = explore(grid, file=file)
     assert [json.loads(text)["time"] for text in file.read_text("utf-8").splitlines()] == [point.time]
 
 

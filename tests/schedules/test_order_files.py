@@ -20,11 +20,10 @@ from lib.schedules.formats.orders import (
     to_json,
 )
 from lib.schedules.pipelines.action import MESSAGES, parse
-from lib.schedules.pipelines.catalogue import SCHEDULES, Named
+from lib.schedules.pipelines.catalogue import SCHEDULES, Named, dualpipe_v
 from lib.schedules.pipelines.generators import interleaved, one_f_one_b
 from lib.schedules.pipelines.legality import IllegalOrder, Wrong
 from lib.schedules.pipelines.lowering import compute_only, posted, with_messages, with_weights
-from lib.schedules.pipelines.v_shapes import dualpipe_v
 from lib.simulator.simulator import simulate
 from lib.trace.trace import Trace
 from tests.schedules.mutations import mutated

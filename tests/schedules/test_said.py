@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib import Mesh, Trace, Uneven, schedule, simulate, stages
-from lib.schedules import explore, gallery, steps
+from lib.schedules import gallery, steps
 from lib.schedules.formats import orders, trace
 from lib.schedules.formats.perfetto import read_perfetto
 from lib.schedules.pipelines import action, generators, legality, lowering, program, timing
@@ -18,7 +18,7 @@ from lib.suite.submissions.locations import reference
 from tests.support.said import Said
 
 FILES = {path.stem: Said(path, kinds=True) for path in sorted(Path(__file__).with_name("said").glob("*.txt"))}
-ROOMS = (explore, gallery, steps, orders, trace, action, generators, legality, lowering, program, timing)
+ROOMS = (gallery, steps, orders, trace, action, generators, legality, lowering, program, timing)
 NAMES = {name: value for room in ROOMS for name, value in vars(room).items()}
 GOOD = {"format": orders.FORMAT, "version": 1, "ranks": [["0F0", "0B0"]]}
 STUDENTS = """

@@ -1,6 +1,7 @@
 """The way of the original's notebooks: one task a rank in a running loop, and what else asyncio lets one do."""
 
 import asyncio
+import gc
 import sys
 from typing import Any
 
@@ -37,6 +38,22 @@ async def test_models_made_in_any_order(case: Case) -> None:
 
     await asyncio.gather(*[run(model) for model in models.values()])
     assert encoded(list(models.values())) == encoded(case.run(simulate))
+
+
+def test_the_collector_looks_seldom_while_ranks_run_and_then_as_before() -> None:
+    ours, usual, meanwhile = gc.get_threshold(), (700, 10, 10), list[int]()
+
+    async def total(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+        meanwhile.append(gc.get_threshold()[0])
+
+    gc.set_threshold(*usual)
+    try:
+        asyncio.run(gather(total, ranks=2, layers=1, batches=2))
+        after = gc.get_threshold()
+    finally:
+        gc.set_threshold(*ours)
+    assert (min(meanwhile), after) == (100_000, usual)
 
 
 async def test_a_group_of_tasks() -> None:

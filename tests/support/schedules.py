@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, Uneven, WeightGrad
-from lib.schedules.data_parallel import checkpointed, ddp_overlap, fetching, fsdp_prefetch, fully_sharded, zero, zero1
+from lib.schedules.data_parallel import checkpointed, ddp_overlap, fetching, fully_sharded, zero, zero1
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.mesh_parallel import tensor_parallel
 from lib.schedules.pipelines.generators import gpipe as gpipe_order
@@ -369,7 +369,7 @@ OTHERS = [
     Case("ddp_lean", ddp_lean, 4, 2, 4),
     Case("ddp_overlap", ddp_overlap, 4, 8, 4),
     Case("ddp_overlap on links", ddp_overlap, 8, 3, 8, None, LINKS),
-    Case("fsdp_prefetch", fsdp_prefetch, 4, 6, 4),
+    Case("fsdp_prefetch", fetching(1, 5), 4, 6, 4),
     Case("fetching", fetching(2, 1), 4, 4, 4, None, Uneven(layers=(2, 0.5), collective=0.7)),
     Case("fetching, the last layer too", fetching(1, keep=False), 4, 3, 4),
     Case("zero1", zero1, 4, 3, 4),

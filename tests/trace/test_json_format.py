@@ -262,6 +262,20 @@ def test_a_long_set_in_many_events_is_read_checked_and_written_once() -> None:
     assert serial.encode(trace)["programs"][0]["values"] == data["programs"][0]["values"]
 
 
+@pytest.mark.parametrize("field", ["values", "events"])
+def test_what_was_right_before_is_wrong_with_other_types(field: str) -> None:
+    """What repeats in a file is checked once; but true is not 1, and 1.0 is not."""
+    for one in (True, 1.0):
+        data = copy.deepcopy(DATA["ddp_lean"])
+        items = data["programs"][0][field]
+        again = copy.deepcopy(items[0])
+        at = (again if field == "values" else again[9]).index(1)
+        (again if field == "values" else again[9])[at] = one
+        items.append(again)
+        with pytest.raises(TraceError, match="expected a whole number"):
+            reader.decode(data)
+
+
 def test_a_thousand_different_numbers_of_shards_are_enough(folder: Path) -> None:
     values = [["weight", 0, 1, 0, "0", total] for total in range(2, 1500)]
     wide = [["load_weights", 0, "", [], [], 0, 0, 0, -1, [0, total], -1, None, False] for total in range(2, 1500)]

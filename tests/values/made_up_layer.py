@@ -36,8 +36,8 @@ tables.table = with_more
 
 from lib.errors.exceptions import RuleError  # noqa: E402
 from lib.values.dims import Relation  # noqa: E402
-from lib.values.kinds.kind import Sum, fits, part  # noqa: E402
-from lib.values.kinds.linear import Linear, same  # noqa: E402
+from lib.values.kinds.kind import Sum, fits, part, same  # noqa: E402
+from lib.values.kinds.linear import Linear  # noqa: E402
 from lib.values.placement import Place  # noqa: E402
 
 if TYPE_CHECKING:
@@ -173,7 +173,8 @@ def replay_it(trace: Trace) -> None:
     from torch.nn import functional
 
     from lib.replay import replay
-    from lib.replay.layers.layers import REAL_LAYERS, Held, RealLayer
+    from lib.replay.layers.grids import REAL_LAYERS
+    from lib.replay.layers.layers import Held, RealLayer
 
     class Real(RealLayer):
         def forward(self, x: Held, other: Held) -> Tensor:

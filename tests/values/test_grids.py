@@ -9,7 +9,7 @@ import pytest
 
 from lib import Layer, Model, PuzzleError, RuleError, check, simulate
 from lib.values.dims import RunSet
-from lib.values.kinds.grid.stencils import Sweep
+from lib.values.kinds.grid import Sweep
 from tests.values.halos import gathered, overlapped
 from tests.values.numbers import play
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lib import drawn_route, route_by_loads
 from lib.values.dims import RunSet
-from lib.values.kinds.routes import Choices, Route
+from lib.values.kinds.experts import Choices, Route
 from lib.values.layers import Layer, Shape
 from tests.support.profiles import examples
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.values.dims import RunSet
-from lib.values.kinds.grid.stencils import Stencil, Sweep, TransposedSweep, Uses, Window
+from lib.values.kinds.grid import Stencil, Sweep, TransposedSweep, Uses, Window
 
 MANY = 10**6
 

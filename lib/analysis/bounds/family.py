@@ -27,8 +27,6 @@ from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, LOADS, OPERATION
 from lib.values.placement import union
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, definite, describe
 
-__all__ = ["Family", "Schedules", "excuse"]
-
 PRICED = frozenset(["allreduce", "allreduce_bucket", "allgather", "scatterreduce"])
 """Collectives of which `figures.traffic` counts what really moves, whatever the members bring."""
 

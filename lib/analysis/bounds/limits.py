@@ -40,8 +40,6 @@ from lib.analysis.bounds.optima import Aim, Optimum, Size, stored
 from lib.cluster.costs import UNIT, Costs
 from lib.errors.wording import counted
 
-__all__ = ["Limit", "Part", "alive", "memory", "sent", "solved", "time"]
-
 
 class Part(NamedTuple):
     """One summand of a limit: time units or elements, and what they are for."""

@@ -25,8 +25,6 @@ from typing import Any, Final, Literal, NamedTuple
 
 from lib.values.kinds.kind import PRICED
 
-__all__ = ["AIMS", "Aim", "BestOrder", "Optimum", "Size", "best_orders", "stored"]
-
 Aim = Literal["fastest", "between", "leanest"]
 AIMS: tuple[Aim, ...] = ("fastest", "between", "leanest")
 """fastest: the least end, then the least peak at it. leanest: the least peak, then the least end at it. between:

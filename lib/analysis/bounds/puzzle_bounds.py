@@ -44,8 +44,6 @@ from lib.values.layers import Shape
 from lib.values.operations import BY_INPUT, OPERATIONS, UPDATES
 from lib.values.placement import Elements
 
-__all__ = ["Bound", "Limit", "Part", "SharedWork", "bound_of", "has_bound", "lower_bound"]
-
 
 @dataclass(frozen=True, slots=True)
 class Bound:

@@ -8,6 +8,7 @@ In words a chain is told in legs: what a rank did one after the other, and a mes
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -21,22 +22,6 @@ from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, LOCAL, MESSAGES, OPERATIONS, READS
 from lib.values.values import Value, definite, describe
-
-__all__ = [
-    "HOW",
-    "SHARED",
-    "Cause",
-    "Leg",
-    "Step",
-    "amounts",
-    "carried",
-    "causes_before",
-    "followed",
-    "led_to",
-    "legs",
-    "pieces",
-    "written_at",
-]
 
 
 class Cause(NamedTuple):
@@ -224,10 +209,9 @@ def legs(run: Trace, steps: Sequence[Step], late: At | None = None) -> list[Leg]
     """Put a chain into legs, the last first. `late` is the operation that could only begin when the chain was over."""
     found: list[list[Step]] = []
     for step in steps:
-        if found and _belongs(found[-1][-1], step):
-            found[-1].append(step)
-        else:
-            found.append([step])
+        if not found or not _belongs(found[-1][-1], step):
+            found.append([])
+        found[-1].append(step)
     lates = [late, *(leg[-1].at for leg in found)]
     return [Leg(tuple(leg), _how(run, leg[0], after)) for leg, after in zip(found, lates, strict=False)]
 
@@ -291,10 +275,10 @@ def carried(run: Trace, at: At) -> str:
 def written_at(run: Trace, done: Sequence[At], file: str = "") -> str:
     """Name the student's lines of some operations: "line 12", "lines 12, 15"; with their file, but for one that needs
     no name."""
-    found: dict[str, set[int]] = {}
-    for at in done:
-        if (place := run.place(at.event)) is not None:
-            found.setdefault(place.file, set()).add(place.line)
+    found: dict[str, set[int]] = defaultdict(set)
+    for place in [run.place(at.event) for at in done]:
+        if place is not None:
+            found[place.file].add(place.line)
     return "; ".join(
         numbered("line", numbers) if name == file else f"{name}, {numbered('line', numbers)}"
         for name, numbers in found.items()
@@ -314,13 +298,12 @@ def pieces(causes: Causes, steps: Sequence[Step], start: int, end: int) -> Itera
 
 def amounts(causes: Causes, steps: Sequence[Step], start: int, end: int) -> str:
     """Say what a chain is made of, the most first: "4 of forward (ranks 2, 3), 0.2 of messages"."""
-    found: dict[str, int] = {}
-    ranks: dict[str, set[int]] = {}
+    found, ranks = Counter[str](), defaultdict[str, set[int]](set)
     for at, shared, took in pieces(causes, steps, start, end):
         kind = SHARED if shared else operations(at.event)
-        found[kind] = found.get(kind, 0) + took
+        found[kind] += took
         if at.event.op in COMPUTE:
-            ranks.setdefault(kind, set()).add(at.rank)
+            ranks[kind].add(at.rank)
     return ", ".join(
         f"{exact(units(ticks))} of {kind}" + (f" ({numbered('rank', ranks[kind])})" if kind in ranks else "")
         for kind, ticks in sorted(found.items(), key=lambda part: -part[1])

@@ -21,13 +21,11 @@ from lib.cluster.costs import in_units, ticks, units
 from lib.cluster.reader import Readers, process_of
 from lib.errors.wording import exact, numbered
 from lib.trace.event import Event
-from lib.trace.order import Communicators, messages, order, requests
+from lib.trace.order import messages, order, requests
 from lib.trace.retiming import alone
 from lib.trace.trace import ModelLike, Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS
-
-__all__ = ["PARTS", "Path", "Tight", "critical_path", "slack", "time_kind"]
 
 PARTS = {
     "compute": "compute",
@@ -169,114 +167,105 @@ def critical_path(models: Trace | Sequence[ModelLike]) -> Path | None:
 def slack(run: Trace) -> list[list[int | None]]:
     """Return for each event of each rank how much later it may be over, in ticks. None for what never began, and for
     a wait, which takes what is left."""
-    latest = _Latest(run)
+    latest, first = _Latest(run).over, order(run).first
     return [
-        [None if event.end is None or event.op == "wait" else latest.over[id(event)] - event.end for event in p.events]
-        for p in run.programs
+        [
+            None if event.end is None or event.op == "wait" else latest[number] - event.end
+            for number, event in enumerate(program.events, begin)
+        ]
+        for program, begin in zip(run.programs, first, strict=False)
     ]
 
 
 class _Latest:
-    """The latest moments at which things may be, by the events (their ids), ranks and streams. What nothing waits for
-    may be at the end of the run."""
+    """The latest moments at which things may be. What nothing waits for may be at the end of the run.
+
+    Events have their numbers in `order`, which is gone through backwards.
+    """
 
     def __init__(self, run: Trace) -> None:
-        self.run = run
-        end = makespan(run)
-
-        def latest() -> dict[Hashable, int]:
-            return defaultdict(lambda: end)
-
+        self.run, self.order = run, order(run)
+        self.events, first, end = self.order.events, self.order.first, makespan(run)
         self.clocks = [end] * run.ranks
         """When a rank has to come to what it does next."""
-        self.over, self.issued = latest(), latest()
-        """When an event has to be over, and when it has to be issued."""
-        self.next = latest()
+        self.over = [end] * len(self.events)
+        """When an event has to be over."""
+        self.issued: dict[int, int] = {}
+        """When an event has to be issued, where anything waits for it."""
+        self.next: dict[Hashable, int] = defaultdict(lambda: end)
         """When the next communication on a stream has to begin, or a reader to turn to the next request."""
-        self.there = latest()
+        self.there: dict[Hashable, int] = defaultdict(lambda: end)
         """When a process has to have read a batch."""
-        self.communicator = Communicators()
         self.lengths: dict[int, int] = {}
         """What messages took that waited for room then."""
-        self.later: dict[tuple[int, int], Event] = {}
+        self.later: dict[tuple[int, int], int] = {}
         """Of each pair of ranks the message after the one that is looked at."""
         self.fresh: dict[int, tuple[int, ...]] = {}
         """What a reader read for a request, and had not read before."""
         causes, by_itself = causes_of(run), alone(run)
         for source, sent, _, _ in messages(run) if by_itself else ():
-            if causes.room(here := causes.at(source, sent)) is not None:
-                self.lengths[id(here.event)] = by_itself[source, sent]
+            if causes.room(causes.at(source, sent)) is not None:
+                self.lengths[first[source] + sent] = by_itself[source, sent]
         readers = Readers(run.costs, run.mesh)
         for queue in requests(run).values():
             for rank, number in queue:
                 event = run.programs[rank].events[number]
-                self.fresh[id(event)] = readers.read(rank, event.batches, event.issued).fresh
+                self.fresh[first[rank] + number] = readers.read(rank, event.batches, event.issued).fresh
         self._go_back()
 
     def _go_back(self) -> None:
-        events, _, steps, *_ = order(self.run)
-        for kind, rank, number, others in reversed(steps):
-            event = events[number]
+        for kind, rank, number, others in reversed(self.order.steps):
             if kind == "do":
-                self.over[id(event)] = self.clocks[rank]
-                self.clocks[rank] -= event.length
+                self.over[number] = self.clocks[rank]
+                self.clocks[rank] -= self.events[number].length
             elif kind == "done":
-                self._before(self.over, id(event), self.clocks[rank])
+                self.over[number] = min(self.over[number], self.clocks[rank])
             elif kind == "issue":
-                if event.op == "pass_to":
-                    self._send(rank, event)
-                self.clocks[rank] = min(self.clocks[rank], self.issued[id(event)])
-            elif kind == "meet":
-                self._meet([events[n] for n in others])
+                if self.events[number].op == "pass_to":
+                    self._send(rank, number)
+                self.clocks[rank] = min(self.clocks[rank], self.issued.get(number, self.clocks[rank]))
+            elif kind == "meet":  # the rank is the number of the group, which has one stream
+                self.over[number] = min([self.over[member] for member in others])
+                start = self._begin(rank, number)
+                for member in others:
+                    self.over[member], self.issued[member] = self.over[number], start
             elif kind == "pass":
-                self._receive(events[others[0]], rank, event)
+                self._receive(others[0], rank, number)
             else:
-                self._read(rank, event)
+                self._read(rank, number)
 
-    @staticmethod
-    def _before(latest: dict[Hashable, int], what: Hashable, moment: int) -> None:
-        latest[what] = min(latest[what], moment)
-
-    def _begin(self, stream: Hashable, event: Event) -> int:
+    def _begin(self, stream: Hashable, number: int) -> int:
         """Return when an event has to begin that is followed by others on its stream."""
-        self._before(self.over, id(event), self.next[stream])
-        self.next[stream] = self.over[id(event)] - self.lengths.get(id(event), event.length)
-        return self.next[stream]
+        over = self.over[number] = min(self.over[number], self.next[stream])
+        start = self.next[stream] = over - self.lengths.get(number, self.events[number].length)
+        return start
 
-    def _meet(self, events: list[Event]) -> None:
-        self.over[id(events[0])] = min(self.over[id(event)] for event in events)
-        start = self._begin(self.communicator(events[0].group), events[0])
-        for event in events:
-            self.over[id(event)] = self.over[id(events[0])]
-            self.issued[id(event)] = start
+    def _send(self, source: int, number: int) -> None:
+        if number not in self.issued:
+            self.issued[number] = self._begin((source, self.events[number].peer, "send"), number)
 
-    def _send(self, source: int, event: Event) -> None:
-        if id(event) not in self.issued:
-            self.issued[id(event)] = self._begin((source, event.peer, "send"), event)
-
-    def _receive(self, sent: Event, target: int, received: Event) -> None:
-        source = cast(int, received.peer)
-        pair = source, target
-        later = self.later.get(pair)
+    def _receive(self, sent: int, target: int, received: int) -> None:
+        source = cast(int, self.events[received].peer)
+        later, stream = self.later.get((source, target)), (source, target, "receive")
         if later is not None:
             self._send(source, later)
-        start = self._begin((*pair, "receive"), received)
+        start = self._begin(stream, received)
         if later is not None and self.run.costs.shared:  # which has room when this one begins to be received
-            self.next[(*pair, "receive")] = start = min(start, self.over[id(later)])
-            self.over[id(received)] = start + received.length
-        self.issued[id(received)] = start
-        self._before(self.over, id(sent), start)
-        self.later[pair] = sent
+            self.next[stream] = start = min(start, self.over[later])
+            self.over[received] = start + self.events[received].length
+        self.issued[received] = start
+        self.over[sent] = min(self.over[sent], start)
+        self.later[source, target] = sent
 
-    def _read(self, rank: int, event: Event) -> None:
-        process = "reader", process_of(self.run.mesh, rank)
-        one, copied = ticks(self.run.costs.read), len(event.batches) * ticks(self.run.costs.to_device)
-        self._before(self.over, id(event), self.next["copy", rank])
-        start = self.next["copy", rank] = self.over[id(event)] - copied
-        for batch in event.batches:
-            self._before(self.there, (process, batch), start)
-        fresh = self.fresh[id(event)]
+    def _read(self, rank: int, number: int) -> None:
+        process, batches = ("reader", process_of(self.run.mesh, rank)), self.events[number].batches
+        one, copied = ticks(self.run.costs.read), len(batches) * ticks(self.run.costs.to_device)
+        self.over[number] = min(self.over[number], self.next["copy", rank])
+        start = self.next["copy", rank] = self.over[number] - copied
+        for batch in batches:
+            self.there[process, batch] = min(self.there[process, batch], start)
+        fresh = self.fresh[number]
         if fresh:
             read = [self.there[process, batch] - place * one for place, batch in enumerate(fresh, 1)]
             start = self.next[process] = min(*read, self.next[process] - len(fresh) * one)
-        self.issued[id(event)] = start
+        self.issued[number] = start

@@ -19,8 +19,6 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, READS
 
-__all__ = ["KINDS", "Gap", "Group", "Kind", "computing", "gaps", "grouped"]
-
 
 class Kind(NamedTuple):
     """A kind of gap, and what is said of each, with names in braces for what is different in each.
@@ -42,8 +40,7 @@ class Kind(NamedTuple):
 KINDS: Final = {
     # The rank has not received its first input yet.
     "fill": Kind(
-        " for its first input: a message from rank {late}, which sends it{later}",
-        "waiting for the first input",
+        " for its first input: a message from rank {late}, which sends it{later}", "waiting for the first input"
     ),
     # It waits for a message that has not been sent yet.
     "message": Kind(
@@ -66,8 +63,7 @@ KINDS: Final = {
     ),
     # It waits for the reader of its process, which is busy with other examples, or with the same ones for another.
     "reader": Kind(
-        " for the reader of its process, busy with {cause} for rank {late}",
-        "waiting for the reader of their process",
+        " for the reader of its process, busy with {cause} for rank {late}", "waiting for the reader of their process"
     ),
     # It waits while its communication is under way: communication that nothing hides.
     "communication": Kind(" {side}", "{call}{layers} that nothing hides", ("spends", "each spend"), by_call=True),

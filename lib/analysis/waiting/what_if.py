@@ -9,6 +9,7 @@ slowing everything else down (Curtsinger, Berger: Coz, SOSP 2015), a simulator h
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,13 +30,7 @@ from lib.trace.trace import ModelLike, Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, READS, TIMED
 
-__all__ = ["FAMILIES", "Change", "Help", "Helps", "WhatIf", "apart", "changed", "factor_of", "what_helps", "what_if"]
-
-FAMILIES: Final[Mapping[str, Container[str]]] = {
-    "compute": COMPUTE,
-    "messages": MESSAGES,
-    "collectives": COLLECTIVES,
-}
+FAMILIES: Final[Mapping[str, Container[str]]] = {"compute": COMPUTE, "messages": MESSAGES, "collectives": COLLECTIVES}
 """Operations that have a name together."""
 
 
@@ -83,15 +78,10 @@ class Change:
 
     def what(self) -> str:
         """Name what changes: "all that is computed on rank 3", "backward of layer 7", "what is sent ..."."""
-        if self.op is not None:
-            words = self.op if self.op in FAMILIES else spoken(self.op)
-            words = "all that is computed" if words == "compute" else words
-        elif self.link is not None:
-            words = "what is sent"
-        elif self.group is not None:
-            words = "collectives"
-        else:
-            words = "all that is computed"
+        kind = self.op or (
+            "what is sent" if self.link is not None else "compute" if self.group is None else "collectives"
+        )
+        words = "all that is computed" if kind == "compute" else kind if self.op in (None, *FAMILIES) else spoken(kind)
         if self.layer is not None:
             words += f" of layer {self.layer}"
         if self.rank is not None:
@@ -132,9 +122,9 @@ class WhatIf(Answer):
     def waits(self) -> tuple[list[Gap], list[tuple[Gap, int]]]:
         """The gaps that are closed, the longest first; and those that have changed, with by how much they are shorter.
         A gap is the same where its rank idles in the same operation, or at its end, for a reason of the same kind."""
-        now: dict[tuple[object, ...], int] = {}
+        now = Counter[tuple[object, ...]]()
         for gap in gaps(self.after):
-            now[_key(gap)] = now.get(_key(gap), 0) + gap.length
+            now[_key(gap)] += gap.length
         found = sorted(gaps(self.before), key=lambda gap: -gap.length)
         closed = [gap for gap in found if _key(gap) not in now]
         changed = [(gap, gap.length - now[_key(gap)]) for gap in found if _key(gap) in now]

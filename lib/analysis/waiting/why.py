@@ -26,8 +26,6 @@ from lib.values.laws import total_elements
 from lib.values.operations import COMMUNICATION, COMPUTE
 from lib.values.values import Elements
 
-__all__ = ["LEGS", "Why", "why"]
-
 LEGS = 12
 """Legs of a chain that are told one by one; of a longer one those nearest to the gap, and the last."""
 

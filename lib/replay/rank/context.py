@@ -1,32 +1,28 @@
-"""What a rank has for the whole replay, and what a kernel is told of the operation that it does."""
+"""The work of all ranks, what one rank has for the whole replay, and what a kernel is told of the operation it does."""
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from lib.replay.errors import WrongWorld
-from lib.replay.layers.initial_numbers import InitialNumbers
+from lib.replay import WrongWorld
 from lib.replay.layers.layers import Held, RealLayer
+from lib.replay.layers.training import Comparison, InitialNumbers, compared
 from lib.replay.options import Hook, ReplayOptions
-from lib.replay.plan.library_plan import LibraryResults, library_results
-from lib.replay.plan.plan import Plan, RankPlan, processes_of
-from lib.replay.plan.sizes import Range, length
+from lib.replay.plan import Plan, RankPlan, processes_of
 from lib.replay.rank.transport import Transport
+from lib.replay.sizes import Range, length
 from lib.trace.event import Event
 from lib.values.operations import READS
 from lib.values.values import Value
-
-__all__ = ["Call", "Examples", "Job", "KernelTable", "RankContext", "Reader", "Reads", "device_of"]
 
 
 @dataclass(frozen=True)
@@ -41,26 +37,88 @@ class Job:
 
     @classmethod
     def of(cls, plan: Plan, options: ReplayOptions, hook: Hook | None = None, share: bool = True) -> Job:
-        """The job of a plan. `share`: the ranks share the memory of its initial numbers."""
-        processes = processes_of(plan.trace, options)
-        return cls(plan, options, InitialNumbers.of(plan, options, share), processes, hook)
+        """Make the job of a plan. `share`: the ranks share the memory of its initial numbers."""
+        dtype = getattr(torch, options.dtype)
+        initial = InitialNumbers(plan.sizes, dtype, options.seed, share, plan.trace.batches)
+        return cls(plan, options, initial, processes_of(plan.trace, options), hook)
 
-    @property
+    @cached_property
     def reads(self) -> bool:
         """Tell whether ranks ask the reader of their process for data, which needs a data set on disk."""
         return any(event.op in READS for _, event in self.plan.trace.events())
 
-    def examples(self) -> dict[int, bytes]:
-        """Return the data set, by batch the bytes of its file. Nothing where nobody reads one."""
-        data = {batch: self.initial("data", batch) for batch in range(self.plan.trace.batches) if self.reads}
-        return {batch: ctypes.string_at(one.data_ptr(), one.numel() * one.itemsize) for batch, one in data.items()}
+    def write_examples(self, folder: Path) -> None:
+        """Write the data set, a file for each batch, where somebody reads one."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for batch in range(self.plan.trace.batches if self.reads else 0):
+            data = self.initial("data", batch)
+            _file(folder, batch).write_bytes(ctypes.string_at(data.data_ptr(), data.numel() * data.itemsize))
 
-    @property
+    @cached_property
+    def of_libraries(self) -> list[dict[str, tuple[int, Sequence[int]]]]:
+        """What each rank keeps of each library: see `library_results`."""
+        return [kept for kept, _ in self._library_results]
+
+    @cached_property
     def kept(self) -> list[int]:
-        """Count the numbers that each rank keeps to be compared. ReplayError if a library cannot train this model."""
-        return [library_results(self.plan, self.options.against, rank)[1] for rank in range(self.plan.ranks)]
+        """How many numbers each rank keeps to be compared. ReplayError if a library cannot train this model."""
+        return [count for _, count in self._library_results]
+
+    @cached_property
+    def _library_results(self) -> list[tuple[dict[str, tuple[int, Sequence[int]]], int]]:
+        if not self.options.against:
+            return [({}, rank_plan.kept) for rank_plan in self.plan.rank_plans]
+        from lib.replay.rank.libraries import library_results  # it imports much of torch
+
+        return [library_results(self.plan, self.options.against, rank) for rank in range(self.plan.ranks)]
+
+    def compared(self, results: Sequence[Tensor]) -> Comparison:
+        """Compare what each rank has kept with ordinary training."""
+        libraries = {name: [kept[name] for kept in self.of_libraries] for name in self.options.against}
+        return compared(self.plan, self.options, self.initial, results, libraries)
 
 
+def device_of(options: ReplayOptions, local_rank: int) -> torch.device:
+    """Return the device of a rank: the CPU, or the GPUs in turn. WrongWorld where there are too few."""
+    if not options.on_gpu:
+        return torch.device("cpu")
+    count = torch.cuda.device_count()
+    if count == 0:
+        raise WrongWorld("there is no GPU here that torch can use: transport='gloo', device='cpu' needs none")
+    if options.transport == "nccl" and local_rank >= count:
+        raise WrongWorld(
+            f"nccl needs a GPU for each rank of a machine: this one has {count}, and a rank number {local_rank}. "
+            "With transport='gloo', device='cuda' several ranks share one"
+        )
+    return torch.device("cuda", local_rank % count)
+
+
+class Reader:
+    """The reader of one process, of a folder with a file for each example. Its devices may be threads, which ask it one
+    at a time. `counts` are the examples and bytes that were read in the first step."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.lock, self.counts = folder, threading.Lock(), (0, 0)
+        self.step, self.kept = -1, dict[int, bytes]()
+
+    def read(self, numbers: Sequence[int], step: int) -> bytes:
+        """Return these examples. A file that the process has read in this step is not opened again."""
+        with self.lock:
+            if step > self.step:
+                self.step, self.kept = step, {}
+            for number in numbers:
+                if number not in self.kept:
+                    self.kept[number] = content = _file(self.folder, number).read_bytes()
+                    if step == 0:
+                        self.counts = self.counts[0] + 1, self.counts[1] + len(content)
+            return b"".join(self.kept[number] for number in numbers)
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"example{number:05}.bin"
+
+
+@dataclass
 class RankContext:
     """The state that all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches.
 
@@ -68,42 +126,30 @@ class RankContext:
     `reader` is that of the process. `step` counts the steps, `now` is the number of the event, and `moved` is told it.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        rank: int,
-        transport: Transport,
-        reader: Reader,
-        device: torch.device,
-        results: Tensor,
-        moved: Callable[[int], None] = lambda index: None,
-    ) -> None:
-        self.job = job
-        self.rank = rank
-        self.transport = transport
-        self.reader = reader
-        self.step = -1
-        self.device = device
-        self.results = results
-        self.now, self.moved = -1, moved
-        self.plan, self.options, self.initial = job.plan, job.options, job.initial
-        self.mine = job.plan.rank_plans[rank]
-        self.sizes = job.plan.sizes
-        self.rows = job.plan.trace.batches * job.plan.sizes.output_points
-        self.softmaxes: dict[int, list[tuple[tuple[Range, ...], Tensor]]] = {}
+    job: Job
+    rank: int
+    transport: Transport
+    reader: Reader
+    device: torch.device
+    results: Tensor
+    moved: Callable[[int], None] = lambda index: None
+    step: int = -1
+    now: int = -1
+    softmaxes: dict[int, list[tuple[tuple[Range, ...], Tensor]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.plan, self.options, self.initial = self.job.plan, self.job.options, self.job.initial
+        self.mine, self.sizes = self.plan.rank_plans[self.rank], self.plan.sizes
+        self.rows = self.plan.trace.batches * self.sizes.output_points
+        self.library_results = self.job.of_libraries[self.rank]
 
     def now_in(self, index: int) -> None:
         """Note the event that the rank comes to."""
         self.now = index
         self.moved(index)
 
-    @property
-    def library_results(self) -> dict[str, LibraryResults]:
-        """Return what this rank keeps of each library."""
-        return library_results(self.plan, self.options.against, self.rank)[0]
-
     def empty(self, numel: int) -> Tensor:
-        """A new flat tensor on the rank's device."""
+        """Make a new flat tensor on the rank's device."""
         return torch.empty(numel, dtype=self.initial.dtype, device=self.device)
 
 
@@ -133,11 +179,11 @@ class Call:
         return self.context.sizes.ranges(value)
 
     def numel(self, value: Value) -> int:
-        """Numbers in the tensor of a value."""
+        """Return the numbers in the tensor of a value."""
         return self.context.sizes.numel(value)
 
     def empty(self, numel: int) -> Tensor:
-        """A new flat tensor on the rank's device."""
+        """Make a new flat tensor on the rank's device."""
         return self.context.empty(numel)
 
     @property
@@ -146,20 +192,20 @@ class Call:
         return self.context.initial.layers[self.event.layer or 0]
 
     def held(self, place: int) -> Held:
-        """An input in the form of its dims, as layers take it."""
+        """Return an input in the form of its dims, as layers take it."""
         return self.form(self.input(place), self.tensors[self.event.inputs[place]])
 
     def form(self, value: Value, flat: Tensor) -> Held:
-        """The numbers of a value in the form of its dims, of what goes to experts a matrix of tokens; one number stands
-        for all where nobody looks at them."""
+        """Return the numbers of a value in the form of its dims, of what goes to experts a matrix of tokens; one number
+        stands for all where nobody looks at them."""
         parts = self.context.sizes.parts(value)
         sizes = [length(ranges) for ranges in parts.values()]
         if value.place.schema.route is not None:
-            sizes = [self.context.sizes.numel(value) // max(sizes[-1], 1), sizes[-1]]
+            sizes = [self.numel(value) // max(sizes[-1], 1), sizes[-1]]
         return Held(flat.view(sizes) if flat.ndim else flat.expand(sizes), parts)
 
     def made(self, place: int, tensor: Tensor) -> Tensor:
-        """An output, of numbers that were worked out: flat, in memory of its own, and finished if it is done."""
+        """Return an output, of numbers that were worked out: flat, in memory of its own, and finished if it is done."""
         value, flat = self.output(place), tensor.reshape(-1)
         if value.place.schema.running and not value.place.open and flat.numel() != self.numel(value):
             if value.layer in self.plan.keeps:
@@ -168,101 +214,22 @@ class Call:
         return flat if flat.untyped_storage().nbytes() == flat.nbytes else flat.clone()
 
     def sum(self, place: int, values: Sequence[Value], tensors: Sequence[Tensor]) -> Tensor:
-        """An output that is the sum of these values, of which some are nothing, and some have a softmax running."""
+        """Return an output that is the sum of these values, of which some are nothing, and some have a softmax
+        running."""
         some = [tensor for value, tensor in zip(values, tensors, strict=True) if not value.place.zero] or tensors[:1]
         softmax = values[0].place.schema.running
         add = self.context.initial.layers[values[0].layer - 1].merge if softmax else torch.add
-        total = reduce(add, some) if len(some) > 1 else some[0].clone()
-        return self.made(place, total)
+        return self.made(place, reduce(add, some) if len(some) > 1 else some[0].clone())
 
     def may_overwrite(self, place: int) -> bool:
         """Tell whether nobody needs an input afterwards."""
         return (self.index, self.event.inputs[place]) in self.plan.overwritable
 
     def own(self, place: int) -> Tensor:
-        """An input to work in: its own tensor if nobody needs that afterwards, else a copy."""
+        """Return an input to work in: its own tensor if nobody needs that afterwards, else a copy."""
         tensor = self.tensors[self.event.inputs[place]]
         return tensor if self.may_overwrite(place) else tensor.clone()
 
     def is_used(self, place: int) -> bool:
         """Tell whether anybody uses an output."""
         return self.event.outputs[place] in self.plan.used
-
-
-K = TypeVar("K")
-
-
-class KernelTable(dict[str, K]):
-    """Kernels by the name of their operation."""
-
-    def __missing__(self, name: str) -> K:
-        raise LookupError(f"no kernel for {name}: an operation is replayed by a row in a table of kernels")
-
-
-def device_of(options: ReplayOptions, local_rank: int) -> torch.device:
-    """The device of a rank: the CPU, or the GPUs in turn. WrongWorld where there are too few."""
-    if not options.on_gpu:
-        return torch.device("cpu")
-    count = torch.cuda.device_count()
-    if count == 0:
-        raise WrongWorld("there is no GPU here that torch can use: transport='gloo', device='cpu' needs none")
-    if options.transport == "nccl" and local_rank >= count:
-        raise WrongWorld(
-            f"nccl needs a GPU for each rank of a machine: this one has {count}, and a rank number {local_rank}. "
-            "With transport='gloo', device='cuda' several ranks share one"
-        )
-    return torch.device("cuda", local_rank % count)
-
-
-class Reads(NamedTuple):
-    """The examples and bytes that a process has read."""
-
-    examples: int
-    bytes: int
-
-
-class Examples:
-    """A folder with a file for each example."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def write(self, contents: Mapping[int, bytes]) -> None:
-        """Put examples there, by number."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for number, content in contents.items():
-            self._path(number).write_bytes(content)
-
-    def read(self, number: int) -> bytes:
-        """Opens the file of an example."""
-        return self._path(number).read_bytes()
-
-    def _path(self, number: int) -> Path:
-        return self.folder / f"example{number:05}.bin"
-
-
-class Reader:
-    """The reader of one process. Its devices may be threads, which ask it one at a time."""
-
-    def __init__(self, examples: Examples) -> None:
-        self.examples = examples
-        self.lock = threading.Lock()
-        self.step = -1
-        self.kept: dict[int, bytes] = {}
-        self.counts: dict[int, Reads] = {}
-
-    def read(self, numbers: Iterable[int], step: int = 0) -> list[bytes]:
-        """These examples. A file that the process has read in this step is not opened again."""
-        with self.lock:
-            if step > self.step:
-                self.step, self.kept = step, {}
-            for number in (wanted := list(numbers)):
-                if number not in self.kept:
-                    self.kept[number] = content = self.examples.read(number)
-                    examples, size = self.read_in(step)
-                    self.counts[step] = Reads(examples + 1, size + len(content))
-            return [self.kept[number] for number in wanted]
-
-    def read_in(self, step: int) -> Reads:
-        """Return what was read in a step so far."""
-        return self.counts.get(step, Reads(0, 0))

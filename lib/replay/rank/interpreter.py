@@ -11,7 +11,7 @@ at its wait, or at the first operation before which it was found to be over.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,53 +20,108 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from lib.errors.wording import ranges
-from lib.replay.layers.ranges import select
-from lib.replay.plan.plan import Compared
+from lib.replay.layers.training import select
 from lib.replay.rank.context import Call, RankContext
 from lib.replay.rank.kernels import KERNELS, PREPARED, Started, bytes_sent, issue
 from lib.replay.rank.transport import Handle
 from lib.schedules.formats.kineto import OWN
-from lib.schedules.formats.recorded import PREFIX, actions_of
+from lib.schedules.formats.trace import PREFIX, actions_of
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 
-__all__ = ["Clock", "CpuClock", "CudaClock", "Interpreter", "Ranges", "Report", "Times", "steps"]
+Report = dict[str, Any]
+"""Plain data, so that it can go home as JSON."""
+Times = tuple[list[int], list[int], int, int]
+"""Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""
+
+
+class Clock:
+    """A clock for one step of one rank: the monotonic clock, which all processes of a machine share; on a GPU events in
+    its own stream of work, which tell when something was done, not when it was asked for."""
+
+    def __init__(self, events: int, on_gpu: bool) -> None:
+        self.on_gpu = on_gpu
+        self.starts, self.ends = [None] * events, [None] * events
+
+    def _mark(self) -> Any:
+        if not self.on_gpu:
+            return time.perf_counter_ns()
+        mark = torch.cuda.Event(enable_timing=True)
+        mark.record()
+        return mark
+
+    def start(self) -> None:
+        """Begin the step."""
+        if self.on_gpu:
+            torch.cuda.synchronize()  # the device is idle, so that the first event happens now
+        self.begun = time.perf_counter_ns()
+        self.base = self._mark()
+
+    def begin(self, index: int) -> None:
+        """Note that event `index` begins."""
+        self.starts[index] = self._mark()
+
+    def end(self, index: int) -> None:
+        """Note that event `index` is over."""
+        self.ends[index] = self._mark()
+
+    def stop(self) -> Times:
+        """End the step, once the device is done, and say when everything was."""
+        if self.on_gpu:
+            torch.cuda.synchronize()
+        over = time.perf_counter_ns()
+        return [*map(self._time, self.starts)], [*map(self._time, self.ends)], self.begun, over
+
+    def _time(self, mark: Any) -> int:
+        if mark is None:
+            return -1
+        return self.begun + round(self.base.elapsed_time(mark) * 1e6) if self.on_gpu else mark
 
 
 class Interpreter:
     """One step of one rank. With `record` it also notes its memory, and keeps what is to be compared; with `ranges` a
     profiler is told what it does."""
 
-    def __init__(self, context: RankContext, clock: Clock, record: bool = False, ranges: Ranges | None = None) -> None:
-        self.context = context
-        self.plan = context.mine
-        self.clock = clock
-        self.record = record
-        self.ranges = ranges
+    def __init__(self, context: RankContext, record: bool = False, ranges: Ranges | None = None) -> None:
+        self.context, self.plan, self.record, self.ranges = context, context.mine, record, ranges
+        events = self.plan.program.events
+        self.clock = Clock(len(events), context.device.type == "cuda")
         self.tensors: dict[int, Tensor] = {}
         self.prepared: dict[int, Tensor] = {}
         self.under_way: dict[int, Started] = {}
         self.samples: list[tuple[int, int, dict[int, dict[int, int]]]] = []
         self.memory: list[tuple[int, int, int]] = []
-        self.now = -1
-        self.sent = 0.0
+        self.now, self.sent = -1, 0.0
         context.step += 1
         context.softmaxes.clear()
-        for index, event in enumerate(self.plan.program.events):
+        # What operations will load is made before the step begins. What is at rest is among the rank's values from then
+        # on, the rest when it is asked for.
+        for index, event in enumerate(events):
             if event.op in PREPARED:
-                self._prepare(index, event)
+                made = PREPARED[event.op](self._call(index, event), ())
+                for number, tensor in zip(event.outputs, made, strict=True):
+                    if number in self.plan.at_rest:
+                        self.tensors[number] = tensor.to(context.device)
+                    else:
+                        self.prepared[number] = tensor
 
     def run(self) -> Iterator[Handle]:
-        """The whole program. Yields what it has to wait for."""
+        """Do the whole program. Yields what it has to wait for."""
         context, clock, hook, ranges = self.context, self.clock, self.context.job.hook, self.ranges
         events = self.plan.program.events
         for index, event in enumerate(events):
             context.now_in(index)
-            yield from self._come_to(index, event.issued)
+            # By the simulated time of an event the messages that the Trace has freed have to be gone.
+            yield from self._until_over(sent for sent in self.plan.gone_before.get(index, ()) if sent in self.under_way)
+            if event.issued > self.now:
+                self._note()
+                self.now = event.issued
             for number in self.plan.frees.get(index, ()):
                 self.tensors.pop(number, None)
-            if self.under_way:
-                self._notice()
+            for number, work in self.under_way.items():
+                if not work.noticed and work.handle.done():
+                    clock.end(number)
+                    work.noticed = True
             if self.record and event.op in TIMED and event.start is not None:  # else it never takes place
                 self._sample(index)
             if ranges is not None:
@@ -90,22 +145,8 @@ class Interpreter:
             if hook is not None:
                 hook(context.rank, index, event, self.tensors)
         context.now_in(len(events))
-        for index, work in list(self.under_way.items()):
-            yield work.handle
-            work.handle.wait()
-            self._over(index, work)
+        yield from self._until_over([*self.under_way])
         self._note()
-
-    def _come_to(self, index: int, now: int) -> Iterator[Handle]:
-        """Come to an event, at its simulated time: by then the messages that the Trace has freed have to be gone."""
-        for sent in self.plan.gone_before.get(index, ()):
-            if (work := self.under_way.get(sent)) is not None:
-                yield work.handle
-                work.handle.wait()
-                self._over(sent, work)
-        if now > self.now:
-            self._note()
-            self.now = now
 
     # -- communication in the background ------------------------------------------------------------------------
 
@@ -119,17 +160,15 @@ class Interpreter:
                 self.clock.end(index)
                 work.noticed = True
             return
-        yield work.handle
-        work.handle.wait()
+        yield from _wait(work.handle)
         self._give(self.plan.program.events[index], work.buffers if work.outputs is None else work.outputs())
         self._over(index, work)
 
-    def _notice(self) -> None:
-        """Note which communications in the background are over by now."""
-        for index, work in self.under_way.items():
-            if not work.noticed and work.handle.done():
-                self.clock.end(index)
-                work.noticed = True
+    def _until_over(self, numbers: Iterable[int]) -> Iterator[Handle]:
+        for number in numbers:
+            work = self.under_way[number]
+            yield from _wait(work.handle)
+            self._over(number, work)
 
     def _over(self, index: int, work: Started) -> None:
         if not work.noticed:
@@ -140,11 +179,11 @@ class Interpreter:
 
     def _sample(self, index: int) -> None:
         """Take the memory at an event: bytes of values, and of buffers besides, by communication and where they lie."""
-        values = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in self.tensors.values()}
-        flying: dict[int, dict[int, int]] = {}
-        for number, work in self.under_way.items():
-            buffers = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in work.buffers}
-            flying[number] = {where: size for where, size in buffers.items() if where not in values}
+        values = _storages(self.tensors.values())
+        flying = {
+            number: {where: size for where, size in _storages(work.buffers).items() if where not in values}
+            for number, work in self.under_way.items()
+        }
         self.samples.append((index, sum(values.values()), flying))
 
     def _note(self) -> None:
@@ -166,15 +205,6 @@ class Interpreter:
     def _call(self, index: int, event: Event) -> Call:
         return Call(self.context, self.plan, index, event, self.tensors)
 
-    def _prepare(self, index: int, event: Event) -> None:
-        """Make what an operation will load, before the step begins. What is at rest is among the rank's values from
-        then on, the rest when it is asked for."""
-        for number, made in zip(event.outputs, PREPARED[event.op](self._call(index, event), ()), strict=True):
-            if number in self.plan.at_rest:
-                self.tensors[number] = made.to(self.context.device)
-            else:
-                self.prepared[number] = made
-
     def _do(self, index: int, event: Event) -> None:
         if event.op in PREPARED:
             for number in event.outputs:
@@ -183,17 +213,10 @@ class Interpreter:
             return
         inputs = [self.tensors[number] for number in event.inputs]
         self._give(event, KERNELS[event.op](self._call(index, event), inputs))
-        if self.record:
-            for compared in (self.plan.updates.get(index), self.plan.final_weights.get(index)):
-                if compared is not None:
-                    self._keep(compared)
-
-    def _give(self, event: Event, tensors: Sequence[Tensor]) -> None:
-        """Outputs that nobody ever waits for have no ids."""
-        self.tensors.update(zip(event.outputs, tensors, strict=False))
-
-    def _keep(self, compared: Compared) -> None:
-        """Keep what is compared with ordinary training: of a larger gradient the part that was used."""
+        compared = self.plan.updates.get(index) or self.plan.final_weights.get(index)
+        if not self.record or compared is None:
+            return
+        # Keep what is compared with ordinary training: of a larger gradient the part that was used.
         offset, sizes = compared.offset, self.context.sizes
         for number in compared.values:
             value = self.plan.value(number)
@@ -201,134 +224,15 @@ class Interpreter:
             self.context.results[offset : offset + tensor.numel()].copy_(tensor)
             offset += tensor.numel()
 
-
-Times = tuple[list[int], list[int], int, int]
-"""Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""
-
-
-class CpuClock:
-    """A clock for one step of one rank: the monotonic clock, which all processes of a machine share."""
-
-    def __init__(self, events: int) -> None:
-        self.starts = [-1] * events
-        self.ends = [-1] * events
-        self.begun = 0
-
-    def start(self) -> None:
-        """Begin the step."""
-        self.begun = time.perf_counter_ns()
-
-    def begin(self, index: int) -> None:
-        """Note that event `index` begins."""
-        self.starts[index] = time.perf_counter_ns()
-
-    def end(self, index: int) -> None:
-        """Note that event `index` is over."""
-        self.ends[index] = time.perf_counter_ns()
-
-    def stop(self) -> Times:
-        """End the step, once the device is done, and say when everything was."""
-        return self.starts, self.ends, self.begun, time.perf_counter_ns()
+    def _give(self, event: Event, tensors: Sequence[Tensor]) -> None:
+        """Outputs that nobody ever waits for have no ids."""
+        self.tensors.update(zip(event.outputs, tensors, strict=False))
 
 
-class CudaClock:
-    """The same by events on the GPU's own stream of work: when it was done, not when it was asked for."""
-
-    def __init__(self, events: int) -> None:
-        self.starts: list[torch.cuda.Event | None] = [None] * events
-        self.ends: list[torch.cuda.Event | None] = [None] * events
-        self.base = torch.cuda.Event(enable_timing=True)
-        self.begun = 0
-
-    def start(self) -> None:
-        torch.cuda.synchronize()  # the device is idle, so that the first event happens now
-        self.begun = time.perf_counter_ns()
-        self.base.record()
-
-    def begin(self, index: int) -> None:
-        self.starts[index] = self._mark()
-
-    def end(self, index: int) -> None:
-        self.ends[index] = self._mark()
-
-    def _mark(self) -> torch.cuda.Event:
-        mark = torch.cuda.Event(enable_timing=True)
-        mark.record()
-        return mark
-
-    def stop(self) -> Times:
-        torch.cuda.synchronize()
-        over = time.perf_counter_ns()
-        return [self._time(m) for m in self.starts], [self._time(m) for m in self.ends], self.begun, over
-
-    def _time(self, mark: torch.cuda.Event | None) -> int:
-        return -1 if mark is None else self.begun + round(self.base.elapsed_time(mark) * 1e6)
-
-
-Clock = CpuClock | CudaClock
-
-
-Report = dict[str, Any]
-"""Plain data, so that it can go home as JSON."""
-
-
-def steps(context: RankContext, report: Report) -> Iterator[Handle]:
-    """Do all that a rank does, as a generator of what it waits for. Fills `report`.
-
-    Libraries to compare with are run step by step in turns with the replay, so that both meet the same machine.
-    """
-    yield from _wait(context.transport.barrier())
-    report["ready"] = time.perf_counter_ns()
-    report["shared_clock"] = context.transport.shared_clock
-    yield from _recorded_step(context, report)
-    library_steps = _library_steps(context, report)
-    report["steps"] = []
-    for number in range(context.options.warmup + context.options.steps):
-        turns = [*library_steps, None]  # None is the replay; whoever came last comes first in the next round
-        for library in turns if number % 2 == 0 else reversed(turns):
-            if library is None:
-                interpreter = Interpreter(context, _clock(context))
-                yield from _wait(context.transport.barrier())
-                interpreter.clock.start()
-                yield from interpreter.run()
-                times, found = interpreter.clock.stop(), report["steps"]
-                del interpreter
-            else:
-                yield from _wait(context.transport.barrier())
-                times, found = library.step(), report["libraries"][library.name]["steps"]
-            if number >= context.options.warmup:
-                found.append(times)
-    if (folder := context.options.profile) is not None:
-        yield from _profiled(context, Path(folder), library_steps)
-    yield from _wait(context.transport.barrier())
-    report["read"] = context.reader.read_in(0)
-
-
-def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
-    """The step whose numbers are kept to be compared, with what it holds and sends."""
-    on_gpu = context.device.type == "cuda"
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
-    interpreter = Interpreter(context, _clock(context), record=True)
-    before = context.transport.bytes_sent()
-    yield from interpreter.run()
-    if on_gpu:
-        torch.cuda.synchronize()
-    after = context.transport.bytes_sent()
-    report["socket_bytes"] = None if before is None or after is None else [before, after]
-    report["memory"] = interpreter.memory
-    report["sent"] = interpreter.sent
-    report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0
-
-
-def _library_steps(context: RankContext, report: Report) -> list[Any]:
-    if not context.options.against:
-        return []
-    from lib.replay.rank.libraries import library_step
-
-    found = [library_step(name, context) for name in context.options.against]
-    report["libraries"] = {one.name: {**one.prove(), "steps": []} for one in found}
-    return found
+def _storages(tensors: Iterable[Tensor]) -> dict[int, int]:
+    """Return the bytes of the memory of some tensors, by where it lies."""
+    storages = (tensor.untyped_storage() for tensor in tensors)
+    return {storage.data_ptr(): storage.nbytes() for storage in storages}
 
 
 def _wait(handle: Handle) -> Iterator[Handle]:
@@ -336,36 +240,83 @@ def _wait(handle: Handle) -> Iterator[Handle]:
     handle.wait()
 
 
-def _clock(context: RankContext) -> Clock:
-    events = len(context.mine.program.events)
-    return CudaClock(events) if context.device.type == "cuda" else CpuClock(events)
+# -- all steps of a rank ------------------------------------------------------------------------------------------
 
 
-# -- one more step for torch.profiler ---------------------------------------------------------------------------------
+def steps(context: RankContext, report: Report) -> Iterator[Handle]:
+    """Do all that a rank does, as a generator of what it waits for. Fills `report`.
+
+    Libraries to compare with are run step by step in turns with the replay, so that both meet the same machine.
+    """
+    barrier, options = context.transport.barrier, context.options
+    yield from _wait(barrier())
+    report["ready"] = time.perf_counter_ns()
+    report["shared_clock"] = context.transport.shared_clock
+    yield from _recorded_step(context, report)
+    libraries: list[Any] = []
+    if options.against:
+        from lib.replay.rank.libraries import library_step
+
+        libraries = [library_step(name, context) for name in options.against]
+        report["libraries"] = {one.name: {**one.prove(), "steps": []} for one in libraries}
+    report["steps"] = []
+    for number in range(options.warmup + options.steps):
+        turns = [*libraries, None]  # None is the replay; whoever came last comes first in the next round
+        for library in turns if number % 2 == 0 else reversed(turns):
+            if library is None:
+                interpreter = Interpreter(context)
+                yield from _wait(barrier())
+                interpreter.clock.start()
+                yield from interpreter.run()
+                times, found = interpreter.clock.stop(), report["steps"]
+                del interpreter
+            else:
+                yield from _wait(barrier())
+                times, found = library.step(), report["libraries"][library.name]["steps"]
+            if number >= options.warmup:
+                found.append(times)
+    if options.profile is not None:
+        for library in (None, *libraries):
+            yield from _profiled(context, Path(options.profile), library)
+    yield from _wait(barrier())
+    report["read"] = context.reader.counts
 
 
-def _profiled(context: RankContext, folder: Path, library_steps: list[Any]) -> Iterator[Handle]:
-    """One more step of the replay, and of each library, that torch.profiler records: a file of each for each rank.
+def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
+    """Do the step whose numbers are kept to be compared, with what it holds and sends."""
+    on_gpu = context.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    interpreter = Interpreter(context, record=True)
+    before = context.transport.bytes_sent()
+    yield from interpreter.run()
+    if on_gpu:
+        torch.cuda.synchronize()
+    after = context.transport.bytes_sent()
+    report["socket_bytes"] = None if before is None or after is None else [before, after]
+    report["memory"], report["sent"] = interpreter.memory, interpreter.sent
+    report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0
+
+
+def _profiled(context: RankContext, folder: Path, library: Any) -> Iterator[Handle]:
+    """Do one more step of the replay, or of a library, that torch.profiler records: in a file for each rank.
 
     Ranges are named as torch's pipeline executor does, and `lib.schedules.formats.kineto` reads such files.
     """
-    activities = [ProfilerActivity.CPU]
-    if context.device.type == "cuda":
-        activities.append(ProfilerActivity.CUDA)
-    for library in (None, *library_steps):
-        profiler = profile(activities=activities)
-        interpreter = Interpreter(context, _clock(context), ranges=Ranges(context))
-        profiler.start()
-        yield from _wait(context.transport.barrier())
-        if library is None:
-            yield from interpreter.run()
-        else:
-            library.run()
-        if context.device.type == "cuda":
-            torch.cuda.synchronize()
-        profiler.stop()
-        name = "replay" if library is None else library.name
-        profiler.export_chrome_trace(str(folder / f"{name}_rank{context.rank}.json"))
+    on_gpu = context.device.type == "cuda"
+    profiler = profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * on_gpu])
+    interpreter = Interpreter(context, ranges=Ranges(context))
+    profiler.start()
+    yield from _wait(context.transport.barrier())
+    if library is None:
+        yield from interpreter.run()
+    else:
+        library.run()
+    if on_gpu:
+        torch.cuda.synchronize()
+    profiler.stop()
+    name = "replay" if library is None else library.name
+    profiler.export_chrome_trace(str(folder / f"{name}_rank{context.rank}.json"))
 
 
 class Ranges:

@@ -13,27 +13,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import partial
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from lib.replay.layers import optimizers
-from lib.replay.layers.layers import Averages, Gradients, Held
-from lib.replay.layers.ranges import common, in_order, join, select, within
-from lib.replay.plan.plan import PlannedCollective, softmax_of
-from lib.replay.plan.sizes import length, merged
-from lib.replay.rank.context import Call, KernelTable
+from lib.replay.layers.grids import Averages
+from lib.replay.layers.layers import Gradients, Held
+from lib.replay.layers.training import join, select, step
+from lib.replay.plan import PlannedCollective, softmax_of
+from lib.replay.rank.context import Call
 from lib.replay.rank.transport import Handle, Handles
+from lib.replay.sizes import common, in_order, length, merged, within
 from lib.values.dims import NAMES
 from lib.values.laws import cut
 from lib.values.operations import READS
 from lib.values.values import Value, WeightGrad
 
-__all__ = ["COLLECTIVE_KERNELS", "KERNELS", "PREPARED", "CollectiveCall"]
-__all__ += ["CollectiveKernel", "Kernel", "Started", "bytes_sent", "issue"]
-
 Kernel = Callable[[Call, Sequence[Tensor]], Sequence[Tensor]]
+K = TypeVar("K")
+
+
+class KernelTable(dict[str, K]):
+    """Kernels by the name of their operation."""
+
+    def __missing__(self, name: str) -> K:
+        raise LookupError(f"no kernel for {name}: an operation is replayed by a row in a table of kernels")
 
 
 def _forward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -42,8 +48,7 @@ def _forward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     context, y = call.context, call.input(0)
-    batches = _batches(y)
-    each = context.sizes.batch(y.layer)
+    batches, each = sorted(y.place.batches), context.sizes.batch(y.layer)
     have = merged([(batch * each, (batch + 1) * each) for batch in batches])
     target = select(context.initial.rows("target", batches).view(-1), have, call.ranges(y)).to(context.device)
     grad = call.made(0, context.initial.layers[-1].loss_gradient(inputs[0], target, context.rows))
@@ -69,8 +74,7 @@ def _backward_input(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _backward_weight(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """The weight is not there, only its form."""
-    weight = call.form(call.output(0), inputs[0].new_zeros(()))
+    weight = call.form(call.output(0), inputs[0].new_zeros(()))  # it is not there, only its form
     return [call.made(0, cast(Tensor, _gradients(call, weight, (True, False))[0]))]
 
 
@@ -105,7 +109,7 @@ def _update(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     grad, weight = select(inputs[0], call.ranges(call.input(0)), ranges), call.own(1)
     # Of a larger state only the part that goes one step on is kept.
     state = call.own(2) if held == ranges else select(inputs[2], held, ranges, call.context.sizes.moments).clone()
-    optimizers.step(call.context.options.optimizer, grad, weight, state)
+    step(call.context.options.optimizer, grad, weight, state)
     return [weight, state]
 
 
@@ -132,24 +136,19 @@ def _zeros(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _load_weights(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    initial, weight = call.context.initial, call.output(0)
+    initial, weight, state = call.context.initial, call.output(0), call.output(1)
     of_weight = initial.slice("weight", weight.layer, call.ranges(weight))
-    return [of_weight, initial.slice("state", weight.layer, call.ranges(call.output(1)), call.context.sizes.moments)]
+    return [of_weight, initial.slice("state", weight.layer, call.ranges(state), call.context.sizes.moments)]
 
 
 def _get_activation(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    return [call.context.initial.rows("data", _batches(call.output(0))).view(-1)]
+    return [call.context.initial.rows("data", sorted(call.output(0).place.batches)).view(-1)]
 
 
 def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     """From files, which the reader of the process opens once a step."""
-    context = call.context
-    data = b"".join(context.reader.read(sorted(call.event.batches), context.step))
-    return [torch.frombuffer(bytearray(data), dtype=context.initial.dtype).to(context.device)]
-
-
-def _batches(value: Value) -> list[int]:
-    return sorted(value.place.batches)
+    data = call.context.reader.read(sorted(call.event.batches), call.context.step)
+    return [torch.frombuffer(bytearray(data), dtype=call.context.initial.dtype).to(call.context.device)]
 
 
 KERNELS: KernelTable[Kernel] = KernelTable(
@@ -209,21 +208,28 @@ CollectiveKernel = Callable[[CollectiveCall, Sequence[Tensor]], Started]
 
 
 def issue(call: Call) -> Started:
-    """Issue one communication of a rank."""
-    if call.event.op == "pass_to":
-        return _pass_to(call)
-    if call.event.op == "receive":
-        return _receive(call)
-    if call.event.op in READS:
-        return Started(Handles(), KERNELS[call.event.op](call, ()))
+    """Issue one communication of a rank. What never takes place is over at once: nobody waits for it."""
+    op, transport = call.event.op, call.context.transport
+    if op in READS:
+        return Started(Handles(), KERNELS[op](call, ()))
+    if op in ("pass_to", "receive"):
+        message = call.plan.messages.get(call.index)
+        if message is None:
+            return Started(Handles(), is_send=op == "pass_to")
+        if op == "pass_to":
+            tensors = [call.tensors[number] for number in call.event.inputs]
+            sent = [transport.send(message.target, tensor) for tensor in tensors]
+            return Started(Handles(*sent), tensors, is_send=True)
+        buffers = [call.empty(call.numel(value)) for value in message.values]
+        return Started(Handles(*[transport.receive(message.source, buffer) for buffer in buffers]), buffers)
     collective = call.plan.collectives.get(call.index)
-    if collective is None:  # it never takes place, and nobody waits for it
+    if collective is None:
         return Started(Handles())
     inputs = [call.tensors[number] for number in call.event.inputs]
     if len(collective.members) == 1:
         own = [call.own(i) if collective.row.in_place else tensor.clone() for i, tensor in enumerate(inputs)]
         return Started(Handles(), own)
-    return COLLECTIVE_KERNELS[call.event.op](CollectiveCall(call, collective), inputs)
+    return COLLECTIVE_KERNELS[op](CollectiveCall(call, collective), inputs)
 
 
 def bytes_sent(call: Call) -> float:
@@ -236,33 +242,16 @@ def bytes_sent(call: Call) -> float:
     return 0
 
 
-def _pass_to(call: Call) -> Started:
-    message = call.plan.messages.get(call.index)
-    if message is None:  # nobody receives it
-        return Started(Handles(), is_send=True)
-    tensors = [call.tensors[number] for number in call.event.inputs]
-    handle = Handles(*[call.context.transport.send(message.target, tensor) for tensor in tensors])
-    return Started(handle, tensors, is_send=True)
-
-
-def _receive(call: Call) -> Started:
-    message = call.plan.messages.get(call.index)
-    if message is None:  # nobody sends it, and nobody waits for it
-        return Started(Handles())
-    buffers = [call.empty(call.numel(value)) for value in message.values]
-    handle = Handles(*[call.context.transport.receive(message.source, buffer) for buffer in buffers])
-    return Started(handle, buffers)
-
-
 # -- collectives --------------------------------------------------------------------------------------------------
 
 
 def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    if _sums_softmaxes(call):
+    value = call.input(0)
+    if value.place.schema.running and call.context.sizes.shape.kinds[value.layer - 1].softmax:
         return _each_adds_up(call, inputs)
-    buffer, running = call.own(0), call.input(0).place.schema.running
+    buffer = call.own(0)
     handle = call.transport.all_reduce(call.group, buffer)
-    return Started(handle, [buffer], (lambda: [call.made(0, buffer)]) if running else None)
+    return Started(handle, [buffer], (lambda: [call.made(0, buffer)]) if value.place.schema.running else None)
 
 
 def _all_reduce_mean(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
@@ -287,12 +276,6 @@ def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Starte
             call.tensors.pop(number, None)  # its memory is the buffer's now
     handle = call.transport.all_reduce(call.group, buffer)
     return Started(handle, [buffer], lambda: [part.clone() for part in buffer.split(sizes)])
-
-
-def _sums_softmaxes(call: CollectiveCall) -> bool:
-    """Tell whether a collective is of softmaxes that are not done."""
-    value = call.brought[call.me][0]
-    return bool(value.place.schema.running) and call.context.sizes.shape.kinds[value.layer - 1].softmax
 
 
 def _each_adds_up(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
@@ -341,20 +324,18 @@ def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     return Started(call.transport.reduce_scatter(call.group, out, whole, sizes), [out])
 
 
-def _all_to_all(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+def _all_to_all(call: CollectiveCall, inputs: Sequence[Tensor], padded: bool = False) -> Started:
     sizes = [call.numel(brought[call.me]) for brought in call.brought]
-    out = call.empty(sum(sizes))
-    handle = call.transport.all_to_all(call.group, out, inputs, sizes)
-    return Started(handle, [out], lambda: [part.clone() for part in out.split(sizes)])
-
-
-def _all_to_all_padded(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    sizes = [call.numel(brought[call.me]) for brought in call.brought]
-    largest = max(call.numel(value) for brought in call.brought for value in brought)
-    out = call.empty(largest * len(sizes))
-    parts = [torch.nn.functional.pad(part, (0, largest - part.numel())) for part in inputs]
-    handle = call.transport.all_to_all(call.group, out, parts, [largest] * len(sizes))
-    pieces = zip(out.split(largest), sizes, strict=True)
+    rooms = sizes
+    if padded:
+        largest = max(call.numel(value) for brought in call.brought for value in brought)
+        rooms = [largest] * len(sizes)
+        inputs = [torch.nn.functional.pad(part, (0, largest - part.numel())) for part in inputs]
+    out = call.empty(sum(rooms))
+    handle, pieces = (
+        call.transport.all_to_all(call.group, out, inputs, rooms),
+        zip(out.split(rooms), sizes, strict=True),
+    )
     return Started(handle, [out], lambda: [part[:size].clone() for part, size in pieces])
 
 
@@ -370,30 +351,27 @@ def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _shift(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    """An exchange in which each member has something for the next one alone."""
-    members, me = len(call.group), call.me
-    before = (me - 1) % members
-    return Started(*_some_to_some(call, {(me + 1) % members: inputs[0]}, {before: call.brought[before][0]}))
+    members = len(call.group)
+    before, after = (call.me - 1) % members, (call.me + 1) % members
+    return _some_to_some(call, {after: inputs[0]}, {before: call.brought[before][0]})
 
 
 def _halo(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    """An exchange in which each member has something for those beside it."""
     beside = [one for one in (call.me - 1, call.me + 1) if 0 <= one < len(call.group)]
     coming = {one: call.brought[one][-1 if one < call.me else 0] for one in beside}
-    handle, buffers = _some_to_some(call, dict(zip(beside, inputs, strict=True)), coming)
-    sizes = [call.numel(value) for value in coming.values()]
-    return Started(handle, buffers, lambda: [part.clone() for part in buffers[0].split(sizes)])
+    return _some_to_some(call, dict(zip(beside, inputs, strict=True)), coming)
 
 
-def _some_to_some(
-    call: CollectiveCall, parts: Mapping[int, Tensor], coming: Mapping[int, Value]
-) -> tuple[Handle, list[Tensor]]:
+def _some_to_some(call: CollectiveCall, parts: Mapping[int, Tensor], coming: Mapping[int, Value]) -> Started:
     """An all-to-all between few: parts for some members, and values that come from some, in their order."""
     sizes = {member: call.numel(value) for member, value in coming.items()}
     members, nothing = range(len(call.group)), next(iter(parts.values()))[:0]
     out = call.empty(sum(sizes.values()))
     sent, got = [parts.get(one, nothing) for one in members], [sizes.get(one, 0) for one in members]
-    return call.transport.all_to_all(call.group, out, sent, got), [out]
+    handle = call.transport.all_to_all(call.group, out, sent, got)
+    if len(sizes) == 1:
+        return Started(handle, [out])
+    return Started(handle, [out], lambda: [part.clone() for part in out.split([*sizes.values()])])
 
 
 COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
@@ -404,7 +382,7 @@ COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
         "allgather_padded": _all_gather,  # a transport of torch pads unequal parts itself
         "scatterreduce": _reduce_scatter,
         "alltoall": _all_to_all,
-        "alltoall_padded": _all_to_all_padded,
+        "alltoall_padded": partial(_all_to_all, padded=True),
         "broadcast": _broadcast,
         "shift": _shift,
         "halo": _halo,

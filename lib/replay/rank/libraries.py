@@ -1,4 +1,5 @@
-"""The libraries' own training steps, on the same layers, weights and data, in the same processes as the replay.
+"""The libraries' own training steps, on the same layers, weights and data, in the same processes as the replay; what
+each rank trains with them, and whether they can train this model on these ranks.
 
 torch's DistributedDataParallel (as it comes; with a bucket for each layer, as the schedules have it; and with the
 ZeroRedundancyOptimizer), fully_shard on a line and on a mesh of replicas and shards (HSDP), parallelize_module for
@@ -16,8 +17,9 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -26,33 +28,182 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lib.replay.layers import layers, optimizers
-from lib.replay.options import TENSOR
-from lib.replay.plan.library_plan import HYBRID, PIPELINES, layers_of, lines_of, microbatches_of, pipeline_plan
+from lib.replay import ReplayError
+from lib.replay.layers import training
+from lib.replay.options import DATA, TENSOR
+from lib.replay.plan import Plan
 from lib.replay.rank.context import RankContext
 from lib.schedules.formats.kineto import our_name
 from lib.schedules.formats.orders import to_csv
+from lib.schedules.formats.trace import pipeline_of
+from lib.schedules.pipelines.action import Order, parts_of, places
+from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.pipelines.lowering import compute_only
+from lib.trace.trace import Trace, kept
+from lib.values.kinds.kind import USUAL
 
-__all__ = ["library_step", "preload"]
-
+TORCH: Final = "torch-pipelining"
+"""The order of the Trace itself, on torch's pipelines."""
+PIPELINES: Final = {"gpipe": "gpipe", "1f1b": "one_f_one_b", TORCH: ""}
+"""The libraries that are pipelines, and the schedule that each has; TORCH that of the Trace."""
+HYBRID = ("replica", "shard")
+"""The axes of hybrid sharding, wherever they stand in the mesh. Other two axes are taken in their order."""
 AFTERWARDS = ("wait_tensor", "_wrap_tensor_autograd")
 """What torch calls after each communication of a tensor that is cut."""
+STATES: Final = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq")}
+"""What torch's optimizers call the numbers that they keep for a weight."""
 
 
-def preload(names: tuple[str, ...]) -> None:
+# -- what each rank trains ----------------------------------------------------------------------------------------
+
+
+def library_results(plan: Plan, against: Sequence[str], rank: int) -> tuple[dict[str, tuple[int, Sequence[int]]], int]:
+    """Return from which number on a rank keeps gradient, weight and state of which layers of each library's step, and
+    how many numbers it keeps in all. ReplayError where a library cannot train this model."""
+    at, found = plan.rank_plans[rank].kept, dict[str, tuple[int, Sequence[int]]]()
+    for name in against:
+        _refuse(plan, name)
+        layers = _layers_of(plan, name, rank) if name in PIPELINES or rank == 0 else ()
+        found[name] = at, layers
+        at += sum(map(plan.sizes.weight, layers)) * (2 + plan.sizes.moments)
+    return found, at
+
+
+def _refuse(plan: Plan, name: str) -> None:
+    ranks, layers, batches = plan.ranks, plan.trace.layers, plan.trace.batches
+    wrong = None
+    if plan.trace.descriptions != USUAL:
+        wrong = "linear layers of one size, and nothing else"
+    elif ranks == 1:
+        wrong = "more than one rank"
+    elif name in PIPELINES and name != TORCH and layers % ranks:
+        wrong = f"as many layers on each rank: {layers} do not divide by {ranks}"
+    elif name in TENSOR and (width := plan.sizes.shape.descriptions[0].inputs) % ranks:
+        wrong = f"as many columns on each rank: {width} do not divide by {ranks}"
+    elif name == "sequence_parallel" and batches * plan.sizes.rows % ranks:
+        wrong = f"as many rows on each rank: {batches * plan.sizes.rows} do not divide by {ranks}"
+    elif name in DATA and batches < ranks:
+        wrong = f"a batch for every rank: there are {batches} for {ranks}"
+    elif name == "hsdp" and len(set(map(len, _lines_of(plan)))) > 1:
+        wrong = f"a mesh of replicas and shards, or an even number of ranks; there are {ranks}"
+    if wrong is not None:
+        raise ReplayError(f"{name} cannot train beside this Trace: it needs {wrong}")
+
+
+def _layers_of(plan: Plan, name: str, rank: int) -> tuple[int, ...]:
+    """Return the layers that a rank trains: all, or those of its stages."""
+    if name not in PIPELINES:
+        return tuple(range(plan.trace.layers))
+    pipeline = _pipeline(plan, name)
+    return tuple(layer for stage in pipeline.stages(rank) for layer in pipeline.layers_of[stage])
+
+
+def _microbatches_of(plan: Plan, name: str, rank: int) -> Sequence[Sequence[int]]:
+    """Return the batches of a rank, in the parts in which it takes them one after the other. With a data parallel
+    library as the schedule does it, where all ranks take batches of their own in as many parts; else every n-th batch,
+    in one."""
+    if name in PIPELINES:
+        return _pipeline(plan, name).microbatches
+    if name in TENSOR:
+        return (range(plan.trace.batches),)
+    taken = [
+        [
+            sorted(plan.rank_plans[other].value(event.inputs[0]).place.batches)
+            for event in program.events
+            if event.op == "forward" and event.layer == 0
+        ]
+        for other, program in enumerate(plan.trace.programs)
+    ]
+    every = [batch for parts in taken for part in parts for batch in part]
+    if sorted(every) == list(range(plan.trace.batches)) and len(set(map(len, taken))) == 1:
+        return taken[rank]
+    return (range(rank, plan.trace.batches, plan.ranks),)
+
+
+def _lines_of(plan: Plan) -> tuple[tuple[int, ...], ...]:
+    """Return the ranks that hybrid sharding shards over, one line for each replica, by coordinate: those of the Trace's
+    mesh, or two halves where it has no axes for that."""
+    mesh = plan.trace.mesh
+    if mesh is not None and len(mesh.axes) == 2:
+        replica, shard = HYBRID if set(mesh.axes) == set(HYBRID) else tuple(mesh.axes)
+        return tuple(mesh.group(first, shard) for first in mesh.group(mesh.ranks[0], replica))
+    half = plan.ranks // 2
+    return tuple(range(half)), tuple(range(half, plan.ranks))
+
+
+class _Pipeline(NamedTuple):
+    """A pipeline as torch is told of it: its order, the layers of each stage, the batches of each microbatch, and the
+    class of torch.distributed.pipelining that has this schedule, if any."""
+
+    order: Order
+    layers_of: Sequence[range]
+    microbatches: Sequence[Sequence[int]]
+    torch: str | None
+
+    def stages(self, rank: int) -> list[int]:
+        return [stage for stage, place in places(self.order).items() if place == rank]
+
+
+def _pipeline(plan: Plan, name: str) -> _Pipeline:
+    """Return the pipeline that a library is to be. ReplayError where the Trace of TORCH is none, or none for torch."""
+    ranks, batches = plan.ranks, plan.trace.batches
+    if name == TORCH:
+        return _own_pipeline(plan.trace)
+    row, each = SCHEDULES[PIPELINES[name]], plan.trace.layers // ranks
+    stages = [range(rank * each, (rank + 1) * each) for rank in range(ranks)]
+    return _Pipeline(row.make(ranks, batches), stages, [(batch,) for batch in range(batches)], row.torch)
+
+
+@kept
+def _own_pipeline(trace: Trace) -> _Pipeline:
+    try:
+        order, layers, microbatches = pipeline_of(trace)
+    except ValueError as error:
+        raise ReplayError(f"{TORCH} cannot train beside this Trace: {error}") from None
+    if len(order) != trace.ranks:
+        raise ReplayError(f"{TORCH} is one pipeline, and this Trace has several beside each other")
+    if len(set(map(len, microbatches))) > 1:
+        raise ReplayError(f"{TORCH} needs microbatches of one size: torch fixes the shape of what stages pass on")
+    order = compute_only(order)
+    return _Pipeline(order, layers, microbatches, _class_of_torch(order, len(layers), len(microbatches)))
+
+
+def _class_of_torch(order: Order, stages: int, batches: int) -> str | None:
+    """Name the class of torch's that has an order as its own, if our schedule of that name is this order."""
+
+    def words(order: Order) -> list[list[str]]:  # the parts of a pair each on its own, as a Trace has them
+        return [[str(action) for action in parts_of(actions)] for actions in order]
+
+    ranks = len(order)
+    for row in SCHEDULES.values():
+        chunks = {"chunks": stages // ranks} if "chunks" in row.takes else {}
+        if row.torch is not None and (chunks or row.chunks * ranks == stages):
+            try:
+                named = row.make(ranks, batches, **chunks)
+            except ValueError:  # it has none of this size
+                continue
+            if words(named) == words(order):
+                return row.torch
+    return None
+
+
+# -- how they train it --------------------------------------------------------------------------------------------
+
+
+NEEDS: Final = {
+    **dict.fromkeys(("zero2", "fsdp", "hsdp"), "torch.distributed.fsdp"),
+    **dict.fromkeys(TENSOR, "torch.distributed.tensor.parallel"),
+    **dict.fromkeys(PIPELINES, "torch.distributed.pipelining"),
+    "zero1": "torch.distributed.optim",
+}
+
+
+def preload(names: Sequence[str]) -> None:
     """Import what the libraries need, once, before ranks are forked."""
-    import torch._dynamo  # torch.optim imports it when it is first used
-
-    if set(names) & {"fsdp", "hsdp", "zero2"}:
-        import torch.distributed.fsdp
-    if set(names) & set(TENSOR):
-        import torch.distributed.tensor.parallel
-    if "zero1" in names:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # it compiles functions in a way that torch gives up
-            import torch.distributed.optim
-    if set(names) & set(PIPELINES):
-        import torch.distributed.pipelining  # noqa: F401
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # one compiles functions in a way that torch gives up
+        for module in ("torch._dynamo", *(NEEDS[name] for name in names if name in NEEDS)):  # torch.optim needs that
+            import_module(module)
 
 
 class _Count(TorchDispatchMode):
@@ -71,6 +222,17 @@ class _Count(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class Layer(nn.Module):
+    """A linear layer as torch's own libraries take it."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x) @ self.weight
+
+
 class LibraryStep:
     """A library's training step. Subclasses say what the model is wrapped in, and how one step runs.
 
@@ -80,55 +242,81 @@ class LibraryStep:
     by = ""
 
     def __init__(self, name: str, context: RankContext) -> None:
-        self.name = name
-        self.context = context
+        self.name, self.context = name, context
         plan, initial, device = context.plan, context.initial, context.device
-        self.layers = layers_of(plan, name, context.rank)
-        self.modules = layers.model(initial.matrix(i).clone().to(device) for i in self.layers)
-        self.parts = microbatches_of(plan, name, context.rank)
+        self.layers = _layers_of(plan, name, context.rank)
+        self.modules = nn.Sequential(*(Layer(initial.matrix(i).clone().to(device)) for i in self.layers))
+        self.parts = _microbatches_of(plan, name, context.rank)
         batches = [batch for part in self.parts for batch in part]
         self.x = initial.rows("data", batches).to(device)
         self.target = initial.rows("target", batches).to(device)
         self.build()
-        states = [initial("state", i).to(device) for i in self.layers]
-        self.optimizer = self.make_optimizer(states)
+        self.optimizer = self.make_optimizer([initial("state", i).to(device) for i in self.layers])
 
     def make_optimizer(self, states: list[Tensor]) -> torch.optim.Optimizer:
-        """Torch's own optimizer, in the state from which training goes on."""
-        return optimizers.reference(self.context.options.optimizer, self.parameters(), states, self.like)
+        """Make torch's own optimizer, in the state from which training goes on."""
+        kind, told = self.kind_of_optimizer()
+        made = kind(self.parameters(), **told)
+        self.go_on(made, self.parameters(), states)
+        return made
+
+    def kind_of_optimizer(self) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
+        """Name the class of torch's optimizer, and what it is told."""
+        if self.context.options.optimizer == "sgd":
+            return torch.optim.SGD, {"lr": training.RATE, "momentum": training.MOMENTUM}
+        return torch.optim.Adam, {"lr": training.RATE, "betas": training.BETAS, "eps": training.EPS}
+
+    def go_on(self, optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], states: list[Tensor]) -> None:
+        """Put an optimizer into the middle of training, with these states (flat, as `training.step` has them)."""
+        names = STATES[self.context.options.optimizer]
+        for parameter, state in zip(parameters, states, strict=True):
+            moments = state.view(-1, len(names)).unbind(1)
+            kept = {name: self.like(parameter, moment) for name, moment in zip(names, moments, strict=True)}
+            age = {"step": torch.tensor(float(training.AGE))} if len(names) > 1 else {}
+            optimizer.state[parameter] = age | kept
 
     def state(self, parameter: nn.Parameter) -> Tensor:
-        """Return what the optimizer keeps for a weight, whole."""
-        return optimizers.state_of(self.context.options.optimizer, self.optimizer, parameter, self.whole)
+        """Return what the optimizer keeps for a weight, whole and flat."""
+        return self.state_in(self.optimizer, parameter)
+
+    def state_in(self, optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> Tensor:
+        """Return what an optimizer keeps for a weight, whole and flat."""
+        kept = optimizer.state[parameter]
+        moments = [self.whole(kept[name]).reshape(-1) for name in STATES[self.context.options.optimizer]]
+        return torch.stack(moments, 1).view(-1)
 
     def build(self) -> None:
         """Wrap the modules."""
         raise NotImplementedError
 
     def compute(self) -> None:
-        """Forward and backward."""
+        """Do forward and backward."""
         raise NotImplementedError
 
+    def loss(self, y: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of some rows."""
+        return self.context.initial.layers[-1].loss(y, target, self.context.rows)
+
     def like(self, parameter: nn.Parameter, flat: Tensor) -> Tensor:
-        """A state in the form of its parameter."""
+        """Return a copy of a state in the form of its parameter."""
         return flat.clone().view_as(parameter)
 
     def whole(self, tensor: Tensor) -> Tensor:
-        """A tensor with all its shards."""
+        """Return a tensor with all its shards."""
         return tensor.detach()
 
     def parameters(self) -> list[nn.Parameter]:
-        """The weights, in the order of the layers."""
+        """Return the weights, in the order of the layers."""
         return list(self.modules.parameters())
 
     def run(self) -> None:
-        """One training step."""
+        """Do one training step."""
         self.optimizer.zero_grad(set_to_none=True)
         self.compute()
         self.optimizer.step()
 
     def step(self) -> tuple[int, int]:
-        """One training step, and when it began and ended."""
+        """Do one training step; return when it began and ended."""
         begun = time.perf_counter_ns()
         self.run()
         if self.context.device.type == "cuda":
@@ -136,7 +324,7 @@ class LibraryStep:
         return begun, time.perf_counter_ns()
 
     def prove(self) -> dict[str, Any]:
-        """One step whose numbers are kept to be compared; then one whose communications are counted.
+        """Do one step whose numbers are kept to be compared; then one whose communications are counted.
 
         The second and third step are the first ordinary ones: DDP, for one, rebuilds its buckets in the second.
         """
@@ -149,12 +337,11 @@ class LibraryStep:
 
     def keep(self) -> None:
         """Write gradients, weights and states to this rank's part of the results."""
-        kept = self.context.library_results[self.name]
-        at = kept.offset
+        at, layers = self.context.library_results[self.name]
         for layer, parameter in zip(self.layers, self.parameters(), strict=True):
             assert parameter.grad is not None, "every weight takes part in the loss"
             for tensor in (self.whole(parameter.grad), self.whole(parameter), self.state(parameter)):
-                if layer in kept.layers:
+                if layer in layers:
                     self.context.results[at : at + tensor.numel()].copy_(tensor.reshape(-1))
                     at += tensor.numel()
 
@@ -168,7 +355,7 @@ class DataParallel(LibraryStep):
         self.model: Any = nn.parallel.DistributedDataParallel(self.modules, **size)
 
     def compute(self) -> None:
-        (layers.loss(self.model(self.x), self.target, self.context.rows) * dist.get_world_size()).backward()
+        (self.loss(self.model(self.x), self.target) * dist.get_world_size()).backward()
 
 
 class ShardedOptimizer(DataParallel):
@@ -178,22 +365,21 @@ class ShardedOptimizer(DataParallel):
     def make_optimizer(self, states: list[Tensor]) -> torch.optim.Optimizer:
         from torch.distributed.optim import ZeroRedundancyOptimizer
 
-        parameters, name = self.parameters(), self.context.options.optimizer
-        kind, told = optimizers.made_of(name)
+        parameters, (kind, told) = self.parameters(), self.kind_of_optimizer()
         made: Any = ZeroRedundancyOptimizer(parameters, kind, **told)
         parts = enumerate(made._partition_parameters())  # torch gives it no public name
         self.owners = {id(one): rank for rank, groups in parts for group in groups for one in group["params"]}
         mine = [i for i, one in enumerate(parameters) if self.owners[id(one)] == self.context.rank]
-        optimizers.go_on(name, made.optim, [parameters[i] for i in mine], [states[i] for i in mine], self.like)
+        self.go_on(made.optim, [parameters[i] for i in mine], [states[i] for i in mine])
         self.local = made.optim
         return made
 
     def state(self, parameter: nn.Parameter) -> Tensor:
-        options, owner = self.context.options, self.owners[id(parameter)]
+        owner = self.owners[id(parameter)]
         if owner == self.context.rank:
-            kept = optimizers.state_of(options.optimizer, self.local, parameter)
+            kept = self.state_in(self.local, parameter)
         else:
-            kept = parameter.new_empty(parameter.numel() * options.moments)
+            kept = parameter.new_empty(parameter.numel() * self.context.options.moments)
         dist.broadcast(kept, owner)
         return kept
 
@@ -210,7 +396,7 @@ class FullySharded(DataParallel):
 
         kind, ranks = self.context.device.type, dist.get_world_size()
         hybrid = self.name == "hsdp"
-        mesh = _mesh(kind, lines_of(self.context.plan)) if hybrid else init_device_mesh(kind, (ranks,))
+        mesh = _mesh(kind, _lines_of(self.context.plan)) if hybrid else init_device_mesh(kind, (ranks,))
         for module in self.modules:
             fully_shard(module, mesh=mesh, reshard_after_forward=self.name != "zero2")
         self.model = fully_shard(self.modules, mesh=mesh)
@@ -218,7 +404,7 @@ class FullySharded(DataParallel):
     def compute(self) -> None:
         sizes = [self.context.sizes.rows * len(part) for part in self.parts]
         for x, target in zip(self.x.split(sizes), self.target.split(sizes), strict=True):
-            (layers.loss(self.model(x), target, self.context.rows) * dist.get_world_size()).backward()
+            (self.loss(self.model(x), target) * dist.get_world_size()).backward()
 
     def like(self, parameter: nn.Parameter, flat: Tensor) -> Tensor:
         whole: Any = parameter
@@ -233,7 +419,6 @@ class TensorParallel(LibraryStep):
     pair to the next is cut into rows. As torch takes no other layers, these are its own Linear ones."""
 
     def build(self) -> None:
-        """Cut each layer, and the data where that is part of it."""
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
         ranks, between = dist.get_world_size(), Shard(0) if self.name == "sequence_parallel" else Replicate()
@@ -250,7 +435,7 @@ class TensorParallel(LibraryStep):
             self.x, self.target = (one.chunk(ranks)[self.context.rank] for one in (self.x, self.target))
 
     def compute(self) -> None:
-        layers.loss(self.modules(self.x), self.target, self.context.rows).backward()
+        self.loss(self.modules(self.x), self.target).backward()
 
     def like(self, parameter: nn.Parameter, flat: Tensor) -> Tensor:
         cut: Any = parameter
@@ -279,26 +464,25 @@ class Pipelined(LibraryStep):
     """torch.distributed.pipelining: its own class of a schedule, or its executor with our order where it has none."""
 
     def build(self) -> None:
-        """The stages of this rank, with shapes given, so that nothing is sent to find them out."""
+        """Make the stages of this rank, with shapes given, so that nothing is sent to find them out."""
         from torch.distributed import pipelining
 
         plan, rank = self.context.plan, self.context.rank
-        self.pipeline = pipeline_plan(plan, self.name)
+        self.pipeline = _pipeline(plan, self.name)
         count, rows = len(self.pipeline.layers_of), len(self.pipeline.microbatches[0]) * plan.sizes.rows
         output = torch.empty(rows, self.x.shape[1], dtype=self.context.initial.dtype, device="meta").requires_grad_()
-        self.stages: list[pipelining.PipelineStage] = []
-        at = 0
-        for stage in self.pipeline.stages(rank):
+        self.stages, at, mine = list[pipelining.PipelineStage](), 0, self.pipeline.stages(rank)
+        for stage in mine:
             after = at + len(self.pipeline.layers_of[stage])
             shapes: dict[str, Any] = {"input_args": (output if stage else output.detach(),), "output_args": (output,)}
             modules = self.modules[at:after]
             self.stages.append(pipelining.PipelineStage(modules, stage, count, self.context.device, **shapes))
             at = after
-        self.schedule = self.of_torch() or self.executed()
-        mine = self.pipeline.stages(rank)
+        told = {"n_microbatches": len(self.pipeline.microbatches), "loss_fn": self.loss, "scale_grads": False}
+        self.schedule = self.of_torch(told) or self.executed(told)
         self.first, self.last = 0 in mine, count - 1 in mine
 
-    def of_torch(self) -> Any:
+    def of_torch(self, told: dict[str, Any]) -> Any:
         """Make torch's own class, where it has this schedule, and takes this size."""
         from torch.distributed.pipelining import schedules
 
@@ -308,28 +492,21 @@ class Pipelined(LibraryStep):
         kind: Any = getattr(schedules, self.by)
         single = issubclass(kind, schedules.PipelineScheduleSingle)
         try:
-            return kind(self.stages[0] if single else self.stages, **self.settings())
+            return kind(self.stages[0] if single else self.stages, **told)
         except ValueError:
             return None
 
-    def executed(self) -> Any:
+    def executed(self, told: dict[str, Any]) -> Any:
         """Make torch's executor with our order, in the file that it reads."""
         from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
         self.by = "torch's executor with this order"
-        made: Any = _PipelineScheduleRuntime(self.stages, **self.settings())
+        made: Any = _PipelineScheduleRuntime(self.stages, **told)
         with tempfile.TemporaryDirectory(prefix="puzzles-replay-") as folder:
             path = Path(folder, "order.csv")
             path.write_text(to_csv(self.pipeline.order, comms=True).text, encoding="utf-8")
             made._load_csv(str(path), format="compute_comms")
         return made
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings that all schedules of torch's have."""
-        return {"n_microbatches": len(self.pipeline.microbatches), "loss_fn": self.loss, "scale_grads": False}
-
-    def loss(self, y: Tensor, target: Tensor) -> Tensor:
-        return layers.loss(y, target, self.context.rows)
 
     def compute(self) -> None:
         inputs = (self.x,) if self.first else ()

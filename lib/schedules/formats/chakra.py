@@ -14,19 +14,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from lib.cluster.costs import TICKS
 from lib.files import ready, write_whole
-from lib.trace.event import Event, Program
+from lib.trace.event import Program
 from lib.trace.order import collectives, messages
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES, READS, TIMED
-
-__all__ = ["COLLECTIVE_TYPES", "chakra", "groups_of", "write_chakra"]
 
 SCHEMA: Final = "0.0.4"
 MICROSECONDS: Final = 1000
@@ -69,13 +67,17 @@ def _number(field: int, value: int) -> bytes:
 
 def _bytes(field: int, value: bytes) -> bytes:
     """Return a field that is text, or a message."""
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
+    return _varint(field << 3 | 2) + _framed(value)
 
 
 def _packed(field: int, values: Iterable[int]) -> bytes:
     """Return a field of several numbers."""
     joined = b"".join(map(_varint, values))
     return _bytes(field, joined) if joined else b""
+
+
+def _framed(message: bytes) -> bytes:
+    return _varint(len(message)) + message
 
 
 BOOL, INT32, INT64, STRING = 27, 7, 9, 29
@@ -88,51 +90,54 @@ def _attribute(name: str, kind: int, value: int | str) -> bytes:
     return _bytes(10, _bytes(1, name.encode()) + held)
 
 
-def _framed(message: bytes) -> bytes:
-    return _varint(len(message)) + message
-
-
 # -- nodes --------------------------------------------------------------------------------------------------------
-
-
-class _World(NamedTuple):
-    """The things that ranks have in common: the names of groups, and the tags of messages by rank and event."""
-
-    groups: dict[frozenset[int], str]
-    tags: dict[tuple[int, int], int]
-    taken: set[tuple[int, int]]
-    """The communications that took place, by rank and event."""
-
-    @classmethod
-    def of(cls, trace: Trace) -> _World:
-        count: Counter[tuple[int, int]] = Counter()
-        tags: dict[tuple[int, int], int] = {}
-        for source, sent, target, received in messages(trace):
-            if received is not None:
-                tags[source, sent] = tags[target, received] = count[source, target]
-                count[source, target] += 1
-        joined = [one.calls for one in collectives(trace)]
-        whole = [call for calls in joined for call in calls if len(calls) == len(_event(trace, *calls[0]).group)]
-        names: dict[frozenset[int], str] = {}
-        for calls in joined:
-            names.setdefault(frozenset(_event(trace, *calls[0]).group), str(len(names)))
-        return cls(names, tags, {*tags, *whole})
-
-
-def _event(trace: Trace, rank: int, number: int) -> Event:
-    return trace.programs[rank].events[number]
 
 
 def groups_of(trace: Trace) -> dict[str, list[int]]:
     """Return the ranks of each group, by the name that its collectives have in the files."""
-    return {name: sorted(ranks) for ranks, name in _World.of(trace).groups.items()}
+    met = dict.fromkeys(frozenset(_group(trace, one.calls)) for one in collectives(trace))
+    return {str(number): sorted(ranks) for number, ranks in enumerate(met)}
+
+
+def _group(trace: Trace, calls: Sequence[tuple[int, int]]) -> Sequence[int]:
+    rank, number = calls[0]
+    return trace.programs[rank].events[number].group
 
 
 def chakra(trace: Trace, bytes_per_element: int = 4) -> list[bytes]:
     """Return the execution trace of each rank. ValueError where a collective has no name in Chakra."""
-    world = _World.of(trace)
+    count: Counter[tuple[int, int]] = Counter()
+    tags: dict[tuple[int, int], int] = {}
+    """The tag of each message that took place, by rank and event."""
+    for source, sent, target, received in messages(trace):
+        if received is not None:
+            tags[source, sent] = tags[target, received] = count[source, target]
+            count[source, target] += 1
+    joined = [one.calls for one in collectives(trace)]
+    met = {call for calls in joined for call in calls if len(calls) == len(_group(trace, calls))}
+    groups = {frozenset(ranks): name for name, ranks in groups_of(trace).items()}
+
+    def attributes(program: Program, index: int) -> Iterator[bytes]:
+        """Yield what kind of communication an event is."""
+        event, rank = program.events[index], program.rank
+        sends = event.op != "receive"
+        elements = sum(value.elements() for value in program.values_of(event.inputs if sends else event.outputs))
+        brought = _attribute("comm_size", INT64, round(elements * bytes_per_element))
+        if event.op in COLLECTIVES:
+            if event.op not in COLLECTIVE_TYPES:
+                raise ValueError(f"Chakra has no {COLLECTIVES[event.op].title}: it knows {', '.join(COLLECTIVE_TYPES)}")
+            yield _attribute("comm_type", INT64, COLLECTIVE_TYPES[event.op])
+            yield brought
+            yield _attribute("pg_name", STRING, groups[frozenset(event.group)])
+        else:
+            ends = (rank, event.peer or 0) if sends else (event.peer or 0, rank)
+            yield brought
+            yield _attribute("comm_src", INT32, ends[0])
+            yield _attribute("comm_dst", INT32, ends[1])
+            yield _attribute("comm_tag", INT32, tags[rank, index])
+
     head = _framed(_bytes(1, SCHEMA.encode()))
-    return [head + b"".join(_nodes(world, program, bytes_per_element)) for program in trace.programs]
+    return [head + b"".join(_nodes(program, tags.keys() | met, attributes)) for program in trace.programs]
 
 
 def write_chakra(folder: str | Path, trace: Trace, bytes_per_element: int = 4) -> list[Path]:
@@ -145,8 +150,10 @@ def write_chakra(folder: str | Path, trace: Trace, bytes_per_element: int = 4) -
     return paths
 
 
-def _nodes(world: _World, program: Program, size: int) -> Iterator[bytes]:
-    """Yield the nodes of a rank, numbered from 1 by their events."""
+def _nodes(
+    program: Program, taken: Set[tuple[int, int]], attributes: Callable[[Program, int], Iterable[bytes]]
+) -> Iterator[bytes]:
+    """Yield the nodes of a rank, numbered from 1 by their events. `taken`: the communications that took place."""
     makers: dict[int, frozenset[int]] = {}
     """The nodes on which each value depends."""
     before: frozenset[int] = frozenset()
@@ -156,49 +163,19 @@ def _nodes(world: _World, program: Program, size: int) -> Iterator[bytes]:
         needs = frozenset[int]().union(*(makers.get(number, frozenset()) for number in event.inputs))
         communicates = event.op in COLLECTIVES or event.op in MESSAGES
         node = event.start is not None and event.op in TIMED and event.op not in READS
-        if not node or (communicates and (program.rank, index) not in world.taken):
+        if not node or (communicates and (program.rank, index) not in taken):
             makers.update(dict.fromkeys(event.outputs, needs))
             if event.op == "wait" and event.arg and event.arg[0] + 1 in written:
                 before |= {event.arg[0] + 1}
             continue
         written.add(index + 1)
-        yield _framed(_node(world, program, index, sorted(needs), sorted(before - needs), size))
+        start, length = (round(ticks * MICROSECONDS / TICKS) for ticks in (event.start or 0, event.length))
+        name = event.op if event.layer is None else f"{event.op} {event.layer}"
+        kind = COLLECTS if event.op in COLLECTIVES else {"pass_to": SENDS, "receive": RECEIVES}.get(event.op, COMPUTES)
+        parts = [_number(1, index + 1), _bytes(2, name.encode()), _number(3, kind)]
+        parts += [_packed(4, sorted(before - needs)), _packed(5, sorted(needs)), _number(6, start), _number(7, length)]
+        parts += [_attribute("is_cpu_op", BOOL, 0), *(attributes(program, index) if communicates else ())]
+        yield _framed(b"".join(parts))
         makers.update(dict.fromkeys(event.outputs, frozenset({index + 1})))
         if not communicates or event.blocking:
             before = frozenset({index + 1})
-
-
-def _node(world: _World, program: Program, index: int, data: list[int], control: list[int], size: int) -> bytes:
-    event = program.events[index]
-    start, length = (round(ticks * MICROSECONDS / TICKS) for ticks in (event.start or 0, event.length))
-    kind, attributes = _kind(world, program, index, size)
-    name = event.op if event.layer is None else f"{event.op} {event.layer}"
-    parts = [_number(1, index + 1), _bytes(2, name.encode()), _number(3, kind)]
-    parts += [_packed(4, control), _packed(5, data), _number(6, start), _number(7, length)]
-    return b"".join([*parts, _attribute("is_cpu_op", BOOL, 0), *attributes])
-
-
-def _kind(world: _World, program: Program, index: int, size: int) -> tuple[int, list[bytes]]:
-    """Return the kind of node that an event is, and what its attributes say."""
-    event, rank = program.events[index], program.rank
-    if event.op not in COLLECTIVES and event.op not in MESSAGES:
-        return COMPUTES, []
-    sends = event.op != "receive"
-    elements = sum(value.elements() for value in program.values_of(event.inputs if sends else event.outputs))
-    brought = _attribute("comm_size", INT64, round(elements * size))
-    if event.op in COLLECTIVES:
-        if event.op not in COLLECTIVE_TYPES:
-            raise ValueError(f"Chakra has no {COLLECTIVES[event.op].title}: it knows {', '.join(COLLECTIVE_TYPES)}")
-        group = world.groups[frozenset(event.group)]
-        return COLLECTS, [
-            _attribute("comm_type", INT64, COLLECTIVE_TYPES[event.op]),
-            brought,
-            _attribute("pg_name", STRING, group),
-        ]
-    ends = (rank, event.peer or 0) if sends else (event.peer or 0, rank)
-    return SENDS if sends else RECEIVES, [
-        brought,
-        _attribute("comm_src", INT32, ends[0]),
-        _attribute("comm_dst", INT32, ends[1]),
-        _attribute("comm_tag", INT32, world.tags[rank, index]),
-    ]

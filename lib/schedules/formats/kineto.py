@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -22,11 +23,9 @@ from lib.analysis.recording import COMPUTE, Recording, Span, known
 from lib.errors.exceptions import TraceError
 from lib.errors.wording import counted, numbered
 from lib.schedules.formats.perfetto import MAX_TIME, Slice, Slices, read_slices
-from lib.schedules.formats.recorded import PREFIX, action_of, as_recording, span_of
+from lib.schedules.formats.trace import PREFIX, action_of, as_recording, span_of
 from lib.schedules.pipelines.action import KINDS, Action
 from lib.values.collectives import COLLECTIVES
-
-__all__ = ["OWN", "our_name", "read_profile"]
 
 OWN: Final = "puzzles:"
 """What stands before the other ranges of a replay of ours: the operation, its layer and its batches follow."""
@@ -129,28 +128,34 @@ def _spans(slices: Slices, rank: int) -> Iterator[Span]:
     """Yield the spans of one rank: named actions, or else whatever there is; and communication beside them."""
     named = [(one, action) for one in slices.slices if (action := _action(one, rank)) is not None]
     on_gpu = [(one, action) for one, action in named if one.category == "gpu_user_annotation"]
-    if named:
-        inside = _Inside([one for one in slices.slices if one.category == "cpu_op"])
-        yield from _actions(on_gpu or named, rank, None if on_gpu else inside)
+    if on_gpu:
+        for one, action in on_gpu:
+            yield span_of(action, rank, one.start, one.end, one.name)
+    elif named:
+        yield from _actions(named, rank, slices)
     ours = [one for one in slices.slices if one.category in ANNOTATIONS and one.name.startswith(OWN)]
-    yield from (_ours(one, rank) for one in ours)
+    for one in ours:
+        op, layer, batches = [*one.name.removeprefix(OWN).split(":"), "", ""][:3]
+        op = op if known(op) else ""
+        number = int(layer) if layer.isdecimal() and len(layer) < 8 else None
+        label = batches if op not in COLLECTIVES else ""
+        yield Span(rank, one.start, one.end, op, f"{op} {layer}".strip(), "", number, label)
     if not named and not ours:
         yield from _plain(slices.slices, rank)
     about = [one for one, _ in named] + ours
     first = min((one.start for one in about), default=-(2**62))
     last = max((one.end for one in about), default=2**62)
-    for span in _communication(slices.slices, rank):
-        if span.end > first and span.start < last:  # not the barrier before a step that was named
-            yield span
-
-
-def _communication(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
-    """Yield what nccl's kernels say of themselves where there are any, else what the calls do."""
-    kernels = [(one, kernel[1]) for one in slices if one.category == "kernel" and (kernel := _KERNEL.match(one.name))]
-    calls = [(one, call[1]) for one in slices if one.category == ANNOTATIONS[0] and (call := _CALL.match(one.name))]
+    # What nccl's kernels say of themselves where there are any, else what the calls do.
+    kernels = [
+        (one, kernel[1]) for one in slices.slices if one.category == "kernel" and (kernel := _KERNEL.match(one.name))
+    ]
+    calls = [
+        (one, call[1]) for one in slices.slices if one.category == ANNOTATIONS[0] and (call := _CALL.match(one.name))
+    ]
     for one, name in kernels or calls:
-        op = our_name(name)
-        yield Span(rank, one.start, one.end, op if known(op) else "", one.name, stream=COMMUNICATION)
+        if one.end > first and one.start < last:  # not the barrier before a step that was named
+            op = our_name(name)
+            yield Span(rank, one.start, one.end, op if known(op) else "", one.name, stream=COMMUNICATION)
 
 
 def _action(one: Slice, rank: int) -> Action | None:
@@ -163,69 +168,52 @@ def _action(one: Slice, rank: int) -> Action | None:
     return None if plain is None else Action(rank, plain[1][0], int(plain[2]))
 
 
-def _ours(one: Slice, rank: int) -> Span:
-    """Return a range of a replay of ours that belongs to no action."""
-    op, layer, batches = [*one.name.removeprefix(OWN).split(":"), "", ""][:3]
-    op = op if known(op) else ""
-    stage = int(layer) if layer.isdecimal() and len(layer) < 8 else None
-    label = batches if op not in COLLECTIVES else ""
-    return Span(rank, one.start, one.end, op, f"{op} {layer}".strip(), "", stage, label)
+def _actions(named: Sequence[tuple[Slice, Action]], rank: int, slices: Slices) -> Iterator[Span]:
+    """Yield ranges of the CPU that are actions. What they did before their first operation, longer than any of their
+    kind has to, was waiting. What sharded weights would need is left out where nothing was done for it."""
+    operations: defaultdict[str, list[Slice]] = defaultdict(list)
+    for one in slices.slices:
+        if one.category == "cpu_op":
+            operations[one.thread].append(one)
 
+    def inside(outer: Slice, begins: str = "") -> int | None:
+        """When the first operation in a range begins, of those that are called so."""
+        mine = operations[outer.thread]
+        after = islice(mine, bisect_left(mine, outer.start, key=lambda one: one.start), None)
+        within = takewhile(lambda one: one.start < outer.end, after)
+        return next((one.start for one in within if one.name.startswith(begins)), None)
 
-class _Inside:
-    """The operations of torch within a range of the same thread."""
-
-    def __init__(self, operations: Iterable[Slice]) -> None:
-        self.starts: defaultdict[str, list[Slice]] = defaultdict(list)
-        for one in operations:
-            self.starts[one.thread].append(one)
-
-    def __call__(self, outer: Slice) -> Iterator[Slice]:
-        mine = self.starts[outer.thread]
-        for place in range(bisect_left(mine, outer.start, key=lambda one: one.start), len(mine)):
-            if mine[place].start >= outer.end:
-                return
-            yield mine[place]
-
-
-def _actions(named: Sequence[tuple[Slice, Action]], rank: int, inside: _Inside | None) -> Iterator[Span]:
-    """Ranges that are actions. What they did before their first operation, longer than any of their kind has to, was
-    waiting. What sharded weights would need is left out where nothing was done for it."""
-    firsts: dict[int, int] = {}
+    firsts = [inside(one) for one, _ in named]
     least: dict[str, int] = {}
-    for place, (one, action) in enumerate(named):
-        first = None if inside is None else next((op.start for op in inside(one)), None)
+    for (one, action), first in zip(named, firsts, strict=True):
         if first is not None and action.microbatch >= 0:
-            firsts[place] = first
             least[action.kind] = min(first - one.start, least.get(action.kind, first - one.start))
-    for place, (one, action) in enumerate(named):
+    for (one, action), first in zip(named, firsts, strict=True):
         op, start = KINDS[action.kind].operation, one.start
-        if action.microbatch < 0 and inside is not None and next(inside(one), None) is None:
+        if action.microbatch < 0 and first is None:
             continue
-        if place in firsts and op not in ("pass_to", "receive"):
-            start = firsts[place] - least[action.kind]
+        if first is not None and action.microbatch >= 0 and op not in ("pass_to", "receive"):
+            start = first - least[action.kind]
             if start > one.start:
                 yield Span(rank, one.start, start, "wait", f"waits for what {action} needs")
-        yield from _parted(span_of(action, rank, start, one.end, one.name), one, action, inside)
-
-
-def _parted(span: Span, one: Slice, action: Action, inside: _Inside | None) -> Iterator[Span]:
-    """Yield a pair as a forward and a backward, where it is seen when autograd begins; else the span as it is."""
-    turn = None
-    if action.parts and inside is not None:
-        turn = next((op.start for op in inside(one) if op.name.startswith(AUTOGRAD)), None)
-    if turn is None:
-        yield span
-        return
-    for part, first, last in zip(action.parts, (span.start, turn), (turn, span.end), strict=True):
-        yield span_of(part, span.rank, first, last, span.name)
+        turn = inside(one, AUTOGRAD) if action.parts else None
+        if turn is None:
+            yield span_of(action, rank, start, one.end, one.name)
+        else:  # a pair is seen as a forward and a backward, as autograd begins
+            yield span_of(action.parts[0], rank, start, turn, one.name)
+            yield span_of(action.parts[1], rank, turn, one.end, one.name)
 
 
 def _plain(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
-    """Yield what a rank computed where nobody named it: kernels of a GPU, or operations of the CPU, close ones as one
-    box."""
-    own = [one for one in slices if one.category in KERNELS and not _KERNEL.match(one.name)]
-    outer = own or list(_outermost(one for one in slices if one.category == "cpu_op"))
+    """Yield what a rank computed where nobody named it: kernels of a GPU, or operations of the CPU that are within no
+    other one, close ones as one box."""
+    outer = [one for one in slices if one.category in KERNELS and not _KERNEL.match(one.name)]
+    if not outer:
+        over: dict[str, int] = {}
+        for one in slices:
+            if one.category == "cpu_op" and one.start >= over.get(one.thread, one.start):
+                over[one.thread] = one.end
+                outer.append(one)
     steps = [one for one in slices if one.category in ANNOTATIONS and one.name.startswith(OPTIMIZER)]
     within = (max((one.end for one in outer), default=0) - min((one.start for one in outer), default=0)) // 2000
     last: Span | None = None
@@ -243,15 +231,6 @@ def _plain(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
         last = Span(rank, one.start, one.end, op, one.name)
     if last is not None:
         yield last
-
-
-def _outermost(slices: Iterable[Slice]) -> Iterator[Slice]:
-    """Slices that are within no other one of their thread."""
-    over: dict[str, int] = {}
-    for one in slices:
-        if one.start >= over.get(one.thread, one.start):
-            over[one.thread] = one.end
-            yield one
 
 
 # -- several steps, several clocks --------------------------------------------------------------------------------
@@ -274,20 +253,19 @@ def _steps(slices: Slices, spans: Sequence[Span]) -> list[tuple[int, int]]:
 
 
 def _one_step(ranks: Sequence[_Rank], step: int | None) -> list[str]:
-    """Leave of each rank what one step did."""
+    """Leave of each rank what one step did. A rank that was recorded for longer has its steps counted from the end, as
+    the last ones are common."""
     count = min(len(one.steps) for one in ranks)
+    if step is not None and not 0 <= step < count and (step or count):
+        said = f"have {counted(count, 'step')}, numbered from 0" if count else "do not say where steps begin"
+        raise TraceError(f"there is no step {step}: these files {said}")
     if count == 0:
-        if step:
-            raise TraceError(f"there is no step {step}: these files do not say where steps begin")
         return []
-    if step is not None and not 0 <= step < count:
-        raise TraceError(f"there is no step {step}: these files have {counted(count, 'step')}, numbered from 0")
     chosen = count - 1 if step is None else step
     for one in ranks:
-        # A rank that was recorded for longer has its steps counted from the end, as the last ones are common.
-        first, last = one.steps[chosen + len(one.steps) - count]
-        early = one.steps[0][0] if chosen + len(one.steps) - count == 0 else None
-        one.spans = [span for span in one.spans if (early is not None or first <= span.start) and span.start < last]
+        number = chosen + len(one.steps) - count
+        first, last = one.steps[number]
+        one.spans = [span for span in one.spans if (number == 0 or first <= span.start) and span.start < last]
         one.collectives = [span for span in one.collectives if first <= span.start < last] or one.collectives
     return [f"Step {chosen} of {count} that were recorded."] if count > 1 else []
 
@@ -318,12 +296,9 @@ def _causal(ranks: Sequence[_Rank]) -> str:
     gaps: dict[tuple[int, int], int] = {}
     for word, (place, span) in made.items():
         action = action_of(word)
-        users: list[str] = []  # the words of what may use what it makes
-        if action is not None and action.kind == "F":
-            users = [str(Action(action.stage + 1, "F", action.microbatch))]
-        elif action is not None and action.kind in ("B", "I"):
-            users = [str(Action(action.stage - 1, kind, action.microbatch)) for kind in "BI"]
-        for after in users:
+        step = 0 if action is None else {"F": 1, "B": -1, "I": -1}.get(action.kind, 0)
+        for kind in "F" if step == 1 else "BI" if step else "":  # of what may use what it makes
+            after = "" if action is None else str(Action(action.stage + step, kind, action.microbatch))
             if after in made and made[after][0] != place:
                 other, user = made[after]
                 late = span.end - user.end

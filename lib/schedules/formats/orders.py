@@ -19,7 +19,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import zip_longest
@@ -29,31 +29,12 @@ from typing import Any, Final, NamedTuple, cast
 from lib.errors.exceptions import OrderFileError, TraceError
 from lib.errors.wording import counted
 from lib.schedules.pipelines.action import MESSAGES, PASSES, Messages, Order, places
-from lib.schedules.pipelines.legality import IllegalOrder, Limit, Wrong, illegal, order_from
+from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal, order_from
 from lib.schedules.pipelines.lowering import compute_only, with_messages
 from lib.schedules.pipelines.timing import Timed, time_order
 from lib.trace.json_format import once
 from lib.trace.validation import FORMAT as TRACE
 from lib.values.table import table
-
-__all__ = [
-    "FORMATS",
-    "MAX_BYTES",
-    "MAX_RANKS",
-    "Exported",
-    "Format",
-    "Imported",
-    "at_equal_costs",
-    "in_positions",
-    "in_time",
-    "is_order_file",
-    "read_csv",
-    "read_file",
-    "read_json",
-    "suffixes",
-    "to_csv",
-    "to_json",
-]
 
 MAX_BYTES: Final = 16 * 2**20
 """The size of the largest file."""
@@ -75,7 +56,7 @@ class Imported:
 
     order: Order
     messages: Messages = "awaited"
-    columns: tuple[tuple[int, ...], ...] | None = None
+    columns: Sequence[Sequence[int]] | None = None
     """For each rank in which columns its actions are, where the file has cells."""
 
     def cell(self, rank: int, position: int) -> str | None:
@@ -84,22 +65,29 @@ class Imported:
             return None
         return f"row {rank + 1}, column {self.columns[rank][position] + 1}"
 
-    def wrong(self, *, batches: int | None = None, stages: int | None = None, limit: Limit = None) -> Wrong | None:
+    def wrong(self, *, batches: int | None = None, stages: int | None = None) -> Wrong | None:
         """Return what is wrong first, or None: see `illegal`."""
-        return illegal(self.order, batches=batches, stages=stages, limit=limit, messages=self.messages)
+        return illegal(self.order, batches=batches, stages=stages, messages=self.messages)
 
-    def legal(self, *, batches: int | None = None, stages: int | None = None, limit: Limit = None) -> Order:
+    def legal(self, *, batches: int | None = None, stages: int | None = None) -> Order:
         """Return the order, if it is legal; else raise IllegalOrder, which names the cell too."""
-        wrong = self.wrong(batches=batches, stages=stages, limit=limit)
-        if wrong is not None:
+        if (wrong := self.wrong(batches=batches, stages=stages)) is not None:
             raise IllegalOrder(wrong, self.cell(wrong.rank, wrong.position))
         return self.order
 
 
-def _require_small(words: Sequence[Sequence[object]]) -> None:
+def _imported(
+    words: Sequence[Sequence[str]], messages: Messages, columns: Sequence[Sequence[int]] | None = None
+) -> Imported:
+    """Return the order of these words. OrderFileError for too many, IllegalOrder for one that is no action."""
     for what, number, most in (("ranks", len(words), MAX_RANKS), ("actions", sum(map(len, words)), MAX_ACTIONS)):
         if number > most:
             raise OrderFileError(f"it has {number:,} {what}, and at most {most:,} are read")
+    try:
+        return Imported(order_from(words), messages, columns)
+    except IllegalOrder as error:
+        wrong = error.wrong
+        raise IllegalOrder(wrong, Imported((), messages, columns).cell(wrong.rank, wrong.position)) from None
 
 
 def _bounded(text: str) -> str:
@@ -124,10 +112,9 @@ def to_json(order: Order) -> Exported:
 def read_json(text: str) -> Imported:
     """Read the order in a JSON file, legal or not. OrderFileError for what is no such file, IllegalOrder for a word
     that is no action."""
+    text = _bounded(text)
     try:
-        data = json.loads(_bounded(text), object_pairs_hook=once)
-    except OrderFileError:
-        raise
+        data = json.loads(text, object_pairs_hook=once)
     except TraceError as error:
         raise OrderFileError(str(error)) from None
     except (ValueError, RecursionError) as error:
@@ -136,22 +123,19 @@ def read_json(text: str) -> Imported:
     if not isinstance(data, dict):
         raise OrderFileError(f"an order is an object with {', '.join(FIELDS)}")
     fields = cast("dict[str, Any]", data)
+    version, ranks = fields.get("version"), fields.get("ranks")
     if fields.get("format") != FORMAT:
         raise OrderFileError(f"it is no order: its format is not {FORMAT!r}")
-    if fields.get("version") != VERSION or isinstance(fields["version"], bool):
-        raise OrderFileError(
-            f"this is version {str(fields.get('version'))[:40]} of the format; this program reads {VERSION}"
-        )
-    for name in fields:
-        if name not in FIELDS:
-            raise OrderFileError(f"there is no field {name[:40]!r}; there are {', '.join(FIELDS)}")
-    if not isinstance(ranks := fields.get("ranks"), list):
+    if type(version) is not int or version != VERSION:
+        raise OrderFileError(f"this is version {str(version)[:40]} of the format; this program reads {VERSION}")
+    if (unknown := next((name for name in fields if name not in FIELDS), None)) is not None:
+        raise OrderFileError(f"there is no field {unknown[:40]!r}; there are {', '.join(FIELDS)}")
+    if not isinstance(ranks, list):
         raise OrderFileError("ranks: a list with the list of words of each rank")
     for rank, words in enumerate(cast("list[Any]", ranks)):
         if not isinstance(words, list):
             raise OrderFileError(f"ranks[{rank}]: the list of words of this rank")
-    _require_small(words := cast("list[list[str]]", ranks))
-    return Imported(order_from(words))
+    return _imported(cast("list[list[str]]", ranks), "awaited")
 
 
 # -- torch's CSV --------------------------------------------------------------------------------------------------
@@ -169,46 +153,35 @@ def to_csv(order: Order, *, comms: bool = False) -> Exported:
     none."""
     if comms and not any(action.kind in MESSAGES for actions in order for action in actions):
         order = with_messages(order)
-    rows: list[list[str]] = []
-    left: Counter[str] = Counter()
+    out, left = io.StringIO(), Counter[str]()
+    writer = csv.writer(out, lineterminator="\n")
     for actions in order:
-        rows.append([])
+        row: list[str] = []
         for action in actions:
             foreign = NOT_TORCH.get(action.kind.partition("_")[0])
             if foreign is None and (comms or action.kind in PASSES or action.parts):
-                rows[-1].append(str(action))
+                row.append(str(action))
             else:
                 left[foreign or PUT_IN] += 1
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
-    reasons = (f"{counted(number, 'action')} left out: {why}" for why, number in left.items())
-    return Exported(out.getvalue(), tuple(reasons))
+        writer.writerow(row)
+    return Exported(out.getvalue(), tuple(f"{counted(n, 'action')} left out: {why}" for why, n in left.items()))
 
 
 def read_csv(text: str) -> Imported:
     """Read the order in torch's CSV, legal or not. OrderFileError for what is no such file, IllegalOrder for a cell
     that holds no action."""
-    words: list[list[str]] = []
-    columns: list[tuple[int, ...]] = []
-    blank = 0
+    rows: list[list[tuple[int, str]]] = []
+    last = 0
     for cells in _cells(text):
-        found = [(column, word) for column, cell in enumerate(cells) if (word := cell.strip())]
-        if not found:  # at the end these are no ranks
-            blank += 1
-            continue
-        words += [[] for _ in range(min(blank, MAX_RANKS))]
-        columns += [()] * min(blank, MAX_RANKS)
-        blank = 0
-        words.append([word for _, word in found])
-        columns.append(tuple(column for column, _ in found))
-    if not words:
+        if len(rows) < MAX_RANKS or any(map(str.strip, cells)):
+            rows.append([(column, word) for column, cell in enumerate(cells) if (word := cell.strip())])
+            last = len(rows) if rows[-1] else last
+    if not last:
         raise OrderFileError("there are no actions in it")
-    _require_small(words)
-    where = Imported((), "posted", tuple(columns))
-    try:
-        return replace(where, order=order_from(words))
-    except IllegalOrder as error:
-        raise IllegalOrder(error.wrong, where.cell(error.wrong.rank, error.wrong.position)) from None
+    del rows[last:]  # blank rows at the end are no ranks
+    return _imported(
+        [[word for _, word in row] for row in rows], "posted", [[column for column, _ in row] for row in rows]
+    )
 
 
 def _cells(text: str) -> Iterator[list[str]]:
@@ -240,18 +213,19 @@ FORMATS: Final = table(
     )
 )
 """The formats by the names that the command has for them."""
+READERS: Final = {row.suffix: row.read for row in FORMATS.values()}
 
 
 def suffixes(between: str = " or ") -> str:
     """List how the names of files with orders end."""
-    return between.join(sorted({row.suffix for row in FORMATS.values()}))
+    return between.join(sorted(READERS))
 
 
 def is_order_file(path: str | Path) -> bool:
     """Tell whether a name is that of a file with an order; other .json files are Traces."""
     path = Path(path)
     if path.suffix.lower() != ".json":
-        return path.suffix.lower() in {row.suffix for row in FORMATS.values()}
+        return path.suffix.lower() in READERS
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -261,8 +235,7 @@ def is_order_file(path: str | Path) -> bool:
 def read_file(path: str | Path) -> Imported:
     """Read the order in a file, legal or not, by the end of its name. OrderFileError where it holds none."""
     path = Path(path)
-    reader = next((row.read for row in FORMATS.values() if row.suffix == path.suffix.lower()), None)
-    if reader is None:
+    if (reader := READERS.get(path.suffix.lower())) is None:
         raise OrderFileError(f"{path.name}: a file of an order is {suffixes()}")
     if path.exists() and not path.is_file():  # opening a pipe may wait for ever
         raise OrderFileError(f"{path.name} is no plain file")
@@ -280,8 +253,6 @@ def read_file(path: str | Path) -> Imported:
 
 # -- as text ------------------------------------------------------------------------------------------------------
 
-HERE: Final = "<-- here"
-
 
 def in_positions(order: Order, wrong: Wrong | None = None) -> str:
     """Show each rank's actions one after the other, and where something is wrong."""
@@ -291,7 +262,7 @@ def in_positions(order: Order, wrong: Wrong | None = None) -> str:
     for rank, row in enumerate(rows):
         words = [word.ljust(width) for word, width in zip(row, widths, strict=False)]
         if wrong is not None and wrong.rank == rank:
-            words.insert(wrong.position + 1, HERE)
+            words.insert(wrong.position + 1, "<-- here")
         lines.append(f"rank {rank:<{len(str(len(rows) - 1))}}  {' '.join(words).rstrip()}")
     return "\n".join(lines)
 

@@ -23,30 +23,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from lib.analysis.figures import samples
 from lib.analysis.recording import COMPUTE, PER_UNIT, Recording, Span, known
 from lib.cluster.costs import TICKS
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.files import ready, write_whole
-from lib.schedules.formats.recorded import (
-    PREFIX,
-    Part,
-    action_of,
-    as_recording,
-    bounds,
-    described,
-    parts,
-    span_of,
-    stream_of,
-    where,
-)
+from lib.schedules.formats.trace import PREFIX, Part, action_of, as_recording, part_of, parts, span_of, where
 from lib.trace.order import meetings, messages
 from lib.trace.trace import Trace
 from lib.values.operations import COMMUNICATION, MESSAGES, TIMED
-
-__all__ = ["MAX_TIME", "Slice", "Slices", "is_ours", "perfetto", "read_perfetto", "read_slices", "write_perfetto"]
 
 MICROSECONDS: Final = PER_UNIT / 1000
 """A time unit is drawn as so many microseconds: Perfetto knows no time units."""
@@ -62,8 +49,10 @@ def perfetto(unit: float | None = None, **traces: Trace) -> dict[str, Any]:
     events: list[dict[str, Any]] = []
     before = 0
     for name, trace in traces.items():
-        sheet = _Sheet(name, trace, before, scale)
-        events += sheet.events()
+        threads: dict[tuple[int, int], int] = {}
+        for rank in range(trace.ranks):
+            events += _process(trace, rank, f"{name}: rank {rank}", before + rank, scale, threads)
+        events += _arrows(trace, before, scale, threads)
         before += trace.ranks
     about = {"writer": WRITER, "microseconds": scale * TICKS}
     return {"otherData": about, "displayTimeUnit": "ms", "traceEvents": events}
@@ -83,114 +72,78 @@ def is_ours(path: str | Path) -> bool:
         return False
 
 
-class _Sheet:
-    """One Trace: its ranks are the processes from `before` on."""
+def _process(
+    trace: Trace, rank: int, title: str, process: int, scale: float, threads: dict[tuple[int, int], int]
+) -> Iterator[dict[str, Any]]:
+    """Yield the slices of a rank, of what it did and, of an action, of what that is made of; and its memory. `threads`
+    takes the thread of each event, by rank and number."""
+    events = trace.programs[rank].events
+    streams: defaultdict[str, list[int]] = defaultdict(list)
+    """For each stream its threads: slices of a thread lie within each other, and not across."""
+    free: list[int] = []
+    """When each thread is free."""
 
-    def __init__(self, name: str, trace: Trace, before: int, scale: float) -> None:
-        self.name, self.trace, self.before, self.scale = name, trace, before, scale
-        self.threads: dict[tuple[int, int], int] = {}
-        """The thread of each event that is drawn, by rank and number."""
+    def named(what: str, **args: Any) -> dict[str, Any]:
+        return {"ph": "M", "pid": process, "name": what, "args": args}
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """Yield all events of the file, rank by rank, then the arrows between ranks."""
-        for rank, program in enumerate(self.trace.programs):
-            process, tracks = self.before + rank, _Tracks(self.before + rank)
-            yield _named(process, "process_name", name=f"{self.name}: rank {rank}")
-            yield _named(process, "process_sort_index", sort_index=process)
-            for part in parts(self.trace, rank):
-                yield from self._part(rank, part, tracks)
-            yield from tracks.names()
-            for sample in samples(self.trace, program.rank):
-                amounts = {kind: float(elements) for kind, elements in sample.by_kind.items()}
-                counter = {"ph": "C", "pid": process, "ts": sample.time * self.scale, "name": "elements alive"}
-                yield {**counter, "args": amounts}
-        yield from self._arrows()
+    def slice_of(part: Part, stream: str, name: str, kind: str, **args: Any) -> dict[str, Any]:
+        start, end = part.span.start, part.span.end
+        thread = next((one for one in streams[stream] if free[one] <= start), len(free))
+        if thread == len(free):
+            streams[stream].append(thread)
+            free.append(end)
+        free[thread] = end
+        threads[rank, part.first] = thread
+        moments = {"ts": start * scale, "dur": (end - start) * scale}
+        names = ("stage", "microbatch") if part.span.word else ("layer", "batches")
+        about = (("action", part.span.word), (names[0], part.span.stage), (names[1], part.span.label))
+        said = {key: value for key, value in (*about, ("source", part.span.place)) if value not in (None, "")}
+        what = {"ph": "X", "pid": process, "tid": thread, "name": name, "cat": kind}
+        return {**what, **moments, "args": {"event": part.first, **args, **said}}
 
-    def _part(self, rank: int, part: Part, tracks: _Tracks) -> Iterator[dict[str, Any]]:
-        """Yield the slice of one event, or that of an action and those of the events that it is made of."""
-        events = self.trace.programs[rank].events
-        one, first = part.action, events[part.first]
-        about = described(self.trace, rank, part.first, one)
-        arguments = {"event": part.first, **_said(about)}
-        pair = bounds(self.trace, rank, part)
-        if one is None or first.op in MESSAGES:
+    yield named("process_name", name=title)
+    yield named("process_sort_index", sort_index=process)
+    for part in parts(trace, rank):
+        first, action = events[part.first], part.action
+        if action is None or first.op in MESSAGES:
+            slice_ = slice_of(part, part.span.stream, part.span.name, first.op)
             if first.op in COMMUNICATION and first.blocking:
-                arguments["awaited"] = True
-            thread = self.threads[rank, part.first] = tracks.place(stream_of(first), *pair)
-            yield self._slice(about.name, first.op, rank, thread, pair, arguments)
-            return
-        thread = tracks.place(ACTIONS, *pair)
-        yield self._slice(f"{PREFIX}{one}", about.op, rank, thread, pair, arguments)
+                slice_["args"]["awaited"] = True
+            yield slice_
+            continue
+        yield slice_of(part, ACTIONS, f"{PREFIX}{action}", part.span.op)
         for index in range(part.first, part.last + 1):
             event = events[index]
             if event.start is not None and (event.op in TIMED or event.length):
-                own = described(self.trace, rank, index)
-                moments = event.start, event.start + event.length
-                thread = tracks.place(COMPUTE, *moments)
-                inner = {"event": index, "within": str(one), **_said(own)}
-                yield self._slice(own.name, event.op, rank, thread, moments, inner)
-
-    def _slice(
-        self, name: str, kind: str, rank: int, thread: int, pair: tuple[int, int], args: dict[str, Any]
-    ) -> dict[str, Any]:
-        where = {"ph": "X", "pid": self.before + rank, "tid": thread, "name": name, "cat": kind}
-        return {**where, "ts": pair[0] * self.scale, "dur": (pair[1] - pair[0]) * self.scale, "args": args}
-
-    def _arrows(self) -> Iterator[dict[str, Any]]:
-        """From each send to its receive, and from member to member of each collective, the first to begin first."""
-        joined = [("message", [(a, sent), (b, got)]) for a, sent, b, got in messages(self.trace) if got is not None]
-        joined += [("collective", one) for one in meetings(self.trace) if len(one) > 1]
-        for number, (what, ends) in enumerate(joined):
-            if any(end not in self.threads for end in ends):
-                continue
-            found = [(self.trace.programs[rank].events[index].start or 0, rank, index) for rank, index in ends]
-            for place, (start, rank, index) in enumerate(found if what == "message" else sorted(found)):
-                last = place == len(found) - 1
-                middle = self.trace.programs[rank].events[index].length // 2 if last else 0
-                kind = {"ph": "f", "bp": "e"} if last else {"ph": "t" if place else "s"}
-                where = {"pid": self.before + rank, "tid": self.threads[rank, index]}
-                moment = (start + middle) * self.scale
-                yield {**kind, "cat": "flow", "id": f"{self.before}.{number}", "name": what, **where, "ts": moment}
+                inner = part_of(trace, rank, index, index)
+                yield slice_of(inner, COMPUTE, inner.span.name, event.op, within=str(action))
+    for stream, members in streams.items():
+        for place, thread in enumerate(members):
+            yield {**named("thread_name", name=f"{stream} ({place + 1})" if place else stream), "tid": thread}
+    for sample in samples(trace, rank):
+        amounts = {kind: float(elements) for kind, elements in sample.by_kind.items()}
+        counter = {"ph": "C", "pid": process, "ts": sample.time * scale, "name": "elements alive"}
+        yield {**counter, "args": amounts}
 
 
-def _said(span: Span) -> dict[str, Any]:
-    """Return what the arguments of a slice say."""
-    names = ("stage", "microbatch") if span.word else ("layer", "batches")
-    said = {"action": span.word, names[0]: span.stage, names[1]: span.label, "source": span.place}
-    return {key: value for key, value in said.items() if value not in (None, "")}
-
-
-class _Tracks:
-    """The threads of a process: one for each stream, and more where slices of a stream overlap, as those of a thread
-    may lie within each other but not across."""
-
-    def __init__(self, process: int) -> None:
-        self.process = process
-        self.streams: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        """For each stream its threads, and when each is free."""
-        self.count = 0
-
-    def place(self, stream: str, start: int, end: int) -> int:
-        """Return the thread of a slice."""
-        threads = self.streams[stream]
-        for place, (thread, free) in enumerate(threads):
-            if free <= start:
-                threads[place] = thread, end
-                return thread
-        threads.append((self.count, end))
-        self.count += 1
-        return self.count - 1
-
-    def names(self) -> Iterator[dict[str, Any]]:
-        """Yield what the threads are called."""
-        for stream, threads in self.streams.items():
-            for place, (thread, _) in enumerate(threads):
-                name = stream if place == 0 else f"{stream} ({place + 1})"
-                yield {**_named(self.process, "thread_name", name=name), "tid": thread}
-
-
-def _named(process: int, what: str, **args: Any) -> dict[str, Any]:
-    return {"ph": "M", "pid": process, "name": what, "args": args}
+def _arrows(
+    trace: Trace, before: int, scale: float, threads: Mapping[tuple[int, int], int]
+) -> Iterator[dict[str, Any]]:
+    """Yield arrows from each send to its receive, and from member to member of each collective, the first to begin
+    first."""
+    joined = [("message", [(a, sent), (b, got)]) for a, sent, b, got in messages(trace) if got is not None]
+    joined += [("collective", one) for one in meetings(trace) if len(one) > 1]
+    for number, (what, ends) in enumerate(joined):
+        if any(end not in threads for end in ends):
+            continue
+        found = [(trace.programs[rank].events[index].start or 0, rank, index) for rank, index in ends]
+        for place, (start, rank, index) in enumerate(found if what == "message" else sorted(found)):
+            last = place == len(found) - 1
+            middle = trace.programs[rank].events[index].length // 2 if last else 0
+            kind = {"ph": "f", "bp": "e"} if last else {"ph": "t" if place else "s"}
+            home = {"pid": before + rank, "tid": threads[rank, index]}
+            about = {"cat": "flow", "id": f"{before}.{number}", "name": what}
+            yield {**kind, **about, **home, "ts": (start + middle) * scale}
 
 
 # -- as recordings ------------------------------------------------------------------------------------------------
@@ -202,9 +155,18 @@ def read_perfetto(path: str | Path) -> dict[str, Recording]:
     path = Path(path)
     found = read_slices(path)
     about = found.head.get("otherData")
-    ours = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
-    mine = ours.get("writer") == WRITER
-    homes = _homes(found, path.stem, mine)
+    about = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
+    mine = about.get("writer") == WRITER
+    homes: dict[str, tuple[str, int]] = {}
+    """The recording and the rank of each process."""
+    if mine:
+        for process, title in found.processes.items():
+            name, _, number = title.rpartition(": rank ")
+            if number.isdecimal() and len(number) < 8:
+                homes[process] = name, int(number)
+    else:
+        processes = dict.fromkeys(one.process for one in found.slices)
+        homes = {process: (path.stem, rank) for rank, process in enumerate(processes)}
     ranks: dict[str, int] = {}
     for name, rank in homes.values():
         ranks[name] = max(ranks.get(name, 0), rank + 1)
@@ -215,18 +177,10 @@ def read_perfetto(path: str | Path) -> dict[str, Recording]:
         if one.process in homes and not (mine and "within" in one.args):
             name, rank = homes[one.process]
             thread = found.threads.get((one.process, one.thread), "")
-            spans[name].append(_own_span(one, rank, thread) if mine else _span(one, rank, thread))
-    unit = ours.get("microseconds") if mine else None
+            spans[name].append((_own_span if mine else _span)(one, rank, thread))
+    unit = about.get("microseconds") if mine else None
     unit = unit * 1000 if isinstance(unit, int | float) and 0 < unit < 2**62 else None
     return {name: as_recording(name, spans[name], ranks[name], unit) for name in spans}
-
-
-def _homes(found: Slices, stem: str, mine: bool) -> dict[str, tuple[str, int]]:
-    """Return the recording and the rank of each process."""
-    if not mine:
-        return {process: (stem, place) for place, process in enumerate(dict.fromkeys(s.process for s in found.slices))}
-    titles = ((process, name.rpartition(": rank ")) for process, name in found.processes.items())
-    return {process: (name, int(rank)) for process, (name, _, rank) in titles if rank.isdecimal() and len(rank) < 8}
 
 
 def _own_span(one: Slice, rank: int, thread: str) -> Span:
@@ -234,19 +188,11 @@ def _own_span(one: Slice, rank: int, thread: str) -> Span:
     word, place = (value if isinstance(value := one.args.get(key), str) else "" for key in ("action", "source"))
     word = word if action_of(word) is not None else ""
     stage, label = (one.args.get(key) for key in (("stage", "microbatch") if word else ("layer", "batches")))
+    stage = stage if type(stage) is int and 0 <= stage < 2**20 else None
+    label = label[:40] if isinstance(label, str) else ""
     op = one.category if known(one.category) else ""
-    return Span(
-        rank,
-        one.start,
-        one.end,
-        op,
-        word or one.name,
-        word,
-        stage if type(stage) is int and 0 <= stage < 2**20 else None,
-        label[:40] if isinstance(label, str) else "",
-        where(op, thread.partition(" (")[0], one.args.get("awaited") is True),
-        place,
-    )
+    stream = where(op, thread.partition(" (")[0], one.args.get("awaited") is True)
+    return Span(rank, one.start, one.end, op, word or one.name, word, stage, label, stream, place)
 
 
 def _span(one: Slice, rank: int, thread: str) -> Span:
@@ -294,45 +240,34 @@ def read_slices(path: str | Path) -> Slices:
     """Return the slices in a file, which may be packed (.gz). TraceError where it is anything else."""
     path = Path(path)
     try:
-        return _decoded(_parsed(_bytes(path)))
+        return _decoded(_parsed(path))
     except NoTraceFile:
         raise
     except TraceError as error:
         raise TraceError(f"{path.name}: {error}") from None
 
 
-def _bytes(path: Path) -> bytes:
+def _parsed(path: Path) -> Any:
+    """Return the JSON in a file."""
     try:
         if path.exists() and not path.is_file():  # who opens a pipe may wait for ever
             raise OSError(0, "it is no plain file")
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            data = _unpacked(file) if packed else file.read(MAX_BYTES + 1)
-    except TraceError:
-        raise
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise NoTraceFile(f"{path} cannot be read: {reason}") from None
-    if len(data) > MAX_BYTES:
-        raise TraceError(f"it is larger than {MAX_BYTES // 2**20} MiB: profile fewer steps")
-    return data
-
-
-def _unpacked(file: IO[bytes]) -> bytes:
-    try:
-        with gzip.GzipFile(fileobj=file) as unpacked:
-            return unpacked.read(MAX_BYTES + 1)
+            with gzip.GzipFile(fileobj=file) if packed else file as unpacked:
+                data = unpacked.read(MAX_BYTES + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TraceError(f"it is packed, and damaged: {error}") from None
-
-
-def _parsed(data: bytes) -> Any:
+    except (OSError, ValueError) as error:
+        raise NoTraceFile(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > MAX_BYTES:
+        raise TraceError(f"it is larger than {MAX_BYTES // 2**20} MiB: profile fewer steps")
     try:
         return json.loads(data.decode("utf-8", "replace"), parse_constant=_no_constant)
+    except TraceError:
+        raise
     except (ValueError, RecursionError) as error:
-        if isinstance(error, TraceError):
-            raise
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise TraceError(f"it is not a whole JSON file: {reason[:MAX_NAME]}") from None
 
@@ -342,7 +277,8 @@ def _no_constant(name: str) -> Any:
 
 
 def _decoded(data: Any) -> Slices:
-    """Return the slices in parsed JSON: an object with `traceEvents`, or the list of them alone."""
+    """Return the slices in parsed JSON: an object with `traceEvents`, or the list of them alone. Kinds of events that
+    are no slices are passed over: marks, counters, arrows, snapshots."""
     head = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     events: Any = head.get("traceEvents", data)
     if not isinstance(events, list):
@@ -351,42 +287,37 @@ def _decoded(data: Any) -> Slices:
     if len(every) > MAX_EVENTS:
         raise TraceError(f"it has {len(every):,} events, and {MAX_EVENTS:,} are read: profile fewer steps")
     found = Slices([], head)
-    open_: defaultdict[Key, list[Mapping[str, Any]]] = defaultdict(list)
-    for number, event in enumerate(every):
-        if not isinstance(event, dict):
+    begun: defaultdict[Key, list[tuple[Mapping[str, Any], int]]] = defaultdict(list)
+    for number, one in enumerate(every):
+        if not isinstance(one, dict):
             raise TraceError(f"event {number} is no object")
-        _take(found, open_, number, cast("dict[str, Any]", event))
+        event = cast("dict[str, Any]", one)
+        key, kind = (_text(event.get("pid")), _text(event.get("tid"))), event.get("ph")
+        if kind == "M" and event.get("name") in ("process_name", "thread_name"):
+            name = _text(_args(event).get("name"))
+            if event["name"] == "process_name":
+                found.processes[key[0]] = name
+            else:
+                found.threads[key] = name
+        elif kind == "X":
+            start = _time(number, event, "ts")
+            found.slices.append(_slice(key, event, start, start + max(0, _time(number, event, "dur"))))
+        elif kind == "B":
+            begun[key].append((event, _time(number, event, "ts")))
+        elif kind == "E" and begun[key]:
+            first, start = begun[key].pop()
+            found.slices.append(_slice(key, first, start, max(start, _time(number, event, "ts"))))
     found.slices.sort(key=lambda one: (one.start, -one.end))
     return found
 
 
-def _take(
-    found: Slices, open_: defaultdict[Key, list[Mapping[str, Any]]], number: int, event: Mapping[str, Any]
-) -> None:
-    """Add one event. Kinds that are no slices are passed over: marks, counters, arrows, snapshots."""
-    key = _text(event.get("pid")), _text(event.get("tid"))
-    kind = event.get("ph")
-    if kind == "M":
-        name = event.get("args")
-        named = _text(cast("dict[str, Any]", name).get("name")) if isinstance(name, dict) else ""
-        if event.get("name") == "process_name":
-            found.processes[key[0]] = named
-        elif event.get("name") == "thread_name":
-            found.threads[key] = named
-    elif kind == "X":
-        start = _time(number, event, "ts")
-        found.slices.append(_slice(key, event, start, start + max(0, _time(number, event, "dur"))))
-    elif kind == "B":
-        open_[key].append({**event, "ts": _time(number, event, "ts")})
-    elif kind == "E" and open_[key]:
-        begun = open_[key].pop()
-        found.slices.append(_slice(key, begun, begun["ts"], max(begun["ts"], _time(number, event, "ts"))))
-
-
 def _slice(key: Key, event: Mapping[str, Any], start: int, end: int) -> Slice:
+    return Slice(*key, _text(event.get("cat")), _text(event.get("name")), start, end, _args(event))
+
+
+def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
     args = event.get("args")
-    known = cast("dict[str, Any]", args) if isinstance(args, dict) else {}
-    return Slice(*key, _text(event.get("cat")), _text(event.get("name")), start, end, known)
+    return cast("dict[str, Any]", args) if isinstance(args, dict) else {}
 
 
 def _text(value: Any) -> str:

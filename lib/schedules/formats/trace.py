@@ -1,22 +1,30 @@
-"""A run back to the order that it is: what a student wrote as a program goes wherever orders go."""
+"""A run back to the order that it is, and runs and orders as recordings.
+
+What a student wrote as a program goes wherever orders go: a run of layers in one direction is one action. As a
+recording a Trace of a pipeline is its actions, and what else its ranks did; what each action is made of, and the values
+in it, stay behind. An order is recorded with the times that the timer of orders gives it.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from lib.errors.wording import numbers, these
-from lib.schedules.pipelines.action import KINDS, Action, Order
+from lib.analysis.recording import COMPUTE, PER_UNIT, Message, Recording, Span
+from lib.cluster.costs import TICKS
+from lib.errors.wording import numbers, ranges, these
+from lib.schedules.pipelines.action import KINDS, Action, Order, parse
+from lib.schedules.pipelines.timing import time_order
 from lib.trace.event import Program
-from lib.trace.trace import Trace
-from lib.values.operations import MESSAGES, UPDATES
-
-__all__ = ["PASSES", "Pipeline", "order_of", "pipeline_of"]
+from lib.trace.trace import Trace, kept
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION, MESSAGES, TIMED, UPDATES
+from lib.values.values import Activation, ActivationGrad
 
 PASSES: Final = {row.operation: kind for kind, row in reversed([*KINDS.items()]) if row.computes}
 """The kind of action that an operation is a part of, of several the first."""
+Batches = frozenset[int]
 
 
 class Pipeline(NamedTuple):
@@ -32,12 +40,12 @@ class _Pass(NamedTuple):
 
     kind: str
     layer: int
-    batches: frozenset[int]
+    batches: Batches
 
-    def goes_on(self, before: _Pass) -> bool:
+    def goes_on(self, before: _Pass | None) -> bool:
         """Tell whether it is the next layer of the same action."""
         step = 1 if self.kind == "F" else -1
-        return self == (before.kind, before.layer + step, before.batches)
+        return before is not None and self == (before.kind, before.layer + step, before.batches)
 
 
 def order_of(trace: Trace) -> Order:
@@ -54,31 +62,7 @@ def order_of(trace: Trace) -> Order:
 def pipeline_of(trace: Trace) -> Pipeline:
     """Return the same with the layers of its stages and the batches of its microbatches. A pipeline numbers its own
     batches: those beside it have others."""
-    passes = [[*_passes(program)] for program in trace.programs]
-    _once(passes)
-    together = _together(trace)
-    found = [_pipeline(trace, ranks, passes) for ranks in together]
-    for ranks, other in zip(together, found, strict=True):
-        if other != found[0]:
-            raise ValueError(f"these are several pipelines, and that of {these('rank', ranks)} is not like the first")
-    return found[0]
-
-
-def _passes(program: Program) -> Iterator[_Pass]:
-    """Yield what a rank computes, and its updates. A forward that it does a second time is a part of the backward."""
-    done: set[_Pass] = set()
-    for event in program.events:
-        if event.op in UPDATES and event.layer is not None:
-            yield _Pass("UPDATE", event.layer, frozenset())
-        elif (kind := PASSES.get(event.op)) is not None and event.layer is not None:
-            found = _Pass(kind, event.layer, event.batches)
-            if found not in done:
-                done.add(found)
-                yield found
-
-
-def _once(passes: Sequence[Sequence[_Pass]]) -> None:
-    """Refuse a run in which two ranks compute the same, as when they have parts of a layer."""
+    passes = [dict(_passes(program)) for program in trace.programs]
     where: dict[tuple[str, int, int], int] = {}
     for rank, found in enumerate(passes):
         for one in found:
@@ -89,32 +73,43 @@ def _once(passes: Sequence[Sequence[_Pass]]) -> None:
                         f"this run is no pipeline: ranks {other} and {rank} both compute layer {one.layer} of batch "
                         f"{batch}, and in a pipeline each layer of a batch is on one rank"
                     )
+    together = _together(trace)
+    pipelines = [_pipeline(trace, ranks, passes) for ranks in together]
+    for ranks, other in zip(together, pipelines, strict=True):
+        if other != pipelines[0]:
+            raise ValueError(f"these are several pipelines, and that of {these('rank', ranks)} is not like the first")
+    return pipelines[0]
+
+
+def _passes(program: Program) -> Iterator[tuple[_Pass, int]]:
+    """Yield what a rank computes, and its updates, each with its event. A forward that it does a second time is a part
+    of the backward."""
+    done: set[_Pass] = set()
+    for index, event in enumerate(program.events):
+        if event.layer is not None and (event.op in PASSES or event.op in UPDATES):
+            found = _Pass(PASSES.get(event.op, "UPDATE"), event.layer, event.batches)
+            found = found if found.kind != "UPDATE" else found._replace(batches=Batches())
+            if found not in done:
+                done.add(found)
+                yield found, index
 
 
 def _together(trace: Trace) -> list[list[int]]:
     """Return the ranks of each pipeline: those that pass messages to each other."""
-    root = list(range(trace.ranks))
-
-    def find(rank: int) -> int:
-        while root[rank] != rank:
-            root[rank] = rank = root[root[rank]]
-        return rank
-
+    group = {rank: {rank} for rank in range(trace.ranks)}
     for rank, event in trace.events():
-        if event.op in MESSAGES and event.peer is not None:
-            one, other = sorted((find(rank), find(event.peer)))
-            root[other] = one
-    groups: defaultdict[int, list[int]] = defaultdict(list)
-    for rank in range(trace.ranks):
-        groups[find(rank)].append(rank)
+        if event.op in MESSAGES and event.peer is not None and event.peer not in group[rank]:
+            group[rank] |= group[event.peer]
+            group.update(dict.fromkeys(group[event.peer], group[rank]))
+    groups = [sorted(ranks) for rank, ranks in group.items() if rank == min(ranks)]
     if trace.ranks > 1 and len(groups) == trace.ranks:
         every = {event.layer for event in trace.programs[0].events if event.op in PASSES}
         alike = ": each computes all layers, on other batches" if len(every) == trace.layers else ""
         raise ValueError(f"this run is no pipeline: no rank passes anything to another{alike}")
-    return list(groups.values())
+    return groups
 
 
-def _pipeline(trace: Trace, ranks: Sequence[int], passes: Sequence[Sequence[_Pass]]) -> Pipeline:
+def _pipeline(trace: Trace, ranks: Sequence[int], passes: Sequence[Mapping[_Pass, int]]) -> Pipeline:
     """Return the pipeline of some ranks."""
     microbatches = sorted({one.batches for rank in ranks for one in passes[rank] if one.batches}, key=sorted)
     for one, other in pairwise(microbatches):
@@ -130,20 +125,32 @@ def _pipeline(trace: Trace, ranks: Sequence[int], passes: Sequence[Sequence[_Pas
     for layer in range(trace.layers):
         holders = [rank for rank in ranks if layer in layers[rank]]
         if len(holders) != 1:
-            raise ValueError(
-                f"this run is no pipeline: layer {layer} is computed by "
-                + (f"{these('rank', holders)}, each on some batches" if holders else f"none of {these('rank', ranks)}")
-            )
+            who = f"{these('rank', holders)}, each on some batches" if holders else f"none of {these('rank', ranks)}"
+            raise ValueError(f"this run is no pipeline: layer {layer} is computed by {who}")
     stages = _stages(trace.layers, ranks, passes, layers)
     place = {layer: stage for stage, found in enumerate(stages) for layer in found}
     number = {batches: k for k, batches in enumerate(microbatches)}
-    order = tuple(tuple(_actions(trace.programs[rank], stages, place, number)) for rank in ranks)
-    own = {batch: k for k, batch in enumerate(sorted(frozenset[int]().union(*microbatches)))}
-    return Pipeline(order, tuple(stages), tuple(tuple(own[batch] for batch in sorted(one)) for one in microbatches))
+    order: list[tuple[Action, ...]] = []
+    for rank in ranks:
+        actions: dict[Action, None] = {}
+        left = {stage: len(layers) for stage, layers in enumerate(stages)}
+        last = max((event for one, event in passes[rank].items() if one.kind != "UPDATE"), default=-1)
+        for one, event in passes[rank].items():
+            stage = place[one.layer]
+            if one.kind != "UPDATE":
+                actions[Action(stage, one.kind, number[one.batches])] = None
+                continue
+            left[stage] -= 1
+            if not left[stage] and event < last:  # it is said where passes come after it
+                actions[Action(stage, "UPDATE")] = None
+        order.append(tuple(actions))
+    own = {batch: k for k, batch in enumerate(sorted(Batches().union(*microbatches)))}
+    named = tuple(tuple(own[batch] for batch in sorted(one)) for one in microbatches)
+    return Pipeline(tuple(order), tuple(stages), named)
 
 
 def _stages(
-    count: int, ranks: Sequence[int], passes: Sequence[Sequence[_Pass]], layers: dict[int, set[int]]
+    count: int, ranks: Sequence[int], passes: Sequence[Iterable[_Pass]], layers: Mapping[int, set[int]]
 ) -> list[range]:
     """Return the layers of each stage: they are cut where anything comes between two layers, or where they lie
     apart."""
@@ -153,10 +160,11 @@ def _stages(
             cuts.update({layer} - {other + 1 for other in layers[rank]}, {layer + 1} - layers[rank])
         before: _Pass | None = None
         for one in (*passes[rank], None):
-            if before is not None and (one is None or not one.goes_on(before)):
-                cuts.add(before.layer + 1 if before.kind == "F" else before.layer)
-            if one is not None and one.batches and (before is None or not one.goes_on(before)):
-                cuts.add(one.layer if one.kind == "F" else one.layer + 1)
+            if one is None or not one.goes_on(before):
+                if before is not None:
+                    cuts.add(before.layer + 1 if before.kind == "F" else before.layer)
+                if one is not None and one.batches:
+                    cuts.add(one.layer if one.kind == "F" else one.layer + 1)
             before = one if one is not None and one.batches else None
     found = [range(*pair) for pair in pairwise(sorted(cuts))]
     long = [one for one in found if len(one) == 2 * min(map(len, found))]
@@ -168,23 +176,204 @@ def _stages(
     return [range(*pair) for pair in pairwise(sorted(cuts))]
 
 
-def _actions(
-    program: Program, stages: Sequence[range], place: dict[int, int], number: dict[frozenset[int], int]
-) -> Iterator[Action]:
-    """Yield what a rank does. An update is said where passes come after it."""
-    done: set[Action] = set()
-    left = {stage: len(layers) for stage, layers in enumerate(stages)}
-    last = max((k for k, event in enumerate(program.events) if event.op in PASSES), default=-1)
-    for k, event in enumerate(program.events):
-        if event.layer is None:
+# -- the events of actions ----------------------------------------------------------------------------------------
+
+
+class Done(NamedTuple):
+    """An action, and the first and the last of the events that it is."""
+
+    action: Action
+    first: int
+    last: int
+
+
+@kept
+def actions_of(trace: Trace) -> tuple[tuple[Done, ...], ...] | None:
+    """Return what each rank did, as actions: its passes, and messages that bring one activation or the gradient of one.
+    None where the run is no pipeline (see `order_of`), or an action of it is broken off. Where several pipelines lie
+    beside each other their stages and microbatches have the same numbers."""
+    try:
+        stages = pipeline_of(trace).layers_of
+    except ValueError:
+        return None
+    place = {layer: stage for stage, layers in enumerate(stages) for layer in layers}
+    begins = {layers[0]: stage for stage, layers in enumerate(stages)}
+    found: list[tuple[Done, ...]] = []
+    for program in trace.programs:
+        passes = [(one, event) for one, event in _passes(program) if one.kind != "UPDATE"]
+        every = sorted({one.batches for one, _ in passes}, key=sorted)
+        number = {batches: microbatch for microbatch, batches in enumerate(every)}
+        done: list[Done] = []
+        layers = 0
+        for one, event in passes:
+            action = Action(place[one.layer], one.kind, number[one.batches])
+            if done and done[-1].action == action:
+                layers += 1
+                done[-1] = done[-1]._replace(last=event)
+            elif done and layers != len(stages[done[-1].action.stage]):
+                return None
+            else:
+                layers = 1
+                done.append(Done(action, event, event))
+        every_one = [*(_widened(program, one) for one in done), *_messages(program, begins, number)]
+        found.append(tuple(sorted(every_one, key=lambda one: one.first)))
+    return tuple(found)
+
+
+def _widened(program: Program, done: Done) -> Done:
+    """Return an action with what belongs to it: the loss before it, and the sums after it."""
+    events, first, last = program.events, done.first, done.last
+    while first and events[first - 1].op == "loss":
+        first -= 1
+    while last + 1 < len(events) and events[last + 1].inputs and events[last + 1].op == "add":
+        last += 1
+    return Done(done.action, first, last)
+
+
+def _messages(program: Program, begins: Mapping[int, int], number: Mapping[Batches, int]) -> Iterator[Done]:
+    """Messages that bring one activation, or the gradient of one, to or from the stage that begins with a layer."""
+    for index, event in enumerate(program.events):
+        values = event.inputs if event.op == "pass_to" else event.outputs if event.op in MESSAGES else ()
+        value = program.values[values[0]] if len(values) == 1 else None
+        if not isinstance(value, Activation | ActivationGrad) or value.batches not in number:
             continue
-        if event.op in UPDATES:
-            stage = place[event.layer]
-            left[stage] -= 1
-            if not left[stage] and k < last:
-                yield Action(stage, "UPDATE")
-        elif event.op in PASSES:
-            found = Action(place[event.layer], PASSES[event.op], number[event.batches])
-            if found not in done:
-                done.add(found)
-                yield found
+        forward = isinstance(value, Activation)
+        if (after := begins.get(value.layer if forward else value.layer + 1)) is not None:
+            sends = event.op == "pass_to"
+            kind = f"{'SEND' if sends else 'RECV'}_{'F' if forward else 'B'}"
+            stage = after - 1 if sends == forward else after  # who sends forward, or receives backward, is before it
+            yield Done(Action(stage, kind, number[value.batches]), index, index)
+
+
+# -- as recordings ------------------------------------------------------------------------------------------------
+
+PREFIX: Final = "PP:"
+"""What stands before the words of actions in the names of ranges, as in torch's pipeline executor."""
+
+
+class Part(NamedTuple):
+    """An event of a rank, or those that are an action together: the first, the last, and as a span, in ticks. Its
+    stream is that of its group or of its peer, where it communicates."""
+
+    first: int
+    last: int
+    action: Action | None
+    span: Span
+
+
+def part_of(trace: Trace, rank: int, first: int, last: int, action: Action | None = None) -> Part:
+    """Return some events of a rank as a part."""
+    program = trace.programs[rank]
+    event = program.events[first]
+    ends = event.start or 0, program.events[last].end or 0
+    if action is not None:
+        span = span_of(action, rank, *ends, str(action))
+    else:
+        name = event.op if event.layer is None else f"{event.op} {event.layer}"
+        label = ranges(event.batches) if event.op not in COLLECTIVES and event.batches else ""
+        span = Span(rank, *ends, event.op, name, "", event.layer, label)
+    stream = COMPUTE
+    if event.op in COLLECTIVES:
+        stream = f"group {', '.join(map(str, sorted(event.group)))}"  # in whatever order it is named: it is one stream
+    elif event.op in MESSAGES:
+        stream = f"network: {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
+    place = trace.place(event)
+    return Part(first, last, action, span._replace(stream=stream, place="" if place is None else str(place)))
+
+
+def parts(trace: Trace, rank: int) -> Iterator[Part]:
+    """Yield what a rank did, one after the other. What has not begun, or takes no time and is no operation, is left
+    out."""
+    actions, events = actions_of(trace), trace.programs[rank].events
+    begins = {} if actions is None else {done.first: done for done in actions[rank]}
+    after = 0
+    for index, event in enumerate(events):
+        if index < after:
+            continue
+        done = begins.get(index)
+        after = index + 1 if done is None else done.last + 1
+        if done is not None and event.start is not None and events[done.last].end is not None:
+            yield part_of(trace, rank, index, done.last, done.action)
+        elif event.start is not None and (event.op in TIMED or event.length):
+            yield part_of(trace, rank, index, after - 1)
+
+
+def where(op: str, stream: str, awaited: bool) -> str:
+    """Return the stream of a span: what a rank awaits at once is on its own."""
+    return stream if op in COMMUNICATION and not awaited else COMPUTE
+
+
+def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) -> Recording:
+    """Return a Trace as a recording: its actions where it is a pipeline, and what else its ranks did. `unit`:
+    nanoseconds of a time unit."""
+    spans: list[Span] = []
+    for rank, program in enumerate(trace.programs):
+        for part in parts(trace, rank):
+            first, span = program.events[part.first], part.span
+            start, end = (round(tick * unit / TICKS) for tick in (span.start, span.end))
+            spans.append(span._replace(start=start, end=end, stream=where(first.op, span.stream, first.blocking)))
+    return as_recording(name, spans, trace.ranks, unit)
+
+
+def recording_of_order(order: Order, name: str = "schedule", **costs: Any) -> Recording:
+    """Return an order as a recording, with the costs that `time_order` takes."""
+    timed = time_order(order, **costs)
+    spans: list[Span] = []
+    for rank, actions in enumerate(order):
+        for action, start, end in zip(actions, timed.starts[rank], timed.ends[rank], strict=True):
+            if action.parts or KINDS[action.kind].computes:
+                spans.append(span_of(action, rank, round(start * PER_UNIT), round(end * PER_UNIT), str(action)))
+    return as_recording(name, spans, len(order), PER_UNIT)
+
+
+def as_recording(name: str, spans: list[Span], ranks: int, unit: float | None) -> Recording:
+    """Return spans in any order as a recording. What passes from rank to rank does so from the end of each pass to the
+    beginning of the one that uses what it made."""
+    spans.sort(key=lambda span: (span.rank, span.start, -span.end))
+    passes: dict[tuple[str, int, int], Span] = {}
+    for span in spans:
+        action = action_of(span.word) if span.word else None
+        for part in () if action is None else action.parts or (action,):
+            if KINDS[part.kind].computes and KINDS[part.kind].needs:
+                passes[KINDS[part.kind].needs[-1], part.stage, part.microbatch] = span
+    found: list[Message] = []
+    for (way, stage, microbatch), span in passes.items():
+        after = passes.get((way, stage + KINDS[f"SEND_{way}"].towards, microbatch))
+        if after is not None and after.rank != span.rank:
+            found.append(Message(span.rank, span.end, after.rank, after.start))
+    return Recording(name, tuple(spans), ranks, unit, tuple(sorted(found)))
+
+
+def order_of_recording(recording: Recording) -> Order:
+    """Return the order of what the ranks compute, as a recording has it. ValueError where it has none."""
+    if not recording.has_order:
+        raise ValueError(
+            f"{recording.name} does not say which microbatch passes which stage, so it has no order: its ranges are "
+            "not named as torch's pipeline executor names them (PP:3F1), which it does with an order loaded from a file"
+        )
+    return tuple(
+        parse(span.word for span in spans if span.word and span.op not in COMMUNICATION) for spans in recording.by_rank
+    )
+
+
+def costs_of(recording: Recording) -> dict[str, float]:
+    """Return what `time_order` is told of the median passes of a recording: in its own time units, or in median
+    forwards."""
+    unit = recording.unit or recording.forward
+    costs = {"forward": "F", "backward": "B", "input_half": "I", "weight_half": "W"}
+    medians = {name: recording.median_of(KINDS[kind].operation) for name, kind in costs.items()}
+    return {name: round(time / unit, 4) for name, time in medians.items() if unit and time is not None}
+
+
+def action_of(word: str) -> Action | None:
+    """Return the action that a word stands for; None where it is no such word."""
+    try:
+        return parse([word])[0]
+    except ValueError:
+        return None
+
+
+def span_of(action: Action, rank: int, start: int, end: int, name: str) -> Span:
+    """Return the span of an action: what is written on its box is its microbatch."""
+    label = "+".join(str(part.microbatch) for part in action.parts or (action,) if part.microbatch >= 0)
+    return Span(rank, start, end, KINDS[action.kind].operation, name, str(action), action.stage, label)

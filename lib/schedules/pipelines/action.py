@@ -16,25 +16,6 @@ from typing import Final, Literal, NamedTuple
 
 from lib.values.table import table
 
-__all__ = [
-    "BEGINS",
-    "KINDS",
-    "MESSAGES",
-    "PAIR",
-    "PASSES",
-    "SENDS",
-    "WAITS",
-    "WEIGHTS",
-    "Action",
-    "Kind",
-    "Messages",
-    "Order",
-    "batches_of",
-    "parse",
-    "parts_of",
-    "places",
-]
-
 
 class Kind(NamedTuple):
     """A kind of action: its word, what people call it, and what there is to know of it.
@@ -43,7 +24,6 @@ class Kind(NamedTuple):
     goes out with, `needs` the one that its input comes with. `towards`: of a message, how many stages further its other
     end is. `per_batch`: it is of a microbatch. `operation`: its name in a run, which a pair has not.
     `after`: the pass of the same stage and microbatch that comes before it.
-    `of_weights`: it is of weights, or of their gradients, of which each rank has a shard.
     """
 
     name: str
@@ -55,35 +35,20 @@ class Kind(NamedTuple):
     per_batch: bool = True
     operation: str = ""
     after: str = ""
-    of_weights: bool = False
 
 
 KINDS: Final = table(
     (
-        Kind("F", "forward", computes=True, passes="SEND_F", needs="RECV_F", operation="forward"),
-        Kind("B", "backward", computes=True, passes="SEND_B", needs="RECV_B", operation="backward", after="F"),
-        Kind(
-            "I",
-            "input half of the backward",
-            computes=True,
-            passes="SEND_B",
-            needs="RECV_B",
-            operation="backward_input",
-            after="F",
-        ),
-        Kind("W", "weight half of the backward", computes=True, operation="backward_weight", after="I"),
+        Kind("F", "forward", True, "SEND_F", "RECV_F", operation="forward"),
+        Kind("B", "backward", True, "SEND_B", "RECV_B", operation="backward", after="F"),
+        Kind("I", "input half of the backward", True, "SEND_B", "RECV_B", operation="backward_input", after="F"),
+        Kind("W", "weight half of the backward", True, operation="backward_weight", after="I"),
         Kind("OVERLAP_F_B", "a forward and a backward in one"),
         Kind("UPDATE", "update", per_batch=False, operation="update"),  # left out, it comes at the end
         # Issues it; the first pass that needs it waits.
-        Kind("UNSHARD", "all-gather of the weights", per_batch=False, operation="allgather", of_weights=True),
-        Kind("RESHARD", "weights freed but for this rank's shard", per_batch=False, operation="wait", of_weights=True),
-        Kind(
-            "REDUCE_GRAD",
-            "reduce-scatter of the gradients",
-            per_batch=False,
-            operation="scatterreduce",
-            of_weights=True,
-        ),
+        Kind("UNSHARD", "all-gather of the weights", per_batch=False, operation="allgather"),
+        Kind("RESHARD", "weights freed but for this rank's shard", per_batch=False, operation="wait"),
+        Kind("REDUCE_GRAD", "reduce-scatter of the gradients", per_batch=False, operation="scatterreduce"),
         Kind("SEND_F", "send of the output", towards=1, operation="pass_to"),
         Kind("RECV_F", "receive of the input", towards=-1, operation="receive"),
         Kind("SEND_B", "send of the input's gradient", towards=-1, operation="pass_to"),
@@ -99,8 +64,10 @@ KINDS: Final = table(
 
 PASSES: Final = frozenset(name for name, kind in KINDS.items() if kind.computes)
 MESSAGES: Final = frozenset(name for name, kind in KINDS.items() if kind.towards)
-SENDS: Final = frozenset(name for name, kind in KINDS.items() if kind.operation == "pass_to")
-WEIGHTS: Final = frozenset(name for name, kind in KINDS.items() if kind.of_weights)
+SENDS: Final = frozenset(name for name in MESSAGES if name.startswith("SEND"))
+RECEIVES: Final = MESSAGES - SENDS
+WEIGHTS: Final = frozenset(("UNSHARD", "RESHARD", "REDUCE_GRAD"))
+"""What is done to weights, or to their gradients, of which each rank has a shard."""
 WAITS: Final = {kind: f"WAIT_{kind}" for kind in KINDS if f"WAIT_{kind}" in KINDS}
 BEGINS: Final = {wait: kind for kind, wait in WAITS.items()}
 """By message the wait for it, and the other way round."""

@@ -12,10 +12,12 @@ taken.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from itertools import islice, product
+from dataclasses import dataclass, field
+from itertools import accumulate, islice, pairwise, product
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 from lib.analysis.bounds.optima import Optimum
 from lib.errors.wording import counted
@@ -23,20 +25,6 @@ from lib.schedules.pipelines.action import Action, Order, parse
 from lib.schedules.pipelines.program import program_of
 from lib.schedules.pipelines.timing import EVEN, Passes, in_ticks
 from lib.simulator.model import Model
-
-__all__ = [
-    "breadth_first",
-    "gpipe",
-    "in_turn",
-    "interleaved",
-    "interleaved_zero_bubble",
-    "one_f_one_b",
-    "witness",
-    "zb_1p",
-    "zb_2p",
-    "zb_h1",
-    "zb_h2",
-]
 
 
 def in_turn(
@@ -60,7 +48,9 @@ def in_turn(
     `limit` is how many microbatches of activations a rank may have, of all its stages: then it lags less, and does
     less ahead. ValueError where that is not enough.
     """
-    _sizes(ranks, batches, chunks)
+    for name, size in (("ranks", ranks), ("batches", batches), ("chunks", chunks)):
+        if size < 1:
+            raise ValueError(f"a pipeline has at least one of each; got {name}={size}")
     rounds = _rounds(batches, ranks if group is None else group)
     need = (chunks - 1) * len(rounds[0]) + 1
     if limit is not None and limit * chunks < need:
@@ -76,8 +66,17 @@ def in_turn(
         if limit is not None and more + lag > (room := int(limit * chunks) - need):
             more = -(-more * room // (more + lag))  # each as much less as the other
             lag = room - more
-        stages = [rank + turn * ranks for turn in range(chunks)]
-        found.append(_one_rank(stages, rounds, min(need - 1 + more, everything), None if late is None else lag))
+        stages = range(rank, chunks * ranks, ranks)
+        forwards = (Action(stage, "F", m) for some in rounds for stage in stages for m in some)
+        backward = "B" if late is None else "I"
+        backwards = [Action(stage, backward, m) for some in rounds for stage in reversed(stages) for m in some]
+        actions = [*islice(forwards, min(need - 1 + more, everything))]
+        halves = (action._replace(kind="W") for action in backwards)
+        for number, action in enumerate(backwards):
+            actions += *islice(forwards, 1), action
+            if late is not None and number >= lag:
+                actions.append(next(halves))
+        found.append((*actions, *(halves if late is not None else ())))
     return tuple(found)
 
 
@@ -90,30 +89,8 @@ def _rounds(batches: int, group: int) -> list[range]:
     if group < 1:
         raise ValueError(f"group is how many microbatches take one stage in a row, so at least 1; got {group}")
     count = max(1, batches // group)
-    sizes = [(batches + count - 1 - turn) // count for turn in range(count)]
-    return [range(sum(sizes[:turn]), sum(sizes[: turn + 1])) for turn in range(count)]
-
-
-def _one_rank(stages: Sequence[int], rounds: Sequence[range], warm_up: int, lag: int | None) -> tuple[Action, ...]:
-    """Do so many forwards, then forwards and backwards in turn, then the rest. With a lag, backwards in halves."""
-    forwards = (Action(stage, "F", m) for batches in rounds for stage in stages for m in batches)
-    backward = "B" if lag is None else "I"
-    backwards = [Action(stage, backward, m) for batches in rounds for stage in reversed(stages) for m in batches]
-    found = [*islice(forwards, warm_up)]
-    for number, action in enumerate(backwards):
-        found.extend(islice(forwards, 1))
-        found.append(action)
-        if lag is not None and number >= lag:
-            found.append(backwards[number - lag]._replace(kind="W"))
-    if lag:
-        found.extend(action._replace(kind="W") for action in backwards[-lag:])
-    return tuple(found)
-
-
-def _sizes(ranks: int, batches: int, chunks: int) -> None:
-    for name, size in (("ranks", ranks), ("batches", batches), ("chunks", chunks)):
-        if size < 1:
-            raise ValueError(f"a pipeline has at least one of each; got {name}={size}")
+    ends = [0, *accumulate((batches + count - 1 - turn) // count for turn in range(count))]
+    return [range(*pair) for pair in pairwise(ends)]
 
 
 def gpipe(ranks: int, batches: int) -> Order:
@@ -172,181 +149,158 @@ def zb_2p(ranks: int, batches: int, costs: Passes = EVEN, *, limit: float | None
     return _best(ranks, batches, costs, limit, 2 * ranks)
 
 
-class _Choice(NamedTuple):
-    """The questions that are open."""
-
-    fit: bool
-    """Whether forwards before the first backward have to be over when its gradient comes, or only begun."""
-    backward_first: bool
-    """Whether a forward is left out of a round where it would keep a backward waiting."""
-    fill: bool
-    """Whether a weight half goes into a gap that is too short for it also where another rank has longer gaps."""
-
-
 def _best(ranks: int, batches: int, costs: Passes, limit: float | None, usual: int) -> Order:
     if limit is not None and limit < 1:
         raise ValueError(f"limit={limit:g} microbatches of activations are too few: a forward makes 1")
-    room = _Room(usual, 0.5) if limit is None else _Room(limit, 0)
-    ticks = _Ticks(*in_ticks(costs)[0])
-    found = [_Search(ranks, batches, ticks, room, _Choice(*choice)) for choice in product((True, False), repeat=3)]
+    room, back = (usual, 0.5) if limit is None else (limit, 0.0)
+    ticks = in_ticks(costs)[0]
+    found = [_Search(ranks, batches, ticks, room, back, *choice) for choice in product((True, False), repeat=3)]
     for search in found:
         search.run()
-    best = min(found, key=lambda search: search.span)
+    best = min(found, key=lambda search: max(rank.now - rank.begun for rank in search.ranks))
     return tuple(tuple(rank.actions) for rank in best.ranks)
 
 
-class _Room(NamedTuple):
-    """The room of a rank: how many activations it may have, and which part of one the input half gives back."""
-
-    limit: float
-    back: float
-
-
-class _Ticks(NamedTuple):
-    """The costs as whole numbers."""
-
-    forward: int
-    input_half: int
-    weight_half: int
-    message: int
-
-
+@dataclass
 class _Rank:
     """A rank, with all that it has done so far."""
 
-    def __init__(self, stage: int, ticks: _Ticks) -> None:
-        self.stage = stage
-        self.cost = {"F": ticks.forward, "I": ticks.input_half, "W": ticks.weight_half}
-        self.actions: list[Action] = []
-        self.ends: dict[str, list[int]] = {"F": [], "I": [], "W": []}
-        self.now = 0
-        self.gap = 0
-        """How long it waited since its first forward."""
-        self.begun = 0
-
-    def count(self, kind: str) -> int:
-        return len(self.ends[kind])
-
-    def short(self, room: _Room) -> int:
-        """Return how many weight halves have to be done before there is room for one more forward."""
-        limit, back = room
-        held = self.count("F") - back * self.count("I") - (1 - back) * self.count("W")
-        return max(0, ceil((held + 1 - limit) / (1 - back)))
+    stage: int
+    actions: list[Action] = field(default_factory=list[Action])
+    count: Counter[str] = field(default_factory=Counter[str])
+    forwards: list[int] = field(default_factory=list[int])
+    """When each of its forwards was over."""
+    now: int = 0
+    gap: int = 0
+    """How long it waited since its first forward."""
+    begun: int = 0
 
     @property
     def halves(self) -> int:
         """Weight halves that can be done."""
-        return self.count("I") - self.count("W")
-
-    def do(self, kind: str, ready: int = 0) -> None:
-        start = max(self.now, ready)
-        if self.actions:
-            self.gap += start - self.now
-        else:
-            self.begun = start
-        self.now = start + self.cost[kind]
-        self.actions.append(Action(self.stage, kind, self.count(kind)))
-        self.ends[kind].append(self.now)
-
-    def do_halves(self, count: int | None = None) -> None:
-        """Do so many weight halves, or all that can be done."""
-        for _ in range(self.halves if count is None else count):
-            self.do("W")
+        return self.count["I"] - self.count["W"]
 
 
 class _Search:
-    """One way through all microbatches."""
+    """One way through all microbatches. A rank may have `limit` activations, and the input half gives the part `back`
+    of one back. The questions that are open: whether forwards before the first backward have to be over when its
+    gradient comes, or only begun (`fit`); whether a forward is left out of a round where it would keep a backward
+    waiting (`backward_first`); and whether a weight half goes into a gap that is too short for it also where another
+    rank has longer gaps (`fill`)."""
 
-    def __init__(self, ranks: int, batches: int, ticks: _Ticks, room: _Room, choice: _Choice) -> None:
-        self.batches, self.ticks, self.room, self.choice = batches, ticks, room, choice
-        self.ranks = [_Rank(stage, ticks) for stage in range(ranks)]
-
-    @property
-    def span(self) -> int:
-        """The longest time that a rank has between its first forward and its end."""
-        return max(rank.now - rank.begun for rank in self.ranks)
+    def __init__(
+        self,
+        ranks: int,
+        batches: int,
+        ticks: Sequence[int],
+        limit: float,
+        back: float,
+        fit: bool,
+        backward_first: bool,
+        fill: bool,
+    ) -> None:
+        self.batches, self.limit, self.back = batches, limit, back
+        self.fit, self.backward_first, self.fill_short = fit, backward_first, fill
+        *passes, self.message = ticks
+        self.costs = dict(zip("FIW", passes, strict=True))
+        self.ranks = [_Rank(stage) for stage in range(ranks)]
 
     def run(self) -> None:
         """All rounds."""
         self.begin()
         for _ in range(1, self.batches):
-            for rank in self.forwards():
-                rank.do_halves(rank.short(self.room))
-                ready = self.forward_ready(rank)
-                self.fill(rank, ready)
-                rank.do("F", ready)
+            for rank in self.in_this_round():
+                self.do_halves(rank, self.short(rank))
+                self.fill(rank, self.forward_ready(rank))
+                self.do(rank, "F", self.forward_ready(rank))
             self.backwards()
         for rank in self.ranks:
-            rank.do_halves()
+            self.do_halves(rank, rank.halves)
 
     def begin(self) -> None:
         """The forwards before the first backward: as many as there is time for until its gradient comes, and fewer than
         on the rank before, unless that is all there are."""
         for rank in self.ranks:
-            rank.do("F", self.forward_ready(rank))
-        most = min(self.batches, int(self.room.limit)) - 1
+            self.do(rank, "F", self.forward_ready(rank))
+        most = min(self.batches, int(self.limit)) - 1
         more = [0] * len(self.ranks)
-        gradient = self.ranks[-1].now + self.ticks.input_half
+        gradient = self.ranks[-1].now + self.costs["I"]
         for rank in reversed(self.ranks[:-1]):
-            there, now = gradient + self.ticks.message, rank.now
-            while more[rank.stage] < most and (now + self.ticks.forward <= there if self.choice.fit else now < there):
+            there, now = gradient + self.message, rank.now
+            while more[rank.stage] < most and (now + self.costs["F"] <= there if self.fit else now < there):
                 more[rank.stage] += 1
-                now += self.ticks.forward
-            gradient = max(now, there) + self.ticks.input_half
+                now += self.costs["F"]
+            gradient = max(now, there) + self.costs["I"]
         for stage in range(1, len(more)):
             if more[stage] < self.batches - 1:
                 more[stage] = max(0, min(more[stage], more[stage - 1] - 1))
         for rank in self.ranks:
             for _ in range(more[rank.stage]):
-                rank.do("F", self.forward_ready(rank))
+                self.do(rank, "F", self.forward_ready(rank))
         self.backwards()
+
+    def do(self, rank: _Rank, kind: str, ready: int = 0) -> None:
+        start = max(rank.now, ready)
+        if rank.actions:
+            rank.gap += start - rank.now
+        else:
+            rank.begun = start
+        rank.now = start + self.costs[kind]
+        rank.actions.append(Action(rank.stage, kind, rank.count[kind]))
+        rank.count[kind] += 1
+        if kind == "F":
+            rank.forwards.append(rank.now)
+
+    def do_halves(self, rank: _Rank, count: int) -> None:
+        for _ in range(count):
+            self.do(rank, "W")
 
     def forward_ready(self, rank: _Rank) -> int:
         """Return when the input of the next forward is there."""
-        if rank.stage == 0:
-            return 0
-        return self.ranks[rank.stage - 1].ends["F"][rank.count("F")] + self.ticks.message
+        return self.ranks[rank.stage - 1].forwards[rank.count["F"]] + self.message if rank.stage else 0
+
+    def short(self, rank: _Rank) -> int:
+        """Return how many weight halves have to be done before there is room for one more forward."""
+        held = rank.count["F"] - self.back * rank.count["I"] - (1 - self.back) * rank.count["W"]
+        return max(0, ceil((held + 1 - self.limit) / (1 - self.back)))
 
     def backwards(self) -> None:
         """The next input half, from the last rank to the first."""
         ready = 0
         for rank in reversed(self.ranks):
             self.fill(rank, ready)
-            if rank.stage == 0 and rank.count("F") == self.batches:
-                rank.do_halves()
-            rank.do("I", ready)
-            ready = rank.now + self.ticks.message
+            if rank.stage == 0 and rank.count["F"] == self.batches:
+                self.do_halves(rank, rank.halves)
+            self.do(rank, "I", ready)
+            ready = rank.now + self.message
 
-    def forwards(self) -> list[_Rank]:
+    def in_this_round(self) -> list[_Rank]:
         """Return the ranks that do a forward in this round: the last ones, up to the first that does none."""
         found: list[_Rank] = []
-        after: _Rank | None = None
         for rank in reversed(self.ranks):
-            if rank.count("F") == self.batches or (after is not None and self.leave_out(rank, after)):
+            if rank.count["F"] == self.batches or (found and self.leave_out(rank, found[-1])):
                 break
             found.append(rank)
-            after = rank
         return found[::-1]
 
     def leave_out(self, rank: _Rank, after: _Rank) -> bool:
         """Tell whether a forward would keep a backward waiting, where the next rank has forwards enough: unless the
         wait makes this rank worse than the worst."""
-        if not self.choice.backward_first or rank.count("F") < after.count("F") + 2:
+        if not self.backward_first or rank.count["F"] < after.count["F"] + 2:
             return False
-        gradient = after.now + self.ticks.forward + self.ticks.input_half + self.ticks.message
-        halves = min(rank.halves, rank.short(self.room))
-        if rank.now + self.ticks.forward + halves * self.ticks.weight_half <= gradient:
+        gradient = after.now + self.costs["F"] + self.costs["I"] + self.message
+        halves = min(rank.halves, self.short(rank))
+        if rank.now + self.costs["F"] + halves * self.costs["W"] <= gradient:
             return False
-        return gradient - rank.now <= max(0, self.longest - rank.gap)
+        return gradient - rank.now <= max(0, self.longest() - rank.gap)
 
     def fill(self, rank: _Rank, ready: int) -> None:
         """Weight halves while a rank waits."""
-        while rank.halves and rank.now + self.ticks.weight_half <= ready:
-            rank.do("W")
-        if rank.halves and rank.now < ready and (self.choice.fill or ready - rank.now > self.longest - rank.gap):
-            rank.do("W")
+        while rank.halves and rank.now + self.costs["W"] <= ready:
+            self.do(rank, "W")
+        if rank.halves and rank.now < ready and (self.fill_short or ready - rank.now > self.longest() - rank.gap):
+            self.do(rank, "W")
 
-    @property
     def longest(self) -> int:
         """Return how long the rank has waited that has waited longest."""
         return max(rank.gap for rank in self.ranks)

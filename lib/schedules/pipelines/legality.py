@@ -10,11 +10,12 @@ what is missing; then messages that do not fit; then what holds all ranks up tog
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import count, groupby
+from itertools import chain, count, groupby, islice, pairwise
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from lib.errors.exceptions import PuzzleError
@@ -25,6 +26,8 @@ from lib.schedules.pipelines.action import (
     MESSAGES,
     PAIR,
     PASSES,
+    RECEIVES,
+    SENDS,
     WAITS,
     Action,
     Messages,
@@ -32,9 +35,7 @@ from lib.schedules.pipelines.action import (
     parse,
     places,
 )
-from lib.values.table import table
-
-__all__ = ["RULES", "IllegalOrder", "Rule", "Wrong", "illegal", "order_from", "require_legal"]
+from lib.schedules.pipelines.lowering import Call, held_up
 
 Limit = float | Sequence[float] | None
 
@@ -85,24 +86,25 @@ def illegal(
     """
     if isinstance(limit, Sequence) and len(limit) != len(order):
         raise ValueError(f"a limit for each of {len(order)} ranks, please; got {len(limit)}")
+    if not order:
+        return Wrong(0, 0, None, "missing", "there is nothing to do")
     facts = _Facts(order, batches, stages, limit, messages == "posted")
-    for _, rules in groupby(RULES.values(), key=lambda rule: rule.turn):
-        found = [wrong for rule in rules for wrong in rule.find(facts)]
+    for _, group in groupby(RULES, key=attrgetter("turn")):
+        rules = [*group]
+        found = [
+            Wrong(rank, at, order[rank][at] if at < len(order[rank]) else None, rule.name, text, *cause)
+            for rank in range(len(order))
+            for rule in rules
+            for at, text, *cause in islice(rule.find(facts, rank), 1)
+        ]
         if found:
             return min(found, key=lambda wrong: (wrong.position, wrong.rank))
     return None
 
 
-def require_legal(
-    order: Order,
-    *,
-    batches: int | None = None,
-    stages: int | None = None,
-    limit: Limit = None,
-    messages: Messages = "awaited",
-) -> Order:
+def require_legal(order: Order, *, batches: int | None = None, limit: Limit = None) -> Order:
     """Return the order, if it is legal; else IllegalOrder."""
-    if (wrong := illegal(order, batches=batches, stages=stages, limit=limit, messages=messages)) is not None:
+    if (wrong := illegal(order, batches=batches, limit=limit)) is not None:
         raise IllegalOrder(wrong)
     return order
 
@@ -123,7 +125,7 @@ LONG: Final = 60
 
 def _read(rank: int, position: int, word: object, stage: int | None) -> Action:
     """Return the action that a word is of; it may be anything."""
-    why, cause = f"{_short(repr(word))} is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1", None
+    why, cause = _no_action(repr(word)), None
     if isinstance(word, str):
         plain = word.replace(" ", "").upper()
         for meant in (word, plain, f"{rank}{plain}"):
@@ -142,117 +144,111 @@ def _short(word: str) -> str:
     return word if len(word) <= LONG else f"{word[:LONG]}..."
 
 
+def _no_action(shown: str) -> str:
+    return f"{_short(shown)} is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1"
+
+
 # -- what follows from an order ---------------------------------------------------------------------------------
 
 Key = tuple[int, str, int]
 """Stage, kind and microbatch."""
 Step = tuple[int, int, str, int]
 """Position, stage, kind and microbatch of an action, or of a part of a pair."""
+Said = tuple[int, str] | tuple[int, str, str | None]
+"""What a rule finds wrong on a rank: a position, the text, and what has likely happened."""
 
 SAME: Final = {"B": "I", "I": "B", "W": "B"}
 """Which backward a pass would do again."""
 OVER: Final = ("B", "W")
 """The passes with which a backward is over, and the activation of its forward is free."""
-BOTH: Final = ["SEND_F", "SEND_B"]
-"""The messages that the parts of a pair go out with."""
+MAKERS: Final = {name: tuple(kind.name for kind in KINDS.values() if kind.passes == name) for name in SENDS}
+"""Whose outcome a message brings: SEND_B that of B or I."""
 
 
 class _Facts:
     """An order, and what the rules ask of it."""
 
     def __init__(self, order: Order, batches: int | None, stages: int | None, limit: Limit, posted: bool) -> None:
-        self.order, self.said_batches, self.said_stages, self.limit, self.posted = order, batches, stages, limit, posted
-        self.malformed: list[tuple[int, int, str]] = []
-        """Rank, position, and why it is no action."""
-        self.pairs: list[tuple[int, int, Action]] = []
+        self.order, self.said_stages, self.limit, self.posted = order, stages, limit, posted
+        self.malformed: list[dict[int, str]] = []
+        """Of each rank what is no action, by position, and why."""
         self.ranks: list[list[Step]] = []
         """The actions of each rank, the parts of a pair one by one, without those that are none."""
         self.done: list[dict[Key, int]] = []
         """Where each rank does what for the first time."""
-        for rank, actions in enumerate(order):
+        for actions in order:
+            malformed = {position: why for position, action in enumerate(actions) if (why := _malformed(action))}
             steps: list[Step] = []
             done: dict[Key, int] = {}
             for position, action in enumerate(actions):
-                if (why := _malformed(action)) is not None:
-                    self.malformed.append((rank, position, why))
-                    continue
-                if action.parts:
-                    self.pairs.append((rank, position, action))
-                for stage, kind, microbatch, _ in action.parts or (action,):
+                for stage, kind, microbatch, _ in () if position in malformed else action.parts or (action,):
                     steps.append((position, stage, kind, microbatch))
                     done.setdefault((stage, kind, microbatch), position)
+            self.malformed.append(malformed)
             self.ranks.append(steps)
             self.done.append(done)
         self.kinds = {step[2] for steps in self.ranks for step in steps}
         self.messages = not self.kinds.isdisjoint(MESSAGES | BEGINS.keys())
-
-    @cached_property
-    def passes(self) -> dict[int, Counter[int]]:
+        self.passes: defaultdict[int, Counter[int]] = defaultdict(Counter)
         """For each stage that is named how many passes each of its microbatches has."""
-        found: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        for steps in self.ranks:
-            for _, stage, kind, microbatch in steps:
-                if kind in PASSES:
-                    found[stage][microbatch] += 1
-        return found
-
-    @cached_property
-    def batches(self) -> int:
-        """Return how many microbatches there are: as most stages have, so that one stray number is the odd one out."""
-        if self.said_batches is not None:
-            return self.said_batches
+        for _, stage, kind, microbatch in chain(*self.ranks):
+            if kind in PASSES:
+                self.passes[stage][microbatch] += 1
+        named = places(
+            tuple(
+                tuple(action for position, action in enumerate(actions) if position not in malformed)
+                for actions, malformed in zip(order, self.malformed, strict=True)
+            )
+        )
+        self.stages = self._in_a_row(named) if stages is None else stages
+        """How many stages there are."""
+        self.place = {stage: rank for stage, rank in named.items() if stage < self.stages}
+        """The rank of each stage that there is."""
+        self.held = Counter(self.place.values())
+        """How many stages each rank has."""
         counts = Counter(max(self.passes[stage]) + 1 for stage in self.place)
-        return min(counts, key=lambda number: (-counts[number], number), default=0)
+        most = min(counts, key=lambda number: (-counts[number], number), default=0)
+        self.batches = most if batches is None else batches
+        """How many microbatches there are: as most stages have, so that one stray number is the odd one out."""
 
-    @cached_property
-    def stages(self) -> int:
-        """Return how many stages there are: as many as there are in a row, without one of which a rank does hardly
-        anything beside what it has."""
-        if self.said_stages is not None:
-            return self.said_stages
+    def _in_a_row(self, named: dict[int, int]) -> int:
+        """Return how many stages there are in a row, without one of which a rank does hardly anything beside what it
+        has."""
         passes = {stage: found.total() for stage, found in self.passes.items()}
         most: Counter[int] = Counter()
-        for stage, rank in self._named.items():
+        for stage, rank in named.items():
             most[rank] = max(most[rank], passes[stage])
-        return next(s for s in count() if s not in passes or 4 * passes[s] < most[self._named[s]])
+        return next(stage for stage in count() if stage not in passes or 4 * passes[stage] < most[named[stage]])
 
     @cached_property
-    def place(self) -> dict[int, int]:
-        """The rank of each stage that there is."""
-        return {stage: rank for stage, rank in self._named.items() if stage < self.stages}
+    def absent(self) -> tuple[int, int] | None:
+        """A stage that no rank has, and the rank that it could be on."""
+        stage = next((stage for stage in range(self.stages) if stage not in self.place), None)
+        ranks = range(len(self.order))
+        return None if stage is None else (next((r for r in ranks if not self.held[r]), stage % len(ranks)), stage)
 
     @cached_property
-    def _named(self) -> dict[int, int]:
-        """The rank of each stage that is named."""
-        wrong = {(rank, position) for rank, position, _ in self.malformed}
-        order = self.order
-        if wrong:
-            order = tuple(
-                tuple(action for position, action in enumerate(actions) if (rank, position) not in wrong)
-                for rank, actions in enumerate(order)
-            )
-        return places(order)
-
-    @cached_property
-    def held(self) -> Counter[int]:
-        """Return how many stages each rank has."""
-        return Counter(self.place.values())
+    def coming(self) -> defaultdict[int, defaultdict[int, deque[Key]]]:
+        """What comes to each rank from each other one, in its order."""
+        found: defaultdict[int, defaultdict[int, deque[Key]]] = defaultdict(lambda: defaultdict(deque))
+        for rank, steps in enumerate(self.ranks):
+            for _, stage, kind, microbatch in steps:
+                if kind in SENDS:
+                    after = stage + KINDS[kind].towards
+                    found[self.place[after]][rank].append((after, kind.replace("SEND", "RECV"), microbatch))
+        return found
 
     def other(self, rank: int, stage: int) -> int | None:
         """Return the rank of a stage, where that is another one."""
         found = self.place.get(stage, rank)
         return None if found == rank else found
 
-    def wrong(self, rule: str, rank: int, position: int, text: str, cause: str | None = None) -> Wrong:
-        return Wrong(rank, position, self.order[rank][position], rule, text, cause)
-
-    def missing(self, rank: int, text: str, cause: str | None = None) -> Wrong:
-        return Wrong(rank, len(self.order[rank]) if self.order else 0, None, "missing", text, cause)
-
-    def when(self, rank: int, key: Key) -> str:
-        """Return where a rank does something, that it has not done before."""
-        position = self.done[rank].get(key)
-        return "which this rank never does" if position is None else f"which comes later, at position {position}"
+    def needs(self, rank: int, keys: Sequence[Key]) -> str:
+        """Say that a rank does none of these before something that needs one of them."""
+        done = self.done[rank]
+        key = min(keys, key=lambda key: done.get(key, len(self.order[rank])))
+        when = f"which comes later, at position {done[key]}" if key in done else "which this rank never does"
+        return f" needs {_word(*key)} before it, {when}"
 
     def off_by_one(self, rank: int, stage: int, kind: str) -> str | None:
         """That the microbatches of a kind on a stage are numbered from 1, if they are."""
@@ -263,19 +259,51 @@ class _Facts:
         to = f" to {stage}{kind}{own[-1]}" if len(own) > 1 else ""
         return f"off by one: rank {rank} does {stage}{kind}1{to}"
 
+    @cached_property
+    def blocked(self) -> dict[int, tuple[int, Key]]:
+        """At which position ranks wait for ever, and for what of another rank: all go on as far as they can, where a
+        pair starts when the inputs of both are there."""
+        brings = {WAITS[name]: name for name in RECEIVES}
+        if self.messages and not self.posted:
+            brings |= {name: name for name in RECEIVES}
+        else:
+            brings |= {kind: KINDS[kind].needs for kind in PASSES if KINDS[kind].needs}
+        makes = {name: name for name in SENDS} if self.messages else {kind: KINDS[kind].passes for kind in PASSES}
+        todo: list[list[Call]] = []
+        for rank, steps in enumerate(self.ranks):
+            calls: list[Call] = []
+            for position, parts in groupby(steps, key=itemgetter(0)):
+                made: list[Call] = []
+                for _, stage, kind, microbatch in parts:
+                    if message := brings.get(kind):
+                        source = stage + KINDS[message].towards
+                        begins = kind == message and (stage, WAITS[kind], microbatch) in self.done[rank]
+                        if not begins and self.other(rank, source) is not None:
+                            calls.append((position, True, (source, _sent(message), microbatch)))
+                    if name := makes.get(kind):
+                        made.append((position, False, (stage, name, microbatch)))
+                calls += made
+            todo.append(calls)
+        blocked = held_up(todo)
+        if not self.messages:  # they wait for the pass itself
+            for rank, (position, (stage, name, microbatch)) in blocked.items():
+                keys = [(stage, maker, microbatch) for maker in MAKERS[name]]
+                blocked[rank] = position, next(key for key in keys if key in self.done[self.place[stage]])
+        return blocked
+
 
 def _malformed(action: Action) -> str | None:
     """Why an action is none: words give only such as are well formed, but for pairs of other things."""
     stage, kind, microbatch, parts = action
     if parts or kind == PAIR:
-        if kind == PAIR and [KINDS[part.kind].passes if part.kind in KINDS else "" for part in parts] == BOTH:
+        passes = [KINDS[part.kind].passes if part.kind in KINDS else "" for part in parts]
+        if kind == PAIR and passes == ["SEND_F", "SEND_B"]:
             return next(filter(None, map(_malformed, parts)), None)
         return f"{_short(str(action))} is no pair of a forward and a backward, such as (0F7;3B5){PAIR}"
     row = KINDS.get(kind)
     if row is not None and stage >= 0 and (microbatch >= 0 if row.per_batch else microbatch == -1):
         return None
-    word = _short(_word(stage, kind, microbatch))
-    return f"{word!r} is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1"
+    return _no_action(repr(_short(_word(stage, kind, microbatch))))
 
 
 def _word(stage: int, kind: str, microbatch: int) -> str:
@@ -284,9 +312,8 @@ def _word(stage: int, kind: str, microbatch: int) -> str:
 
 def _told(stage: int, kind: str, microbatch: int) -> str:
     """Return a word and what it says: "0F8 (forward of microbatch 8 on stage 0)"."""
-    title = KINDS[kind].title
     of = f" of microbatch {microbatch} on stage {stage}" if KINDS[kind].per_batch else f", stage {stage}"
-    return f"{_word(stage, kind, microbatch)} ({title}{of})"
+    return f"{_word(stage, kind, microbatch)} ({KINDS[kind].title}{of})"
 
 
 def _there_are(noun: str, number: int) -> str:
@@ -296,88 +323,77 @@ def _there_are(noun: str, number: int) -> str:
     return f"there is only {noun} 0" if number else f"there is no {noun}"
 
 
+def _sent(received: str) -> str:
+    """Return the kind of the other end of a message: of RECV_F it is SEND_F."""
+    return received.replace("RECV", "SEND")
+
+
 # -- what a rank does wrong by itself ---------------------------------------------------------------------------
 
 
-def _words(facts: _Facts) -> Iterator[Wrong]:
-    for rank, position, why in facts.malformed:
-        yield facts.wrong("word", rank, position, why)
+def _words(facts: _Facts, rank: int) -> Iterator[Said]:
+    yield from facts.malformed[rank].items()
 
 
-def _batch(facts: _Facts) -> Iterator[Wrong]:
-    batches = facts.batches
-    for rank, steps in enumerate(facts.ranks):
-        for position, stage, kind, microbatch in steps:
-            if microbatch >= batches:
-                text = f"{_told(stage, kind, microbatch)}: {_there_are('microbatch', batches)}"
-                yield facts.wrong("batch", rank, position, text, facts.off_by_one(rank, stage, kind))
-                break
+def _stage(facts: _Facts, rank: int) -> Iterator[Said]:
+    for position, stage, kind, microbatch in facts.ranks[rank]:
+        if stage not in facts.place:
+            why, cause = _there_are("stage", facts.stages), None
+            if stage < facts.stages:
+                why = "no rank has a pass of that stage"
+            elif facts.said_stages is None and facts.stages not in facts.passes:
+                why = f"no rank has stage {facts.stages}"
+                cause = None if facts.stages else "stages count from 0"
+            yield position, f"{_told(stage, kind, microbatch)}: {why}", cause
 
 
-def _stage(facts: _Facts) -> Iterator[Wrong]:
-    place, stages = facts.place, facts.stages
-    for rank, steps in enumerate(facts.ranks):
-        for position, stage, kind, microbatch in steps:
-            if stage not in place:
-                why, cause = _there_are("stage", stages), None
-                if stage < stages:
-                    why = "no rank has a pass of that stage"
-                elif facts.said_stages is None and stages not in facts.passes:
-                    why = f"no rank has stage {stages}"
-                    cause = None if stages else "stages count from 0"
-                yield facts.wrong("stage", rank, position, f"{_told(stage, kind, microbatch)}: {why}", cause)
-                break
+def _place(facts: _Facts, rank: int) -> Iterator[Said]:
+    for position, stage, kind, microbatch in facts.ranks[rank]:
+        if (right := facts.other(rank, stage)) is not None:
+            own = [stage for stage, at in facts.place.items() if at == rank]
+            cause = f"rank {rank} has {these('stage', own)}" if own else None
+            cause = cause or "stages are numbered over all ranks, and not on each one"
+            yield position, f"{_told(stage, kind, microbatch)}: stage {stage} is on rank {right}", cause
 
 
-def _place(facts: _Facts) -> Iterator[Wrong]:
-    place = facts.place
-    for rank, steps in enumerate(facts.ranks):
-        for position, stage, kind, microbatch in steps:
-            if (right := place.get(stage, rank)) != rank:
-                own = [stage for stage, at in place.items() if at == rank]
-                text = f"{_told(stage, kind, microbatch)}: stage {stage} is on rank {right}"
-                cause = "stages are numbered over all ranks, and not on each one"
-                cause = f"rank {rank} has {these('stage', own)}" if own else cause
-                yield facts.wrong("place", rank, position, text, cause)
-                break
+def _batch(facts: _Facts, rank: int) -> Iterator[Said]:
+    for position, stage, kind, microbatch in facts.ranks[rank]:
+        if microbatch >= facts.batches:
+            text = f"{_told(stage, kind, microbatch)}: {_there_are('microbatch', facts.batches)}"
+            yield position, text, facts.off_by_one(rank, stage, kind)
 
 
-def _twice(facts: _Facts) -> Iterator[Wrong]:
-    for rank, (steps, done) in enumerate(zip(facts.ranks, facts.done, strict=True)):
-        for position, stage, kind, microbatch in steps:
-            first = done[stage, kind, microbatch]
-            if first < position and kind not in ("UNSHARD", "RESHARD"):
-                text = f"{_told(stage, kind, microbatch)} was done already, at position {first}"
-                yield facts.wrong("twice", rank, position, text)
-                break
-            if kind in SAME and done.get((stage, SAME[kind], microbatch), position) < position:
-                at = done[stage, SAME[kind], microbatch]
-                text = f"{_told(stage, kind, microbatch)}: the same backward was done as {SAME[kind]} at position {at}"
-                yield facts.wrong("twice", rank, position, text, "B is both halves: write B, or I and later W")
-                break
+def _twice(facts: _Facts, rank: int) -> Iterator[Said]:
+    done = facts.done[rank]
+    for position, stage, kind, microbatch in facts.ranks[rank]:
+        first = done[stage, kind, microbatch]
+        if first < position and kind not in ("UNSHARD", "RESHARD"):
+            yield position, f"{_told(stage, kind, microbatch)} was done already, at position {first}"
+        elif kind in SAME and (first := done.get((stage, SAME[kind], microbatch), position)) < position:
+            text = f"{_told(stage, kind, microbatch)}: the same backward was done as {SAME[kind]} at position {first}"
+            yield position, text, "B is both halves: write B, or I and later W"
 
 
-def _before(facts: _Facts) -> Iterator[Wrong]:
-    reduces = "REDUCE_GRAD" in facts.kinds
-    for rank, (steps, done) in enumerate(zip(facts.ranks, facts.done, strict=True)):
-        for position, stage, kind, microbatch in steps:
-            lacks: Key | None = None
-            if kind in PASSES:
-                lacks = _lacks(facts, rank, position, stage, kind, microbatch)
-            elif kind == "UPDATE" and reduces and done.get((stage, "REDUCE_GRAD", -1), position) >= position:
-                lacks = stage, "REDUCE_GRAD", -1
-            if lacks is not None and done.get(lacks) != position:
-                cause = None if lacks in done else facts.off_by_one(rank, *lacks[:2])
-                text = f"{_word(stage, kind, microbatch)} needs {_word(*lacks)} before it, {facts.when(rank, lacks)}"
-                yield facts.wrong("before", rank, position, text, cause)
-                break
+def _before(facts: _Facts, rank: int) -> Iterator[Said]:
+    done = facts.done[rank]
+    for position, stage, kind, microbatch in facts.ranks[rank]:
+        lacks: Key | None = None
+        if kind in PASSES:
+            lacks = _lacks(facts, rank, position, stage, kind, microbatch)
+        elif kind == "UPDATE" and "REDUCE_GRAD" in facts.kinds:
+            lacks = stage, "REDUCE_GRAD", -1
+            lacks = lacks if done.get(lacks, position) >= position else None
+        if lacks is not None and done.get(lacks) != position:
+            cause = None if lacks in done else facts.off_by_one(rank, *lacks[:2])
+            yield position, f"{_word(stage, kind, microbatch)}{facts.needs(rank, [lacks])}", cause
 
 
-def _pair(facts: _Facts) -> Iterator[Wrong]:
-    for rank, position, action in facts.pairs:
-        forward, backward = (part[:3] for part in action.parts)
-        if facts.done[rank][forward] == position and _lacks(facts, rank, position, *backward) == forward:
-            yield facts.wrong("pair", rank, position, f"{action}: the backward needs the forward beside it")
+def _pair(facts: _Facts, rank: int) -> Iterator[Said]:
+    for position, action in enumerate(facts.order[rank]):
+        if action.parts and position not in facts.malformed[rank]:
+            forward, backward = (part[:3] for part in action.parts)
+            if facts.done[rank][forward] == position and _lacks(facts, rank, position, *backward) == forward:
+                yield position, f"{action}: the backward needs the forward beside it"
 
 
 def _lacks(facts: _Facts, rank: int, position: int, stage: int, kind: str, microbatch: int) -> Key | None:
@@ -387,297 +403,187 @@ def _lacks(facts: _Facts, rank: int, position: int, stage: int, kind: str, micro
     if after and done.get(key := (stage, after, microbatch), position) >= position:
         return key
     if needed and facts.place.get(other := stage + KINDS[needed].towards) == rank:
-        keys = [(other, maker, microbatch) for maker in _MAKERS[_sent(needed)]]
+        keys = [(other, maker, microbatch) for maker in MAKERS[_sent(needed)]]
         if all(done.get(key, position) >= position for key in keys):
             return min(keys, key=lambda key: done.get(key, len(facts.order[rank])))
     return None
 
 
-_MAKERS: Final = {
-    name: tuple(kind.name for kind in KINDS.values() if kind.passes == name)
-    for name in KINDS
-    if name.startswith("SEND")
-}
-"""Whose outcome a message brings: SEND_B that of B or I."""
-
-
-def _sent(received: str) -> str:
-    """Return the kind of the other end of a message: of RECV_F it is SEND_F."""
-    return received.replace("RECV", "SEND")
-
-
-def _gather(facts: _Facts) -> Iterator[Wrong]:
+def _gathers(facts: _Facts, rank: int) -> Iterator[Said]:
     """Weights are whole from UNSHARD to RESHARD, and each pass of their stage comes between, W too: its gradient is as
-    large as they are. Gradients are reduced, and weights updated, after the whole backward."""
-    gathers = not facts.kinds.isdisjoint(("UNSHARD", "RESHARD"))
-    for rank, steps in enumerate(facts.ranks):
-        if gathers:
-            yield from _gathers(facts, rank, steps)
-        if not facts.kinds.isdisjoint(("REDUCE_GRAD", "UPDATE")):
-            last = {stage: (position, _word(stage, kind, m)) for position, stage, kind, m in steps if kind in OVER}
-            for position, stage, kind, microbatch in steps:
-                at, word = last.get(stage, (-1, ""))
-                if kind in ("REDUCE_GRAD", "UPDATE") and at > position:
-                    text = f"{_told(stage, kind, microbatch)}: a backward comes later, {word} at position {at}"
-                    yield facts.wrong("gather", rank, position, text)
-                    break
-
-
-def _gathers(facts: _Facts, rank: int, steps: Iterable[Step]) -> Iterator[Wrong]:
+    large as they are."""
+    if facts.kinds.isdisjoint(("UNSHARD", "RESHARD")):
+        return
     whole: dict[int, int] = {}  # stages, and since which position
     unused: dict[int, int] = {}
     freed: set[int] = set()
-    for position, stage, kind, microbatch in steps:
-        text = None
+    for position, stage, kind, microbatch in facts.ranks[rank]:
+        told = _told(stage, kind, microbatch)
         if kind in PASSES:
             unused.pop(stage, None)
             if stage not in whole:
                 when = f"since the last {stage}RESHARD" if stage in freed else "before it"
-                text = f"needs the weights: no {stage}UNSHARD {when}"
+                yield position, f"{told} needs the weights: no {stage}UNSHARD {when}"
         elif kind == "UNSHARD":
             if stage in whole:
-                text = f"again: they are whole since position {whole[stage]}"
+                yield position, f"{told} again: they are whole since position {whole[stage]}"
             whole[stage] = unused[stage] = position
         elif kind == "RESHARD":
             if stage not in whole:
-                text = f"has nothing to free: no {stage}UNSHARD before it"
+                yield position, f"{told} has nothing to free: no {stage}UNSHARD before it"
             elif stage in unused:
-                yield facts.wrong("gather", rank, unused[stage], f"{_told(stage, 'UNSHARD', -1)}: no pass uses them")
-                return
+                break
             freed.add(stage)
             whole.pop(stage, None)
-        if text is not None:
-            yield facts.wrong("gather", rank, position, f"{_told(stage, kind, microbatch)} {text}")
-            return
     for stage, position in unused.items():
-        yield facts.wrong("gather", rank, position, f"{_told(stage, 'UNSHARD', -1)}: no pass uses them")
+        yield position, f"{_told(stage, 'UNSHARD', -1)}: no pass uses them"
 
 
-def _message(facts: _Facts) -> Iterator[Wrong]:
-    """Yield what a rank sends it has made, what it computes with it has received, and what it waits for has begun."""
-    if not facts.messages:
+def _reduced(facts: _Facts, rank: int) -> Iterator[Said]:
+    """Gradients are reduced, and weights updated, after the whole backward."""
+    if facts.kinds.isdisjoint(("REDUCE_GRAD", "UPDATE")):
         return
-    for rank, steps in enumerate(facts.ranks):
-        for step in steps:
-            if (text := _alone(facts, rank, *step)) is not None:
-                yield facts.wrong("message", rank, step[0], f"{_told(*step[1:])}{text}")
-                break
+    last = {stage: (position, _word(stage, kind, m)) for position, stage, kind, m in facts.ranks[rank] if kind in OVER}
+    for position, stage, kind, microbatch in facts.ranks[rank]:
+        at, word = last.get(stage, (-1, ""))
+        if kind in ("REDUCE_GRAD", "UPDATE") and at > position:
+            yield position, f"{_told(stage, kind, microbatch)}: a backward comes later, {word} at position {at}"
 
 
-def _alone(facts: _Facts, rank: int, position: int, stage: int, kind: str, microbatch: int) -> str | None:
-    """Return what an action lacks of its own rank's messages."""
-    row, done, why = KINDS[kind], facts.done[rank], ""
-    if row.needs:
-        if facts.other(rank, stage + KINDS[row.needs].towards) is None:
-            return None
-        wait = WAITS[row.needs]
-        names = (wait if (stage, wait, microbatch) in done else row.needs,)
-    elif row.towards:
-        if facts.other(rank, end := stage + row.towards) is None:
+def _message(facts: _Facts, rank: int) -> Iterator[Said]:
+    """Yield what is sent and not made before, computed and its input not received, awaited and not begun."""
+    done = facts.done[rank]
+    for position, stage, kind, microbatch in facts.ranks[rank] if facts.messages else ():
+        row, told, why = KINDS[kind], _told(stage, kind, microbatch), ""
+        end = stage + (row.towards or (KINDS[row.needs].towards if row.needs else 0))
+        if row.towards and facts.other(rank, end) is None:
             why = f"stage {end} is on this rank too" if end in facts.place else f"there is no stage {end}"
-            return f": {why}, so there is no message"
-        if kind not in _MAKERS:
-            return None
-        names, why = _MAKERS[kind], ": nothing to send yet, it"
-    elif kind in BEGINS:
-        names, why = (BEGINS[kind],), ": nothing to wait for yet, it"
-    else:
-        return None
-    for name in names:
-        if done.get((stage, name, microbatch), position) < position:
-            return None
-    key = min(((stage, name, microbatch) for name in names), key=lambda key: done.get(key, len(facts.order[rank])))
-    return f"{why} needs {_word(*key)} before it, {facts.when(rank, key)}"
+            yield position, f"{told}: {why}, so there is no message"
+            continue
+        if row.needs and facts.other(rank, end) is not None:
+            wait = WAITS[row.needs]
+            names = (wait if (stage, wait, microbatch) in done else row.needs,)
+        elif kind in SENDS:
+            names, why = MAKERS[kind], ": nothing to send yet, it"
+        elif kind in BEGINS:
+            names, why = (BEGINS[kind],), ": nothing to wait for yet, it"
+        else:
+            continue
+        keys = [(stage, name, microbatch) for name in names]
+        if all(done.get(key, position) >= position for key in keys):
+            yield position, f"{told}{why}{facts.needs(rank, keys)}"
 
 
-def _memory(facts: _Facts) -> Iterator[Wrong]:
-    """Yield an activation is there from its forward to the end of its backward, of both halves of it."""
+def _memory(facts: _Facts, rank: int) -> Iterator[Said]:
+    """An activation is there from its forward to the end of its backward, of both halves of it."""
     if facts.limit is None:
         return
-    for rank, steps in enumerate(facts.ranks):
-        limit = facts.limit[rank] if isinstance(facts.limit, Sequence) else facts.limit
-        share, held = facts.held[rank] or 1, 0
-        for position, stage, kind, microbatch in steps:
-            held += (kind == "F") - (kind in OVER)
-            if kind == "F" and held > limit * share:
-                makes = f"makes {exact(held / share)} microbatches of activations; at most {exact(limit)}"
-                yield facts.wrong("memory", rank, position, f"{_told(stage, kind, microbatch)} {makes}")
-                break
+    limit = facts.limit[rank] if isinstance(facts.limit, Sequence) else facts.limit
+    share, held = facts.held[rank] or 1, 0
+    for position, stage, kind, microbatch in facts.ranks[rank]:
+        held += (kind == "F") - (kind in OVER)
+        if kind == "F" and held > limit * share:
+            makes = f"makes {exact(held / share)} microbatches of activations; at most {exact(limit)}"
+            yield position, f"{_told(stage, kind, microbatch)} {makes}"
 
 
-# -- what is missing --------------------------------------------------------------------------------------------
+# -- what is missing, what does not fit, and what holds all ranks up --------------------------------------------------
 
 
-def _missing(facts: _Facts) -> Iterator[Wrong]:
-    if not facts.order or not (facts.passes or facts.stages):
-        yield facts.missing(0, "there is nothing to do")
+def _missing(facts: _Facts, rank: int) -> Iterator[Said]:
+    end, batches = len(facts.order[rank]), facts.batches
+    if not (facts.passes or facts.stages):
+        if rank == 0:
+            yield end, "there is nothing to do"
         return
-    idle = [rank for rank in range(len(facts.order)) if not facts.held[rank]]
-    if (absent := next((stage for stage in range(facts.stages) if stage not in facts.place), None)) is not None:
-        rank = idle[0] if idle else absent % len(facts.order)
-        yield facts.missing(rank, f"stage {absent} is missing: {_there_are('stage', facts.stages)}")
+    if facts.absent is not None:
+        if rank == facts.absent[0]:
+            yield end, f"stage {facts.absent[1]} is missing: {_there_are('stage', facts.stages)}"
         return
-    for rank in idle:
-        yield facts.missing(rank, "there is nothing to do: no stage is on this rank")
-    for rank, done in enumerate(facts.done):
-        found: defaultdict[int, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-        for stage, kind, microbatch in done:
-            found[stage][kind].add(microbatch)
-        for stage in found:
-            yield from _missing_on(facts, rank, stage, found[stage])
+    if not facts.held[rank]:
+        yield end, "there is nothing to do: no stage is on this rank"
+    found: defaultdict[int, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for stage, kind, microbatch in facts.done[rank]:
+        found[stage][kind].add(microbatch)
+    for stage, done in found.items():
+        forwards, both, first, second = (done[kind] for kind in "FBIW")
+        if len(forwards) < batches:
+            absent = next(microbatch for microbatch in count() if microbatch not in forwards)
+            text = f"{stage}F{absent} is missing: {_there_are('microbatch', batches)}"
+            yield end, text, facts.off_by_one(rank, stage, "F")
+        elif over := forwards - both - first:
+            cause = None if both or first else f"stage {stage} has no backward at all"
+            name = "I" if first and not both else "B"
+            yield end, f"{stage}{name}{min(over)} is missing: its forward is there", cause
+        elif halves := first - second:
+            yield end, f"{stage}W{min(halves)} is missing: its input half is there"
+        elif "REDUCE_GRAD" in facts.kinds and not done["REDUCE_GRAD"]:
+            yield end, f"{stage}REDUCE_GRAD is missing: other stages have theirs"
 
 
-def _missing_on(facts: _Facts, rank: int, stage: int, done: dict[str, set[int]]) -> Iterator[Wrong]:
-    """Yield what a stage lacks."""
-    forwards, both, first, second = (done[kind] for kind in "FBIW")
-    name, batches = "I" if first and not both else "B", facts.batches
-    if len(forwards) < batches:
-        absent = next(microbatch for microbatch in count() if microbatch not in forwards)
-        why = _there_are("microbatch", batches)
-        yield facts.missing(rank, f"{stage}F{absent} is missing: {why}", facts.off_by_one(rank, stage, "F"))
-    elif absent := forwards - both - first:
-        cause = None if both or first else f"stage {stage} has no backward at all"
-        yield facts.missing(rank, f"{stage}{name}{min(absent)} is missing: its forward is there", cause)
-    elif absent := first - second:
-        yield facts.missing(rank, f"{stage}W{min(absent)} is missing: its input half is there")
-    elif "REDUCE_GRAD" in facts.kinds and not done["REDUCE_GRAD"]:
-        yield facts.missing(rank, f"{stage}REDUCE_GRAD is missing: other stages have theirs")
-
-
-# -- messages that do not fit -----------------------------------------------------------------------------------
-
-
-def _channel(facts: _Facts) -> Iterator[Wrong]:
-    """Yield the n-th receive from a rank is for its n-th send."""
-    sent: defaultdict[tuple[int, int], list[Key]] = defaultdict(list)
-    for rank, steps in enumerate(facts.ranks) if facts.messages else ():
-        for _, stage, kind, microbatch in steps:
-            if kind.startswith("SEND"):
-                after = stage + KINDS[kind].towards
-                sent[rank, facts.place[after]].append((after, kind.replace("SEND", "RECV"), microbatch))
-    coming = {channel: iter(messages) for channel, messages in sent.items()}
-    for rank, steps in enumerate(facts.ranks) if facts.messages else ():
-        for position, stage, kind, microbatch in steps:
-            if not kind.startswith("RECV"):
-                continue
-            source = facts.place[other := stage + KINDS[kind].towards]
-            comes = next(coming.get((source, rank), iter(())), None)
-            if comes != (stage, kind, microbatch):
-                ends = other, _sent(kind), microbatch
-                text = f"{_told(stage, kind, microbatch)}: rank {source} never does {_word(*ends)}"
-                if ends in facts.done[source] and comes is not None:
-                    word = _word(stage, kind, microbatch)
-                    text = f"{word}, but the next message of rank {source} is for {_word(*comes)}"
-                yield facts.wrong("channel", rank, position, text)
-                break
-
-
-# -- what holds all ranks up ------------------------------------------------------------------------------------
-
-
-def _deadlock(facts: _Facts) -> Iterator[Wrong]:
-    """Yield all go on as far as they can. Who is left waits for somebody, and somebody for them."""
-    blocked = _blocked(facts)
-    source = {rank: facts.place[key[0]] for rank, (_, key) in blocked.items()}
-    at = {rank: facts.order[rank][position] for rank, (position, _) in blocked.items()}
-    for rank, (position, key) in blocked.items():
-        circle = [rank]
-        while (after := source[circle[-1]]) not in circle:
-            circle.append(after)
-        if after != rank:
-            continue  # it only waits for those in a circle
-        shown = [str(one) for one in [*circle, rank]]
-        if len(circle) > MOST_RANKS:
-            shown[MOST_RANKS // 2 : -2] = ["..."]
-        text = f"{at[rank]} waits for {_word(*key)} on rank {source[rank]}, which never comes"
-        text += f": ranks {' -> '.join(shown)} wait for each other"
-        wanted = {one: _word(*blocked[one][1]) for one in circle}
-        late = [
-            f"{wanted[one]} after {at[source[one]]} on rank {source[one]}"
-            for one in circle
-            if wanted[one] != str(at[source[one]])  # else that rank only waits for the next one
-        ]
-        cause = f"{'one of these' * (len(late) > 1) or 'this'} comes too late: {', '.join(late)}" if late else None
-        cause = cause if len(late) <= MOST_RANKS // 2 else None
-        yield facts.wrong("deadlock", rank, position, text, cause)
+def _channel(facts: _Facts, rank: int) -> Iterator[Said]:
+    """The n-th receive from a rank is for its n-th send."""
+    for position, stage, kind, microbatch in facts.ranks[rank]:
+        if kind not in RECEIVES:
+            continue
+        source = facts.place[other := stage + KINDS[kind].towards]
+        coming, ends = facts.coming[rank][source], (other, _sent(kind), microbatch)
+        comes = coming.popleft() if coming else None
+        if comes is not None and comes != (stage, kind, microbatch) and ends in facts.done[source]:
+            word = _word(stage, kind, microbatch)
+            yield position, f"{word}, but the next message of rank {source} is for {_word(*comes)}"
+        elif comes != (stage, kind, microbatch):
+            yield position, f"{_told(stage, kind, microbatch)}: rank {source} never does {_word(*ends)}"
 
 
 MOST_RANKS: Final = 8
 """Ranks of a circle that a message lists."""
 
 
-def _blocked(facts: _Facts) -> dict[int, tuple[int, Key]]:
-    """At which position ranks wait for ever, and for what of another rank."""
-    place = facts.place
-    brings = {name: (_sent(name), KINDS[name].towards) for name in MESSAGES - _MAKERS.keys()}
-    waits = {WAITS[name]: sent for name, sent in brings.items()}
-    behind = {name: WAITS[name] for name in brings}
-    if facts.posted or not facts.messages:
-        brings = {kind: brings[KINDS[kind].needs] for kind in PASSES if KINDS[kind].needs}
-    brings |= waits
-    sends = {name: name for name in _MAKERS}
-    if not facts.messages:
-        sends = {kind: KINDS[kind].passes for kind in PASSES}
-    at, going = [0] * len(facts.ranks), list(range(len(facts.ranks)))
-    sent: set[Key] = set()
-    awaited: defaultdict[Key, list[int]] = defaultdict(list)
-    blocked: dict[int, tuple[int, Key]] = {}
-    while going:
-        rank = going.pop()
-        blocked.pop(rank, None)
-        steps, done, first = facts.ranks[rank], facts.done[rank], at[rank]
-        while first < len(steps) and rank not in blocked:
-            position, after = steps[first][0], first + 1
-            while after < len(steps) and steps[after][0] == position:  # a pair starts when the inputs of both are there
-                after += 1
-            for _, stage, kind, microbatch in steps[first:after]:
-                if kind in brings:
-                    name, towards = brings[kind]
-                    key = stage + towards, name, microbatch
-                    if key in sent or place.get(key[0], rank) == rank:
-                        continue
-                    if kind not in behind or (stage, behind[kind], microbatch) not in done:
-                        awaited[key].append(rank)
-                        blocked[rank] = position, key
-                        break
-            else:
-                for _, stage, kind, microbatch in steps[first:after]:
-                    if name := sends.get(kind):
-                        sent.add(key := (stage, name, microbatch))
-                        going += awaited.pop(key, ())
-                first = after
-        at[rank] = first
-    if not facts.messages:  # they wait for the pass itself
-        for rank, (position, (stage, name, microbatch)) in blocked.items():
-            done = facts.done[place[stage]]
-            keys = [(stage, maker, microbatch) for maker in _MAKERS[name]]
-            blocked[rank] = position, next(key for key in keys if key in done)
-    return blocked
+def _deadlock(facts: _Facts, rank: int) -> Iterator[Said]:
+    """Who is left when all have gone on as far as they can waits for somebody, and somebody for them."""
+    if rank not in facts.blocked:
+        return
+    circle = [rank]
+    while (after := facts.place[facts.blocked[circle[-1]][1][0]]) not in circle:
+        circle.append(after)
+    if after != rank:
+        return  # it only waits for those in a circle
+    shown = [str(one) for one in [*circle, rank]]
+    if len(circle) > MOST_RANKS:
+        shown[MOST_RANKS // 2 : -2] = ["..."]
+    at = {one: facts.order[one][facts.blocked[one][0]] for one in circle}
+    waits = [(_word(*facts.blocked[one][1]), other) for one, other in pairwise([*circle, rank])]
+    text = f"{at[rank]} waits for {waits[0][0]} on rank {waits[0][1]}, which never comes"
+    late = [f"{word} after {at[other]} on rank {other}" for word, other in waits if word != str(at[other])]
+    cause = f"{'one of these' * (len(late) > 1) or 'this'} comes too late: {', '.join(late)}"
+    told = cause if 0 < len(late) <= MOST_RANKS // 2 else None  # who is at what is waited for only waits for the next
+    yield facts.blocked[rank][0], f"{text}: ranks {' -> '.join(shown)} wait for each other", told
 
 
 class Rule(NamedTuple):
-    """A rule that every order keeps to. Rules of one `turn` look at the same time, and what stands first counts."""
+    """A rule that every order keeps to: what a rank does wrong by it. Rules of one `turn` look at the same time, and
+    what stands first counts."""
 
     name: str
     turn: int
-    find: Callable[[_Facts], Iterable[Wrong]]
+    find: Callable[[_Facts, int], Iterator[Said]]
 
 
-RULES: Final = table(
-    (
-        Rule("word", 0, _words),
-        Rule("stage", 0, _stage),
-        Rule("place", 0, _place),
-        Rule("batch", 0, _batch),
-        Rule("twice", 0, _twice),
-        Rule("before", 0, _before),
-        Rule("pair", 0, _pair),
-        Rule("gather", 0, _gather),
-        Rule("message", 0, _message),
-        Rule("memory", 0, _memory),
-        Rule("missing", 1, _missing),
-        Rule("channel", 2, _channel),
-        Rule("deadlock", 3, _deadlock),
-    )
+RULES: Final = (
+    Rule("word", 0, _words),
+    Rule("stage", 0, _stage),
+    Rule("place", 0, _place),
+    Rule("batch", 0, _batch),
+    Rule("twice", 0, _twice),
+    Rule("before", 0, _before),
+    Rule("pair", 0, _pair),
+    Rule("gather", 0, _gathers),
+    Rule("gather", 0, _reduced),
+    Rule("message", 0, _message),
+    Rule("memory", 0, _memory),
+    Rule("missing", 1, _missing),
+    Rule("channel", 2, _channel),
+    Rule("deadlock", 3, _deadlock),
 )
 """The rules, in the order in which they look."""

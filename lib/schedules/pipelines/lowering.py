@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import accumulate
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from lib.schedules.pipelines.action import (
     BEGINS,
@@ -15,6 +15,8 @@ from lib.schedules.pipelines.action import (
     MESSAGES,
     PAIR,
     PASSES,
+    RECEIVES,
+    SENDS,
     WAITS,
     WEIGHTS,
     Action,
@@ -22,8 +24,6 @@ from lib.schedules.pipelines.action import (
     parts_of,
     places,
 )
-
-__all__ = ["awaited", "compute_only", "posted", "waits_for_room", "with_messages", "with_weights"]
 
 
 def compute_only(order: Order) -> Order:
@@ -61,6 +61,24 @@ def with_messages(order: Order) -> Order:
     return tuple(lowered)
 
 
+def _inputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[int, Action]]:
+    """Yield the messages that an action needs, each with the rank that it comes from."""
+    for stage, kind, microbatch, _ in action.parts or (action,):
+        if needed := KINDS[kind].needs:
+            source = place.get(stage + KINDS[needed].towards, rank)
+            if source != rank:
+                yield source, Action(stage, needed, microbatch)
+
+
+def _outputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[int, Action, Action]]:
+    """Yield the messages that an action is followed by: to whom, the send, and the receive there."""
+    for stage, kind, microbatch, _ in action.parts or (action,):
+        if sent := KINDS[kind].passes:
+            after = stage + KINDS[sent].towards
+            if place.get(after, rank) != rank:
+                yield place[after], Action(stage, sent, microbatch), Action(after, f"RECV_{sent[-1]}", microbatch)
+
+
 # -- when messages are awaited --------------------------------------------------------------------------------------
 
 
@@ -88,27 +106,23 @@ def posted(order: Order) -> Order:
 def _posted_on(actions: tuple[Action, ...], ahead: int, place: dict[int, int]) -> tuple[Action, ...]:
     found: list[Action] = []
     last: dict[int, Action] = {}
-    receives = [number for number, action in enumerate(actions) if action.kind.startswith("RECV")]
+    """The wait for the last send to each rank."""
     passes = [*accumulate(action.kind in PASSES or action.kind == PAIR for action in actions)]
-    next_one = 0
-    for number, action in enumerate(actions):
-        while next_one < len(receives) and passes[receives[next_one]] < passes[number] + ahead:
-            found.append(actions[receives[next_one]])
-            next_one += 1
-        if action.kind.startswith("RECV"):
-            found.append(_wait(action))
-            continue
-        if action.kind.startswith("SEND"):
+    receives = deque((passes[k], action) for k, action in enumerate(actions) if action.kind in RECEIVES)
+    for action, number in zip(actions, passes, strict=True):
+        while receives and receives[0][0] < number + ahead:
+            found.append(receives.popleft()[1])
+        if action.kind in MESSAGES:
+            wait = Action(action.stage, WAITS[action.kind], action.microbatch)
+            if action.kind not in SENDS:
+                found.append(wait)
+                continue
             other = place[action.stage + KINDS[action.kind].towards]
             if other in last:
-                found.append(_wait(last[other]))
-            last[other] = action
+                found.append(last[other])
+            last[other] = wait
         found.append(action)
-    return (*found, *map(_wait, last.values()))
-
-
-def _wait(action: Action) -> Action:
-    return Action(action[0], WAITS[action[1]], action[2])
+    return *found, *last.values()
 
 
 def awaited(order: Order) -> Order:
@@ -118,82 +132,69 @@ def awaited(order: Order) -> Order:
     not go on so, such as a breadth-first one of many microbatches: then they are received when they arrive.
     """
     late = with_messages(order)
-    return late if not waits_for_room(late) else _on_arrival(order) or late
+    return late if not waits_for_room(late) else _Arrivals(order).run() or late
+
+
+Call = tuple[int, bool, Hashable]
+"""Where a rank is in its order, and what it makes there or, with True, awaits."""
+
+
+def held_up(todo: Sequence[Sequence[Call]]) -> dict[int, tuple[int, Any]]:
+    """Return the ranks that never come to the end of what they make and await, with where they are and what they await.
+    No times matter: who can go on can do so later."""
+    made: set[Hashable] = set()
+    waiting: defaultdict[Hashable, list[int]] = defaultdict(list)
+    at, going = [0] * len(todo), [*range(len(todo))]
+    held: dict[int, tuple[int, Any]] = {}
+    while going:
+        rank = going.pop()
+        held.pop(rank, None)
+        calls = todo[rank]
+        for number in range(at[rank], len(calls)):
+            position, awaits, key = calls[number]
+            if not awaits:
+                made.add(key)
+                going += waiting.pop(key, ())
+            elif key not in made:
+                waiting[key].append(rank)
+                at[rank], held[rank] = number, (position, key)
+                break
+    return held
 
 
 def waits_for_room(order: Order) -> dict[int, Action]:
     """Return the ranks that do not come to the end of an order that has its messages, as there is room for one that is
-    not received yet between two ranks, and the action that each is at. No times matter: who can go on can do so
-    later."""
-    place = places(order)
-    lists = [_calls(rank, actions, place) for rank, actions in enumerate(order)]
-    at, called = [0] * len(order), [-1] * len(order)
-    """Where each rank is, and its last call."""
-    calls: defaultdict[_Channel | None, int] = defaultdict(int)
-    going, stuck = list(range(len(order))), [False] * len(order)
-    while going:
-        rank = going.pop()
-        todo, stuck[rank] = lists[rank], False
-        for k in range(at[rank], len(todo)):
-            _, other, call, answer, needed = todo[k]
-            if call is not None and k > called[rank]:
-                called[rank] = k
-                calls[call] += 1
-                if stuck[other]:
-                    going.append(other)
-            if calls[answer] < needed:
-                at[rank], stuck[rank] = k, True
-                break
-        else:
-            at[rank] = len(todo)
-    return {rank: order[rank][lists[rank][k][0]] for rank, k in enumerate(at) if k < len(lists[rank])}
-
-
-_Channel = tuple[int, int, bool]
-"""The sends, or the receives, from a rank to another."""
-_Call = tuple[int, int, _Channel | None, _Channel | None, int]
-
-
-def _calls(rank: int, actions: tuple[Action, ...], place: dict[int, int]) -> list[_Call]:
-    """Return the sends and receives of a rank and its waits: its position, the other rank, the call that it makes, if
-    it makes one, and what it waits for: so many calls of the other side. The n-th receive is over when there were n
-    sends, and the n-th send when there were n - 1 receives."""
-    found: list[_Call] = []
-    behind = {(stage, BEGINS[kind], microbatch) for stage, kind, microbatch, _ in actions if kind in BEGINS}
-    begun: dict[tuple[int, str, int], tuple[int, _Channel, int]] = {}
-    count: defaultdict[_Channel, int] = defaultdict(int)
-    for position, (stage, kind, microbatch, _) in enumerate(actions):
-        if kind in MESSAGES:
-            other, sends = place[stage + KINDS[kind].towards], kind[0] == "S"
-            call, answer = (
-                ((rank, other, True), (rank, other, False)) if sends else ((other, rank, False), (other, rank, True))
-            )
-            needed = count[call] + (not sends)
-            count[call] += 1
-            if (stage, kind, microbatch) in behind:
-                begun[stage, kind, microbatch] = other, answer, needed
-                found.append((position, other, call, None, 0))
-            else:
-                found.append((position, other, call, answer, needed))
-        elif kind in BEGINS and (work := begun.get((stage, BEGINS[kind], microbatch))) is not None:
-            found.append((position, work[0], None, *work[1:]))
-    return found
-
-
-def _on_arrival(order: Order) -> Order | None:
-    """Return the same order with messages that are received when they arrive: between two passes, if a forward takes as
-    long as a backward, and a message no time. None where that cannot go on."""
-    run = _Arrivals(order)
-    while run.due:
-        run.go_on()
-        if not run.due:
-            run.make_room()
-    over = not any(run.sends) and [*map(len, order)] == run.at
-    return tuple(map(tuple, run.found)) if over else None
+    not received yet between two ranks, and the action that each is at."""
+    place, count = places(order), defaultdict[tuple[int, int, bool], int](int)
+    towards = {kind: KINDS[kind].towards for kind in WAITS}
+    todo: list[list[Call]] = []
+    for rank, actions in enumerate(order):
+        waits = {action[:3] for action in actions if action.kind in BEGINS}
+        calls: list[Call] = []
+        answers: dict[tuple[int, str, int], tuple[int, int, bool, int]] = {}
+        """What each message is over with: the n-th receive when there were n sends, the n-th send when there were n - 1
+        receives."""
+        for position, (stage, kind, microbatch, _) in enumerate(actions):
+            wait = stage, WAITS.get(kind, kind), microbatch
+            if kind in towards:
+                other, sends = place[stage + towards[kind]], kind in SENDS
+                channel = (rank, other, True) if sends else (other, rank, False)
+                number = count[channel]
+                count[channel] += 1
+                calls.append((position, False, (*channel, number)))
+                answers[wait] = channel[0], channel[1], not sends, number - sends
+                if wait in waits:
+                    continue
+            answer = answers.get(wait)
+            if answer is not None and answer[3] >= 0:
+                calls.append((position, True, answer))
+        todo.append(calls)
+    return {rank: order[rank][position] for rank, (position, _) in sorted(held_up(todo).items())}
 
 
 class _Arrivals:
-    """All ranks of an order side by side, with room for one message from one rank to another."""
+    """All ranks of an order side by side, with room for one message from one rank to another, each received when it
+    arrives: between two passes, if a forward takes as long as a backward, and a message no time."""
 
     def __init__(self, order: Order) -> None:
         ranks = range(len(order))
@@ -206,33 +207,32 @@ class _Arrivals:
         """When which rank may be able to go on."""
         self.sends: list[deque[tuple[int, Action, Action]]] = [deque() for _ in ranks]
         """What each rank has to send before it goes on: to whom, and what it is at both ends."""
-        self.coming: list[dict[int, deque[Action]]] = [{} for _ in ranks]
+        self.coming: list[defaultdict[int, deque[Action]]] = [defaultdict(deque) for _ in ranks]
         """For each rank what was sent to it, by source: the first has arrived, a second waits for room."""
         self.arrived: dict[tuple[int, int], int] = {}
 
-    def go_on(self) -> None:
-        """Everybody goes as far as they can."""
+    def run(self) -> Order | None:
+        """Return the order with its messages; None where it cannot go on."""
         while self.due:
-            now, rank = heapq.heappop(self.due)
-            if now >= self.busy[rank] and self._send(now, rank):
-                self._receive(now, rank)
-                self._begin(now, rank)
+            while self.due:
+                now, rank = heapq.heappop(self.due)
+                if now >= self.busy[rank] and self.send(now, rank):
+                    self.go_on(now, rank)
+            there = [(rank, source) for rank, coming in enumerate(self.coming) for source in coming if coming[source]]
+            for rank, source in there:
+                if self.sends[rank]:  # to make room, it receives what came before what waits for room itself
+                    last = self.found[rank].pop()
+                    self.take(self.busy[rank], rank, source)
+                    self.found[rank].append(last)
+        over = not any(self.sends) and [*map(len, self.order)] == self.at
+        return tuple(map(tuple, self.found)) if over else None
 
-    def make_room(self) -> None:
-        """Return who waits for room receives what has arrived before that. What waits for room itself has not."""
-        first = [(rank, source) for rank, coming in enumerate(self.coming) for source in coming if coming[source]]
-        for rank, source in first:
-            if self.sends[rank]:
-                last = self.found[rank].pop()
-                self._take(self.busy[rank], rank, source)
-                self.found[rank].append(last)
-
-    def _send(self, now: int, rank: int) -> bool:
+    def send(self, now: int, rank: int) -> bool:
         """Tell whether all that a rank has to send has found room."""
         sends = self.sends[rank]
         while sends:
             other, action, brings = sends[0]
-            queue = self.coming[other].setdefault(rank, deque())
+            queue = self.coming[other][rank]
             if not self.found[rank] or self.found[rank][-1] is not action:
                 self.found[rank].append(action)
                 queue.append(brings)
@@ -244,12 +244,7 @@ class _Arrivals:
             sends.popleft()
         return True
 
-    def _receive(self, now: int, rank: int) -> None:
-        """A rank takes all that has arrived, in that order."""
-        while ready := [source for source, queue in self.coming[rank].items() if queue]:
-            self._take(now, rank, min(ready, key=lambda source: (self.arrived[source, rank], source)))
-
-    def _take(self, now: int, rank: int, source: int) -> None:
+    def take(self, now: int, rank: int, source: int) -> None:
         """A rank receives a message; the next one from there has room now."""
         queue = self.coming[rank][source]
         self.found[rank].append(queue[0])
@@ -258,43 +253,29 @@ class _Arrivals:
             self.arrived[source, rank] = now
             heapq.heappush(self.due, (max(now, self.busy[source]), source))
 
-    def _begin(self, now: int, rank: int) -> None:
-        """A rank begins with its next action, if its messages are there."""
+    def go_on(self, now: int, rank: int) -> None:
+        """A rank takes all that has arrived, in that order, and begins its next action, if its messages are there."""
+        while ready := [source for source, queue in self.coming[rank].items() if queue]:
+            self.take(now, rank, min(ready, key=lambda source: (self.arrived[source, rank], source)))
         if self.at[rank] == len(self.order[rank]):
             return
         action = self.order[rank][self.at[rank]]
-        if any(wanted not in self.held[rank] for _, wanted in _inputs(action, rank, self.place)):
-            return
-        self.at[rank] += 1
-        self.found[rank].append(action)
-        self.sends[rank].extend(_outputs(action, rank, self.place))
-        self.busy[rank] = now + sum(TICKS.get(kind, 0) for _, kind, _, _ in parts_of((action,)))
-        heapq.heappush(self.due, (self.busy[rank], rank))
+        if all(wanted in self.held[rank] for _, wanted in _inputs(action, rank, self.place)):
+            self.at[rank] += 1
+            self.found[rank].append(action)
+            self.sends[rank].extend(_outputs(action, rank, self.place))
+            self.busy[rank] = now + sum(TICKS.get(kind, 0) for _, kind, _, _ in parts_of((action,)))
+            heapq.heappush(self.due, (self.busy[rank], rank))
 
 
 TICKS = {"F": 2, "B": 2, "I": 1, "W": 1}
 """How long passes take, compared with each other."""
 
 
-def _inputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[int, Action]]:
-    """Yield the messages that an action needs, each with the rank that it comes from."""
-    for stage, kind, microbatch, _ in action.parts or (action,):
-        if needed := KINDS[kind].needs:
-            source = place.get(stage + KINDS[needed].towards, rank)
-            if source != rank:
-                yield source, Action(stage, needed, microbatch)
-
-
-def _outputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[int, Action, Action]]:
-    """Yield the messages that an action is followed by: to whom, the send, and the receive there."""
-    for stage, kind, microbatch, _ in action.parts or (action,):
-        if sent := KINDS[kind].passes:
-            after = stage + KINDS[sent].towards
-            if place.get(after, rank) != rank:
-                yield place[after], Action(stage, sent, microbatch), Action(after, f"RECV_{sent[-1]}", microbatch)
-
-
 # -- weights ----------------------------------------------------------------------------------------------------
+
+Span = tuple[int, int, int]
+"""From which to which position a stage is whole."""
 
 
 def with_weights(order: Order, *, keep: int | None = None, ahead: int = 0) -> Order:
@@ -311,63 +292,65 @@ def with_weights(order: Order, *, keep: int | None = None, ahead: int = 0) -> Or
         raise ValueError(f"a rank keeps at least the stage that it works on; got keep={keep}")
     if ahead < 0:
         raise ValueError(f"a gather is issued before it is needed; got ahead={ahead}")
-    return tuple(_with_weights(rank, actions, keep, ahead) for rank, actions in enumerate(order))
+    lowered: list[tuple[Action, ...]] = []
+    for rank, actions in enumerate(order):
+        uses: defaultdict[int, list[int]] = defaultdict(list)
+        """Where each stage is needed."""
+        last: dict[int, int] = {}
+        """Where its last backward is."""
+        for position, action in enumerate(actions):
+            if action.kind in WEIGHTS:
+                raise ValueError(f"rank {rank}, position {position}: {action}, and the order is to have no gathers yet")
+            for stage, kind, _, _ in action.parts or (action,):
+                if kind in PASSES:
+                    uses[stage].append(position)
+                if kind in PASSES - {"F"}:
+                    last[stage] = position
+        before: defaultdict[int, list[Action]] = defaultdict(list)
+        """What comes before the action at a position."""
+        spans = _by_direction(actions) if keep is None else _kept(rank, uses, keep)
+        gathers: list[tuple[int, int]] = []
+        whole = Counter(position for first, end, _ in spans for position in range(first, end + 1))
+        freed: dict[int, int] = {}
+        for begin, end, stage in sorted(spans):
+            earliest, first = max(begin - ahead, freed.get(stage, 0)), begin
+            while first > earliest and (keep is None or whole[first - 1] < keep):
+                first -= 1
+                whole[first] += 1
+            gathers.append((first, stage))
+            freed[stage] = end + 1
+            before[end + 1].append(Action(stage, "RESHARD"))
+        for first, stage in gathers:  # after what makes room for it, and before what may take time
+            before[first].append(Action(stage, "UNSHARD"))
+        for stage, position in last.items():
+            before[position + 1].append(Action(stage, "REDUCE_GRAD"))
+        found = [one for position, action in enumerate(actions) for one in (*before[position], action)]
+        lowered.append((*found, *before[len(actions)]))
+    return tuple(lowered)
 
 
-def _with_weights(rank: int, actions: tuple[Action, ...], keep: int | None, ahead: int) -> tuple[Action, ...]:
-    uses: defaultdict[int, list[int]] = defaultdict(list)
-    """Where each stage is needed."""
-    directions: defaultdict[tuple[int, bool], list[int]] = defaultdict(list)
+def _by_direction(actions: Sequence[Action]) -> list[Span]:
+    """Return when stages are whole that are so once for the forwards and once for the backwards, or once where one
+    begins before the other is over."""
+    ends: dict[tuple[int, bool], tuple[int, int]] = {}
     for position, action in enumerate(actions):
-        if action.kind in WEIGHTS:
-            raise ValueError(f"rank {rank}, position {position}: {action}, and the order is to have no gathers yet")
         for stage, kind, _, _ in action.parts or (action,):
             if kind in PASSES:
-                uses[stage].append(position)
-                directions[stage, kind != "F"].append(position)
-    if keep is None:
-        spans = [span for stage in uses for span in _by_direction(stage, directions)]
-    else:
-        spans = _kept(rank, uses, keep)
-    before: defaultdict[int, list[Action]] = defaultdict(list)
-    """What comes before the action at a position."""
-    whole = Counter(position for first, last, _ in spans for position in range(first, last + 1))
-    freed: dict[int, int] = {}
-    gathers: list[tuple[int, int]] = []
-    for first, last, stage in sorted(spans):
-        earliest = max(first - ahead, freed.get(stage, 0))
-        begin = first
-        while begin > earliest and (keep is None or whole[begin - 1] < keep):
-            begin -= 1
-            whole[begin] += 1
-        gathers.append((begin, stage))
-        freed[stage] = last + 1
-        before[last + 1].append(Action(stage, "RESHARD"))
-    for begin, stage in gathers:  # after what makes room for it, and before what may take time
-        before[begin].append(Action(stage, "UNSHARD"))
-    for (stage, backward), positions in directions.items():
-        if backward:
-            before[positions[-1] + 1].append(Action(stage, "REDUCE_GRAD"))
-    found: list[Action] = []
-    for position, action in enumerate(actions):
-        found += *before[position], action
-    return *found, *before[len(actions)]
-
-
-Span = tuple[int, int, int]
-"""From which to which position a stage is whole."""
-
-
-def _by_direction(stage: int, directions: dict[tuple[int, bool], list[int]]) -> list[Span]:
-    """Once for the forwards and once for the backwards, or once where one begins before the other is over."""
-    spans = [(found[0], found[-1], stage) for back in (False, True) if (found := directions.get((stage, back)))]
-    if len(spans) == 2 and spans[1][0] <= spans[0][1]:
-        return [(spans[0][0], max(spans[0][1], spans[1][1]), stage)]
+                key = stage, kind != "F"
+                ends[key] = ends.get(key, (position,))[0], position
+    spans: list[Span] = []
+    for stage in dict.fromkeys(stage for stage, _ in ends):
+        forward, backward = (ends.get((stage, back)) for back in (False, True))
+        if forward and backward and backward[0] <= forward[1]:
+            spans.append((forward[0], max(forward[1], backward[1]), stage))
+        else:
+            spans += [(*one, stage) for one in (forward, backward) if one]
     return spans
 
 
 def _kept(rank: int, uses: dict[int, list[int]], keep: int) -> list[Span]:
-    """Return so many stages at a time: the one goes that is needed again last (Belady 1966)."""
+    """Return when stages are whole of which a rank has so many at a time: the one goes that is needed again last
+    (Belady 1966)."""
     needed: defaultdict[int, list[int]] = defaultdict(list)
     for stage, positions in uses.items():
         for position in positions:

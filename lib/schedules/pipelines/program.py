@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple, cast
 
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import counted
-from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, WAITS, Action, Messages, Order, batches_of, places
+from lib.schedules.pipelines.action import (
+    BEGINS,
+    KINDS,
+    MESSAGES,
+    SENDS,
+    WAITS,
+    Action,
+    Messages,
+    Order,
+    batches_of,
+    places,
+)
 from lib.schedules.pipelines.lowering import awaited, posted
 from lib.simulator.model import Model
 from lib.simulator.recorder import Recorder, Work
 from lib.values.values import ActivationGrad, Weight, WeightGrad
-
-__all__ = ["AXIS", "MESSAGES_ARE", "Setting", "Share", "program_of", "says_messages", "share_of"]
 
 MESSAGES_ARE: Mapping[str, Callable[[Order], Order]] = {"awaited": awaited, "posted": posted}
 """How messages are put into an order that has none."""
@@ -23,11 +33,17 @@ AXIS = "stage"
 """The axis of a mesh along which a pipeline lies. Along all others there are pipelines like it, with other data."""
 
 Program = Callable[[Model], Coroutine[Any, Any, None]]
-Step = tuple[str, int, int, bool, bool, int]
-"""An action of a rank: kind, stage, microbatch; whether its input is what was received right before, and whether what
-it makes is sent right after, so that neither has to lie in a store; and its position in the order that is done."""
 Handler = Callable[[int, int, bool, bool], Awaitable[Any] | None]
-"""Does what is to be done for a stage and a microbatch. What it returns is awaited at once."""
+"""Does what is to be done for a stage and a microbatch (see `Step`). What it returns is awaited at once."""
+
+
+class Setting(NamedTuple):
+    """The way an order is run, as `program_of` takes it."""
+
+    messages: Messages = "awaited"
+    layers_of: Sequence[range] | None = None
+    microbatches: Sequence[Sequence[int]] | None = None
+    recompute: bool = False
 
 
 def program_of(
@@ -99,19 +115,9 @@ def _said(order: Sequence[Action], whole: Sequence[Action]) -> list[Place]:
     found: list[Place] = []
     before = 0
     for action in whole:
-        sends = "SEND" in action.kind
-        found.append(words[min(before, len(words) - 1)] if not sends else words[before - 1])
+        found.append(words[before - 1 if "SEND" in action.kind else min(before, len(words) - 1)])
         before += action.kind not in MESSAGES and action.kind not in BEGINS
     return found
-
-
-class Setting(NamedTuple):
-    """The way an order is run, as `program_of` takes it."""
-
-    messages: Messages = "awaited"
-    layers_of: Sequence[range] | None = None
-    microbatches: Sequence[Sequence[int]] | None = None
-    recompute: bool = False
 
 
 def says_messages(order: Order) -> bool:
@@ -187,41 +193,47 @@ def _layers(model: Model, stages: int, given: Sequence[range] | None) -> list[ra
     return found
 
 
+class Step(NamedTuple):
+    """An action of a rank: whether its input is what was received right before (`taken`), and whether what it makes is
+    sent right after (`kept`), so that neither has to lie in a store; and its position in the order that is done."""
+
+    kind: str
+    stage: int
+    microbatch: int
+    taken: bool
+    kept: bool
+    number: int
+
+
 def _steps(actions: Sequence[Action], recompute: bool) -> list[Step]:
     """Return what a rank does, the parts of a pair one after the other. A message that has a WAIT only begins, and the
     first pass after an UNSHARD waits for it. What is computed again comes before a gradient is used, which lies
     meanwhile."""
     behind = {(BEGINS[kind], stage, microbatch) for stage, kind, microbatch, _ in actions if kind in BEGINS}
-    at_hand = _at_hand(recompute)
+    at_hand: set[tuple[str, str]] = set()
+    """Which action sends what the one before it has made, or needs what it has received."""
+    for kind, row in KINDS.items():
+        if row.passes:
+            at_hand.add((kind, row.passes))
+        if row.needs and (kind == "F" or not recompute):
+            at_hand.update(((row.needs, kind), (WAITS[row.needs], kind)))
     gathering: set[int] = set()
     found: list[Step] = []
     last, last_step = Action(-1, ""), -1
     for number, action in ((number, part) for number, one in enumerate(actions) for part in one.parts or (one,)):
         stage, kind, microbatch, _ = action
-        taken = stage == last[0] and microbatch == last[2] and (last[1], kind) in at_hand
-        if kind in MESSAGES and (kind, stage, microbatch) in behind:
-            kind = f"BEGIN_{kind}"
+        taken = stage == last.stage and microbatch == last.microbatch and (last.kind, kind) in at_hand
+        begins = kind in MESSAGES and (kind, stage, microbatch) in behind
         if taken:
-            found[last_step] = (*found[last_step][:4], True, found[last_step][5])
+            found[last_step] = found[last_step]._replace(kept=True)
         if kind == "UNSHARD":
             gathering.add(stage)
-        elif gathering and stage in gathering and KINDS[action[1]].computes:
+        elif stage in gathering and KINDS[kind].computes:
             gathering.remove(stage)
-            found.append(("WAIT_UNSHARD", stage, -1, False, False, number))
-        if kind[:9] != "WAIT_SEND":  # which has nothing to do with what is at hand
-            last, last_step = action if kind[:5] != "BEGIN" or kind[6] == "S" else Action(-1, ""), len(found)
-        found.append((kind, stage, microbatch, taken, False, number))
-    return found
-
-
-def _at_hand(recompute: bool) -> set[tuple[str, str]]:
-    """Return which action sends what the one before it has made, or needs what it has received."""
-    found: set[tuple[str, str]] = set()
-    for kind, row in KINDS.items():
-        if row.passes:
-            found.add((kind, row.passes))
-        if row.needs and (kind == "F" or not recompute):
-            found.update(((row.needs, kind), (WAITS[row.needs], kind)))
+            found.append(Step("WAIT_UNSHARD", stage, -1, False, False, number))
+        if BEGINS.get(kind) not in SENDS:  # such a wait has nothing to do with what is at hand
+            last, last_step = Action(-1, "") if begins and kind not in SENDS else action, len(found)
+        found.append(Step(f"BEGIN_{kind}" if begins else kind, stage, microbatch, taken, False, number))
     return found
 
 
@@ -270,18 +282,16 @@ class _Rank:
             "B": self.backward,
             "I": self.input_half,
             "W": self.weight_half,
-            "UPDATE": lambda stage, _m, _t, _k: self.update(stage),
+            "UPDATE": self.update,
             "UNSHARD": self.unshard,
-            "WAIT_UNSHARD": lambda stage, _m, _t, _k: self.gathered(stage),
+            "WAIT_UNSHARD": self.gathered,
             "RESHARD": self.reshard,
             "REDUCE_GRAD": self.reduce,
         }
-        for kind, row in KINDS.items():
-            if towards := row.towards:
-                do = self.sending(kind[-1], towards) if kind.startswith("SEND") else self.receiving(towards)
-                found[kind] = do
-                found[f"BEGIN_{kind}"] = self.behind(kind, do)
-                found[f"WAIT_{kind}"] = self.waiting(kind)
+        for kind, wait in WAITS.items():
+            found[kind] = do = partial(self.send if kind in SENDS else self.receive, kind)
+            found[f"BEGIN_{kind}"] = partial(self.begin, kind, do)
+            found[wait] = partial(self.over, kind)
         return found
 
     # -- passes -----------------------------------------------------------------------------------------------------
@@ -366,7 +376,7 @@ class _Rank:
             works = [(layer, gather(shards["shard", layer], layer, self.replicas)) for layer in self.layers[stage]]
             self.gathers[stage] = works
 
-    async def gathered(self, stage: int) -> None:
+    async def gathered(self, stage: int, *_: object) -> None:
         """The whole weights of a stage are there."""
         for layer, work in self.gathers.pop(stage, ()):
             self.weights[layer] = await work
@@ -379,30 +389,30 @@ class _Rank:
 
     def reduce(self, stage: int, *_: object) -> None:
         """The gradients of a stage begin to be added up over the pipelines: each rank gets its shard, or all of it."""
-        if self.replicas:
-            add_up = self.model.scatterreduce if stage in self.sharded else self.model.allreduce
-            for layer in self.layers[stage]:
-                if layer in self.sums:
-                    self.reduces.setdefault(layer, []).append(add_up(self.sums.pop(layer), layer, self.replicas))
+        for layer in self.layers[stage]:
+            self.reduce_layer(layer, stage in self.sharded)
 
-    async def update(self, stage: int) -> None:
+    def reduce_layer(self, layer: int, sharded: bool) -> None:
+        if self.replicas and layer in self.sums:
+            add_up = self.model.scatterreduce if sharded else self.model.allreduce
+            self.reduces.setdefault(layer, []).append(add_up(self.sums.pop(layer), layer, self.replicas))
+
+    async def update(self, stage: int, *_: object) -> None:
         """The updates of a stage, unless they were done, and what is left to do before them."""
         if stage in self.updated:
             return
         self.updated.add(stage)
-        model, sharded = self.model, stage in self.sharded
+        sharded = stage in self.sharded
         for layer in self.layers[stage]:
             key: Any = ("shard", layer) if sharded else layer
             if sharded:
                 self.weights.pop(layer, None)
-            if self.replicas and layer in self.sums:
-                add_up = model.scatterreduce if sharded else model.allreduce
-                self.reduces.setdefault(layer, []).append(add_up(self.sums.pop(layer), layer, self.replicas))
+            self.reduce_layer(layer, sharded)
             for work in self.reduces.pop(layer, ()):
                 self.add(layer, await work)
             grad, weight, state = self.sums.pop(layer), self.weights.pop(key), self.states.pop(layer)
-            self.weights[key], self.states[layer] = model.update(layer, grad, weight, state)
-            model.set_final_weight(layer, self.weights[key])
+            self.weights[key], self.states[layer] = self.model.update(layer, grad, weight, state)
+            self.model.set_final_weight(layer, self.weights[key])
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
@@ -415,38 +425,24 @@ class _Rank:
         else:
             self.grads[self.layers[stage][-1] + 1, microbatch] = message
 
-    def sending(self, what: str, towards: int) -> Handler:
-        """Return how this rank sends what is for a stage of another one."""
-        model, peers, activations, grads = self.model, self.peers, self.activations, self.grads
+    def send(self, kind: str, stage: int, microbatch: int, taken: bool, *_: object) -> Work[None]:
+        """Send what is for a stage of another rank."""
+        if taken:
+            value: Any = self.message
+        elif kind == "SEND_F":
+            value = self.activations.pop((self.layers[stage][-1] + 1, microbatch))
+        else:
+            value = self.grads.pop((self.layers[stage][0], microbatch))
+        return self.model.pass_to(self.peers[stage + KINDS[kind].towards], value)
 
-        def send(stage: int, microbatch: int, taken: bool, _: bool) -> Work[None]:
-            if taken:
-                value: Any = self.message
-            elif what == "F":
-                value = activations.pop((self.layers[stage][-1] + 1, microbatch))
-            else:
-                value = grads.pop((self.layers[stage][0], microbatch))
-            return model.pass_to(peers[stage + towards], value)
+    def receive(self, kind: str, stage: int, *_: object) -> Work[Any]:
+        """Receive from a stage of another rank."""
+        return self.model.receive(self.peers[stage + KINDS[kind].towards])
 
-        return send
+    def begin(self, kind: str, do: Handler, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
+        """Let a message travel beside what the rank does meanwhile."""
+        self.under_way[kind, stage, microbatch] = cast("Work[Any]", do(stage, microbatch, taken, kept))
 
-    def receiving(self, towards: int) -> Handler:
-        """Return how this rank receives from a stage of another one."""
-        model, peers = self.model, self.peers
-
-        def receive(stage: int, *_: object) -> Work[Any]:
-            return model.receive(peers[stage + towards])
-
-        return receive
-
-    def behind(self, kind: str, do: Handler) -> Handler:
-        """Return the same beside what the rank does meanwhile."""
-
-        def begin(stage: int, microbatch: int, taken: bool, kept: bool) -> None:
-            self.under_way[kind, stage, microbatch] = cast("Work[Any]", do(stage, microbatch, taken, kept))
-
-        return begin
-
-    def waiting(self, kind: str) -> Handler:
-        """Until a message that has begun is over."""
-        return lambda stage, microbatch, _t, _k: self.under_way.pop((kind, stage, microbatch))
+    def over(self, kind: str, stage: int, microbatch: int, *_: object) -> Work[Any]:
+        """Wait until a message that has begun is over."""
+        return self.under_way.pop((kind, stage, microbatch))

@@ -7,21 +7,30 @@ legal says `legality`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, compress, islice
 from math import lcm
 from typing import Final, NamedTuple
 
 from lib.cluster.costs import Streams, as_written
 from lib.errors.exceptions import PuzzleError
-from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, Action, Messages, Order, parts_of, places
+from lib.schedules.pipelines.action import (
+    BEGINS,
+    KINDS,
+    MESSAGES,
+    RECEIVES,
+    SENDS,
+    Action,
+    Messages,
+    Order,
+    parts_of,
+    places,
+)
 from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.lowering import awaited
-
-__all__ = ["EVEN", "Bubble", "NoRoom", "Number", "Passes", "Timed", "in_ticks", "peaks", "time_order"]
 
 Number = float | Fraction
 Key = tuple[str, int, int]
@@ -139,7 +148,7 @@ def time_order(
     both = input_half + weight_half if backward is None else backward
     prices: dict[str, Number] = {"F": forward, "B": both, "I": input_half, "W": weight_half, "UPDATE": update}
     lowered = order
-    if messages == "awaited" and not any(a.kind in MESSAGES for actions in order for a in actions):
+    if messages == "awaited" and not _has_messages(order):
         lowered = awaited(order)
     half = as_written(message) / 2
     if cost is None:
@@ -162,22 +171,20 @@ def time_order(
         raise
     if waiting:
         require_legal(order)
-        shown = "; ".join(f"rank {rank} is at {action}" for rank, action in sorted(waiting.items()))
         raise NoRoom(
             "this order is legal, but ranks wait for room for their messages",
             expected="room for one message from a rank to another, so that each is received before the next is sent",
-            got=shown,
+            got="; ".join(f"rank {rank} is at {action}" for rank, action in sorted(waiting.items())),
         )
     starts, ends = clock.starts, clock.ends
     if lowered is not order:  # of the messages that were put in nobody asked
-        starts, ends = (
-            [
-                [time for time, action in zip(row, actions, strict=True) if action.kind not in MESSAGES]
-                for row, actions in zip(times, lowered, strict=True)
-            ]
-            for times in (starts, ends)
-        )
+        asked = [[action.kind not in MESSAGES for action in actions] for actions in lowered]
+        starts, ends = ([*map(list, map(compress, times, asked))] for times in (starts, ends))
     return Timed(order, starts, ends, ticks, sum(map(sum, costs)))
+
+
+def _has_messages(order: Order) -> bool:
+    return any(action.kind in MESSAGES for actions in order for action in actions)
 
 
 def in_ticks(times: Iterable[Number]) -> tuple[list[int], int]:
@@ -188,10 +195,8 @@ def in_ticks(times: Iterable[Number]) -> tuple[list[int], int]:
     return [int(time * ticks) for time in exact], ticks
 
 
-BACKWARDS: Final = ("B", "I")
 EVER: Final = ("room", -1, -1)
 """What is always there."""
-RECEIVES: Final = frozenset(name for name in KINDS if name.startswith("RECV"))
 
 
 class _Clock:
@@ -207,22 +212,19 @@ class _Clock:
         self.order, self.costs, self.half, self.awaited = order, costs, half, awaited
         self.place = places(order)
         self.last = max(self.place, default=0)
-        self.implied = not any(action.kind in MESSAGES for actions in order for action in actions)
+        self.implied = not _has_messages(order)
         """Whether messages go out by themselves."""
         behind = [action for actions in order for action in actions if action.kind in BEGINS]
         self.behind = {(BEGINS[kind], stage, microbatch) for stage, kind, microbatch, _ in behind}
         """The messages that have a wait."""
         self.starts: list[list[int]] = [[] for _ in order]
         self.ends: list[list[int]] = [[] for _ in order]
-        self.now = [0] * len(order)
-        """When each rank can go on."""
         self.there: dict[Key, int] = {EVER: 0}
         """When what somebody may wait for is there."""
         self.waiting: defaultdict[Key, list[int]] = defaultdict(list)
-        self.runnable = [*range(len(order))]
+        self.going = [*range(len(order))]
         self.streams = Streams()
-        self.sent: Counter[tuple[int, int]] = Counter()
-        self.received: Counter[tuple[int, int]] = Counter()
+        self.count: Counter[tuple[int, int, str]] = Counter()
         """How many messages went out from a rank to another, and how many receives of these were issued."""
         self.rooms: dict[Key, Key] = {}
         """For each message that was sent the room that it needs."""
@@ -231,86 +233,78 @@ class _Clock:
 
     def run(self) -> dict[int, Action]:
         """Go as far as it goes, and give the ranks that do not come to their end, with what they are at."""
-        while self.runnable:
-            self.advance(self.runnable.pop())
+        walks = [*map(self.walk, range(len(self.order)))]
+        while self.going:
+            rank = self.going.pop()
+            if (key := next(walks[rank], None)) is not None:
+                self.waiting[key].append(rank)
         stuck = {rank for ranks in self.waiting.values() for rank in ranks}
         return {rank: self.order[rank][min(len(self.ends[rank]), len(self.order[rank]) - 1)] for rank in stuck}
 
-    def advance(self, rank: int) -> None:
-        """Return a rank does all that it can."""
-        actions, costs, starts, ends = self.order[rank], self.costs[rank], self.starts[rank], self.ends[rank]
-        there, now = self.there, self.now[rank]
-        for number in range(len(ends), len(actions)):
-            action = actions[number]
+    def walk(self, rank: int) -> Iterator[Key]:
+        """A rank does all that it can, and gives what it needs before it can go on."""
+        there, starts, ends, now = self.there, self.starts[rank], self.ends[rank], 0
+        for action, cost in zip(self.order[rank], self.costs[rank], strict=True):
             for key in self.needs(action):
-                time = there.get(key)
-                if time is None:
-                    self.wait(rank, key, now)
-                    return
-                if time > now:
+                if key not in there:
+                    yield key
+                if (time := there[key]) > now:
                     now = time
             starts.append(now)
             if action.kind in MESSAGES:
-                now = (self.receive if action.kind in RECEIVES else self.send)(action, rank, now)
+                now = (self.send if action.kind in SENDS else self.receive)(action, rank, now)
                 ends.append(now)
                 if self.at_once(action) and (room := self.rooms.get(_key(action), EVER)) not in there:
-                    self.wait(rank, room, now)
-                    return
+                    yield room
                 continue
-            now += costs[number]
+            now += cost
             ends.append(now)
             for part in action.parts or (action,):
                 now = self.outcome(part, rank, now)
-
-    def wait(self, rank: int, key: Key, now: int) -> None:
-        self.waiting[key].append(rank)
-        self.now[rank] = now
 
     def needs(self, action: Action) -> list[Key]:
         """Return what is to be there before an action."""
         stage, kind, microbatch, parts = action
         if parts:
-            first, second = parts
-            own = ("f", first.stage, first.microbatch)
-            return [key for part in (first, second) for key in self.needs(part) if key != own]
+            own = "f", parts[0].stage, parts[0].microbatch
+            return [key for part in parts for key in self.needs(part) if key != own]
         if kind == "F":
             return [("F", stage, microbatch)] if stage else []
-        if kind in BACKWARDS:
+        if kind in ("B", "I"):
             return [("f", stage, microbatch), ("B", stage, microbatch)]
         if kind == "W":
             return [("i", stage, microbatch)]
         if kind in BEGINS:
-            sent = BEGINS[kind], stage, microbatch
-            if sent[0] in RECEIVES:
+            sent = BEGINS[kind]
+            if sent in RECEIVES:
                 return [(f"={kind[-1]}", stage, microbatch)]
-            return [self.rooms.get(sent, EVER), (f">{kind[-1]}", stage + KINDS[sent[0]].towards, microbatch)]
+            room = self.rooms.get((sent, stage, microbatch), EVER)
+            return [room, (f">{kind[-1]}", stage + KINDS[sent].towards, microbatch)]
         return [(f">{kind[-1]}", stage, microbatch)] if kind in RECEIVES and self.at_once(action) else []
 
     def outcome(self, action: Action, rank: int, now: int) -> int:
-        """Return what is there after an action, and when its rank goes on."""
+        """Make what is there after an action: for another stage, if that is here, or when its message came. Return when
+        its rank goes on."""
         stage, kind, microbatch, _ = action
+        after = None
         if kind == "F":
             self.make(("f", stage, microbatch), now)
-            if stage == self.last:
+            after = stage + 1 if stage != self.last else None
+            if after is None:
                 self.make(("B", stage, microbatch), now)
-            else:
-                return self.hand_over("F", stage + 1, microbatch, rank, now)
-        elif kind in BACKWARDS:
+        elif kind in ("B", "I"):
             self.make(("i", stage, microbatch), now)
-            if stage:
-                return self.hand_over("B", stage - 1, microbatch, rank, now)
+            after = stage - 1 if stage else None
         elif kind in BEGINS and BEGINS[kind] in RECEIVES:
             self.make((kind[-1], stage, microbatch), now)
-        return now
-
-    def hand_over(self, what: str, stage: int, microbatch: int, rank: int, now: int) -> int:
-        """Return the input of another stage is made: it is there if the stage is here, or when its message came."""
-        place = self.place[stage]
-        if place == rank:
-            self.make((what, stage, microbatch), now)
-        elif self.implied:
-            now = self.streams.carry(("send", rank, place), now, self.half)
-            self.make((what, stage, microbatch), now + 2 * self.half)
+        if after is not None:
+            key = "F" if kind == "F" else "B", after, microbatch
+            place = self.place[after]
+            if place == rank:
+                self.make(key, now)
+            elif self.implied:
+                now = self.streams.carry(("send", rank, place), now, self.half)
+                self.make(key, now + 2 * self.half)
         return now
 
     # -- messages that the order says --------------------------------------------------------------------------------
@@ -320,24 +314,24 @@ class _Clock:
         return self.awaited and _key(action) not in self.behind
 
     def send(self, action: Action, rank: int, now: int) -> int:
-        """Return a message goes out, and when its rank goes on."""
+        """Let a message go out, and return when its rank goes on."""
         stage, kind, microbatch, _ = action
         target = stage + KINDS[kind].towards
         channel = rank, self.place[target]
-        if before := self.sent[channel]:
+        if before := self.count[*channel, "sent"]:
             self.rooms[_key(action)] = self.room(channel, before - 1)
-        self.sent[channel] += 1
+        self.count[*channel, "sent"] += 1
         over = self.streams.carry(("send", *channel), now, self.half) + self.half
         self.make((f">{kind[-1]}", target, microbatch), over)
         self.arrive(channel, (kind[-1], target, microbatch))
         return over if self.at_once(action) else now
 
     def receive(self, action: Action, rank: int, now: int) -> int:
-        """Return a receive is issued, and when its rank goes on."""
+        """Issue a receive, and return when its rank goes on."""
         stage, kind, microbatch, _ = action
         channel, end = (self.place[stage + KINDS[kind].towards], rank), (kind[-1], stage, microbatch)
-        self.make(self.room(channel, self.received[channel]), 0)
-        self.received[channel] += 1
+        self.make(self.room(channel, self.count[*channel, "received"]), 0)
+        self.count[*channel, "received"] += 1
         self.issued[end] = now
         self.arrive(channel, end)
         return self.there[end] if self.at_once(action) else now
@@ -351,11 +345,9 @@ class _Clock:
         what, stage, microbatch = end
         sent, issued = self.there.get((f">{what}", stage, microbatch)), self.issued.get(end)
         behind = (f"RECV_{what}", stage, microbatch) in self.behind
-        if sent is None:
-            return
-        if not self.awaited and not behind:
+        if sent is not None and not self.awaited and not behind:
             self.make(end, sent + self.half)  # its receive was issued early enough
-        elif issued is not None:
+        elif sent is not None and issued is not None:
             arrived = self.streams.carry(("receive", *channel), issued, self.half, sent) + self.half
             self.make((f"={what}", stage, microbatch) if behind else end, arrived)
 
@@ -363,7 +355,7 @@ class _Clock:
         """Something is there, and whoever waits for it goes on."""
         self.there[key] = time
         if key in self.waiting:
-            self.runnable.extend(self.waiting.pop(key))
+            self.going += self.waiting.pop(key)
 
 
 def _key(action: Action) -> Key:

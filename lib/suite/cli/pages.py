@@ -1,21 +1,29 @@
-"""Pages made of templates. What others wrote goes through two gates, at one place each: what cannot be seen is made
-visible in everything that a template prints, and then it is escaped. A page runs its own script and loads nothing."""
+"""Pages made of templates, and those and the pictures of comparisons and galleries.
+
+What others wrote goes through two gates, at one place each: what cannot be seen is made visible in everything that a
+template prints, and then it is escaped. A page runs its own script and loads nothing.
+"""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from drawing.canvas.palette import PAGE, Colour
-from drawing.canvas.picture import asset
+from drawing.canvas.palette import GOLD, GOOD, PAGE, Colour
+from drawing.canvas.picture import asset, on_paper
 from lib.errors.wording import visible
 from lib.extras import need_extra
+from lib.files import ready, write_whole
+from lib.puzzles.records import PUZZLES, Size
 
-__all__ = ["file_of", "markup", "page"]
+if TYPE_CHECKING:
+    from lib.suite.cli.compare import Gallery
+    from lib.suite.cli.entries import Entry
 
 NO_COLOURS: Final[Mapping[str, Colour]] = MappingProxyType({})
 
@@ -41,22 +49,27 @@ def page(
     policy = (
         f"default-src 'none';{allowed} style-src 'unsafe-inline'; img-src {images}; base-uri 'none'; form-action 'none'"
     )
-    style = _variables(colours) + file_of(f"{look}.css")
-    shared = {"policy": markup(policy), "style": markup(style), "script": markup(code)}
-    return _template(template).render(**shared, **values)
+    # The colours of all pages, and its own: by day and by night, as its `color-scheme` says, which follows the system
+    # or what is chosen on the page.
+    every = {**PAGE, **colours}
+    day = "".join(f"--{name}:{colour};" for name, colour in every.items())
+    both = "".join(f"--{name}:light-dark({colour},{colour.night});" for name, colour in every.items())
+    look_of = f":root{{color-scheme:light dark;{day}}}\n@supports(color:light-dark(red,red)){{:root{{{both}}}}}\n"
+    shared = {"policy": markup(policy), "style": markup(look_of + file_of(f"{look}.css")), "script": markup(code)}
+    return _environment().get_template(template).render(**shared, **values)
 
 
 @cache
 def file_of(name: str) -> str:
-    """The text of a template, style or script."""
+    """Return the text of a template, style or script."""
     return asset(__package__, f"templates/{name}")
 
 
 @cache
-def _template(name: str) -> Any:
+def _environment() -> Any:
     from jinja2 import Environment, FunctionLoader, StrictUndefined  # here and not above: only a page needs it
 
-    environment = Environment(
+    return Environment(
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -65,7 +78,6 @@ def _template(name: str) -> Any:
         loader=FunctionLoader(file_of),
         finalize=_seen,
     )
-    return environment.get_template(name)
 
 
 def _seen(value: Any) -> Any:
@@ -74,16 +86,139 @@ def _seen(value: Any) -> Any:
 
 
 def markup(text: str) -> Any:
-    """Markup of ours, which a template prints as it is."""
+    """Return markup of ours, which a template prints as it is."""
     from markupsafe import Markup  # here and not above: it comes with jinja2
 
     return Markup(text)
 
 
-def _variables(more: Mapping[str, Colour]) -> str:
-    """The colours of all pages, and `more`: by day and by night, as its `color-scheme` says, which follows the system
-    or what is chosen on the page."""
-    every = {**PAGE, **more}
-    day = "".join(f"--{name}:{colour};" for name, colour in every.items())
-    both = "".join(f"--{name}:light-dark({colour},{colour.night});" for name, colour in every.items())
-    return f":root{{color-scheme:light dark;{day}}}\n@supports(color:light-dark(red,red)){{:root{{{both}}}}}\n"
+# -- a comparison ---------------------------------------------------------------------------------------------------
+
+
+def _compared(entries: Sequence[Entry], says: bool) -> tuple[list[Any], str]:
+    """The runs to draw, and a title: their puzzle, where all are of one; else what they are called."""
+    from drawing.comparing.comparison import Compared, together
+
+    runs = [
+        Compared(one.short, one.trace, one.message if says else "", one.correct, one.title, one.puzzle or "")
+        for one in entries
+    ]
+    task = entries[0].puzzle
+    of_one = len(entries) > 1 and task is not None and all(entry.puzzle == task for entry in entries)
+    return runs, PUZZLES[task].title if task is not None and of_one else together([entry.short for entry in entries])
+
+
+def draw_comparison(
+    entries: Sequence[Entry], memory: Any, fold: bool, shape: tuple[bool, float | None], path: Path
+) -> None:
+    """Draw runs below each other, on one axis, into a file."""
+    from drawing.comparing.comparison import Comparison
+    from drawing.timeline.schedule import WIDTH
+
+    runs, title = _compared(entries, says=True)
+    on_paper(
+        lambda width: Comparison(runs, width=width, memory=memory, fold=fold, title=title).picture(), WIDTH, *shape
+    ).save(path)
+
+
+def comparison(entries: Sequence[Entry], lowest: Mapping[str, float], memory: Any, fold: bool) -> str:
+    """Return a page with the figures of runs in a table, their timelines on one axis, and how they differ."""
+    from drawing.comparing.comparison import Comparison
+    from lib.analysis.difference import unequal
+
+    runs, title = _compared(entries, says=False)  # the page says what went wrong
+    compared = Comparison(runs, memory=memory, fold=fold)
+    legend, pictures = compared.parts()
+    warning = unequal(compared.drawn)
+    rows = [
+        {
+            "entry": entry,
+            "cells": entry.cells(lowest),
+            "picture": None if entry.trace is None else picture.svg(),
+        }
+        for entry, picture in zip(entries, pictures, strict=True)
+    ]
+    return _comparing(
+        "comparison.html",
+        title=title,
+        warning=warning,
+        size=Size.of(compared.traces[0]).words() if compared.traces and warning is None else "",
+        legend=legend.svg() if compared.traces else "",
+        runs=rows,
+        differences=[words for words in compared.differences() if words],
+        parted=any(gap is not None for gap in compared.gaps),
+        marked=bool(lowest),
+    )
+
+
+def _comparing(template: str, images: str = "'none'", **what: Any) -> str:
+    """A page of a comparison or a gallery, with the style and the script that both share."""
+    from lib.suite.cli.entries import FIGURES
+
+    return page(template, "comparing", images, colours={"good": GOOD, "gold": GOLD}, figures=FIGURES, **what)
+
+
+# -- a gallery ------------------------------------------------------------------------------------------------------
+
+
+def draw_gallery(shown: Gallery, shape: tuple[bool, float | None], path: Path) -> None:
+    """Draw the solutions of a puzzle small, beside each other, into a file."""
+    from drawing.comparing.overview import Tile, draw_overview
+    from drawing.timeline.schedule import WIDTH
+    from lib.suite.cli.compare import SORTS
+    from lib.suite.cli.entries import FIGURES
+
+    tiles: list[Tile] = []
+    for group in shown.groups:
+        first = group.first
+        assert first.trace is not None, "what is shown has a run"
+        goal = f"goal reached: {first.goals[-1]}" if first.goals else ""
+        judged = [cell for cell in first.cells({}) if cell.words and FIGURES[cell.name].judged]
+        said = [f"{FIGURES[cell.name].title} {cell.words}" for cell in judged]
+        half = (len(said) + 1) // 2
+        lines = [" · ".join(said[:half]), " · ".join(said[half:])] if said else []
+        tiles.append(Tile(group.title(shown.names), first.trace, lines, group.message or goal, first.correct))
+    overview = draw_overview(shown.title, f"{shown.about} · sorted by {SORTS[shown.sort]}", tiles)
+    on_paper(lambda width: overview, WIDTH, *shape).save(path)
+
+
+def write_gallery(shown: Gallery, path: Path) -> None:
+    """Write a page with a tile for each schedule, and the large pictures that it leads to into a folder beside it."""
+    from drawing.canvas.scene import Scene, Text, sheet
+    from drawing.comparing.comparison import Compared, Comparison
+    from drawing.comparing.overview import HIGH, WIDE, thumbnails
+    from drawing.timeline.schedule import picture_of_trace
+    from lib.suite.cli.compare import SORTS
+    from lib.suite.cli.entries import best
+    from lib.suite.course.solutions import OFFICIAL
+
+    groups = [(group, group.first.trace) for group in shown.groups if group.first.trace is not None]
+    small = thumbnails([trace for _, trace in groups])
+    fills = {mark.fill for marks in small for mark in marks}
+    strokes = {mark.stroke for marks in small for mark in marks if not isinstance(mark, Text)}
+    night, style = sheet(fills, strokes, titles=False)
+    lowest = best([group.first for group in shown.groups])
+    official = next((group for group, _ in groups if any(entry.name == OFFICIAL for entry in group.ours)), None)
+    tiles: list[dict[str, Any]] = []
+    for (group, trace), marks in zip(groups, small, strict=True):
+        title, differs = group.title(shown.names), list[str]()
+        if official is not None and official is not group:
+            other = Compared(group.first.short if group.ours else "this one", trace, counts=group.first.correct)
+            differs = Comparison([Compared(official.first.short, official.first.trace), other]).differences()
+        tiles.append(
+            {
+                "group": group,
+                "title": title,
+                "cells": group.first.cells(lowest),
+                "picture": Scene(WIDE, HIGH, marks, paper=False).svg(label=title, night=False),
+                "differs": differs,
+                "large": f"{path.stem}_pictures/{group.number}.svg" if shown.pictures else "",
+            }
+        )
+    goals = [goal.name for goal in PUZZLES[shown.puzzle].goals]
+    looks = {"title": shown.title, "night": night, "night_style": style}
+    html = _comparing("gallery.html", "'self' file:", shown=shown, sorts=SORTS, tiles=tiles, goals=goals, **looks)
+    write_whole(ready(path), html)
+    for (_, trace), tile in zip(groups, tiles, strict=True):
+        if tile["large"]:
+            picture_of_trace(trace).save(path.parent / tile["large"])

@@ -1,26 +1,23 @@
-"""The commands about pipelines: `puzzles schedule`, `puzzles explore`, and the orders behind `puzzles profile`."""
+"""Commands about pipelines: `puzzles schedule`, `puzzles explore`, and `puzzles profile`, of a recorded run."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 from rich.table import Column, Table
 
-from lib.analysis.recording import Recording
 from lib.errors.wording import counted, exact
 from lib.extras import need_extra
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES
-from lib.schedules.explore import Explored, Grid, Point, called, cell, explore, front, run_of, settings
-from lib.schedules.formats.kineto import read_profile
 from lib.schedules.formats.orders import (
     FORMATS,
     Imported,
@@ -31,53 +28,54 @@ from lib.schedules.formats.orders import (
     read_file,
     suffixes,
 )
-from lib.schedules.formats.perfetto import is_ours, read_perfetto
-from lib.schedules.formats.recorded import costs_of, order_of_recording, recording_of, recording_of_order
-from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines.action import Messages, Order, batches_of, places
-from lib.schedules.pipelines.catalogue import SCHEDULES, Named
+from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.legality import IllegalOrder, illegal
 from lib.schedules.pipelines.lowering import compute_only
-from lib.schedules.pipelines.program import MESSAGES_ARE, program_of
-from lib.simulator.simulator import simulate
-from lib.suite.cli.console import fail, numbers, progress, say, show_table
-from lib.suite.cli.options import SHORT, Backend, Jobs, Output, Scheduler, argument, cluster, one_of, option
+from lib.suite.cli import console as options
+from lib.suite.cli.console import (
+    argument,
+    cluster,
+    draw_thing,
+    fail,
+    numbers,
+    one_of,
+    option,
+    output,
+    progress,
+    say,
+    show_table,
+)
 from lib.suite.course.subject import run as run_subject
-from lib.trace.trace import Trace
 
-__all__ = ["expected", "explore_command", "recorded", "schedules", "write_order"]
+if TYPE_CHECKING:
+    from lib.analysis.recording import Recording
+    from lib.schedules.gallery import Point
 
 schedules = typer.Typer(
-    context_settings=SHORT,
+    context_settings=options.SHORT,
     no_args_is_help=True,
     help="Schedules of pipelines: what each rank does, and in which order.",
 )
+commands = typer.Typer()
+commands.add_typer(schedules, name="schedule")
 
+N = TypeVar("N", int, float)
 RANKS, BATCHES = 4, 8
 SHOWN, DRAWN = 10_000, 20_000
 """Actions of the largest order that is printed, and of the largest that is drawn."""
 PEAKS = 64
 """Ranks whose peaks are listed; of more, the lowest and the highest."""
+COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
 WHAT = f"a schedule of the list, a file with an order ({suffixes(', ')}), or whatever `puzzles run` takes"
-What = Annotated[str, argument("WHAT", f"What to take: {WHAT}.")]
+KNOWN = "; ".join(f"{name}: {row.about}" for name, row in FORMATS.items()) + "."
 SIZE = {"min": 1, "show_default": False}
+What = Annotated[str, argument("WHAT", f"What to take: {WHAT}.")]
 Ranks = Annotated[int | None, option(f"Ranks: {RANKS}, or those of the puzzle.", **SIZE)]
 Batches = Annotated[int | None, option(f"Microbatches: {BATCHES}, or those of the puzzle.", **SIZE)]
 Chunks = Annotated[int | None, option("Stages a rank has, where one can choose.", **SIZE)]
-COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
-
 
 _format = one_of([*FORMATS], f"there is no format {{!r}}; there are {', '.join(FORMATS)}")
-KNOWN = "; ".join(f"{name}: {row.about}" for name, row in FORMATS.items()) + "."
-
-
-_messages = one_of([*MESSAGES_ARE], f"messages are {' or '.join(MESSAGES_ARE)}; got {{!r}}")
-
-
-def _page(path: Path) -> Path:
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise typer.BadParameter(f"a page is .html; got {path.name!r}")
-    return path
 
 
 def _time(number: float) -> float:
@@ -100,11 +98,10 @@ def list_(
     for row in SCHEDULES.values():
         try:
             timed = at_equal_costs(row.make(ranks, batches))
+            shown = exact(timed.end), *(f"{share:.1%}" for share in timed.bubble), exact(max(timed.peaks)), row.paper
         except ValueError as error:
-            table.add_row(row.name, row.title, str(row.chunks), "", "", "", "", str(error), row.torch or "")
-            continue
-        shown = exact(timed.end), *(f"{share:.1%}" for share in timed.bubble), exact(max(timed.peaks))
-        table.add_row(row.name, row.title, str(row.chunks), *shown, row.paper, row.torch or "")
+            shown = "", "", "", "", str(error)
+        table.add_row(row.name, row.title, str(row.chunks), *shown, row.torch or "")
     show_table(table)
 
 
@@ -112,17 +109,17 @@ def list_(
 def show(what: What, ranks: Ranks = None, batches: Batches = None, chunks: Chunks = None) -> None:
     """Print what each rank does, a line a rank, and how good it is; or which action is wrong."""
     found = _found(what, ranks, batches, chunks)
-    wrong = found.wrong()
-    actions = sum(map(len, found.order))
+    wrong, order = found.wrong(), found.order
+    actions = sum(map(len, order))
     if actions > SHOWN:
         say(f"{counted(actions, 'action', ',')} are too many to print: at most {SHOWN:,} are shown.")
     elif wrong is not None:
-        say(in_positions(found.order, wrong))
+        say(in_positions(order, wrong))
+    else:
+        say(in_time(order) if order == compute_only(order) else in_positions(order))
     if wrong is not None:
         raise IllegalOrder(wrong, found.cell(wrong.rank, wrong.position))
-    if actions <= SHOWN:
-        say(in_time(found.order) if found.order == compute_only(found.order) else in_positions(found.order))
-    say(_figures(found.order))
+    say(_figures(order))
 
 
 @schedules.command()
@@ -142,18 +139,15 @@ def export(
         print(text, end="")
         return
     write_whole(ready(output), text)
-    for line in left_out:
+    for line in (*left_out, f"Wrote {output}"):
         say(line)
-    say(f"Wrote {output}")
 
 
 @schedules.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=f"The file: {suffixes()}.")],
-    output: Output = None,
-    messages: Annotated[
-        str, option(f"For the picture, messages are {' or '.join(MESSAGES_ARE)}.", callback=_messages)
-    ] = "posted",
+    output: options.Output = None,
+    messages: Annotated[Messages, option("For the picture, messages are posted or awaited.")] = "posted",
 ) -> None:
     """Read an order from a file, see whether it is legal, say how good it is, and draw a run of it."""
     order = read_file(file).legal()
@@ -162,9 +156,12 @@ def import_(
         if sum(map(len, order)) > DRAWN:
             fail(f"{file.name} has too many actions for a picture: at most {DRAWN:,} are drawn")
         from drawing import draw as paint
+        from lib.schedules.pipelines.program import program_of
+        from lib.simulator.simulator import simulate
+        from lib.trace.trace import Trace
 
         passes = compute_only(order)
-        run = program_of(passes, messages="posted" if messages == "posted" else "awaited")
+        run = program_of(passes, messages=messages)
         models = simulate(run, ranks=len(order), layers=len(places(passes)), batches=batches_of(passes))
         paint(Trace.of(models)).save(output)
         say(f"Drew a run of it, with {messages} messages and a layer a stage: {output}")
@@ -176,11 +173,11 @@ def gallery(
         list[str] | None,
         typer.Argument(metavar="[NAME=WHAT]...", help="Orders of your own, to be shown beside the others."),
     ] = None,
-    output: Annotated[Path, option("The page: .html.", "--output", "-o", callback=_page)] = Path("gallery.html"),
+    output: Annotated[Path, output("a page", (".html",))] = Path("gallery.html"),
     ranks: Annotated[int, option("Ranks.", min=2)] = RANKS,
     batches: Annotated[int, option("Microbatches.", min=1)] = BATCHES,
     message: Annotated[float, option("Time of a message; the forward of a rank takes 1.", min=0, callback=_time)] = 0.0,
-    messages: Annotated[str, option(f"{' or '.join(MESSAGES_ARE)}.", callback=_messages)] = "posted",
+    messages: Annotated[Messages, option("posted or awaited.")] = "posted",
 ) -> None:
     """Write the gallery: all schedules on one time axis, with four sliders that make most of them, as a page."""
     from drawing import draw_gallery  # here and not above: the other commands need no picture
@@ -191,7 +188,7 @@ def gallery(
         name, _, rest = what.rpartition("=")
         own[name or Path(rest).stem] = compute_only(_found(rest, ranks, batches, None).order)
     try:
-        found = gallery_of(ranks, batches, message=message, messages=cast("Messages", messages), own=own)
+        found = gallery_of(ranks, batches, message=message, messages=messages, own=own)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     draw_gallery(found).save(output)
@@ -201,9 +198,10 @@ def gallery(
 def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None) -> Imported:
     """The order that is meant, legal or not."""
     if (row := SCHEDULES.get(what)) is not None:
-        if chunks is not None and "chunks" not in row.takes and chunks != row.chunks:
+        can_choose = "chunks" in row.takes
+        if chunks is not None and not can_choose and chunks != row.chunks:
             raise typer.BadParameter(f"{what} has {counted(row.chunks, 'stage')} a rank, always")
-        chosen: dict[str, Any] = {} if chunks is None or "chunks" not in row.takes else {"chunks": chunks}
+        chosen: dict[str, Any] = {"chunks": chunks} if chunks is not None and can_choose else {}
         try:
             return Imported(row.make(ranks or RANKS, batches or BATCHES, **chosen))
         except ValueError as error:
@@ -215,6 +213,8 @@ def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None
     if what not in PUZZLES and not Path(what).suffix:
         names = ", ".join(SCHEDULES)
         raise typer.BadParameter(f"there is no schedule, puzzle or file {what!r}; the schedules are {names}")
+    from lib.schedules.formats.trace import order_of
+
     run = run_subject(what, ranks=ranks, batches=batches)
     try:
         return Imported(order_of(run.trace))
@@ -225,16 +225,14 @@ def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None
 def _figures(order: Order) -> str:
     """Describe how good an order is."""
     timed, passes = at_equal_costs(order), compute_only(order)
-    sizes = (
-        counted(len(order), "rank"),
-        counted(len(places(passes)), "stage"),
-        counted(batches_of(passes), "microbatch"),
-    )
+    sizes = {"rank": len(order), "stage": len(places(passes)), "microbatch": batches_of(passes)}
+    size = ", ".join(counted(number, name) for name, number in sizes.items())
     bubble, peaks = timed.bubble, timed.peaks
-    each = map(exact, peaks if len(peaks) <= PEAKS else (min(peaks), max(peaks)))
-    listed = (", " if len(peaks) <= PEAKS else " to ").join(each)
+    listed = ", ".join(map(exact, peaks))
+    if len(peaks) > PEAKS:
+        listed = f"{exact(min(peaks))} to {exact(max(peaks))}"
     return (
-        f"{', '.join(sizes)}, {counted(sum(map(len, order)), 'action', ',')}.\n"
+        f"{size}, {counted(sum(map(len, order)), 'action', ',')}.\n"
         f"Time {exact(timed.end)}: {COSTS}.\n"
         f"Bubble {bubble.makespan:.1%} of that time, {bubble.span:.1%} of the longest that a rank is at work.\n"
         f"Peaks {listed} microbatches of activations."
@@ -244,30 +242,58 @@ def _figures(order: Order) -> str:
 # -- profile --------------------------------------------------------------------------------------------------------
 
 
-def recorded(files: Sequence[Path], step: int | None = None) -> list[Recording]:
-    """The recordings in some files: one of torch.profiler's, a file a rank; or all that are in files for Perfetto that
-    we wrote."""
-    ours = [path for path in files if is_ours(path)]
-    if not ours:  # replay_rank0.json is called replay
+@commands.command()
+def profile(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
+    ],
+    schedule: Annotated[
+        str | None,
+        option(f"What it was to be: one of {', '.join(SCHEDULES)}; a file of an order; {options.WHAT}."),
+    ] = None,
+    order: Annotated[Path | None, option("Write the order that was run into this file.")] = None,
+    step: Annotated[int | None, option("Which of the recorded steps; else the last.", min=0)] = None,
+    output: options.Output = None,
+    limit: options.Limit = None,
+) -> None:
+    """Show what torch.profiler recorded of a real run beside the schedule that it was to be.
+
+    Ranges that are named as torch's pipeline executor names them (PP:3F1), and as `puzzles replay --profile` does, are
+    compared with the order of the schedule. Files that `--perfetto` wrote are read, too.
+    """
+    from drawing.comparing.recordings import draw_recordings
+    from lib.analysis.recording import figures, told
+    from lib.schedules.formats.kineto import read_profile
+    from lib.schedules.formats.perfetto import is_ours, read_perfetto
+
+    recordings = [one for path in files if is_ours(path) for one in read_perfetto(path).values()]
+    if not any(map(is_ours, files)):  # replay_rank0.json is called replay
         name = re.sub(r"[_.-]*(rank)?[_.-]*\d*$", "", files[0].name.partition(".")[0]) or "profile"
-        return [read_profile(files, name, step)]
-    return [one for path in ours for one in read_perfetto(path).values()]
+        recordings = [read_profile(files, name, step)]
+    try:
+        if order is not None:
+            say(_write_order(order, recordings[0]))
+        if schedule is not None:
+            recordings.insert(0, _expected(schedule, recordings[0], limit))
+    except ValueError as error:
+        fail(str(error))
+    for line in (*map(figures, recordings), *told(recordings[0], recordings[1:])):
+        say(line)
+    if output is not None:
+        draw_thing(draw_recordings(*recordings), output)
 
 
-def expected(schedule: str, found: Recording, run: Callable[[str], Trace]) -> Recording:
-    """The schedule that a recording is compared with: a run; or the order of a file, or one with a name, of the
-    recording's own size, timed with its median passes. ValueError where the recording names no microbatches."""
-    if schedule in SCHEDULES:
-        row = SCHEDULES[schedule]
-        return recording_of_order(_of_its_size(row, found), row.title, **costs_of(found))
-    if is_order_file(schedule):
-        order = compute_only(read_file(schedule).legal())
-        return recording_of_order(order, Path(schedule).stem, **costs_of(found))
-    return recording_of(run(schedule), Path(schedule).stem)
+def _expected(schedule: str, found: Recording, limit: float | None) -> Recording:
+    """The schedule that a recording is compared with: a run; or the order of a file, or one with a name, for as many
+    ranks, microbatches and stages as were recorded, timed with its median passes. ValueError where it names no
+    microbatches."""
+    from lib.schedules.formats.trace import costs_of, order_of_recording, recording_of, recording_of_order
 
-
-def _of_its_size(row: Named, found: Recording) -> Order:
-    """The order of a schedule with a name, for as many ranks, microbatches and stages as were recorded."""
+    if (row := SCHEDULES.get(schedule)) is None:
+        name = Path(schedule).stem
+        if not is_order_file(schedule):
+            return recording_of(run_subject(schedule, limit=limit).trace, name)
+        return recording_of_order(compute_only(read_file(schedule).legal()), name, **costs_of(found))
     if not found.has_order:
         raise ValueError(
             f"{found.name} names no microbatches, so {row.title} has no size to be compared at. torch's own 1F1B names "
@@ -280,11 +306,13 @@ def _of_its_size(row: Named, found: Recording) -> Order:
     if batches * found.ranks > len(found.spans):
         raise ValueError(f"{found.name} names microbatch {batches - 1}, and not all that come before it")
     chunks = {"chunks": max(1, stages // found.ranks)} if "chunks" in row.takes else {}
-    return row.make(found.ranks, batches, **chunks)
+    return recording_of_order(row.make(found.ranks, batches, **chunks), row.title, **costs_of(found))
 
 
-def write_order(path: Path, found: Recording) -> str:
+def _write_order(path: Path, found: Recording) -> str:
     """Write the order that was recorded, as `puzzles schedule export` does, and say whether it is legal."""
+    from lib.schedules.formats.trace import order_of_recording
+
     form = next((row for row in FORMATS.values() if row.suffix == path.suffix.lower()), None)
     if form is None:
         raise ValueError(f"an order is written as {suffixes()}")
@@ -301,32 +329,30 @@ MOST = 10_000
 """The most numbers that an option takes: more of them are a slip of the keyboard."""
 
 
-def _numbers(text: str, name: str) -> list[float]:
+def _numbers(name: str, text: str, kind: type[N]) -> list[N]:
     """Numbers with commas between, or ranges: 2,4,8 or 4-8."""
-    found: list[float] = []
+    values: list[float] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         try:
-            ends = (int(first), min(int(last), int(first) + MOST)) if dash and first.isdigit() else None
-            found += [float(part)] if ends is None else map(float, range(ends[0], ends[1] + 1))
+            if dash and first.isdigit():
+                values += map(float, range(int(first), min(int(last), int(first) + MOST) + 1))
+            else:
+                values.append(float(part))
         except ValueError:
-            raise typer.BadParameter(
-                f"--{name} takes numbers with commas between, such as 4,8,16; got {part!r}"
-            ) from None
-        if len(found) > MOST:
+            wanted = "numbers with commas between, such as 4,8,16"
+            raise typer.BadParameter(f"--{name} takes {wanted}; got {part!r}") from None
+        if len(values) > MOST:
             raise typer.BadParameter(f"--{name} takes at most {MOST} numbers; got {text!r}")
-    if wrong := [number for number in found if not isfinite(number)]:
-        raise typer.BadParameter(f"--{name} takes numbers such as 4; got {wrong[0]}")
-    return found
+    for number in values:
+        if not isfinite(number):
+            raise typer.BadParameter(f"--{name} takes numbers such as 4; got {number}")
+        if kind is int and number != int(number):
+            raise typer.BadParameter(f"--{name} takes whole numbers; got {number:g}")
+    return [kind(number) for number in values]
 
 
-def _whole(text: str, name: str) -> list[int]:
-    found = _numbers(text, name)
-    if wrong := [number for number in found if number != int(number)]:
-        raise typer.BadParameter(f"--{name} takes whole numbers; got {wrong[0]:g}")
-    return [int(number) for number in found]
-
-
+@commands.command("explore")
 def explore_command(
     out: Annotated[Path, option("The folder for what is found.", "--output", "-o")] = Path("explore"),
     schedules: Annotated[str, option("Schedules by name, with commas between; see `puzzles schedule list`.")] = "all",
@@ -340,9 +366,9 @@ def explore_command(
     overhead: Annotated[str, option("Time that each pass costs besides, however small.")] = "0",
     message: Annotated[str, option("Time of a message, for each example in it.")] = "0",
     latency: Annotated[str, option("Time of a message, however small.")] = "0",
-    jobs: Jobs = 1,
-    backend: Backend = None,
-    scheduler: Scheduler = None,
+    jobs: options.Jobs = 1,
+    backend: options.Backend = None,
+    scheduler: options.Scheduler = None,
 ) -> None:
     """Sweep schedules of pipelines over sizes, limits of memory and costs, and draw those that nothing beats.
 
@@ -350,28 +376,28 @@ def explore_command(
     world of costs a picture of the front, with index.html and a notebook in which each of its points is drawn.
     """
     need_extra("explore", "puzzles explore needs")
-    passes = _numbers(costs, "costs")
+    from lib.schedules.gallery import Grid, called, explore, front, settings, worlds
+
+    passes = _numbers("costs", costs, float)
     if len(passes) != 3:
         raise typer.BadParameter(f"--costs takes three numbers, such as 1,1.2,0.8; got {costs}")
-    names = list(SCHEDULES) if schedules == "all" else [name.strip() for name in schedules.split(",")]
+    held: list[float | None] = []
+    for part in limits.split(","):
+        held += [None] if part.strip().lower() in NONE else _numbers("limits", part, float)
     grid = Grid(
-        schedules=names,
-        ranks=_whole(ranks, "ranks"),
-        batches=_whole(batches, "batches"),
-        chunks=_whole(chunks, "chunks"),
-        limit=[
-            limit
-            for part in limits.split(",")
-            for limit in ([None] if part.strip().lower() in NONE else _numbers(part, "limits"))
-        ],
+        schedules=list(SCHEDULES) if schedules == "all" else [name.strip() for name in schedules.split(",")],
+        ranks=_numbers("ranks", ranks, int),
+        batches=_numbers("batches", batches, int),
+        chunks=_numbers("chunks", chunks, int),
+        limit=held,
         messages=cast("Any", [one.strip() for one in messages.split(",")]),
         examples=[examples],
         forward=[passes[0]],
         input_half=[passes[1]],
         weight_half=[passes[2]],
-        overhead=_numbers(overhead, "overhead"),
-        message=_numbers(message, "message"),
-        latency=_numbers(latency, "latency"),
+        overhead=_numbers("overhead", overhead, float),
+        message=_numbers("message", message, float),
+        latency=_numbers("latency", latency, float),
     )
     try:
         some = next(settings(grid), None)
@@ -382,8 +408,14 @@ def explore_command(
     with progress("settings") as done, cluster(backend, scheduler):
         processes = -1 if backend is not None else jobs
         found = explore(grid, jobs=processes, file=out / "points.jsonl", done=done)
-    write_whole(ready(out / "points.csv"), _csv(found.points))
-    fronts = {words: front(points) for words, points in found.worlds().items()}
+    rows = [asdict(point) for point in found]
+    flat = [row.pop("setting") | row for row in rows]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(flat[0]) if flat else ["schedule"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    write_whole(ready(out / "points.csv"), text.getvalue())
+    fronts = {words: front(points) for words, points in worlds(found).items()}
     for words, best in fronts.items():
         columns = numbers("time", "bubble", "memory", "sent")
         table = Table("", Column("schedule", overflow="fold"), *columns, title=words)
@@ -392,62 +424,46 @@ def explore_command(
             table.add_row(str(number), called(point), *figures)
         show_table(table)
     _draw(found, fronts, out)
-    refused = sum(bool(point.why) for point in found.points)
-    say(f"{len(found.points)} settings; {refused} of them are impossible, and points.csv says why.")
+    refused = sum(bool(point.why) for point in found)
+    say(f"{len(found)} settings; {refused} of them are impossible, and points.csv says why.")
     say(f"Look at {out / 'index.html'}")
 
 
-def _csv(points: Sequence[Point]) -> str:
-    rows = [asdict(point) for point in points]
-    flat = [row.pop("setting") | row for row in rows]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(flat[0]) if flat else ["schedule"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    return text.getvalue()
-
-
-def _draw(found: Explored, fronts: Mapping[str, Sequence[Point]], out: Path) -> None:
-    """Draw the fronts and their points, and write the page and the notebook of all of them."""
-    from drawing import draw  # here and not above: a sweep that fails needs no picture
-    from drawing.comparing.plot import Dot, draw_front
-    from lib.suite.cli.pages import page
-
-    worlds: list[dict[str, Any]] = []
-    for world, (words, points) in enumerate(found.worlds().items(), 1):
-        if not fronts[words]:
-            continue
-        every, best = (
-            [Dot(called(point), point.time, point.memory, point.sent) for point in some if not point.why]
-            for some in (points, fronts[words])
-        )
-        draw_front(every, best, words).save(out / f"front_{world}.svg")
-        shown: list[dict[str, Any]] = []
-        for number, point in enumerate(fronts[words], 1):
-            name = f"point_{world}_{number}.svg"
-            draw(run_of(point)).save(out / name)
-            shown.append({"name": called(point), "cell": cell(point), "point": point, "picture": name})
-        worlds.append({"words": words, "picture": f"front_{world}.svg", "points": shown})
-    html = page("explore.html", "explore", "'self' data:", script=False, worlds=worlds, everything=len(found.points))
-    write_whole(out / "index.html", html)
-    write_whole(out / "fronts.ipynb", _notebook(fronts))
-
-
-def _notebook(fronts: Mapping[str, Sequence[Point]]) -> str:
-    """A notebook with a cell for each point, as text. Its cells have the same names every time."""
-    import nbformat  # here and not above: only a notebook needs it
+def _draw(found: Sequence[Point], fronts: Mapping[str, Sequence[Point]], out: Path) -> None:
+    """Draw the fronts and their points, and write the page, and the notebook with a cell for each point."""
+    import nbformat
     from nbformat import v4
+
+    from drawing import draw
+    from drawing.comparing.plot import Dot, draw_front
+    from lib.schedules.gallery import called, cell, run_of, worlds
+    from lib.suite.cli.pages import page
 
     make = cast("Any", v4)
     cells: list[Any] = [make.new_markdown_cell("# Schedules that nothing beats")]
-    for words, best in fronts.items():
-        cells += [make.new_markdown_cell(f"## {words}")] if best else []
+    sections: list[dict[str, Any]] = []
+    for world, (words, points) in enumerate(worlds(found).items(), 1):
+        best = fronts[words]
+        if not best:
+            continue
+        every, first = (
+            [Dot(called(point), point.time, point.memory, point.sent) for point in some if not point.why]
+            for some in (points, best)
+        )
+        draw_front(every, first, words).save(out / f"front_{world}.svg")
+        cells.append(make.new_markdown_cell(f"## {words}"))
+        shown: list[dict[str, Any]] = []
         for number, point in enumerate(best, 1):
+            name, code, picture = called(point), cell(point), f"point_{world}_{number}.svg"
+            draw(run_of(point)).save(out / picture)
+            shown.append({"name": name, "cell": code, "point": point, "picture": picture})
             figures = f"time {point.time:g}, memory {point.memory:g} and sent {point.sent:g} examples"
-            cells.append(make.new_markdown_cell(f"**{number}. {called(point)}**: {figures}"))
-            cells.append(make.new_code_cell(cell(point)))
+            cells += [make.new_markdown_cell(f"**{number}. {name}**: {figures}"), make.new_code_cell(code)]
+        sections.append({"words": words, "picture": f"front_{world}.svg", "points": shown})
+    html = page("explore.html", "explore", "'self' data:", script=False, worlds=sections, everything=len(found))
+    write_whole(out / "index.html", html)
     for number, one in enumerate(cells):
-        one["id"] = f"explore-{number}"
+        one["id"] = f"explore-{number}"  # the same every time
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     notebook = make.new_notebook(cells=cells, metadata={"kernelspec": kernel})
-    return cast("Any", nbformat).writes(notebook) + "\n"
+    write_whole(out / "fronts.ipynb", cast("Any", nbformat).writes(notebook) + "\n")

@@ -19,11 +19,9 @@ from lib.plan.published import METRICS, error, mean_error, published, sets
 from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
 from lib.plan.search import ALIKE, ROOM, Candidate, Found, one_step_away, search
 from lib.plan.timing import Step, step
-from lib.suite.cli.console import fail, numbers, progress, say, show_table
-from lib.suite.cli.options import Jobs, option, output
+from lib.suite.cli.console import Jobs, fail, numbers, option, output, progress, say, show_table
 
-__all__ = ["plan_command", "predictions_command"]
-
+commands = typer.Typer()
 AXES: Final = ("tp", "cp", "pp", "ep", "micro", "v", "zero")
 """Fields of a plan that an option may hold to one number or several."""
 EXPORTS: Final = ("torchtitan",)
@@ -48,6 +46,7 @@ def _known(what: str, name: str, kind: Any) -> Any:
         raise typer.BadParameter(f"--{what}: {wrong}") from None
 
 
+@commands.command("plan")
 def plan_command(
     model: Annotated[str, option(f"A model: {', '.join(MODELS)}; or a .toml or config.json.")],
     gpus: Annotated[int, option("How many GPUs there are.", min=1, max=10**6)],
@@ -216,6 +215,7 @@ def _draw(out: Path, title: str, model: Transformer, cluster: Cluster, found: Fo
     write_whole(ready(out), html)
 
 
+@commands.command("predictions")
 def predictions_command(
     each: Annotated[bool, option("Also print each run.", "--each")] = False,
     out: Annotated[Path | None, output("a picture", (".svg", ".png", ".pdf"))] = None,

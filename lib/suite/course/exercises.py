@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from math import isfinite
 from types import EllipsisType
-from typing import NamedTuple
 
 from lib.analysis import figures
 from lib.errors import graded
@@ -60,9 +59,7 @@ class Hints:
 
 def hint(puzzle: str, opened: int = 0) -> Hints:
     """Hints for a puzzle: the first `opened` of them, or with 0 only how to open them. Opening counts as progress.
-
-    ValueError for a puzzle or a number that there is not.
-    """
+    ValueError for a puzzle or a number that there is not."""
     if not isinstance(puzzle, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         got = f"the function {puzzle.__name__}" if callable(puzzle) else with_article(type(puzzle).__name__)
         raise ValueError(f"hint takes the name of a puzzle in quotes, such as {_call('ddp', 1)}; got {got}")
@@ -86,25 +83,18 @@ def _call(puzzle: str, opened: int) -> str:
 
 # -- predictions ----------------------------------------------------------------------------------------------------
 
-CLOSE = 1e-9
-"""Relative difference between numbers that are the same but for rounding."""
-
-
-class Fact(NamedTuple):
-    """The value of a quantity in the simulator: a number, or for a rank any of several."""
-
-    values: tuple[float, ...]
-    text: str
+CLOSE = 1e-9  # relative difference between numbers that are the same but for rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Something to predict. A guess is right within `share` of the fact, or within `margin`, in its unit."""
+    """Something to predict. `measure` gives what it is in a run: a number, or for a rank any of several. A guess is
+    right within `share` of it, or within `margin`, in its unit."""
 
     name: str
     unit: str
     meaning: str
-    measure: Callable[[Trace], Fact]
+    measure: Callable[[Trace], Sequence[float]]
     share: float = CLOSE
     margin: float = CLOSE
 
@@ -116,20 +106,22 @@ class Quantity:
     def __str__(self) -> str:
         return f"{self.name} ({self.unit + ': ' if self.unit else ''}{self.meaning})"
 
-    def verdict(self, guess: float, fact: Fact) -> str:
+    def text(self, values: Sequence[float], ranks: int) -> str:
+        """The values in a run of so many ranks, in words."""
+        if len(values) == ranks > 1:
+            return "all are equal"
+        return " or ".join(f"{value:.1f}" if self.unit == "%" else amount(value) for value in values)
+
+    def verdict(self, guess: float, values: Sequence[float]) -> str:
         """ "right", or how far the guess is off."""
-        if any(abs(guess - value) <= max(self.margin, self.share * abs(value)) for value in fact.values):
+        if any(abs(guess - value) <= max(self.margin, self.share * abs(value)) for value in values):
             return "right"
         if self.name == "rank":
             return "not this rank"
-        nearest = min(fact.values, key=lambda value: abs(guess - value))
+        nearest = min(values, key=lambda value: abs(guess - value))
         gap = abs(guess - nearest)
         gap = round(gap, 1) if self.unit == "%" else float(f"{gap:.4g}")
         return f"{amount(gap)} too {'high' if guess > nearest else 'low'}"
-
-
-def _fact(value: float) -> Fact:
-    return Fact((value,), amount(value))
 
 
 def _peaks(trace: Trace) -> list[float]:
@@ -138,31 +130,26 @@ def _peaks(trace: Trace) -> list[float]:
     return [max((float(sample.total) for sample in samples), default=0.0) for samples in every]
 
 
-def _rank(trace: Trace) -> Fact:
+def _highest(trace: Trace) -> list[int]:
     peaks = _peaks(trace)
-    highest = tuple(rank for rank, peak in enumerate(peaks) if peak == max(peaks))
-    alike = len(highest) == len(peaks) > 1
-    return Fact(highest, "all are equal" if alike else " or ".join(map(str, highest)))
+    return [rank for rank, peak in enumerate(peaks) if peak == max(peaks)]
 
 
-def _most(trace: Trace, ops: Collection[str]) -> Fact:
+def _most(trace: Trace, ops: Collection[str]) -> list[int]:
     """The most that a rank calls some operations."""
-    return _fact(max(sum(event.op in ops for event in program.events) for program in trace.programs))
+    return [max(sum(event.op in ops for event in program.events) for program in trace.programs)]
 
 
-def _idle(trace: Trace) -> Fact:
-    share = 100 * figures.bubbles(trace).makespan
-    return Fact((share,), f"{share:.1f}")
+def _idle(trace: Trace) -> list[float]:
+    return [100 * figures.bubbles(trace).makespan]
 
 
 QUANTITIES: Mapping[str, Quantity] = {
     quantity.name: quantity
     for quantity in (
-        Quantity("end", "time units", "when the last operation is over", lambda trace: _fact(figures.end(trace))),
-        Quantity(
-            "memory", "elements", "the highest peak of any rank", lambda trace: _fact(max(_peaks(trace))), share=0.01
-        ),
-        Quantity("rank", "", "the rank with the highest peak; of equals any is right", _rank),
+        Quantity("end", "time units", "when the last operation is over", lambda trace: [figures.end(trace)]),
+        Quantity("memory", "elements", "the highest peak of any rank", lambda trace: [max(_peaks(trace))], share=0.01),
+        Quantity("rank", "", "the rank with the highest peak; of equals any is right", _highest),
         Quantity("collectives", "", "the most that a rank takes part in", lambda trace: _most(trace, COLLECTIVES)),
         Quantity("messages", "", "the most that a rank passes to others", lambda trace: _most(trace, ["pass_to"])),
         Quantity("idle", "%", "the share of all ranks' time without computing", _idle, margin=1.0),
@@ -183,10 +170,8 @@ class Prediction:
         return f"your prediction: {said}; run the next cells, then guess.against(out)"
 
     def against(self, models: Sequence[ModelLike] | ModelLike | Trace) -> None:
-        """Print each guess beside what the simulator says of a run (its Models, or its Trace).
-
-        Counts as progress, once, where the run has its puzzle's size.
-        """
+        """Print each guess beside what the simulator says of a run (its Models, or its Trace). Counts as progress,
+        once, where the run has its puzzle's size."""
         if (why := absent(models)) is not None:
             print(f"{why}. Your prediction waits.")
             return
@@ -194,9 +179,9 @@ class Prediction:
             models = Trace.of([*models] if isinstance(models, Sequence) else [models])
         rows: list[tuple[str, str, str, str]] = [("", "you said", "it is", "")]
         for name, guess in self.guesses.items():
-            quantity, fact = QUANTITIES[name], QUANTITIES[name].measure(models)
-            said, verdict = ("no guess", "") if guess is None else (amount(guess), quantity.verdict(guess, fact))
-            rows.append((quantity.label, said, fact.text, verdict))
+            quantity, values = QUANTITIES[name], QUANTITIES[name].measure(models)
+            said, verdict = ("no guess", "") if guess is None else (amount(guess), quantity.verdict(guess, values))
+            rows.append((quantity.label, said, quantity.text(values, models.ranks), verdict))
         one, two, three = (max(len(row[column]) for row in rows) for column in range(3))
         for label, said, fact, verdict in rows:
             print(f"{label:<{one}}  {said:>{two}}  {fact:>{three}}   {verdict}".rstrip())

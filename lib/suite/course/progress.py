@@ -17,10 +17,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -34,19 +33,17 @@ VARIABLE = "PUZZLES_PROGRESS"
 BROWSER_FILES = Path("/drive")
 FORMAT = "llm-training-puzzles progress"
 VERSION = 1
-OLD_GOAL = "tier"
-"""The name of `goal` in older files."""
+OLD_GOAL = "tier"  # the name of `goal` in older files
 MAX_BYTES = 2**20
 MAX_COUNT = 10**9
+LARGEST = sys.float_info.max
 MAX_PUZZLES = 1000
-PATIENCE = 5.0
-"""Seconds to wait for another process that is writing."""
+PATIENCE = 5.0  # seconds to wait for another process that is writing
 
 passed_here: dict[str, Trace | None] = {}
 """The puzzles that were passed in this process, recorded or not, each with the last run that passed; None for a plain
 function."""
-_said: set[str] = set()
-"""Notes that this process has printed already."""
+_said: set[str] = set()  # notes that this process has printed already
 
 
 class ProgressError(ValueError):
@@ -59,11 +56,9 @@ class _Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The progress in one puzzle. `time` and `memory` (elements) are those of the best correct run.
-
-    `goal` is the best goal that a run reached, `hints` how many were opened, `predictions` the guesses compared with
-    a run and `right` those of them that were right.
-    """
+    """The progress in one puzzle. `time` and `memory` (elements) are those of the best correct run. `goal` is the best
+    goal that a run reached, `hints` how many were opened, `predictions` the guesses compared with a run and `right`
+    those of them that were right."""
 
     runs: int = 0
     passed: bool = False
@@ -114,10 +109,8 @@ def is_off() -> bool:
 
 
 def place() -> Path | None:
-    """Return where the progress file is, whether it exists or not. None where recording is off.
-
-    OSError where this system has no home folder.
-    """
+    """Return where the progress file is, whether it exists or not. None where recording is off. OSError where this
+    system has no home folder."""
     if is_off():
         return None
     if told := os.environ.get(VARIABLE):
@@ -136,10 +129,8 @@ def place() -> Path | None:
 
 
 def load() -> dict[str, Standing]:
-    """Return what is recorded, by puzzle; empty where nothing is, or recording is off.
-
-    Raises ProgressError for a damaged file, which is moved aside, and OSError for one that cannot be read.
-    """
+    """Return what is recorded, by puzzle; empty where nothing is, or recording is off. Raises ProgressError for a
+    damaged file, which is moved aside, and OSError for one that cannot be read."""
     file = place()
     return {} if file is None else read(file)
 
@@ -205,10 +196,8 @@ def next_puzzle(solved: Iterable[str]) -> Puzzle | None:
 
 
 def read(file: Path) -> dict[str, Standing]:
-    """Return what a progress file says, by puzzle; nothing where there is none.
-
-    Raises ProgressError for a damaged file, which is moved aside, and OSError for one that cannot be read.
-    """
+    """Return what a progress file says, by puzzle; nothing where there is none. Raises ProgressError for a damaged
+    file, which is moved aside, and OSError for one that cannot be read."""
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -226,11 +215,9 @@ def read(file: Path) -> dict[str, Standing]:
 
 
 def add(file: Path, puzzle: str, more: Standing) -> str:
-    """Add to what a file says of a puzzle, and make the file where there is none.
-
-    Returns a line about a damaged file that was moved aside, else "". Raises ProgressError for a file of a newer
-    version, and OSError where the file cannot be written; it is left as it was then.
-    """
+    """Add to what a file says of a puzzle, and make the file where there is none. Returns a line about a damaged file
+    that was moved aside, else "". Raises ProgressError for a file of a newer version, and OSError where the file cannot
+    be written; it is left as it was then."""
     file = Path(os.path.realpath(file))  # a link stays a link
     file.parent.mkdir(parents=True, exist_ok=True)
     note = ""
@@ -250,11 +237,9 @@ def add(file: Path, puzzle: str, more: Standing) -> str:
 
 @contextmanager
 def _alone(file: Path) -> Generator[None]:
-    """Keep others from adding to a file meanwhile. OSError where another process does not let go of it.
-
-    The lock is on a file beside it, because the file itself is replaced. Where a system has no locks we go on: two
-    processes at the same moment may then lose a count, but never a whole file.
-    """
+    """Keep others from adding to a file meanwhile. OSError where another process does not let go of it. The lock is on
+    a file beside it, because the file itself is replaced. Where a system has no locks we go on: two processes at the
+    same moment may then lose a count, but never a whole file."""
     with file.with_name(f".{file.name}.lock").open("a+b") as lock:
         deadline = time.monotonic() + PATIENCE
         while not _locked(lock):
@@ -310,6 +295,14 @@ def standings(data: bytes, file: Path) -> dict[str, Standing]:
     return {puzzle: _standing(puzzle, entry) for puzzle, entry in entries.items()}
 
 
+KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
+    (("runs", "hints", "predictions", "right"), lambda one: type(one) is int and 0 <= one <= MAX_COUNT, "no count"),
+    (("time", "memory"), lambda one: one is None or (type(one) in (int, float) and 0 <= one <= LARGEST), "no figure"),
+    (("passed",), lambda one: type(one) is bool, "neither true nor false"),
+)
+"""What the fields of an entry may hold, and what is said of anything else."""
+
+
 def _standing(puzzle: str, entry: Any) -> Standing:
     """One entry. Puzzles that this version does not know are kept: they may be another version's."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", puzzle):
@@ -320,30 +313,25 @@ def _standing(puzzle: str, entry: Any) -> Standing:
         found = {("goal" if name == OLD_GOAL else name): value for name, value in found.items()}
     if set(found) != names:
         _refuse(f"the entry of {puzzle} must have {', '.join(sorted(names))}, and nothing else")
-    for name in ("runs", "hints", "predictions", "right"):
-        if type(found[name]) is not int or not 0 <= found[name] <= MAX_COUNT:
-            _refuse(f"{name} of {puzzle} is no count: {str(found[name])[:40]}")
-    for name in ("time", "memory"):
-        number = found[name]
-        if number is not None and (type(number) not in (int, float) or not isfinite(number) or number < 0):
-            _refuse(f"{name} of {puzzle} is no figure: {str(number)[:40]}")
-    if type(found["passed"]) is not bool:
-        _refuse(f"passed of {puzzle} is neither true nor false: {str(found['passed'])[:40]}")
+    for names_of_kind, fits, what in KINDS:
+        for name in names_of_kind:
+            if not fits(found[name]):
+                _refuse(f"{name} of {puzzle} is {what}: {str(found[name])[:40]}")
     goal = found["goal"]
     if goal is not None and (type(goal) is not str or not goal.isprintable() or len(goal) > 100):
         _refuse(f"goal of {puzzle} is no name of a goal")
     standing = Standing(**found)
-    # From here on: what no series of runs can have given.
-    if (standing.time is None) != (standing.memory is None):
-        _refuse(f"{puzzle} has only one of time and memory")
     # What is passed without figures is a plain function, of this version or of another.
     a_schedule = puzzle in PUZZLES and not PUZZLES[puzzle].is_function
-    if ((standing.passed and a_schedule) or standing.goal is not None) and standing.time is None:
-        _refuse(f"{puzzle} is passed without a time and a memory")
-    if standing.hints > len(HINTS):
-        _refuse(f"hints of {puzzle} are more than {len(HINTS)}")
-    if standing.right > standing.predictions:
-        _refuse(f"{puzzle} has more right predictions than predictions")
+    lacks_figures = ((standing.passed and a_schedule) or standing.goal is not None) and standing.time is None
+    for no_runs_give_this, reason in (
+        ((standing.time is None) != (standing.memory is None), f"{puzzle} has only one of time and memory"),
+        (lacks_figures, f"{puzzle} is passed without a time and a memory"),
+        (standing.hints > len(HINTS), f"hints of {puzzle} are more than {len(HINTS)}"),
+        (standing.right > standing.predictions, f"{puzzle} has more right predictions than predictions"),
+    ):
+        if no_runs_give_this:
+            _refuse(reason)
     return standing
 
 

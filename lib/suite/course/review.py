@@ -27,18 +27,14 @@ if TYPE_CHECKING:
 
 # A picture of a review is drawn by whoever imports `drawing`: what makes one is imported when one is made.
 
-GROUPS = 6
-"""Kinds of gaps that are told one by one; of more, the rest is counted."""
-ROWS = 12
-"""Rows of the table of the peak that are shown."""
+GROUPS = 6  # kinds of gaps that are told one by one; of more, the rest is counted
+ROWS = 12  # rows of the table of the peak that are shown
 
 
 def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None:
     """The run of a puzzle beside its reference solution; notebooks show it as a picture, `text()` says it in words.
-
     Takes the Models that simulate returned, or a Trace. None where there is no run, which is said. ValueError where the
-    run does not have the sizes of the puzzle. The reference is run here, for a correct run only.
-    """
+    run does not have the sizes of the puzzle. The reference is run here, for a correct run only."""
     from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
     from lib.checker.checker import check
     from lib.suite.course.solutions import known_ways, run_of_file, schedule_of

@@ -28,10 +28,8 @@ from lib.suite.submissions.table import ask_here
 from lib.trace.json_format import with_places
 from lib.trace.trace import Trace
 
-FOLDER = "alternatives"
-"""The folder of the alternatives, in solutions/. Their files are called <puzzle>_<name>.py."""
-OFFICIAL = "official"
-"""The name of the solution to which others are alternatives."""
+FOLDER = "alternatives"  # the folder of the alternatives, in solutions/. Their files are called <puzzle>_<name>.py.
+OFFICIAL = "official"  # the name of the solution to which others are alternatives
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
@@ -54,10 +52,8 @@ def alternatives(puzzle: str, root: Path | None = None) -> list[Path]:
 
 
 def owner(path: Path) -> str | None:
-    """Return the puzzle of an alternative by its name, <puzzle>_<name>.py; None where there is no such puzzle.
-
-    Of two that would do (pipeline, pipeline_fsdp) it is the longer.
-    """
+    """Return the puzzle of an alternative by its name, <puzzle>_<name>.py; None where there is no such puzzle. Of two
+    that would do (pipeline, pipeline_fsdp) it is the longer."""
     return max((puzzle for puzzle in PUZZLES if path.stem.startswith(f"{puzzle}_")), key=len, default=None)
 
 
@@ -227,10 +223,8 @@ class Revealed:
 
 def reveal(puzzle: str, way: str = OFFICIAL) -> Revealed | None:
     """Show the official answer to a puzzle and what else can be done, or the code of one of the other ways, once you
-    have passed. Before, it prints what is missing and gives None.
-
-    ValueError for a puzzle or a way that there is not.
-    """
+    have passed. Before, it prints what is missing and gives None. ValueError for a puzzle or a way that there is
+    not."""
     record = PUZZLES[puzzle]
     standing = known().get(record.id)
     if record.id not in passed_here and not (standing is not None and standing.passed):

@@ -33,11 +33,9 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run under a name. `puzzle` is the one whose goals apply; none do at sizes that are not the puzzle's.
-
-    `own`: of a function in somebody's own file. Our solutions and saved Traces are nobody's progress. `sized`: somebody
-    asked for a size, whatever the puzzle's is.
-    """
+    """A run under a name. `puzzle` is the one whose goals apply; none do at sizes that are not the puzzle's. `own`: of
+    a function in somebody's own file. Our solutions and saved Traces are nobody's progress. `sized`: somebody asked for
+    a size, whatever the puzzle's is."""
 
     name: str
     trace: Trace
@@ -137,11 +135,9 @@ def _printed(what: Callable[[], R]) -> R:
 
 
 def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: Any) -> Attempt:
-    """Try it: see `run`, which says what it may be. Recorded as progress, as `outcome` does.
-
-    Prints nothing, and raises nothing for anything that the function does, or for a file that will not do. A file that
-    is not there is not looked for elsewhere.
-    """
+    """Try it: see `run`, which says what it may be. Recorded as progress, as `outcome` does. Prints nothing, and raises
+    nothing for anything that the function does, or for a file that will not do. A file that is not there is not looked
+    for elsewhere."""
     name = puzzle
     try:
         subject = _Subject(str(what), puzzle, limit, size, exact=True)
@@ -174,11 +170,9 @@ def _state_of(path: Path, puzzle: str | None, error: SourceError) -> str:
 
 
 def subjects(what: str) -> tuple[str | None, ...]:
-    """Return the puzzles that something is about, where it is one of several; else (None,): `attempt` finds which.
-
-    A file of several is about one whose function it defines, and about one that it only has the text of, too: its
-    function has another name there.
-    """
+    """Return the puzzles that something is about, where it is one of several; else (None,): `attempt` finds which. A
+    file of several is about one whose function it defines, and about one that it only has the text of, too: its
+    function has another name there."""
     path = located(Path(what))
     if what in PUZZLES or path.suffix not in (".py", ".ipynb"):
         return (None,)
@@ -188,28 +182,6 @@ def subjects(what: str) -> tuple[str | None, ...]:
         return (None,)
     found = tuple(puzzle for puzzle in PUZZLES if puzzle in about)
     return found if len(found) > 1 else (None,)
-
-
-def feedings(what: str, *, puzzle: str | None = None, limit: float | None = None) -> list[Any] | None:
-    """Return what processes read by a plain function's answers to the table of its puzzle, to be replayed: what
-    `<puzzle>_feeding(answer, *arguments)` of its source makes of each. None for anything but a plain function.
-
-    Raises SourceError for one that feeds nothing, PuzzleError for one that answers wrong, and Stub for one that is not
-    solved yet.
-    """
-    subject = _Subject(what, puzzle, limit, {})
-    puzzle = subject.puzzle
-    if puzzle is None or not subject.is_function:
-        return None
-    try:
-        made = load_function(reference(puzzle), f"{puzzle}_feeding")
-    except SourceError:
-        raise SourceError(f"the answer to {puzzle} is a plain function, and feeds no mesh: nothing to replay") from None
-    given = [row.given for row in PUZZLES[puzzle].table if not row.raises]
-    verdict = _printed(subject.outcome).verdict
-    if not verdict.correct:
-        raise PuzzleError(verdict.text())
-    return [made(answer.value, *arguments) for answer, arguments in zip(subject.ask(given), given, strict=True)]
 
 
 class _Subject:

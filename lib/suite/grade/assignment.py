@@ -10,11 +10,21 @@ That is: which puzzles, what counts as passed, at which sizes besides the puzzle
     seconds = 10                    # by the clock on the wall, for one run
     memory = 1024                   # MiB for one run
     tell_sizes = false              # true: students read in their feedback at which hidden sizes they failed
-    points = { passed = 1 }         # for each puzzle; that, and deadlines, in lib/suite/grade/points.py
+    points = { passed = 1 }         # for each puzzle, one number for each of TERMS and BY_HAND, added up
+    deadline = 2026-11-01T23:59:00  # by the clock on the wall
+    attempts = "best"               # or "latest", if nothing is said
 
-    [puzzle.fsdp]                   # the same for one puzzle, or sizes that are said
+    [puzzle.fsdp]                   # need, hidden, seed and points of one puzzle, or sizes that are said
     need = "keeps only shards"
     hidden = [{ ranks = 2, layers = 3, batches = 6 }]
+
+    [late]
+    percent = 10                    # of what the puzzle scored, for each day that is begun
+    grace = 15                      # minutes that cost nothing
+    days = 5                        # later than that, nothing counts
+
+    [extension]                     # by id, or by name
+    "410003" = 2026-11-08T23:59:00
 
 A size may have a mesh (`mesh = { data = 2, stage = 3 }`, or with more as `Mesh` takes it) and costs
 (`costs = { model = "links", latency = 0.1 }`). Where neither `hidden` nor `seed` is said, the hidden sizes are those of
@@ -31,67 +41,22 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from lib.cluster.costs import costs_from
-from lib.errors.wording import counted
-from lib.puzzles.records import LARGEST, PUZZLES, Puzzle, Task, mesh_from_table
-from lib.suite.grade.points import ATTEMPTS, BY_HAND, TERMS, Late, Rules
-from lib.suite.grade.sizes import MOST, Unfit, draw_sizes, figures_at, record_at
+from lib.cluster.mesh import Mesh
+from lib.puzzles.records import LARGEST, PUZZLES, Puzzle, mesh_from_table
+from lib.suite.grade.gradebook import ATTEMPTS, BY_HAND, TERMS, Late, Rules
+from lib.suite.grade.judging import MOST, Required, Unfit, draw_sizes, figures_at, record_at
 from lib.suite.isolation.messages import AtSize, Limits
 
-__all__ = ["INPUTS", "KEYS", "NEEDS", "Assignment", "AssignmentError", "Config", "Required", "read_config"]
-
-NEEDS: Final = ("first", "best", "correct")
-"""What may be needed besides a goal's name: a puzzle's first goal, its last one, or none."""
-INPUTS: Final = 200
-"""Random inputs in a hidden set of a plain function, at most."""
-DRAWN: Final = 2
-"""Hidden sizes where only a seed is said."""
-LIMITS: Final = Limits(seconds=10.0, memory=1024 * 2**20)
-"""Of one run, where nothing is said."""
-
-
-OF_A_RUN: Final = ("seconds", "memory")
-"""The fields of `Limits` that a file may set; memory in MiB."""
-OF_RULES: Final = ("deadline", "attempts", "points", "late", "extension")
-KEYS: Final = ("title", "puzzles", "need", "hidden", "seed", *OF_A_RUN, "tell_sizes", *OF_RULES, "puzzle")
-OF_A_PUZZLE: Final = ("need", "hidden", "seed", "points")
-WORTH: Final = (*(term.name for term in TERMS), BY_HAND)
-"""What points are given for."""
-MOST_POINTS: Final = 1000
-OF_BEING_LATE: Final = {"percent": 100.0, "grace": 100_000.0, "days": 1000.0}
-"""The keys of `late`, and how much each may be."""
-OF_A_SIZE: Final = ("ranks", "layers", "batches", "mesh", "costs")
-T = TypeVar("T")
+NEEDS: Final = ("first", "best", "correct")  # besides a goal's name: a puzzle's first goal, its last one, or none
+DRAWN: Final = 2  # hidden sizes where only a seed is said
+LIMITS: Final = Limits(seconds=10.0, memory=1024 * 2**20)  # of one run, where nothing is said
 
 
 class AssignmentError(ValueError):
     """An assignment that makes no sense. Says where, what would, and what to write."""
-
-
-@dataclass(frozen=True, slots=True)
-class Required:
-    """The requirements of one puzzle: the goal `need` (None: correct is enough), and besides its own size its
-    records at others; of a plain function so many sets of random inputs, each from a seed of its own. `events` is
-    how many our own solution records, at the puzzle's size and at the others, and `key` what no other requirement
-    has."""
-
-    record: Puzzle
-    need: str | None
-    hidden: tuple[Puzzle, ...] = ()
-    events: tuple[int, ...] = ()
-    seeds: tuple[str, ...] = ()
-    key: str = ""
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        """The hidden sizes in words."""
-        if self.record.is_function:
-            draws = min(self.record.draws, INPUTS)
-            return tuple(f"{counted(draws, 'random input', ',')} (set {n})" for n in range(1, len(self.seeds) + 1))
-        others = ["" if record.costs == self.record.costs else "; other costs" for record in self.hidden]
-        return tuple(Task(record).size() + other for record, other in zip(self.hidden, others, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +71,19 @@ class Assignment:
     rules: Rules = field(default_factory=Rules)
 
 
-@dataclass(frozen=True, slots=True)
-class PartOfConfig:
+class PartOfConfig(NamedTuple):
     """The settings of one puzzle. `hidden` are how many sizes to draw, or the sizes."""
 
     need: str | None = None
     hidden: int | tuple[AtSize, ...] | None = None
     seed: int | str | None = None
+
+    def over(self, other: PartOfConfig) -> PartOfConfig:
+        """Return what this says, and where it says nothing the other."""
+        return other._replace(**{name: value for name, value in self._asdict().items() if value is not None})
+
+
+UNSAID: Final = PartOfConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +92,7 @@ class Config:
 
     title: str = ""
     puzzles: tuple[str, ...] | None = None
-    every: PartOfConfig = PartOfConfig()
+    every: PartOfConfig = UNSAID
     limits: Limits = LIMITS
     parts: Mapping[str, PartOfConfig] = field(default_factory=dict[str, PartOfConfig])
     tell_sizes: bool = False
@@ -143,14 +114,23 @@ class Config:
             raise AssignmentError(f"there is no puzzle {unknown[0]!r}; {_did_you_mean(unknown[0], PUZZLES)}")
         if hidden is not None and not 0 <= hidden <= MOST:
             raise AssignmentError(f"there are 0 to {MOST} hidden sizes for each puzzle; got {hidden}")
+        worth: dict[str, float] = {}
+        for word in re.split(r"[\s,;]+", (points or "").strip()) if points is not None else ():
+            name, _, number = word.partition("=")
+            if name not in WORTH or not re.fullmatch(r"\d{1,3}(\.\d+)?", number):
+                raise AssignmentError(
+                    f'--points {points!r}: {word!r} is not understood\n  expected: such as "correct=4 hidden=2", of '
+                    f"{', '.join(WORTH)}"
+                )
+            worth[name] = float(number)
         given = PartOfConfig(need, hidden, seed)
         return replace(
             self,
             puzzles=chosen or self.puzzles,
-            every=_over(given, self.every),
-            parts={puzzle: _over(given, part) for puzzle, part in self.parts.items()},
+            every=given.over(self.every),
+            parts={puzzle: given.over(part) for puzzle, part in self.parts.items()},
             limits=self.limits if seconds is None else replace(self.limits, seconds=seconds),
-            rules=self.rules if points is None else replace(self.rules, points={"": _said_points(points)}),
+            rules=self.rules if points is None else replace(self.rules, points={"": worth}),
         )
 
     def assignment(self, worked_on: Iterable[str] = ()) -> Assignment:
@@ -159,35 +139,9 @@ class Config:
         AssignmentError for a goal that a puzzle does not have, or a size at which our own solution is not correct.
         """
         names = set(worked_on) if self.puzzles is None else set(self.puzzles)
-        required: list[Required] = []
-        for puzzle, record in PUZZLES.items():
-            if puzzle in names:
-                part = _over(self.parts.get(puzzle, PartOfConfig()), self.every)
-                required.append(_required(record, part))
-        return Assignment(tuple(required), self.title, self.limits, self.tell_sizes, self.rules)
-
-
-def _over(first: PartOfConfig, second: PartOfConfig) -> PartOfConfig:
-    """Return what the first says, and where it says nothing the second."""
-    return PartOfConfig(
-        second.need if first.need is None else first.need,
-        second.hidden if first.hidden is None else first.hidden,
-        second.seed if first.seed is None else first.seed,
-    )
-
-
-def _said_points(text: str) -> dict[str, float]:
-    """Points as an option says them: "correct=4 hidden=2"."""
-    found: dict[str, float] = {}
-    for word in re.split(r"[\s,;]+", text.strip()):
-        name, _, number = word.partition("=")
-        if name not in WORTH or not re.fullmatch(r"\d{1,3}(\.\d+)?", number):
-            raise AssignmentError(
-                f'--points {text!r}: {word!r} is not understood\n  expected: such as "correct=4 hidden=2", of '
-                f"{', '.join(WORTH)}"
-            )
-        found[name] = float(number)
-    return found
+        parts = {puzzle: self.parts.get(puzzle, UNSAID).over(self.every) for puzzle in PUZZLES}
+        required = tuple(_required(record, parts[puzzle]) for puzzle, record in PUZZLES.items() if puzzle in names)
+        return Assignment(required, self.title, self.limits, self.tell_sizes, self.rules)
 
 
 def _required(record: Puzzle, part: PartOfConfig) -> Required:
@@ -196,21 +150,20 @@ def _required(record: Puzzle, part: PartOfConfig) -> Required:
         drawn = DRAWN
     seed = 0 if part.seed is None else part.seed
     if record.is_function:
-        count = drawn if isinstance(drawn, int) else 0
-        seeds = tuple(f"{seed}:{record.id}:{number}" for number in range(1, count + 1))
-        return _with_key(Required(record, None, seeds=seeds))
-    if drawn is None:
-        sizes = [AtSize(*size) for size in record.hidden]
+        numbers = range(1, (drawn if isinstance(drawn, int) else 0) + 1)
+        required = Required(record, None, seeds=tuple(f"{seed}:{record.id}:{number}" for number in numbers))
     else:
-        sizes = drawn if isinstance(drawn, tuple) else draw_sizes(record.id, drawn, seed)
-    try:
-        events = [figures_at(record.id, size)[0].events for size in (AtSize(*record.size, record.mesh), *sizes)]
-        return _with_key(Required(record, need, tuple(record_at(record.id, size) for size in sizes), tuple(events)))
-    except Unfit as error:
-        raise AssignmentError(f"{error}\n  fix: take that size out of puzzle.{record.id}.hidden, or mend it") from None
-
-
-def _with_key(required: Required) -> Required:
+        if drawn is None:
+            sizes = tuple(AtSize(*size) for size in record.hidden)
+        else:
+            sizes = drawn if isinstance(drawn, tuple) else draw_sizes(record.id, drawn, seed)
+        try:
+            every = (AtSize(*record.size, record.mesh), *sizes)
+            events = tuple(figures_at(record.id, size)[0].events for size in every)
+            required = Required(record, need, tuple(record_at(record.id, size) for size in sizes), events)
+        except Unfit as error:
+            fix = f"take that size out of puzzle.{record.id}.hidden, or mend it"
+            raise AssignmentError(f"{error}\n  fix: {fix}") from None
     return replace(required, key=hashlib.sha256(repr(required).encode()).hexdigest()[:16])
 
 
@@ -232,135 +185,14 @@ def _need(record: Puzzle, need: str) -> str | None:
 
 # -- a file ---------------------------------------------------------------------------------------------------------
 
-
-class _Reader:
-    """Reads the tables of a file, and says where one is wrong."""
-
-    def __init__(self, path: Path, text: str) -> None:
-        self._path = path
-        self._lines = text.splitlines()
-
-    def wrong(self, key: str, expected: str, got: object, fix: str = "") -> NoReturn:
-        """Say what is wrong with a key, and in which line it stands, if it stands in one alone."""
-        name = re.escape(re.sub(r"\[\d+\]$", "", key).rpartition(".")[2])
-        lines = [number for number, line in enumerate(self._lines, 1) if re.search(rf"(^|[\s{{,\[.]){name}\b", line)]
-        place = f"{self._path.name}, line {lines[0]}" if len(lines) == 1 else self._path.name
-        text = f"{place}: {key}\n  expected: {expected}\n  got:      {got}"
-        raise AssignmentError(text + (f"\n  fix:      {fix}" if fix else ""))
-
-    def table(self, value: object, key: str, allowed: Iterable[str]) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            self.wrong(key, "a table", _shown(value))
-        found = cast("dict[str, Any]", value)
-        for name in found:
-            if name not in allowed:
-                where = f"{key}.{name}".lstrip(".")
-                self.wrong(where, f"one of {', '.join(allowed)}", name, _did_you_mean(name, allowed))
-        return found
-
-    def value(self, value: object, key: str, kind: type[T], expected: str) -> T:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # a truth is no number
-            self.wrong(key, expected, _shown(value))
-        return value
-
-    def whole(self, value: object, key: str, least: int, most: int) -> int:
-        expected = f"a whole number from {least} to {most:,}"
-        if not least <= self.value(value, key, int, expected) <= most:
-            self.wrong(key, expected, value)
-        return cast("int", value)
-
-    def number(self, value: object, key: str, most: float, least: float = 0) -> float:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-            self.wrong(key, f"a number from {least:g} to {most:,g}", _shown(value))
-        return float(value)
-
-    def puzzle(self, name: object, key: str) -> str:
-        if not isinstance(name, str) or name not in PUZZLES:
-            self.wrong(key, "the id of a puzzle", _shown(name), _did_you_mean(str(name), PUZZLES))
-        return name
-
-    def points(self, value: object, key: str) -> dict[str, float]:
-        """Points by what they are given for."""
-        table = self.table(value, key, WORTH)
-        return {name: self.number(number, f"{key}.{name}", MOST_POINTS) for name, number in table.items()}
-
-    def moment(self, value: object, key: str) -> datetime:
-        """A time by the clock on the wall; a day alone is meant to its end."""
-        if not isinstance(value, datetime) and isinstance(value, date):
-            return datetime.combine(value, time(23, 59, 59))
-        if not isinstance(value, datetime):
-            self.wrong(key, "a time without quotation marks, such as 2026-11-01T23:59:00", _shown(value))
-        return value.replace(tzinfo=None)
-
-    def rules(self, table: dict[str, Any]) -> Rules:
-        """Return how points follow from results."""
-        points = {"": self.points(table["points"], "points")} if "points" in table else dict(Rules().points)
-        for name, part in table.get("puzzle", {}).items():
-            if "points" in part:
-                points[name] = self.points(part["points"], f"puzzle.{name}.points")
-        attempts = table.get("attempts", ATTEMPTS[0])
-        if attempts not in ATTEMPTS:
-            self.wrong("attempts", " or ".join(f'"{one}"' for one in ATTEMPTS), _shown(attempts))
-        late = self.table(table.get("late", {}), "late", OF_BEING_LATE)
-        costs = {name: self.number(late[name], f"late.{name}", OF_BEING_LATE[name]) for name in late}
-        people = table.get("extension", {})
-        extensions = self.table(people, "extension", people)
-        return Rules(
-            points,
-            attempts,
-            self.moment(table["deadline"], "deadline") if "deadline" in table else None,
-            {name: self.moment(until, f"extension.{name}") for name, until in extensions.items()},
-            Late(**costs),
-        )
-
-    def part(self, table: dict[str, Any], key: str, puzzle: Puzzle | None) -> PartOfConfig:
-        """Return what is said of a puzzle, or (None) of all of them."""
-        need, hidden, seed = (table.get(name) for name in ("need", "hidden", "seed"))
-        if need is not None:
-            need = self.value(need, f"{key}need", str, 'a text, such as "best"')
-            if puzzle is not None:
-                try:
-                    _need(puzzle, need)
-                except AssignmentError:
-                    goals = ", ".join(f'"{goal.name}"' for goal in puzzle.goals)
-                    self.wrong(f"{key}need", f"{', '.join(NEEDS)}, {goals}", repr(need))
-        if seed is not None and (not isinstance(seed, int | str) or isinstance(seed, bool)):
-            self.wrong(f"{key}seed", "a whole number or a text", _shown(seed))
-        if isinstance(hidden, list) and puzzle is not None and not puzzle.is_function:
-            items = cast("list[Any]", hidden)
-            sizes = tuple(self.size(item, f"{key}hidden[{number}]", puzzle) for number, item in enumerate(items))
-            return PartOfConfig(need, sizes, seed)
-        if hidden is not None and (not isinstance(hidden, int) or isinstance(hidden, bool) or not 0 <= hidden <= MOST):
-            sizes_too = "" if puzzle is None or puzzle.is_function else ", or a list of sizes"
-            fix = "sizes are said for a puzzle: [puzzle.fsdp] and there hidden = [{...}]" if puzzle is None else ""
-            self.wrong(f"{key}hidden", f"how many to draw, 0 to {MOST}{sizes_too}", _shown(cast("object", hidden)), fix)
-        return PartOfConfig(need, hidden, seed)
-
-    def size(self, value: object, key: str, puzzle: Puzzle) -> AtSize:
-        table = self.table(value, key, OF_A_SIZE)
-        mesh, costs = None, None
-        for name in ("mesh", "costs"):
-            if name in table:
-                found = self.table(table[name], f"{key}.{name}", cast("dict[str, Any]", table[name]))
-                try:
-                    if name == "mesh":
-                        mesh = mesh_from_table(found)
-                    else:
-                        costs = costs_from(found)
-                except (ValueError, TypeError) as error:
-                    self.wrong(f"{key}.{name}", f"what {name} of a puzzle's record may be", _shown(found), str(error))
-        for name in ("layers", "batches", *(("ranks",) if mesh is None else ())):
-            if name not in table:
-                self.wrong(key, f"{name} too", _shown(table), f"add {name} = {getattr(puzzle, name)}")
-            self.whole(table[name], f"{key}.{name}", 1, LARGEST)
-        ranks = table.get("ranks", 0 if mesh is None else len(mesh))
-        if mesh is not None and ranks != len(mesh):
-            self.wrong(f"{key}.ranks", f"{len(mesh)}, as many as the mesh has", ranks, "leave it out: the mesh says it")
-        if ranks * table["layers"] * table["batches"] > LARGEST:
-            self.wrong(key, f"ranks times layers times batches up to {LARGEST:,}", _shown(table), "take a smaller size")
-        if mesh is None and ranks == puzzle.ranks:
-            mesh = puzzle.mesh
-        return AtSize(ranks, table["layers"], table["batches"], mesh, costs)
+OF_A_RUN: Final = ("seconds", "memory")  # the fields of `Limits` that a file may set; memory in MiB
+OF_RULES: Final = ("deadline", "attempts", "points", "late", "extension")
+KEYS: Final = ("title", "puzzles", "need", "hidden", "seed", *OF_A_RUN, "tell_sizes", *OF_RULES, "puzzle")
+OF_A_PUZZLE: Final = ("need", "hidden", "seed", "points")
+WORTH: Final = (*(term.name for term in TERMS), BY_HAND)  # what points are given for
+MOST_POINTS: Final = 1000
+OF_BEING_LATE: Final = {"percent": 100, "grace": 100_000, "days": 1000}  # and how much each may be
+OF_A_SIZE: Final = {"ranks": None, "layers": None, "batches": None, "mesh": mesh_from_table, "costs": costs_from}
 
 
 def read_config(path: str | Path) -> Config:
@@ -374,41 +206,158 @@ def read_config(path: str | Path) -> Config:
         raise AssignmentError(f"{path.name} is not text in UTF-8: {error.reason} at byte {error.start}") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise AssignmentError(f"{path.name} is not TOML: {error}\n  fix:      see https://toml.io") from None
-    reader = _Reader(path, text)
+    reader = _Reader(path.name, text.splitlines())
     table = reader.table(data, "", KEYS)
-    puzzles = table.get("puzzles")
-    if puzzles is not None:
-        if not isinstance(puzzles, list) or not puzzles:
-            reader.wrong("puzzles", 'a list of puzzles, such as ["ddp", "fsdp"]', _shown(cast("object", puzzles)))
-        names = cast("list[Any]", puzzles)
-        puzzles = tuple(reader.puzzle(name, f"puzzles[{number}]") for number, name in enumerate(names))
+    names = table.get("puzzles")
+    if names is not None:
+        if not isinstance(names, list) or not names:
+            reader.wrong("puzzles", 'a list of puzzles, such as ["ddp", "fsdp"]', table["puzzles"])
+        names = tuple(reader.puzzle(name, f"puzzles[{number}]") for number, name in enumerate(table["puzzles"]))
     parts: dict[str, PartOfConfig] = {}
+    rules = reader.rules(table)
+    points = {"": reader.points(table["points"], "points")} if "points" in table else dict(Rules().points)
     of_puzzles = table.get("puzzle", {})
     for name, part in reader.table(of_puzzles, "puzzle", of_puzzles).items():
-        record = PUZZLES[reader.puzzle(name, f"puzzle.{name}")]
-        parts[name] = reader.part(reader.table(part, f"puzzle.{name}", OF_A_PUZZLE), f"puzzle.{name}.", record)
-    limits = LIMITS
+        record = PUZZLES[reader.puzzle(name, key := f"puzzle.{name}")]
+        parts[name] = reader.part(reader.table(part, key, OF_A_PUZZLE), f"{key}.", record)
+        if "points" in part:
+            points[name] = reader.points(part["points"], f"{key}.points")
+    limits: dict[str, Any] = {}
     if "seconds" in table:
-        limits = replace(limits, seconds=reader.number(table["seconds"], "seconds", 3600, 0.1))
+        limits["seconds"] = float(reader.number(table["seconds"], "seconds", 0.1, 3600))
     if "memory" in table:
-        limits = replace(limits, memory=reader.whole(table["memory"], "memory", 64, 2**20) * 2**20)
+        limits["memory"] = reader.number(table["memory"], "memory", 64, 2**20, whole=True) * 2**20
     return Config(
         title=reader.value(table.get("title", ""), "title", str, 'a text, such as "best"'),
-        puzzles=puzzles,
+        puzzles=names,
         every=reader.part(table, "", None),
-        limits=limits,
+        limits=replace(LIMITS, **limits),
         parts=parts,
         tell_sizes=reader.value(table.get("tell_sizes", False), "tell_sizes", bool, "true or false"),
-        rules=reader.rules(table),
+        rules=replace(rules, points=points),
     )
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+class _Reader(NamedTuple):
+    """Reads the values of a file, and says where one is wrong. What TOML gives may be anything."""
+
+    file: str
+    lines: list[str]
+
+    def wrong(self, key: str, expected: str, got: object, fix: str = "") -> NoReturn:
+        """Say what is wrong with a key, and in which line it stands, if it stands in one alone."""
+        name = re.escape(re.sub(r"\[\d+\]$", "", key).rpartition(".")[2])
+        at = [number for number, line in enumerate(self.lines, 1) if re.search(rf"(^|[\s{{,\[.]){name}\b", line)]
+        place = f"{self.file}, line {at[0]}" if len(at) == 1 else self.file
+        shown = got if isinstance(got, _Key) else repr(got)
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        text = f"{place}: {key}\n  expected: {expected}\n  got:      {shown}"
+        raise AssignmentError(text + (f"\n  fix:      {fix}" if fix else ""))
+
+    def table(self, value: Any, key: str, allowed: Iterable[str]) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self.wrong(key, "a table", value)
+        table = cast("dict[str, Any]", value)
+        for name in table:
+            if name not in allowed:
+                where, expected = f"{key}.{name}".lstrip("."), f"one of {', '.join(allowed)}"
+                self.wrong(where, expected, _Key(name), _did_you_mean(name, allowed))
+        return table
+
+    def value(self, value: Any, key: str, kind: type, expected: str) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # a truth is no number
+            self.wrong(key, expected, value)
+        return value
+
+    def number(self, value: Any, key: str, least: float, most: float, *, whole: bool = False) -> Any:
+        kinds, words = (int, "whole number") if whole else (int | float, "number")
+        if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
+            self.wrong(key, f"a {words} from {least:g} to {most:,}", value)
+        return value
+
+    def puzzle(self, name: Any, key: str) -> str:
+        if not isinstance(name, str) or name not in PUZZLES:
+            self.wrong(key, "the id of a puzzle", name, _did_you_mean(str(name), PUZZLES))
+        return name
+
+    def points(self, value: Any, key: str) -> dict[str, float]:
+        """Points by what they are given for."""
+        table = self.table(value, key, WORTH)
+        return {name: float(self.number(number, f"{key}.{name}", 0, MOST_POINTS)) for name, number in table.items()}
+
+    def moment(self, value: Any, key: str) -> datetime:
+        """A time by the clock on the wall; a day alone is meant to its end."""
+        if not isinstance(value, date):  # as a datetime is
+            self.wrong(key, "a time without quotation marks, such as 2026-11-01T23:59:00", value)
+        end = datetime.combine(value, time(23, 59, 59))
+        return value.replace(tzinfo=None) if isinstance(value, datetime) else end
+
+    def rules(self, table: dict[str, Any]) -> Rules:
+        """Return how points follow from results, but for the points."""
+        attempts = table.get("attempts", ATTEMPTS[0])
+        if attempts not in ATTEMPTS:
+            self.wrong("attempts", " or ".join(f'"{one}"' for one in ATTEMPTS), attempts)
+        late = self.table(table.get("late", {}), "late", OF_BEING_LATE)
+        costs = {name: float(self.number(late[name], f"late.{name}", 0, OF_BEING_LATE[name])) for name in late}
+        extensions = self.table(people := table.get("extension", {}), "extension", people)
+        return Rules(
+            attempts=attempts,
+            deadline=self.moment(table["deadline"], "deadline") if "deadline" in table else None,
+            extensions={name: self.moment(until, f"extension.{name}") for name, until in extensions.items()},
+            late=Late(**costs),
+        )
+
+    def part(self, table: dict[str, Any], key: str, puzzle: Puzzle | None) -> PartOfConfig:
+        """Return what is said of a puzzle, or (None) of all of them."""
+        need, hidden, seed = (table.get(name) for name in ("need", "hidden", "seed"))
+        if need is not None:
+            self.value(need, f"{key}need", str, 'a text, such as "best"')
+            try:
+                _ = puzzle and _need(puzzle, need)
+            except AssignmentError:
+                goals = (f'"{goal.name}"' for goal in puzzle.goals) if puzzle else ()
+                self.wrong(f"{key}need", ", ".join((*NEEDS, *goals)), need)
+        if seed is not None and (not isinstance(seed, int | str) or isinstance(seed, bool)):
+            self.wrong(f"{key}seed", "a whole number or a text", seed)
+        sized = None if puzzle is None or puzzle.is_function else puzzle
+        if sized is not None and isinstance(hidden, list):
+            items = enumerate(cast("list[Any]", hidden))
+            hidden = tuple(self.size(item, f"{key}hidden[{number}]", sized) for number, item in items)
+        elif hidden is not None and (type(hidden) is not int or not 0 <= hidden <= MOST):
+            fix = "sizes are said for a puzzle: [puzzle.fsdp] and there hidden = [{...}]" if puzzle is None else ""
+            sizes = ", or a list of sizes" if sized is not None else ""
+            self.wrong(f"{key}hidden", f"how many to draw, 0 to {MOST}{sizes}", table["hidden"], fix)
+        return PartOfConfig(need, hidden, seed)
+
+    def size(self, value: Any, key: str, puzzle: Puzzle) -> AtSize:
+        table = self.table(value, key, OF_A_SIZE)
+        made: dict[str, Any] = {}
+        for name, maker in OF_A_SIZE.items():
+            if maker is not None and name in table:
+                of = self.table(table[name], f"{key}.{name}", table[name])
+                try:
+                    made[name] = maker(of)
+                except (ValueError, TypeError) as error:
+                    self.wrong(f"{key}.{name}", f"what {name} of a puzzle's record may be", of, str(error))
+        mesh: Mesh | None = made.get("mesh")
+        for name in ("layers", "batches", *(("ranks",) if mesh is None else ())):
+            if name not in table:
+                self.wrong(key, f"{name} too", table, f"add {name} = {getattr(puzzle, name)}")
+            self.number(table[name], f"{key}.{name}", 1, LARGEST, whole=True)
+        ranks = table.get("ranks", 0 if mesh is None else len(mesh))
+        if mesh is not None and ranks != len(mesh):
+            self.wrong(f"{key}.ranks", f"{len(mesh)}, as many as the mesh has", ranks, "leave it out: the mesh says it")
+        if ranks * table["layers"] * table["batches"] > LARGEST:
+            self.wrong(key, f"ranks times layers times batches up to {LARGEST:,}", table, "take a smaller size")
+        if mesh is None and ranks == puzzle.ranks:
+            mesh = puzzle.mesh
+        return AtSize(ranks, table["layers"], table["batches"], mesh, made.get("costs"))
+
+
+class _Key(str):
+    """The name of a key, which is shown as it stands in the file."""
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    near = get_close_matches(name, names, 1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    near = get_close_matches(name, [*known], 1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"

@@ -1,15 +1,12 @@
-"""The gradebook, as plain data, and what a grading keeps in its folder: the journal, and each schedule once.
+"""The gradebook, as plain data; the rules by which points follow; and what a grading keeps: schedules, and a journal.
 
-The gradebook says what came of every puzzle of every student. All reports read it, and nothing else. A schedule is what
-ranks do, in which order, to which values: whoever finds the same one has the same digest.
+The gradebook says what came of every puzzle of every student. All reports read it, and nothing else. Points are a sum
+and no program: nothing of them is evaluated. How a file says them is in `lib.suite.grade.assignment`.
 
-The journal has what is finished, a line each, as soon as it is. Who is stopped goes on where it was.
-
-    {"key": "...", "score": {...}, "isolation": ["..."]}
-
-A key stands for the code, the puzzle, all that is required of it, the limits and the version of this package: what has
-the same key need not run again. Lines are only ever added. One that was cut off, by a full disk or by a process that
-was killed while it wrote, is left out when the journal is read, and what it was about is done again.
+The journal has what is finished, a line each, as soon as it is: {"key": "...", "score": {...}, "isolation": ["..."]}. A
+key stands for the code, the puzzle, all that is required of it, the limits and the version of this package: what has
+the same key need not run again. Lines are only ever added. One that was cut off, by a full disk or a process that was
+killed, is left out when the journal is read, and what it was about is done again.
 """
 
 from __future__ import annotations
@@ -18,16 +15,20 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import sys
 import zlib
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, cast
+from typing import IO, Final, NamedTuple
 
 from lib.errors.exceptions import NoTraceFile, TraceError
+from lib.errors.wording import counted
 from lib.files import ROOT, ready, write_whole
 from lib.suite.course.solutions import without_lines
 from lib.suite.submissions.source import STATES
@@ -35,26 +36,11 @@ from lib.trace.json_format import MAX_BYTES, encode
 from lib.trace.trace import Trace
 from lib.trace.validation import decode
 
-__all__ = [
-    "Asked",
-    "Entry",
-    "Gradebook",
-    "Journal",
-    "Mark",
-    "Refused",
-    "Result",
-    "Schedule",
-    "Score",
-    "Student",
-    "Traces",
-    "schedule_of",
-    "version",
-]
-
 # -- gradebook -----------------------------------------------------------------------------------------------------
 
 FORMAT: Final = "llm-training-puzzles gradebook"
 VERSION: Final = 1
+Number = int | float  # and not float alone: 5 is read as 5, so that the same class gives the same bytes again
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +56,9 @@ class Result:
     size: str
     state: str
     goals: tuple[str, ...] = ()
-    time: float | None = None
-    memory: float | None = None
-    sent: float | None = None
+    time: Number | None = None
+    memory: Number | None = None
+    sent: Number | None = None
     rank: int | None = None
     message: str = ""
     schedule: str = ""
@@ -100,9 +86,9 @@ class Score:
     hints: int | None = None
 
     @property
-    def goal(self) -> str | None:
-        """The best goal reached at the puzzle's size."""
-        return self.own.goals[-1] if self.own.goals else None
+    def correct(self) -> bool:
+        """Tell whether it is correct at the puzzle's size."""
+        return self.own.correct
 
     @property
     def hidden_passed(self) -> int:
@@ -110,16 +96,12 @@ class Score:
         return sum(result.state == "passed" for result in self.hidden)
 
     @property
-    def correct(self) -> bool:
-        """Tell whether it is correct at the puzzle's size."""
-        return self.own.correct
-
-    @property
     def message(self) -> str:
         """Return what to tell the student: of the puzzle's size; where all is well there, of the first size that
         failed."""
-        wrong = (result.message for result in self.hidden if result.state != "passed")
-        return self.own.message if self.own.state != "passed" else next(wrong, self.own.message)
+        return next(
+            (result.message for result in (self.own, *self.hidden) if result.state != "passed"), self.own.message
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +110,10 @@ class Mark:
     score, less what being late costs, which `late` says in words; `of` how many there are; and what a person adds."""
 
     puzzle: str
-    points: float = 0.0
-    of: float = 0.0
+    points: Number = 0.0
+    of: Number = 0.0
     late: str = ""
-    by_hand: float | None = None
+    by_hand: Number | None = None
     comment: str = ""
 
     @property
@@ -199,7 +181,7 @@ class Asked:
     puzzle: str
     title: str
     number: int
-    goals: tuple[tuple[str, float, float], ...] = ()
+    goals: tuple[tuple[str, Number, Number], ...] = ()
     need: str | None = None
     hidden: tuple[str, ...] = ()
     reference: Result | None = None
@@ -225,9 +207,8 @@ class Gradebook:
     @property
     def passed(self) -> bool:
         """Tell whether every student passed every puzzle, nothing was refused, and no file has a problem."""
-        return not (self.refused or self.problems) and all(
-            student.passed == len(self.asked) for student in self.students
-        )
+        everybody = all(student.passed == len(self.asked) for student in self.students)
+        return everybody and not (self.refused or self.problems)
 
     def refused_of(self, student: Student) -> tuple[Refused, ...]:
         """Return what a student handed in that cannot be graded."""
@@ -245,56 +226,120 @@ class Gradebook:
     @classmethod
     def from_json(cls, text: str) -> Gradebook:
         """Read one that `to_json` wrote. ValueError for anything else."""
+        from msgspec import convert  # here and not above: what takes in files alone needs no extra
+
         try:
-            data = cast("dict[str, Any]", json.loads(text))
+            data = json.loads(text)
             if (data["format"], data["version"]) != (FORMAT, VERSION):
                 raise ValueError(f"{data['format']}, version {data['version']}")
-            return cls(
-                tuple(map(_asked, data["asked"])),
-                tuple(map(_student, data["students"])),
-                tuple(Refused(**one) for one in data["refused"]),
-                tuple(data.get("isolation", ())),
-                data.get("made_by", ""),
-                data.get("title", ""),
-                tuple(data.get("problems", ())),
-            )
+            return convert(data, cls)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"this is no {FORMAT}, version {VERSION}: {error}") from None
 
 
-# Each is made of its JSON: TypeError or KeyError for what is none.
+# -- points --------------------------------------------------------------------------------------------------------
+
+ATTEMPTS: Final = ("latest", "best")
+BY_HAND: Final = "by_hand"  # the term that is no share of anything: how many points a person may give
 
 
-def _result(data: dict[str, Any]) -> Result:
-    return Result(**dict(data, goals=tuple(data["goals"])))
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A reason for points: what it is called, what it means, how much of it a score has, and how much there is; a
+    term of which a puzzle has nothing, such as hidden sizes, does not count there."""
+
+    name: str
+    about: str
+    reached: Callable[[Score, Asked], float]
+    there: Callable[[Asked], float] = lambda _: 1.0
 
 
-def _score(data: dict[str, Any]) -> Score:
-    return Score(**dict(data, own=_result(data["own"]), hidden=tuple(map(_result, data["hidden"]))))
+def _goal(which: int) -> Callable[[Score, Asked], float]:
+    return lambda score, asked: float(bool(asked.goals) and asked.goals[which][0] in score.own.goals)
 
 
-def _student(data: dict[str, Any]) -> Student:
-    return Student(
-        data["name"],
-        tuple(map(_score, data["scores"])),
-        tuple(data["notes"]),
-        data.get("id", ""),
-        tuple(Mark(**one) for one in data.get("marks", ())),
-        tuple((heading, text) for heading, text in data.get("more", ())),
-    )
+TERMS: Final[tuple[Term, ...]] = (
+    Term("passed", "all that is needed, at hidden sizes too", lambda s, _: float(s.state == "passed")),
+    Term("correct", "one correct training step at the puzzle's size", lambda s, _: float(s.correct)),
+    Term(
+        "hidden",
+        "hidden sizes that passed, in proportion",
+        lambda s, a: s.hidden_passed / len(a.hidden) if a.hidden and s.correct else 0.0,
+        lambda a: float(bool(a.hidden)),
+    ),
+    Term("first", "the first goal, at the puzzle's size", _goal(0), lambda a: float(bool(a.goals))),
+    Term("best", "the last goal, at the puzzle's size", _goal(-1), lambda a: float(bool(a.goals))),
+    Term(
+        "goal",
+        "each goal that is reached at the puzzle's size",
+        lambda s, a: float(sum(name in s.own.goals for name, _, _ in a.goals)),
+        lambda a: float(len(a.goals)),
+    ),
+)
+PASSED: Final[Mapping[str, float]] = {"passed": 1.0}  # where nothing is said: a point for each puzzle that passed
 
 
-def _asked(data: dict[str, Any]) -> Asked:
-    reference = None if data["reference"] is None else _result(data["reference"])
-    goals = tuple((name, time, memory) for name, time, memory in data["goals"])
-    return Asked(**dict(data, goals=goals, hidden=tuple(data["hidden"]), reference=reference))
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The price of being late: `percent` of the points for each day that is begun, after `grace` minutes; and after
+    `days` (None: never) all of them."""
+
+    percent: float = 0.0
+    grace: float = 0.0
+    days: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules by which points follow from results: points by puzzle ("" is for all others), the deadline, who has
+    another, and what being late costs. Times are by the clock on the wall, as platforms write them."""
+
+    points: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: {"": PASSED})
+    attempts: str = ATTEMPTS[0]
+    deadline: datetime | None = None
+    extensions: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
+    late: Late = Late()
+
+    def weights(self, puzzle: str) -> Mapping[str, float]:
+        """The points of each term for a puzzle."""
+        return self.points.get(puzzle) or self.points.get("") or PASSED
+
+    def due(self, its_id: str, name: str, said: datetime | None = None) -> datetime | None:
+        """Return when a student has to hand in: as the file of the assignment says for one, or the roster (`said`),
+        or for all."""
+        return self.extensions.get(its_id) or self.extensions.get(name) or said or self.deadline
+
+    def mark(self, score: Score, asked: Asked, handed_in: datetime | None, due: datetime | None, flag: bool) -> Mark:
+        """The points of one score, of an attempt that came at `handed_in` (None: nobody says), where the platform says
+        at least whether it was late (`flag`)."""
+        points, of = of_puzzle(score, asked, self.weights(asked.puzzle))
+        grace, late = timedelta(minutes=self.late.grace), timedelta(0)
+        if handed_in is not None and due is not None:
+            late = handed_in - due
+        elif flag:
+            late = grace + timedelta(seconds=1)
+        if not points or late <= grace:
+            return Mark(asked.puzzle, points, of)
+        begun = math.ceil(late / timedelta(days=1))
+        over = self.late.days is not None and begun > self.late.days
+        factor = 0.0 if over else max(0.0, 1.0 - begun * self.late.percent / 100)
+        days = counted(begun, "day") if handed_in is not None else "the platform's mark"
+        cost = f"{100 - 100 * factor:g} percent less" if factor else "nothing of it counts"
+        return Mark(asked.puzzle, round(points * factor, 4), of, f"late by {days}: {cost}")
+
+
+def of_puzzle(score: Score, asked: Asked, weights: Mapping[str, float]) -> tuple[float, float]:
+    """The points of a score, and how many there are, with those that a person gives."""
+    points = sum(weights.get(term.name, 0.0) * term.reached(score, asked) for term in TERMS)
+    most = sum(weights.get(term.name, 0.0) * term.there(asked) for term in TERMS)
+    return round(points, 4), round(most + weights.get(BY_HAND, 0.0), 4)
 
 
 # -- traces --------------------------------------------------------------------------------------------------------
 
 DIGEST: Final = re.compile("[0-9a-f]{16}")
+# In place of the text of an error, which is about one student's code: a run that failed is not one that is short.
 STOPPED: Final = "this run stopped before its end"
-"""In place of the text of an error, which is about one student's code: a run that failed is not one that is short."""
 
 
 class Schedule(NamedTuple):
@@ -305,7 +350,8 @@ class Schedule(NamedTuple):
 
 
 def schedule_of(trace: Trace) -> Schedule:
-    """The schedule of a Trace: without source places, the text of an error, and the name of the puzzle."""
+    """The schedule of a Trace: what ranks do, in which order, to which values; without source places, the text of an
+    error, and the name of the puzzle. Whoever finds the same one has the same digest."""
     bare = replace(without_lines(trace), error=None if trace.error is None else STOPPED, puzzle=None)
     text = json.dumps(encode(bare), separators=(",", ":")).encode()
     packed = io.BytesIO()
@@ -348,15 +394,15 @@ class Traces:
 
     def keep(self, schedule: Schedule) -> None:
         """Write a schedule, all of it or nothing, unless it is there."""
-        path = self.path(schedule.digest)
-        if not path.is_file():
-            write_whole(ready(path), schedule.packed)
+        if schedule.digest not in self:
+            write_whole(ready(self.path(schedule.digest)), schedule.packed)
 
 
 # -- journal -------------------------------------------------------------------------------------------------------
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Entry:
     """A score, without the file, and what kept its runs apart from everything else, in words."""
 
     score: Score
@@ -386,21 +432,22 @@ class Journal:
 
     def known(self, prefix: str) -> dict[str, Entry]:
         """Return what is there under keys that begin so, the latest of each."""
+        from msgspec import convert  # as in `from_json`
+
         found: dict[str, Entry] = {}
         with self._path.open("rb") as file:
             for line in file:
                 try:
                     data = json.loads(line)
                     if data["key"].startswith(prefix):
-                        found[data["key"]] = Entry(_score(data["score"]), tuple(data["isolation"]))
+                        found[data["key"]] = convert(data, Entry)
                 except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                     continue
         return found
 
     def add(self, key: str, entry: Entry) -> None:
         """Write a score. It is in the file when this returns."""
-        data = {"key": key, "score": asdict(entry.score), "isolation": entry.isolation}
-        self._file.write(json.dumps(data, separators=(",", ":")).encode() + b"\n")
+        self._file.write(json.dumps({"key": key, **asdict(entry)}, separators=(",", ":")).encode() + b"\n")
         self._file.flush()
 
 

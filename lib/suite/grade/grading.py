@@ -5,6 +5,10 @@ same code, asked the same, is run once, whoever handed it in. The gradebook foll
 alone: not from the number of processes, nor from the order in which they finish.
 
 Under `out` are then work/journal.jsonl, and work/traces/ with each distinct schedule.
+
+`require` is what the hidden tests of a notebook for nbgrader call. It takes the function out of the cells that IPython
+has run, as text: what the notebook has changed in its own process (`Model.check`, a clock) counts for nothing. nbgrader
+itself runs a student's code with your rights next to it: see TEACHING.md.
 """
 
 from __future__ import annotations
@@ -13,21 +17,24 @@ import multiprocessing
 import os
 import secrets
 import signal
-import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lib.errors.exceptions import CheckError
+from lib.errors.source_lines import notebook
+from lib.errors.wording import visible
 from lib.processes import shared_out
 from lib.puzzles.records import PUZZLES
-from lib.suite.grade.assignment import Assignment, Required
+from lib.suite.grade.assignment import Assignment, Config
 from lib.suite.grade.gradebook import (
     Asked,
     Entry,
@@ -42,26 +49,21 @@ from lib.suite.grade.gradebook import (
     Traces,
     version,
 )
-from lib.suite.grade.intake.owners import stem_of
 from lib.suite.grade.intake.roster import DEADLINE, SUBMITTED, moment
-from lib.suite.grade.intake.submission import Chosen, Collected, File, Submission, chosen, renamed_in
-from lib.suite.grade.judging import judge_source, reference_result
+from lib.suite.grade.intake.submission import Collected, File, Submission, chosen, renamed_in, stem_of
+from lib.suite.grade.judging import Required, judge_source, reference_result
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Limits
 from lib.suite.submissions.source import STATES, Source
-
-__all__ = ["TRACES", "grade", "worked_on"]
+from lib.suite.submissions.statements import without_package
 
 # -- grading -------------------------------------------------------------------------------------------------------
 
 JOURNAL: Final = Path("work", "journal.jsonl")
 TRACES: Final = Path("work", "traces")
-AT_ONCE: Final = 16
-"""Functions that are sent to a process together: each takes hundredths of a second."""
-MOST_ATTEMPTS: Final = 10
-"""Earlier attempts of a student that are run, where the best counts."""
-GONE: Final = 1.0
-"""Seconds between two looks of a worker at whether its parent is still there."""
+AT_ONCE: Final = 16  # functions that are sent to a process together: each takes hundredths of a second
+MOST_ATTEMPTS: Final = 10  # earlier attempts of a student that are run, where the best counts
+GONE: Final = 1.0  # seconds between two looks of a worker at whether its parent is still there
 
 
 def worked_on(collected: Collected) -> tuple[str, ...]:
@@ -93,22 +95,20 @@ def grade(
     """
     journal, traces = Journal(Path(out) / JOURNAL), Traces(Path(out) / TRACES)
     try:
-        asked = tuple(_asked(required, traces) for required in assignment.required)
-        grading = _Grading(collected, assignment, journal, traces, done)
-        grading.run(jobs)
+        asked: list[Asked] = []
+        for required in assignment.required:
+            record, ours = required.record, reference_result(required)
+            goals = tuple((goal.name, goal.time, goal.memory) for goal in record.goals)
+            if ours is not None and ours.schedule is not None:
+                traces.keep(ours.schedule)
+            own = None if ours is None else ours.score.own
+            asked.append(Asked(record.id, record.title, record.number, goals, required.need, required.sizes, own))
+        prefix = sha256(f"{version()} {assignment.limits}".encode()).hexdigest()[:8]
+        grading = _Grading(collected, assignment, journal, traces, prefix, journal.known(prefix))
+        grading.run(jobs, done)
         return grading.book(asked)
     finally:
         journal.close()
-
-
-def _asked(required: Required, traces: Traces) -> Asked:
-    """Return what is asked of a puzzle, with our own solution, whose schedule is kept."""
-    record, ours = required.record, reference_result(required)
-    goals = tuple((goal.name, goal.time, goal.memory) for goal in record.goals)
-    if ours is not None and ours.schedule is not None:
-        traces.keep(ours.schedule)
-    own = None if ours is None else ours.score.own
-    return Asked(record.id, record.title, record.number, goals, required.need, required.sizes, own)
 
 
 class _Job(NamedTuple):
@@ -119,90 +119,62 @@ class _Job(NamedTuple):
     required: Required
 
 
-class _Finished(NamedTuple):
-    """The result of a job, and what kept its run apart from everything else."""
-
-    key: str
-    score: Score
-    schedule: Schedule | None
-    features: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class _Row:
+class _Row(NamedTuple):
     """A student's row: for each puzzle that was handed in every attempt that may count, the latest last, with its
     file and the key of what came of it."""
 
     submission: Submission
-    keys: dict[str, list[tuple[File, str]]] = field(default_factory=dict[str, list[tuple[File, str]]])
-    notes: tuple[str, ...] = ()
+    keys: defaultdict[str, list[tuple[File, str]]]
+    notes: tuple[str, ...]
 
 
+@dataclass(slots=True)
 class _Grading:
-    """One grading under way: what is known, who waits for what."""
+    """One grading under way: what is known, and which keys are not yet."""
 
-    def __init__(
-        self,
-        collected: Collected,
-        assignment: Assignment,
-        journal: Journal,
-        traces: Traces,
-        done: Callable[[int, int], None] | None,
-    ) -> None:
-        self._collected, self._assignment = collected, assignment
-        self._journal, self._traces = journal, traces
-        self._done = done
-        self._limits = assignment.limits
-        self._prefix = sha256(f"{version()} {self._limits}".encode()).hexdigest()[:8]
-        known = journal.known(self._prefix)
-        self._known = {key: Entry(_shared(entry.score), entry.isolation) for key, entry in known.items()}
-        self._rows: list[_Row] = []
-        self._refused = list(collected.refused)
-        self._pending: dict[str, list[int]] = {}
-        """Keys that are under way, with the students who wait for each."""
-        self._left: dict[int, int] = defaultdict(int)
-        """How many keys a student waits for."""
-        self._finished = 0
-        self._error: BaseException | None = None
+    collected: Collected
+    assignment: Assignment
+    journal: Journal
+    traces: Traces
+    prefix: str
+    known: dict[str, Entry]
+    rows: list[_Row] = field(default_factory=list[_Row])
+    refused: list[Refused] = field(default_factory=list[Refused])
+    pending: set[str] = field(default_factory=set[str])
+    error: BaseException | None = None
 
-    def run(self, jobs: int | None) -> None:
+    def run(self, jobs: int | None, done: Callable[[int, int], None] | None) -> None:
         """Judge what is not known."""
-        self._tell()
-        judge = partial(_judge, limits=self._limits, run=secrets.token_hex(8))
-        batches = self._batches()
+
+        def tell() -> None:
+            waits = ((key for several in row.keys.values() for _, key in several) for row in self.rows)
+            if done is not None:
+                done(sum(map(self.pending.isdisjoint, waits)), len(self.collected.submissions))
+
+        tell()
+        judge = partial(_judge, limits=self.assignment.limits, run=secrets.token_hex(8))
+        batches, options = self._batches(), {"batch_size": 1, "pre_dispatch": "2*n_jobs"}
         try:
-            for several in shared_out(
-                judge, batches, jobs, "grading", ends=True, batch_size=1, pre_dispatch="2*n_jobs"
-            ):
-                self._take(several)
-                self._tell()
+            for several in shared_out(judge, batches, jobs, "grading", ends=True, **options):
+                for key, entry, schedule in several:
+                    if schedule is not None:  # before the line that speaks of it
+                        self.traces.keep(schedule)
+                    self.known[key] = entry
+                    self.journal.add(key, entry)
+                    self.pending.discard(key)
+                tell()
         finally:
             while _every:
                 _every.pop().close()
-        if self._error is not None:
-            raise self._error
-
-    def _take(self, several: Iterable[_Finished]) -> None:
-        """Keep what came of some jobs."""
-        for finished in several:
-            if finished.schedule is not None:  # before the line that speaks of it
-                self._traces.keep(finished.schedule)
-            entry = self._known[finished.key] = Entry(_shared(finished.score), finished.features)
-            self._journal.add(finished.key, entry)
-            for row in self._pending.pop(finished.key, ()):
-                self._left[row] -= 1
-                self._finished += not self._left[row]
-
-    def _tell(self) -> None:
-        if self._done is not None:
-            self._done(self._finished, len(self._collected.submissions))
+        if self.error is not None:
+            raise self.error
 
     def _batches(self) -> Iterator[list[_Job]]:
         """Read one submission after the other, and yield what is to be judged of them. joblib asks for more in threads
         of its own, where an error would be nobody's."""
         batch: list[_Job] = []
         try:
-            for submission in self._collected.submissions:
+            for submission in self.collected.submissions:
                 batch += self._jobs_of(submission)
                 while len(batch) >= AT_ONCE:
                     yield batch[:AT_ONCE]
@@ -210,89 +182,84 @@ class _Grading:
             if batch:
                 yield batch
         except BaseException as error:
-            self._error = error
+            self.error = error
 
-    def _jobs_of(self, submission: Submission) -> list[_Job]:
-        """Read a submission. What of it is not known, nor under way."""
-        found = chosen(submission, [required.record.id for required in self._assignment.required])
-        row, number = _Row(submission, notes=(*submission.notes, *found.notes)), len(self._rows)
-        self._rows.append(row)
-        self._refused += found.refused
-        jobs: list[_Job] = []
-        for required in self._assignment.required:
+    def _jobs_of(self, submission: Submission) -> Iterator[_Job]:
+        """Read a submission, and yield what of it is not known, nor under way."""
+        found = chosen(submission, [required.record.id for required in self.assignment.required])
+        row = _Row(submission, defaultdict(list), (*submission.notes, *found.notes))
+        self.rows.append(row)
+        self.refused += found.refused
+        for required in self.assignment.required:
             puzzle = required.record.id
-            for file, source in (*self._earlier(submission, puzzle, found), *filter(None, [found.of.get(puzzle)])):
+            if puzzle not in found.of:
+                continue
+            for file, source in (*self._earlier(submission, puzzle, found.of[puzzle][0]), found.of[puzzle]):
                 code = repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")
-                key = f"{self._prefix}-{sha256(code).hexdigest()[:32]}-{puzzle}-{required.key}"
-                row.keys.setdefault(puzzle, []).append((file, key))
-                if self._is_known(key):
-                    continue
-                if key not in self._pending:
-                    jobs.append(_Job(key, source, required))
-                self._pending.setdefault(key, []).append(number)
-                self._left[number] += 1
-        self._finished += not self._left[number]
-        return jobs
+                key = f"{self.prefix}-{sha256(code).hexdigest()[:32]}-{puzzle}-{required.key}"
+                row.keys[puzzle].append((file, key))
+                digest = self.known[key].score.own.schedule if key in self.known else None
+                # What is known has its schedule, if it has one, still in the folder.
+                if key not in self.pending and (digest is None or (digest and digest not in self.traces)):
+                    self.pending.add(key)
+                    yield _Job(key, source, required)
 
-    def _earlier(self, submission: Submission, puzzle: str, found: Chosen) -> Iterator[tuple[File, Source]]:
+    def _earlier(self, submission: Submission, puzzle: str, latest: File) -> Iterator[tuple[File, Source]]:
         """Yield what else may count for a puzzle where the best attempt does: what is chosen of each earlier one."""
-        if self._assignment.rules.attempts != "best" or puzzle not in found.of:
-            return
-        latest = found.of[puzzle][0].attempt
-        for attempt in sorted({file.attempt for file in submission.files if file.attempt < latest})[-MOST_ATTEMPTS:]:
+        is_best = self.assignment.rules.attempts == "best"
+        before = {file.attempt for file in submission.files if is_best and file.attempt < latest.attempt}
+        for attempt in sorted(before)[-MOST_ATTEMPTS:]:
             files = tuple(file for file in submission.files if file.attempt == attempt)
-            alone = chosen(replace(submission, files=files), [puzzle])
-            if puzzle in alone.of:
-                yield alone.of[puzzle]
-
-    def _is_known(self, key: str) -> bool:
-        """Return whether a score is known, and its schedule is still there."""
-        entry = self._known.get(key)
-        return entry is not None and (not entry.score.own.schedule or entry.score.own.schedule in self._traces)
+            yield from chosen(replace(submission, files=files), [puzzle]).of.values()
 
     def book(self, asked: Sequence[Asked]) -> Gradebook:
         """The gradebook. All that was handed in is known."""
-        features: list[str] | None = None
-        students: list[Student] = []
         refused: defaultdict[str, list[Refused]] = defaultdict(list)
-        for unread in self._refused:
+        every = (*self.collected.refused, *self.refused)
+        for unread in every:
             refused[unread.student].append(unread)
-        for row in self._rows:
+        features: list[tuple[str, ...]] = []
+        students: list[Student] = []
+        for of, keys, said in self.rows:
             scores: list[Score] = []
             marks: list[Mark] = []
-            of, notes = row.submission, list(row.notes)
+            notes = list(said)
             for one in asked:
-                if one.puzzle not in row.keys:
-                    scores.append(
-                        missing(one.puzzle, refused[of.student], others=bool(row.keys), anything=bool(of.files))
-                    )
+                if one.puzzle not in keys:
+                    scores.append(missing(one.puzzle, refused[of.student], others=bool(keys), anything=bool(of.files)))
                     marks.append(self._mark(of, None, scores[-1], one))
                     continue
-                entries = [(file, self._known[key]) for file, key in row.keys[one.puzzle]]
-                tried = [(self._mark(of, file, entry.score, one), file, entry) for file, entry in entries]
+                tried = [(file, self.known[key]) for file, key in keys[one.puzzle]]
+                worth = [self._mark(of, file, entry.score, one) for file, entry in tried]
                 # The one with most points, and where they are equal with what they are for; else the latest.
-                worth = [
+                order = [
                     (mark.points, -list(STATES).index(its.state), its.hidden_passed, len(its.own.goals), number)
-                    for number, (mark, _, (its, _)) in enumerate(tried)
+                    for number, (mark, its) in enumerate(zip(worth, (entry.score for _, entry in tried), strict=True))
                 ]
-                mark, file, (score, kept) = tried[max(worth)[-1]]
-                features = list(kept) if features is None else [word for word in features if word in kept]
-                opened = [count for count in (score.hints, of.hints.get(one.puzzle)) if count is not None]
-                scores.append(replace(score, file=file.name, hints=max(opened, default=None)))
-                marks.append(mark)
+                best = max(order)[-1]
+                file, entry = tried[best]
+                features.append(entry.isolation)
+                opened = [count for count in (entry.score.hints, of.hints.get(one.puzzle)) if count is not None]
+                scores.append(replace(entry.score, file=file.name, hints=max(opened, default=None)))
+                marks.append(worth[best])
                 if len(tried) > 1:
                     notes.append(f"{one.puzzle}: the best of {len(tried)} attempts counts, {file.name}")
-            students.append(
-                Student(of.student, tuple(scores), tuple(notes), of.roster_id or of.id, tuple(marks), of.more)
-            )
-        every = sorted(set(self._refused), key=lambda one: (one.file, one.why, one.student, one.puzzle))
-        title = self._assignment.title
-        return Gradebook(tuple(asked), tuple(students), tuple(every), tuple(features or ()), made_by(), title)
+            its_id = of.roster_id or of.id
+            students.append(Student(of.student, tuple(scores), tuple(notes), its_id, tuple(marks), of.more))
+        return Gradebook(
+            tuple(asked),
+            tuple(students),
+            tuple(sorted(set(every), key=lambda one: (one.file, one.why, one.student, one.puzzle))),
+            tuple(word for word in (features or [()])[0] if all(word in kept for kept in features)),
+            made_by(),
+            self.assignment.title,
+        )
 
     def _mark(self, submission: Submission, file: File | None, score: Score, asked: Asked) -> Mark:
         """The points of a score, with what it costs that its file came late."""
-        rules, cells = self._assignment.rules, {heading.casefold(): text for heading, text in submission.more}
-        due = rules.due(submission.roster_id or submission.id, submission.student, cells.get(DEADLINE, ""))
+        rules, cells = self.assignment.rules, {heading.casefold(): text for heading, text in submission.more}
+        until = moment(cells.get(DEADLINE, ""))
+        due = rules.due(submission.roster_id or submission.id, submission.student, until)
         # Without a platform the time is that of a folder, which a student may have named.
         told = file.attempt[0] if file is not None and submission.platform else ""
         when = moment(told) or next((found for name in SUBMITTED if (found := moment(cells.get(name, "")))), None)
@@ -302,46 +269,47 @@ class _Grading:
 def made_by() -> str:
     """This package and its version; the digest says exactly which code it was."""
     name = "llm-training-puzzles"
-    try:
+    with suppress(metadata.PackageNotFoundError):
         return f"{name} {metadata.version(name)} ({version()})"
-    except metadata.PackageNotFoundError:
-        return f"{name} ({version()})"
+    return f"{name} ({version()})"
 
 
-def _shared(score: Score) -> Score:
-    """The same score, whose texts are held once, however many students have them."""
+def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: bool) -> Score:
+    """The score of a puzzle that is in no file which could be read. `refused` are the student's files that could not be
+    graded, `others` says whether another puzzle could, and `anything` whether there is a file at all.
 
-    def shared(result: Result) -> Result:
-        goals = tuple(map(sys.intern, result.goals))
-        return replace(result, size=sys.intern(result.size), goals=goals, message=sys.intern(result.message))
-
-    return replace(score, own=shared(score.own), hidden=tuple(map(shared, score.hidden)))
+    A file counts that is called after the puzzle; else one that may be anything, as nothing says what it was for.
+    """
+    rows = {row: row.puzzle or stem_of(row.file.rpartition("/")[2]).puzzle for row in refused}
+    about = [row for row, its in rows.items() if its == puzzle] or [row for row, its in rows.items() if its is None]
+    if about:
+        row = about[-1]
+        state, why = row.state, f"{row.file.rpartition('/')[2]} {row.why}"
+    else:
+        state = "unrelated" if anything and not others and not refused else "absent"
+        why = STATES[state].about
+    return Score(puzzle, state, Result("", state, message=why))
 
 
 # -- in as many processes as there are ------------------------------------------------------------------------------
 
 
 _mine = threading.local()
-_every: list[Isolation] = []
-"""The Isolation of this thread, and of all threads of this process."""
-_sent: tuple[str, set[str]] = "", set()
-"""The schedules that this process has sent in a run: nobody needs them twice."""
+_every: list[Isolation] = []  # of all threads of this process; the one of this thread is _mine
+_sent: set[tuple[str, str]] = set()  # the schedules that this process has sent in a run: nobody needs them twice
 
 
-def _judge(batch: Sequence[_Job], limits: Limits, run: str) -> list[_Finished]:
-    """Judge a batch, in whatever process this is."""
-    global _sent
-    if _sent[0] != run:
-        _sent = run, set()
+def _judge(batch: Sequence[_Job], limits: Limits, run: str) -> list[tuple[str, Entry, Schedule | None]]:
+    """Judge a batch, in whatever process this is: the key, what came of it, and the schedule that nobody has yet."""
     isolation = _isolation()
-    finished: list[_Finished] = []
+    finished: list[tuple[str, Entry, Schedule | None]] = []
     for key, source, required in batch:
         score, schedule = judge_source(source, required, isolation, limits)
-        if schedule is not None and schedule.digest in _sent[1]:
+        if schedule is not None and (run, schedule.digest) in _sent:
             schedule = None
         elif schedule is not None:
-            _sent[1].add(schedule.digest)
-        finished.append(_Finished(key, score, schedule, isolation.features))
+            _sent.add((run, schedule.digest))
+        finished.append((key, Entry(score, isolation.features), schedule))
     return finished
 
 
@@ -369,21 +337,42 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-# -- missing -------------------------------------------------------------------------------------------------------
+# -- for nbgrader --------------------------------------------------------------------------------------------------
 
 
-def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: bool) -> Score:
-    """The score of a puzzle that is in no file which could be read. `refused` are the student's files that could not be
-    graded, `others` says whether another puzzle could, and `anything` whether there is a file at all.
+def require(puzzle: str, *, need: str = "first") -> None:
+    """Raise CheckError unless the function of a puzzle passes at the puzzle's own size.
 
-    A file counts that is called after the puzzle; else one that may be anything, as nothing says what it was for.
+    `need` is "first", "best", "correct" or a goal's name; AssignmentError for another.
     """
-    rows = {row: row.puzzle or stem_of(row.file.rpartition("/")[2]).puzzle for row in refused}
-    about = [row for row, its in rows.items() if its == puzzle] or [row for row, its in rows.items() if its is None]
-    if about:
-        row = about[-1]
-        state, why = row.state, f"{row.file.rpartition('/')[2]} {row.why}"
-    else:
-        state = "unrelated" if anything and not others and not refused else "absent"
-        why = STATES[state].about
-    return Score(puzzle, state, Result("", state, message=why))
+    _passes([_score(_cells(), puzzle, need, 0, None).own])
+
+
+def require_elsewhere(puzzle: str, *, need: str = "first", hidden: int | None = None, seed: str | None = None) -> None:
+    """Raise CheckError unless it passes at other sizes: so many `hidden` ones drawn from `seed`; where neither is
+    said, those of the puzzle's record. A plain function is asked so many sets of random inputs."""
+    score = _score(_cells(), puzzle, need, hidden, seed)
+    _passes(score.hidden or [score.own])
+
+
+def _passes(results: Sequence[Result]) -> None:
+    for result in results:
+        if result.state != "passed":
+            raise CheckError(visible(result.message))
+
+
+def _cells() -> tuple[str, ...]:
+    """The cells that this notebook has run. ValueError where this is none."""
+    shell = notebook()
+    if shell is None:
+        raise ValueError("this is for a cell of a notebook: only there the cells that have run are known")
+    return tuple(map(str, shell.history_manager.input_hist_raw[1:]))
+
+
+@lru_cache(maxsize=4)
+def _score(cells: tuple[str, ...], puzzle: str, need: str, hidden: int | None, seed: str | None) -> Score:
+    """Return what came of a puzzle in the cells of a notebook, each called as nbval and nbgrader show them."""
+    config = Config().with_options(puzzles=[puzzle], need=need, hidden=hidden, seed=seed)
+    (required,) = config.assignment().required
+    numbered = tuple((f"code cell {number}", without_package(text)) for number, text in enumerate(cells, 1))
+    return judge_source(Source(numbered, name="notebook.ipynb"), required, _isolation(), config.limits).score

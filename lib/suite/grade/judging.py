@@ -1,45 +1,278 @@
-"""One student's function, judged: run in isolation at its own size and at the hidden ones, and checked here.
+"""What a puzzle asks, at its own size and at others, and what came of one student's function there.
 
-What comes back of a run is a Trace, or answers: data that anybody may have made. `check` believes nothing of it. A
-Trace counts at exactly the size, on the mesh and at the costs that were asked, which `Isolation` sees to and `check`
-once more. Hidden sizes are run where the function came to its end at its own, right or wrong.
+A goal at the puzzle's own size is so many times what our reference takes: its slack. At another size the same goal is
+that slack times what the reference takes there; time, memory and what is sent each by itself. No goal is below what the
+lower bound of the puzzle proves possible at that size (`lib.analysis.bounds`).
+
+The first goal, by which a hidden size passes, is more generous. Other schedules than ours grow in other ways: one that
+holds all batches at once needs more than ours where there are more of them. So it is never less than what any solution
+of ours that reaches it at the puzzle's own size takes at the other (the reference, and those in
+solutions/alternatives/), and a quarter more than that: a hidden size is there to find answers that are right at one
+size only, and the puzzle's own size to measure how good they are.
+
+A function is run in isolation, and judged here. What comes back of a run is a Trace, or answers: data that anybody may
+have made. `check` believes nothing of it. A Trace counts at exactly the size, on the mesh and at the costs that were
+asked, which `Isolation` sees to and `check` once more. Hidden sizes are run where the function came to its end at its
+own, right or wrong.
 """
 
 from __future__ import annotations
 
+import io
+import math
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
+from pathlib import Path
+from random import Random
 from typing import Final, NamedTuple, TypeVar
 
+from lib.analysis.bounds.family import Family
+from lib.analysis.bounds.puzzle_bounds import SharedWork, bound_of
 from lib.checker.checker import check
 from lib.checker.verdict import FunctionVerdict
+from lib.cluster.costs import as_written
+from lib.cluster.mesh import Mesh
+from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import counted, message_of
-from lib.puzzles.records import Puzzle, Task
-from lib.suite.grade.assignment import INPUTS, Required
+from lib.puzzles.records import PUZZLES, Goal, Puzzle, Task
+from lib.simulator.simulator import Unsolved, simulate
+from lib.suite.course.solutions import alternatives
 from lib.suite.grade.gradebook import Result, Schedule, Score, schedule_of
-from lib.suite.grade.sizes import reference_run
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import MORE, AtSize, Limits, Sent
 from lib.suite.submissions.function_check import judge_of, wrong_answer
+from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.table import Answer, Given, Judge, first_failure
 from lib.trace.trace import Trace
 
-__all__ = ["judge_source", "reference_result"]
+# -- other sizes ---------------------------------------------------------------------------------------------------
 
-MOST_TEXT: Final = 6000
-"""Characters of a message that a gradebook keeps."""
-LONGER: Final = 20
-"""How many times the events of our own solution a run may have, and is still judged."""
-KNOWN: Final = 2048
-PACKED: Final = 2**18
-"""Verdicts and schedules that a process keeps in mind, and the most bytes of one of those."""
-ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
-"""Where something is in memory: another place each time."""
+LEEWAY: Final = Fraction(5, 4)  # how much more the first goal allows than what our own solutions take there
+MOST: Final = 20  # sizes of one puzzle, at most: each is a run of every student's
+TRIED: Final = 4000  # sizes that are looked at before a puzzle is said to have no more
+SIMULATED: Final = 80  # and that are run
+LONGER_OURS: Final = 3  # times the events of the puzzle's own size that a run of ours may have there: grading is quick
+
+
+class Unfit(ValueError):
+    """A size at which our own reference is not correct, so that nobody can be asked for it. Says why."""
+
+
+class Figures(NamedTuple):
+    """Time in time units, memory in elements on the rank with the highest peak, elements sent by the rank that sends
+    most; and how many events all ranks record together."""
+
+    time: float = 0.0
+    memory: float = 0.0
+    sent: float = 0.0
+    events: int = 0
+
+
+@cache
+def own_ways(puzzle: str) -> tuple[Path, ...]:
+    """The files of our solutions that reach the first goal of a puzzle, the reference first."""
+    record = PUZZLES[puzzle]
+    others = [path for path in alternatives(puzzle) if check(_run(path, record), record).passed]
+    return (reference(puzzle), *others)
+
+
+@cache
+def figures_at(puzzle: str, size: AtSize) -> tuple[Figures, ...]:
+    """Return what each of `own_ways` takes at a size, the reference first; those that are not correct there are left
+    out. Unfit where the reference is not."""
+    record = _bare(puzzle, size)
+    first, *others = (_figures(path, record) for path in own_ways(puzzle))
+    if isinstance(first, str):
+        raise Unfit(f"our own solution of {puzzle} is not correct at {record.size.words()}: {first}")
+    return (first, *(figures for figures in others if isinstance(figures, Figures)))
+
+
+def record_at(puzzle: str, size: AtSize) -> Puzzle:
+    """The record of a puzzle at another size, with its goals there. Unfit where our reference is not correct."""
+    record, bare = PUZZLES[puzzle], _bare(puzzle, size)
+    own, there = figures_at(puzzle, AtSize(*record.size, record.mesh))[0], figures_at(puzzle, size)
+    least = _bound(bare)
+
+    def limit(goal: Goal, name: str, here: float) -> float:
+        """Return what a goal allows there, of which it allows so much here."""
+        mine, known = as_written(getattr(own, name)), [as_written(getattr(way, name)) for way in there]
+        scaled = as_written(here) / mine * known[0] if mine else as_written(here)
+        if goal is record.goals[0]:
+            scaled = LEEWAY * max(scaled, *known)
+        digits = 100 if name == "time" else 1  # rounded up, so that nobody misses it by what no picture shows
+        return max(math.ceil(scaled * digits) / digits, getattr(least, name))
+
+    goals: list[Goal] = []
+    for goal in record.goals:
+        sent = record.sent if goal.sent is None else goal.sent
+        most = None if sent is None else limit(goal, "sent", sent)
+        goals.append(Goal(goal.name, limit(goal, "time", goal.time), limit(goal, "memory", goal.memory), sent=most))
+    return replace(bare, goals=tuple(goals))
+
+
+def _bare(puzzle: str, size: AtSize) -> Puzzle:
+    """The record at a size, without its goals: all that is correct is within the one that is left."""
+    record = PUZZLES[puzzle]
+    at = size._replace(costs=record.costs if size.costs is None else size.costs)._asdict()
+    return replace(record, **at, goals=(Goal("correct", math.inf, math.inf),), hidden=(), sent=None)
+
+
+def _figures(path: Path, record: Puzzle) -> Figures | str:
+    """Return what one of our solutions takes; or in a line why it is not correct there."""
+    try:
+        trace = _run(path, record)
+    except (PuzzleError, ValueError, LookupError, ArithmeticError) as error:
+        return str(error).partition("\n")[0]
+    verdict = check(trace, record)
+    if not verdict.passed:  # nothing counts that leaves a rank out, however correct
+        return (verdict.faults or verdict.notes or ("it does not count",))[0].partition("\n")[0]
+    events = sum(len(program.events) for program in trace.programs)
+    return Figures(verdict.time, verdict.memory, verdict.sent, events)
+
+
+def reference_run(puzzle: str) -> Trace:
+    """The run of our own solution at the puzzle's size."""
+    return _run(reference(puzzle), PUZZLES[puzzle])
+
+
+def _run(path: Path, record: Puzzle) -> Trace:
+    size = {name: getattr(record, name) for name in AtSize._fields}
+    with redirect_stdout(io.StringIO()):
+        models = simulate(load_function(path, record.id), puzzle=record.id, **size)
+    assert not isinstance(models, Unsolved), "a solution of ours is solved"
+    return Trace.of(models)
+
+
+def _bound(record: Puzzle) -> Figures:
+    """Return what no schedule of the puzzle's family is below at the size of a record; zeros where that is not
+    known."""
+    premise, mesh = record.bound, record.mesh
+    if premise is None or premise.copies > 1 or premise.state_copies > 1:
+        return Figures()
+    if premise.work:
+        return Figures(SharedWork.of(record).time(record.costs).value)
+    stages = 1 if premise.stages == 1 else mesh.axes.get("stage", record.ranks) if mesh else record.ranks
+    replicas = record.ranks // stages
+    if record.ranks % stages or record.layers % stages or record.batches % replicas:
+        return Figures()
+    bound = bound_of(Family(*record.size, stages, premise.sharded, premise.grouping), record.costs)
+    return Figures(bound.time.value, bound.memory.value, bound.sent.value)
+
+
+def draw_sizes(puzzle: str, count: int, seed: int | str) -> tuple[AtSize, ...]:
+    """`count` different sizes of a puzzle, the same for the same seed; fewer where there are no more.
+
+    They are near the puzzle's own and unlike it. One is kept where all solutions of ours that reach the first goal are
+    correct, so that nobody is asked for more than the puzzle says; where what divides what at the puzzle's own size,
+    and at the hidden ones of its record, does so there too; and where a run is quick.
+    """
+    record = PUZZLES[puzzle]
+    own = AtSize(*record.size, record.mesh)
+    most = LONGER_OURS * figures_at(puzzle, own)[0].events
+    # What does not divide at a hidden size of the record is an accident of the puzzle's own.
+    needed = _divides(own).intersection(*(_divides(AtSize(*other)) for other in record.hidden))
+    found: list[AtSize] = []
+    tried = set[AtSize]()
+    for size in _candidates(record, Random(f"{seed}:{puzzle}")):
+        if len(found) == count or len(tried) == SIMULATED:
+            break
+        uneven = size.mesh is not None and len(set(map(len, size.mesh.processes))) > 1
+        if size in tried or uneven or not needed <= _divides(size):
+            continue
+        tried.add(size)
+        try:
+            ways = figures_at(puzzle, size)
+        except Unfit:
+            continue
+        if len(ways) == len(own_ways(puzzle)) and ways[0].events <= most:
+            found.append(size)
+    return tuple(found)
+
+
+def _candidates(record: Puzzle, random: Random) -> Iterator[AtSize]:
+    """Yield sizes near the puzzle's own."""
+
+    def near(number: int) -> int:
+        """From half of a number to one and a half of it, and a little more for small ones."""
+        return random.randint((number + 1) // 2, number + number // 2 + 1)
+
+    def mesh_near(mesh: Mesh) -> Mesh:
+        """A mesh of the same axes with other sizes, on hosts and in processes as large as an axis is, if they were;
+        its devices in another order, where they stood in one of their own."""
+        axes = {axis: max(min(size, 2), near(size)) for axis, size in mesh.axes.items()}
+        order = list(range(math.prod(axes.values())))
+        if mesh.ranks != tuple(range(len(mesh))):
+            random.shuffle(order)
+        shared: dict[str, int | None] = {}
+        for name in ("host_size", "processes"):
+            number = mesh.to_json().get(name)
+            along = next((axis for axis in reversed(list(mesh.axes)) if mesh.axes[axis] == number), None)
+            shared[name] = axes[along] if along is not None else number if isinstance(number, int) else None
+        return Mesh(axes, ranks=order, **shared)
+
+    for _ in range(TRIED):
+        try:
+            mesh = None if record.mesh is None else mesh_near(record.mesh)
+        except ValueError:  # so many devices do not make such hosts or processes
+            continue
+        ranks = len(mesh) if mesh is not None else near(record.ranks) if record.ranks > 1 else 1
+        fixed = record.has_its_own_layers
+        layers, batches = record.layers if fixed else near(record.layers), near(record.batches)
+        if random.random() < 0.5 and record.batches % record.ranks == 0:  # else it would seldom divide
+            batches = ranks * (record.batches // record.ranks)
+        size = AtSize(ranks, layers, batches, mesh)
+        if sum(mine != other for mine, other in zip(record.size, size, strict=False)) >= (1 if fixed else 2):
+            yield size
+
+
+def _divides(size: AtSize) -> set[tuple[str, str]]:
+    """Return what is divided by what at a size, by name: layers and batches by the ranks, and by each axis of the
+    mesh."""
+    parts = {"ranks": size.ranks} | ({} if size.mesh is None else dict(size.mesh.axes))
+    wholes = {"layers": size.layers, "batches": size.batches}
+    return {(whole, part) for whole in wholes for part, count in parts.items() if wholes[whole] % count == 0}
+
+
+# -- one function --------------------------------------------------------------------------------------------------
+
+INPUTS: Final = 200  # random inputs in a hidden set of a plain function, at most
+MOST_TEXT: Final = 6000  # characters of a message that a gradebook keeps
+LONGER: Final = 20  # how many times the events of our own solution a run may have, and is still judged
+KNOWN: Final = 2048  # verdicts and schedules that a process keeps in mind
+PACKED: Final = 2**18  # the most bytes of one of those
+ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # where something is in memory: another place each time
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """The requirements of one puzzle: the goal `need` (None: correct is enough), and besides its own size its
+    records at others; of a plain function so many sets of random inputs, each from a seed of its own. `events` is
+    how many our own solution records, at the puzzle's size and at the others, and `key` what no other requirement
+    has."""
+
+    record: Puzzle
+    need: str | None
+    hidden: tuple[Puzzle, ...] = ()
+    events: tuple[int, ...] = ()
+    seeds: tuple[str, ...] = ()
+    key: str = ""
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The hidden sizes in words."""
+        if self.record.is_function:
+            draws = counted(min(self.record.draws, INPUTS), "random input", ",")
+            return tuple(f"{draws} (set {number})" for number in range(1, len(self.seeds) + 1))
+        costs = self.record.costs
+        return tuple(Task(at).size() + ("" if at.costs == costs else "; other costs") for at in self.hidden)
 
 
 class Judged(NamedTuple):
@@ -47,69 +280,6 @@ class Judged(NamedTuple):
 
     score: Score
     schedule: Schedule | None = None
-
-
-def judge_source(source: Source, required: Required, isolation: Isolation, limits: Limits) -> Judged:
-    """Return what came of the function of one puzzle in a source. Nothing is raised for anything that the source
-    does."""
-    record = required.record
-    stub = Result(_own_words(record), "unsolved", message=f"{record.id} is not solved: it still holds its stub.")
-    opened = re.compile(rf"""\bhint\(\s*["']{re.escape(record.id)}["']\s*,\s*(\d{{1,3}})\s*\)""")
-    hints = [min(int(number), len(record.hints)) for _, text in source.cells for number in opened.findall(text)]
-    score = Score(record.id, "unsolved", stub, source=source.normalised(record.id), hints=max(hints, default=None))
-    if source.untouched(record.id):
-        return Judged(score)
-    with isolation.one_after_another():
-        return _judged(score, required, _Trial(source.only(record.id), isolation, limits))
-
-
-def _judged(score: Score, required: Required, trial: _Trial) -> Judged:
-    """Return what came of a function that somebody has worked on."""
-    record = required.record
-    if record.is_function:
-        own = trial.answers(record, _own_words(record))
-        sets = zip(required.seeds, required.sizes, strict=True) if trial.answered else ()
-        hidden = [trial.answers(record, words, seed) for seed, words in sets]
-        return Judged(_with(score, own, hidden))
-    own, sent = trial.run(_Asked(record, _own_words(record), required.need, required.events[0], f"{required.key} own"))
-    hidden = list[Result]()
-    if sent is not None and sent.outcome == "trace":
-        for number, at in enumerate(required.hidden):
-            need = None if required.need is None else at.goals[0].name
-            name, size = f"{required.key} {number}", AtSize(*at.size, at.mesh, at.costs)
-            asked = _Asked(at, required.sizes[number], need, required.events[number + 1], name, size)
-            hidden.append(trial.run(asked)[0])
-    trace, name = (None, "") if sent is None else (sent.trace, sent.schedule)
-    schedule = None if trace is None else _known(_schedules, name, lambda: _schedule(name, trace))
-    own = own if schedule is None else replace(own, schedule=schedule.digest)
-    return Judged(_with(score, own, hidden), schedule)
-
-
-def reference_result(required: Required) -> Judged | None:
-    """Return what our own solution gives at the puzzle's size; None for a plain function."""
-    record = required.record
-    if record.is_function:
-        return None
-    trace = reference_run(record.id)
-    schedule = schedule_of(trace)
-    own = _checked(trace, _Asked(record, _own_words(record), required.need))[0]
-    own = replace(own, schedule=schedule.digest)
-    return Judged(Score(record.id, own.state, own), schedule)
-
-
-def _own_words(record: Puzzle) -> str:
-    if record.is_function:
-        return f"{counted(len(record.table), 'given input')} and {counted(record.draws, 'random one', ',')}"
-    return Task(record).size()
-
-
-def _with(score: Score, own: Result, hidden: Sequence[Result]) -> Score:
-    """A score with its results: hidden sizes make it no better."""
-    elsewhere = {result.state for result in hidden}
-    state = own.state
-    if own.correct and elsewhere:
-        state = "partly" if elsewhere & {"failed", "unsolved"} else "missed" if "missed" in elsewhere else own.state
-    return replace(score, own=own, hidden=tuple(hidden), state=state)
 
 
 class _Asked(NamedTuple):
@@ -128,82 +298,143 @@ class _Asked(NamedTuple):
         text = ADDRESS.sub("0x...", text if self.size is None else f"At {self.words}: {text}")
         return Result(self.words, state, message=text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + MORE)
 
+    def unanswered(self, sent: Sent) -> Result:
+        """The result of a function that came to no end."""
+        if sent.outcome == "unsolved":
+            return self.result("unsolved", f"{self.record.id} is not solved: it raises NotSolved.")
+        return self.result("failed", sent.text)
 
-_verdicts = OrderedDict[tuple[str, str], Result]()
-"""What `check` said of a Trace, by its bytes and by what was asked: many students find the same schedule, and for the
-same bytes it would say the same again. Only what names no line of the source is known for others."""
-_schedules = OrderedDict[str, Schedule]()
-"""The schedules of Traces, by their bytes."""
-K = TypeVar("K")
-T = TypeVar("T")
-
-
-def _known(known: OrderedDict[K, T], key: K, made: Callable[[], tuple[T, bool]]) -> T:
-    """Return what is kept in mind under a key, or else what is made, and whether that may be kept."""
-    if key not in known:
-        value, keep = made()
-        if not keep:
-            return value
-        known[key] = value
-        if len(known) > KNOWN:
-            known.popitem(last=False)
-    return known[key]
+    def unjudged(self, error: Exception) -> Result:
+        """The result of a function whose data makes those fall over who judge it."""
+        why = f"({type(error).__name__}: {message_of(error)})"
+        return self.result("failed", f"what {self.record.id} sent back cannot be judged {why}")
 
 
-def _schedule(name: str, trace: Trace) -> tuple[Schedule, bool]:
+def judge_source(source: Source, required: Required, isolation: Isolation, limits: Limits) -> Judged:
+    """Return what came of the function of one puzzle in a source. Nothing is raised for anything that the source
+    does."""
+    record, words = required.record, _own_words(required.record)
+    stub = Result(words, "unsolved", message=f"{record.id} is not solved: it still holds its stub.")
+    opened = re.compile(rf"""\bhint\(\s*["']{re.escape(record.id)}["']\s*,\s*(\d{{1,3}})\s*\)""")
+    hints = [min(int(number), len(record.hints)) for _, text in source.cells for number in opened.findall(text)]
+    score = Score(record.id, "unsolved", stub, source=source.normalised(record.id), hints=max(hints, default=None))
+    if source.untouched(record.id):
+        return Judged(score)
+    hidden: list[Result] = []
+    schedule: Schedule | None = None
+    with isolation.one_after_another():
+        trial = _Trial(source.only(record.id), isolation, limits)
+        if record.is_function:
+            own, answered = trial.answers(_Asked(record, words))
+            if answered:
+                sets = zip(required.seeds, required.sizes, strict=True)
+                hidden = [trial.answers(_Asked(record, elsewhere), seed)[0] for seed, elsewhere in sets]
+        else:
+            own, sent = trial.run(_Asked(record, words, required.need, required.events[0], f"{required.key} own"))
+            if sent is not None and sent.outcome == "trace":
+                for number, at in enumerate(required.hidden):
+                    need = None if required.need is None else at.goals[0].name
+                    name, size = f"{required.key} {number}", AtSize(*at.size, at.mesh, at.costs)
+                    asked = _Asked(at, required.sizes[number], need, required.events[number + 1], name, size)
+                    hidden.append(trial.run(asked)[0])
+            if sent is not None and sent.trace is not None:
+                schedule = _schedules.get(sent.schedule) or schedule_of(sent.trace)
+                if len(schedule.packed) <= PACKED:
+                    _keep(_schedules, sent.schedule, schedule)
+                own = replace(own, schedule=schedule.digest)
+    elsewhere, state = {result.state for result in hidden}, own.state
+    if own.correct and elsewhere & {"failed", "unsolved"}:  # hidden sizes make it no better
+        state = "partly"
+    elif own.correct and "missed" in elsewhere:
+        state = "missed"
+    return Judged(replace(score, own=own, hidden=tuple(hidden), state=state), schedule)
+
+
+def reference_result(required: Required) -> Judged | None:
+    """Return what our own solution gives at the puzzle's size; None for a plain function."""
+    record = required.record
+    if record.is_function:
+        return None
+    trace = reference_run(record.id)
     schedule = schedule_of(trace)
-    return schedule, bool(name) and len(schedule.packed) <= PACKED
+    own = replace(_checked(trace, _Asked(record, _own_words(record), required.need))[0], schedule=schedule.digest)
+    return Judged(Score(record.id, own.state, own), schedule)
 
 
-class _Trial:
+def _own_words(record: Puzzle) -> str:
+    if record.is_function:
+        return f"{counted(len(record.table), 'given input')} and {counted(record.draws, 'random one', ',')}"
+    return Task(record).size()
+
+
+# What `check` said of a Trace, by its bytes and by what was asked: many students find the same schedule, and for the
+# same bytes it would say the same again. Only what names no line of the source is known for others.
+_verdicts: dict[tuple[str, str], Result] = {}
+_schedules: dict[str, Schedule] = {}  # of Traces, by their bytes
+
+
+def _keep(known: dict[K, T], key: K, value: T) -> None:
+    """Keep something in mind; of too many the oldest goes."""
+    known[key] = value
+    if len(known) > KNOWN:
+        del known[next(iter(known))]
+
+
+class _Trial(NamedTuple):
     """The runs of one source."""
 
-    def __init__(self, source: Source, isolation: Isolation, limits: Limits) -> None:
-        self._source, self._isolation, self._limits = source, isolation, limits
-        self.answered = False
-        """Whether a plain function has answered."""
+    source: Source
+    isolation: Isolation
+    limits: Limits
 
     def run(self, asked: _Asked) -> tuple[Result, Sent | None]:
         """Return what came of a run, and what was sent, if that is worth keeping."""
-        sent = self._isolation.run(self._source, asked.record.id, asked.size, self._limits)
-        trace = sent.trace
-        if trace is not None and (why := _too_long(trace, asked)) is not None:
-            return asked.result("failed", why), None
+        sent = self.isolation.run(self.source, asked.record.id, asked.size, self.limits)
+        trace, key = sent.trace, (sent.schedule, asked.name)
+        events = 0 if trace is None else sum(len(program.events) for program in trace.programs)
+        if events > LONGER * asked.events + LONGER:  # more than any answer needs, and a check would take minutes
+            why = (
+                f"{asked.record.id} records {counted(events, 'operation', ',')}, and our own solution {asked.events:,}"
+            )
+            fix = "\n  fix:      look for a loop that does the same again and again"
+            return asked.result("failed", why + fix), None
         if sent.outcome != "trace" or trace is None:
-            return _without(sent, asked), sent
+            return asked.unanswered(sent), sent
+        if key not in _verdicts:
+            try:
+                result, is_clear = _checked(trace, asked)
+            except Exception as error:
+                return asked.unjudged(error), sent
+            if not is_clear:
+                return result, sent
+            _keep(_verdicts, key, result)
+        return _verdicts[key], sent
 
-        def checked() -> tuple[Result, bool]:
-            result, is_clear = _contained(lambda: _checked(trace, asked), asked)
-            return result, is_clear and bool(sent.schedule)
-
-        return _known(_verdicts, (sent.schedule, asked.name), checked), sent
-
-    def answers(self, record: Puzzle, words: str, seed: str | None = None) -> Result:
-        """Return what came of asking a plain function the inputs of its record, or random ones of a seed."""
-        asked = _Asked(record, words)
-        try:
-            return _contained(lambda: (self._answered(asked, seed), False), asked)[0]
-        except _Silent as silent:
-            return _without(silent.sent, asked)
-
-    def _answered(self, asked: _Asked, seed: str | None) -> Result:
-        record = asked.record
-        judge, puzzle = _judge_of(record.id), record.id
+    def answers(self, asked: _Asked, seed: str | None = None) -> tuple[Result, bool]:
+        """Return what came of asking a plain function the inputs of its record, or random ones of a seed; and whether
+        it has answered at all."""
+        record, answered = asked.record, False
 
         def ask(inputs: Sequence[Given]) -> Sequence[Answer]:
-            sent = self._isolation.answers(self._source, puzzle, inputs, self._limits)
+            nonlocal answered
+            sent = self.isolation.answers(self.source, record.id, inputs, self.limits)
             if sent.outcome != "answers":
                 raise _Silent(sent)
-            self.answered = True
+            answered = True
             return sent.answers
 
-        if seed is None:
-            count, failure = first_failure(record.table, record.draws, judge, ask)
-        else:
-            count, failure = first_failure((), min(record.draws, INPUTS), judge, ask, seed)
-        faults = () if failure is None else (str(wrong_answer(puzzle, failure, record.fix)),)
-        verdict = FunctionVerdict(puzzle, count, faults)
-        return asked.result("passed" if verdict.correct else "failed", verdict.text())
+        try:
+            if seed is None:
+                count, failure = first_failure(record.table, record.draws, _judge_of(record.id), ask)
+            else:
+                count, failure = first_failure((), min(record.draws, INPUTS), _judge_of(record.id), ask, seed)
+            faults = () if failure is None else (str(wrong_answer(record.id, failure, record.fix)),)
+            verdict = FunctionVerdict(record.id, count, faults)
+            return asked.result("passed" if verdict.correct else "failed", verdict.text()), answered
+        except _Silent as silent:
+            return asked.unanswered(silent.sent), answered
+        except Exception as error:
+            return asked.unjudged(error), answered
 
 
 class _Silent(Exception):
@@ -217,35 +448,6 @@ class _Silent(Exception):
 @cache
 def _judge_of(puzzle: str) -> Judge:
     return judge_of(puzzle, reference(puzzle))
-
-
-def _without(sent: Sent, asked: _Asked) -> Result:
-    """The result of a function that came to no end."""
-    if sent.outcome == "unsolved":
-        return asked.result("unsolved", f"{asked.record.id} is not solved: it raises NotSolved.")
-    return asked.result("failed", sent.text)
-
-
-def _contained(judge: Callable[[], tuple[Result, bool]], asked: _Asked) -> tuple[Result, bool]:
-    """A result, whatever a student's data does to those who judge it."""
-    try:
-        return judge()
-    except _Silent:
-        raise
-    except (Exception, RecursionError, MemoryError) as error:
-        why = f"({type(error).__name__}: {message_of(error)})"
-        return asked.result("failed", f"what {asked.record.id} sent back cannot be judged {why}"), False
-
-
-def _too_long(trace: Trace, asked: _Asked) -> str | None:
-    """Why a run is not judged: it has far more events than any answer needs, and a check of them would take minutes."""
-    events = sum(len(program.events) for program in trace.programs)
-    if events <= LONGER * asked.events + LONGER:
-        return None
-    return (
-        f"{asked.record.id} records {counted(events, 'operation', ',')}, and our own solution {asked.events:,}\n"
-        "  fix:      look for a loop that does the same again and again"
-    )
 
 
 def _checked(trace: Trace, asked: _Asked) -> tuple[Result, bool]:

@@ -25,8 +25,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cache
 from itertools import combinations
 from math import log2
@@ -36,25 +35,21 @@ from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.action import PASSES, WEIGHTS
 from lib.suite.course.solutions import files_of, run_of_file
-from lib.suite.grade.gradebook import Gradebook, Score, schedule_of
+from lib.suite.grade.gradebook import Gradebook, schedule_of
 from lib.suite.submissions.load import source_in
-
-__all__ = ["INNOCENT", "Alike", "Shared", "Similarity", "Solutions", "kind_of", "mistakes", "similar", "solutions_of"]
 
 # -- mistakes ------------------------------------------------------------------------------------------------------
 
-MOST_TEXT: Final = 4000
-"""Characters of a message that are looked at."""
-LONGEST: Final = 400
-"""Characters of a line that are."""
+MOST_TEXT: Final = 4000  # characters of a message that are looked at
+LONGEST: Final = 400  # characters of a line that are
 FIX: Final = "fix:"
 VERDICTS: Final = ("Not one correct training step.", "Not right yet.")
 RANK: Final = re.compile(r"rank \d+(?: \([^)]*\))?: ")
+# A message that begins with the place in a file, and what it says of it.
 FILE: Final = re.compile(r"[^\n]*?\.(?:py|ipynb)(?:, code cell \d+)?(?:, line \d+:)? (?P<said>.*)")
-"""A message that begins with the place in a file, and what it says of it."""
 NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([^'\n]*)'")
 QUOTED: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|⟨[^⟩]*⟩")
-
+# What differs between students who made the same mistake, and what stands for it.
 ABSTRACT: Final = tuple(
     (re.compile(pattern), new)
     for pattern, new in (
@@ -78,11 +73,9 @@ ABSTRACT: Final = tuple(
         (r"\s+", " "),
     )
 )
-"""What differs between students who made the same mistake, and what stands for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """Somebody who made a mistake: in which puzzle, and at which size, in words."""
 
     student: str
@@ -90,8 +83,7 @@ class Case:
     size: str
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(NamedTuple):
     """A kind of mistake. `words` are the first line of one message and `fix` what that one says to do ("" where it says
     nothing), `example` is the whole of it; `cases` are all who made it, by puzzle and name."""
 
@@ -118,18 +110,17 @@ def mistakes(book: Gradebook, puzzle: str | None = None) -> tuple[Mistake, ...]:
     failed. What is not solved, and what is correct and not good enough, is no mistake.
     """
     found: defaultdict[tuple[str, str], list[tuple[Case, str]]] = defaultdict(list)
-    for asked in book.asked:
-        if puzzle is not None and asked.puzzle != puzzle:
-            continue
-        for name, score in sorted(book.of(asked.puzzle).items()):
+    order = [asked.puzzle for asked in book.asked]
+    for one in order if puzzle is None else {puzzle} & set(order):
+        for name, score in sorted(book.of(one).items()):
             result = next((result for result in (score.own, *score.hidden) if result.state == "failed"), None)
             if result is not None:
-                case = Case(name, asked.puzzle, result.size)
                 message = result.message.removeprefix(f"At {result.size}: ")
-                found[kind_of(message, asked.puzzle)].append((case, message))
+                found[kind_of(message, one)].append((Case(name, one, result.size), message))
     made = [Mistake(*_parts(cases[0][1]), cases[0][1], tuple(case for case, _ in cases)) for cases in found.values()]
-    order = {asked.puzzle: place for place, asked in enumerate(book.asked)}
-    return tuple(sorted(made, key=lambda one: (-len(one.students), order[one.cases[0].puzzle], one.words, one.fix)))
+    return tuple(
+        sorted(made, key=lambda one: (-len(one.students), order.index(one.cases[0].puzzle), one.words, one.fix))
+    )
 
 
 def kind_of(message: str, puzzle: str) -> tuple[str, str]:
@@ -137,21 +128,15 @@ def kind_of(message: str, puzzle: str) -> tuple[str, str]:
     student to another who made the same mistake."""
     happened, fix = _parts(message)
     names = [one[1:-1] for one in QUOTED.findall(happened)]
-    module = NO_MODULE.search(happened)
-    first = _abstract(_without_file(happened), puzzle, names)
-    if module is not None:  # which one it is makes the difference
+    said = happened
+    if of_file := FILE.fullmatch(happened):  # without which file it is, and the student's line
+        said = of_file["said"].partition("; it has ")[0]
+        kind, _, rest = said.partition(": ")
+        said = said if kind.endswith(("Error", "Exception")) or not rest else kind
+    first = _abstract(said, puzzle, names)
+    if module := NO_MODULE.search(happened):  # which one it is makes the difference
         first += f" {module[1]}"
     return first, _abstract(fix.partition("\n")[0], puzzle, names)
-
-
-def _without_file(happened: str) -> str:
-    """Return what is said of a file, without which one and without the student's line."""
-    found = FILE.fullmatch(happened)
-    if found is None:
-        return happened
-    said = found["said"].partition("; it has ")[0]
-    kind, _, rest = said.partition(": ")
-    return said if kind.endswith(("Error", "Exception")) or not rest else kind
 
 
 def _parts(message: str) -> tuple[str, str]:
@@ -160,9 +145,10 @@ def _parts(message: str) -> tuple[str, str]:
     if lines[0] in VERDICTS and len(lines) > 1:
         # The first fault of a verdict: its lines stand two to the right.
         lines = [line.removeprefix("  ") for line in lines[1:]]
-        last = next((n for n, line in enumerate(lines) if n and not line.startswith(" ")), len(lines))
-        lines = lines[:last]
-    happened = RANK.sub("", lines[0].strip(), count=1) if RANK.match(lines[0].strip()) else lines[0].strip()
+        lines = lines[: next((n for n, line in enumerate(lines) if n and not line.startswith(" ")), len(lines))]
+    first = lines[0].strip()
+    if rank := RANK.match(first):
+        first = first[rank.end() :]
     fix: list[str] = []
     for line in lines[1:]:
         if line.strip().startswith(FIX):
@@ -171,7 +157,7 @@ def _parts(message: str) -> tuple[str, str]:
             fix.append(line.strip())
         elif fix:
             break
-    return happened, "\n".join(fix)
+    return first, "\n".join(fix)
 
 
 def _abstract(text: str, puzzle: str, names: list[str]) -> str:
@@ -190,21 +176,18 @@ def _abstract(text: str, puzzle: str, names: list[str]) -> str:
 
 # -- similarity ----------------------------------------------------------------------------------------------------
 
-LEAST: Final = 1.0
-"""Bits below which nothing is listed: less than that of a coin."""
-FEW: Final = 8
-"""So many students with the same are taken two by two; more are one group."""
+LEAST: Final = 1.0  # bits below which nothing is listed: less than that of a coin
+FEW: Final = 8  # so many students with the same are taken two by two; more are one group
+# Why it may be as it should. A list of pairs comes with these words, and says of nobody who had it from whom.
 INNOCENT: Final = (
     "the puzzle leaves few ways to write it, or the given code and the hints lead there",
     "they worked together where that is allowed, or handed in as a group",
     "both follow the same lecture, tutorial, book, study group or assistant",
     "one person handed in under two names, or a file was uploaded to the wrong place",
 )
-"""Why it may be as it should. A list of pairs comes with these words, and says of nobody who had it from whom."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(NamedTuple):
     """A likeness of some students in one puzzle: the digests of the schedule ("" for a plain function) and of the
     normal form, how many `have` exactly this, of how many who worked on it, and how much it weighs."""
 
@@ -222,8 +205,7 @@ class Shared:
         return f"{self.puzzle}: {what} but for names, layout and comments; {who} ({self.bits:.1f} bits)"
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
+class Alike(NamedTuple):
     """Students to look at together, two or more, what each two of them share, and how much that weighs, in bits."""
 
     students: tuple[str, ...]
@@ -231,8 +213,7 @@ class Alike:
     bits: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ours:
+class Ours(NamedTuple):
     """Students whose code of a puzzle is that of one of our solutions, but for names, layout and comments. Anybody may
     read those, where the course shows them: it weighs nothing."""
 
@@ -241,8 +222,7 @@ class Ours:
     students: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Similarity:
+class Similarity(NamedTuple):
     """The students who are alike, the most surprising first; and those whose code is ours."""
 
     alike: tuple[Alike, ...] = ()
@@ -259,48 +239,40 @@ class Solutions(NamedTuple):
 @cache
 def solutions_of(puzzle: str) -> Solutions:
     """Our solutions of a puzzle: the reference and the alternatives."""
-    schedules: set[str] = set()
-    sources: dict[str, str] = {}
-    for path in files_of(puzzle).values():
-        sources.setdefault(source_in(path).normalised(puzzle), path.name)
-        if not PUZZLES[puzzle].is_function:
-            schedules.add(schedule_of(run_of_file(path, puzzle)).digest)
-    return Solutions(frozenset(schedules), sources)
+    paths = list(files_of(puzzle).values())
+    runs = [] if PUZZLES[puzzle].is_function else [run_of_file(path, puzzle) for path in paths]
+    sources = {source_in(path).normalised(puzzle): path.name for path in reversed(paths)}  # of two the first
+    return Solutions(frozenset(schedule_of(run).digest for run in runs), sources)
 
 
 def similar(book: Gradebook, solutions: Callable[[str], Solutions] = solutions_of) -> Similarity:
     """Return who in a class is alike. The same for the same gradebook, in whatever order its students are."""
-    kinds: dict[str, dict[str, Shared]] = {}
+    theirs: defaultdict[str, list[Shared]] = defaultdict(list)  # what each shares with somebody, in order of puzzles
+    groups: dict[Shared, list[str]] = {}
     ours: list[Ours] = []
-    for asked in book.asked:
-        kinds[asked.puzzle], same = _kinds(asked.puzzle, book.of(asked.puzzle), solutions)
-        ours += same
-    return Similarity(tuple(_alike(kinds)), tuple(ours))
-
-
-def _kinds(
-    puzzle: str, scores: dict[str, Score], solutions: Callable[[str], Solutions]
-) -> tuple[dict[str, Shared], list[Ours]]:
-    """Return what each student shares with somebody, where that weighs something; and whose code is ours."""
-    worked = {name: score for name, score in sorted(scores.items()) if score.state != "unsolved" and score.source}
-    is_function = PUZZLES[puzzle].is_function
-    having: defaultdict[str, list[str]] = defaultdict(list)
-    writing: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for name, score in worked.items():
-        having[score.own.schedule].append(name)
-        writing[score.own.schedule, score.source].append(name)
-    known = solutions(puzzle) if worked else Solutions(frozenset(), {})
-    found: dict[str, Shared] = {}
-    same: defaultdict[str, list[str]] = defaultdict(list)
-    for (schedule, source), students in writing.items():
-        if source in known.sources:
-            same[known.sources[source]] += students
-        elif len(students) > 1 and schedule not in known.schedules and (schedule or is_function):
-            bits = _bits(len(worked), None if is_function else len(having[schedule]), len(students))
-            if bits > 0:
-                shared = Shared(puzzle, schedule, source, len(students), len(worked), bits)
-                found.update(dict.fromkeys(students, shared))
-    return found, [Ours(puzzle, solution, tuple(sorted(who))) for solution, who in sorted(same.items())]
+    for puzzle in (asked.puzzle for asked in book.asked):
+        scores = sorted(book.of(puzzle).items())
+        having: defaultdict[str, int] = defaultdict(int)
+        writing: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for name, score in scores:
+            if score.state != "unsolved" and score.source:
+                having[score.own.schedule] += 1
+                writing[score.own.schedule, score.source].append(name)
+        known = solutions(puzzle) if writing else Solutions(frozenset(), {})
+        worked, is_function = sum(having.values()), PUZZLES[puzzle].is_function
+        same: defaultdict[str, list[str]] = defaultdict(list)
+        for (schedule, source), students in writing.items():
+            if source in known.sources:
+                same[known.sources[source]] += students
+            elif len(students) > 1 and schedule not in known.schedules and (schedule or is_function):
+                bits = _bits(worked, None if is_function else having[schedule], len(students))
+                if bits > 0:
+                    shared = Shared(puzzle, schedule, source, len(students), worked, bits)
+                    groups[shared] = students
+                    for name in students:
+                        theirs[name].append(shared)
+        ours += (Ours(puzzle, solution, tuple(sorted(who))) for solution, who in sorted(same.items()))
+    return Similarity(tuple(_alike(theirs, groups)), tuple(ours))
 
 
 def _bits(worked: int, having: int | None, writing: int) -> float:
@@ -311,29 +283,17 @@ def _bits(worked: int, having: int | None, writing: int) -> float:
     return round(schedule + min(schedule, log2((having - 1) / (writing - 1))), 6)
 
 
-def _alike(kinds: dict[str, dict[str, Shared]]) -> list[Alike]:
+def _alike(theirs: dict[str, list[Shared]], groups: dict[Shared, list[str]]) -> list[Alike]:
     """Students by what they share, the most surprising first. Pairs are made within a few students alone, so that there
     are never more than a few times as many as students."""
-    of: defaultdict[Shared, list[str]] = defaultdict(list)
-    for found in kinds.values():
-        for name, shared in found.items():
-            of[shared].append(name)
-    groups: defaultdict[tuple[Shared, ...], set[str]] = defaultdict(set)
-    pairs = {pair for students in of.values() if len(students) <= FEW for pair in combinations(sorted(students), 2)}
-    for one, other in pairs:
-        groups[_common(kinds, (one, other))].update((one, other))
-    for students in {tuple(sorted(students)) for students in of.values() if len(students) > FEW}:
-        groups[_common(kinds, students)].update(students)
-    found = (
-        Alike(tuple(sorted(who)), shared, round(sum(one.bits for one in shared), 6)) for shared, who in groups.items()
+    together: set[tuple[str, ...]] = set()
+    for students in groups.values():
+        together.update(combinations(sorted(students), 2) if len(students) <= FEW else [tuple(sorted(students))])
+    found: defaultdict[tuple[Shared, ...], set[str]] = defaultdict(set)
+    for first, *others in together:
+        common = [one for one in theirs[first] if all(one in theirs[other] for other in others)]
+        found[tuple(common)].update((first, *others))
+    alike = (
+        Alike(tuple(sorted(who)), shared, round(sum(one.bits for one in shared), 6)) for shared, who in found.items()
     )
-    return sorted((one for one in found if one.bits >= LEAST), key=lambda one: (-one.bits, one.students))
-
-
-def _common(kinds: dict[str, dict[str, Shared]], students: Iterable[str]) -> tuple[Shared, ...]:
-    """Return what all of some students share, in the order of the puzzles."""
-    first, *others = students
-    shared = (found.get(first) for found in kinds.values())
-    return tuple(
-        one for one in shared if one is not None and all(kinds[one.puzzle].get(other) == one for other in others)
-    )
+    return sorted((one for one in alike if one.bits >= LEAST), key=lambda one: (-one.bits, one.students))

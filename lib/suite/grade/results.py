@@ -1,13 +1,9 @@
 """What grading leaves in its folder for other programs: a row of FORMS for each file, of RETURNS for each platform.
 
-scores.csv has a row for each student, for a spreadsheet. The first columns are of the student, the next ones of each
-puzzle in turn, called after it (`fsdp`, `fsdp goal`, ...; COLUMNS says what they hold). Then come the name of the
-student's file in feedback/, what people wrote, and notes: on files that could not be graded, and on what was passed
-over. At the end are further columns of the roster. A cell of a puzzle that says nothing is empty. The file is UTF-8
-with a byte order mark, without which Excel takes names for another encoding. What begins like a formula has an
-apostrophe before it, so that no spreadsheet runs what a student is called.
-
-junit.xml is what CI systems read: a suite for each student, a test for each puzzle, and a suite of what is refused.
+scores.csv has a row for each student, for a spreadsheet: columns of the student; of each puzzle in turn, called after
+it (`fsdp`, `fsdp goal`, ...; COLUMNS says what they hold); the name of the file in feedback/, what people wrote, and
+notes; and further columns of the roster. It is UTF-8 with a byte order mark, without which Excel takes names for
+another encoding. What begins like a formula has an apostrophe before it: no spreadsheet runs what a student is called.
 
 Learning platforms take back points in a CSV with their columns, and feedback in a zip with their names. Where the
 roster is the platform's own export, its rows and cells are kept as they are and the points are filled in; else the
@@ -22,7 +18,7 @@ import re
 import unicodedata
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -35,25 +31,10 @@ from lib.suite.grade.intake.roster import CONTROLS, Roster, neutral
 from lib.suite.grade.intake.submission import Collected, Submission
 from lib.suite.submissions.source import STATES
 
-__all__ = [
-    "COLUMNS",
-    "FORMS",
-    "RETURNS",
-    "Class",
-    "csv_of",
-    "file_names",
-    "is_ours",
-    "junit_of",
-    "returning",
-    "write_results",
-    "write_returns",
-]
-
 # -- names ---------------------------------------------------------------------------------------------------------
 
-LONGEST = 40
-"""Letters of a name that a person can recognise; the digest behind it tells names apart."""
-DIGITS = 8
+LONGEST: Final = 40  # letters of a name that a person can recognise; the digest behind it tells names apart
+DIGITS: Final = 8
 
 
 def file_names(students: Sequence[str]) -> list[str]:
@@ -69,11 +50,10 @@ def file_names(students: Sequence[str]) -> list[str]:
     found: list[str] = []
     for name, digest in zip(students, digests, strict=True):
         seen[digest] += 1
-        again = f"-{seen[digest]}" if seen[digest] > 1 else ""
-        kept = digest[:DIGITS] if short[digest[:DIGITS]] == 1 else digest
         letters = unicodedata.normalize("NFKD", name[: 10 * LONGEST].casefold()).encode("ascii", "ignore").decode()
         plain = re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST].strip("-") or "student"
-        found.append(f"{plain}-{kept}{again}")
+        kept = digest[:DIGITS] if short[digest[:DIGITS]] == 1 else digest
+        found.append(f"{plain}-{kept}" if seen[digest] == 1 else f"{plain}-{kept}-{seen[digest]}")
     return found
 
 
@@ -99,7 +79,11 @@ class Column:
 
 COLUMNS: Final[tuple[Column, ...]] = (
     Column("", f"its state: {', '.join([*STATES][:-1])} or {[*STATES][-1]}", lambda s, _, __: s.state),
-    Column("goal", "the best goal reached at the puzzle's own size", lambda s, _, __: s.goal),
+    Column(
+        "goal",
+        "the best goal reached at the puzzle's own size",
+        lambda s, _, __: s.own.goals[-1] if s.own.goals else None,
+    ),
     Column(
         "hidden passed",
         "hidden sizes, or sets of inputs, that passed",
@@ -117,66 +101,56 @@ COLUMNS: Final[tuple[Column, ...]] = (
 def csv_of(book: Gradebook) -> str:
     """The text of scores.csv."""
     text = io.StringIO()
-    text.write("\ufeff")
     writer = csv.writer(text, lineterminator="\n")
     columns = [f"{one.puzzle} {column.name}".strip() for one in book.asked for column in COLUMNS]
     more = list(dict.fromkeys(heading for student in book.students for heading, _ in student.more))
     first = ["id", "student", "passed", "of", "points", "points of", *columns, "feedback", "comments", "notes"]
     writer.writerow([*first, *(neutral(f"roster: {one}" if one in first else one) for one in more)])
     for student, file in zip(book.students, file_names([student.name for student in book.students]), strict=True):
-        cells = [*_row(book, student, file), *map(dict(student.more).get, more)]
-        # Each of one line, which no spreadsheet takes for a formula, and whole numbers written as such.
-        writer.writerow(
-            neutral(cell)
-            if isinstance(cell, str)
-            else int(cell)
-            if isinstance(cell, float) and cell.is_integer()
-            else cell
-            for cell in cells
-        )
-    return text.getvalue()
+        row: list[Cell] = [student.id, student.name, student.passed, len(book.asked), student.points, student.of]
+        for score, one in zip(student.scores, book.asked, strict=True):
+            cells = (column.of(score, one, student.mark(one.puzzle)) for column in COLUMNS)
+            row += (score.state, *[None] * (len(COLUMNS) - 1)) if score.state == "absent" else cells
+        comments = (f"{mark.puzzle}: {mark.comment}".removeprefix(": ") for mark in student.marks if mark.comment)
+        refused = (f"could not be graded: {one.file}: {one.why}" for one in book.refused_of(student))
+        row += f"{file}.html", "; ".join(comments), "; ".join((*refused, *student.notes))
+        writer.writerow(map(_plain_cell, (*row, *map(dict(student.more).get, more))))
+    return "\ufeff" + text.getvalue()
 
 
-def _row(book: Gradebook, student: Student, file: str) -> Iterator[Cell]:
-    yield from (student.id, student.name, student.passed, len(book.asked), student.points, student.of)
-    for score, one in zip(student.scores, book.asked, strict=True):
-        for column in COLUMNS:
-            yield None if score.state == "absent" and column.name else column.of(score, one, student.mark(one.puzzle))
-    yield f"{file}.html"
-    said = ((mark.puzzle, mark.comment) for mark in student.marks if mark.comment)
-    yield "; ".join(f"{puzzle}: {comment}" if puzzle else comment for puzzle, comment in said)
-    refused = (f"could not be graded: {one.file}: {one.why}" for one in book.refused_of(student))
-    yield "; ".join((*refused, *student.notes))
+def _plain_cell(cell: Cell) -> Cell:
+    """A cell of one line, which no spreadsheet takes for a formula; a whole number is written as such."""
+    if isinstance(cell, str):
+        return neutral(cell)
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
 
 
 # -- junit ---------------------------------------------------------------------------------------------------------
 
+# Characters that no XML may have, not even escaped.
 ILLEGAL: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML may have, not even escaped."""
 
 
 def junit_of(book: Gradebook) -> str:
-    """The text of junit.xml. Whatever did not pass is a failure, also what is absent; what is refused is an error."""
-    failures = sum(len(book.asked) - student.passed for student in book.students)
-    tests = len(book.asked) * len(book.students) + len(book.refused)
-    counts = f'tests="{tests}" failures="{failures}" errors="{len(book.refused)}"'
+    """The text of junit.xml, which CI systems read: a suite for each student, a test for each puzzle, and a suite of
+    what is refused. Whatever did not pass is a failure, also what is absent; what is refused is an error."""
+    asked, count = len(book.asked), len(book.refused)
+    failures = sum(asked - student.passed for student in book.students)
+    counts = f'tests="{asked * len(book.students) + count}" failures="{failures}" errors="{count}"'
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites name="puzzles grade" {counts}>']
     for student in book.students:
-        name = _attribute(student.name)
-        failures = len(book.asked) - student.passed
-        lines.append(f'  <testsuite name={name} tests="{len(book.asked)}" failures="{failures}" errors="0">')
+        name, failures = _attribute(student.name), asked - student.passed
+        lines.append(f'  <testsuite name={name} tests="{asked}" failures="{failures}" errors="0">')
         for score in student.scores:
             case = f"    <testcase classname={name} name={_attribute(score.puzzle)}"
             if score.state == "passed":
                 lines.append(f"{case}/>")
                 continue
-            first = _attribute(score.message.partition("\n")[0])
-            text = escape(ILLEGAL.sub("\ufffd", score.message))
+            first, text = _attribute(score.message.partition("\n")[0]), escape(ILLEGAL.sub("\ufffd", score.message))
             failure = f"      <failure type={_attribute(score.state)} message={first}>{text}</failure>"
             lines += f"{case}>", failure, "    </testcase>"
         lines.append("  </testsuite>")
     if book.refused:
-        count = len(book.refused)
         lines.append(f'  <testsuite name="refused" tests="{count}" failures="0" errors="{count}">')
         for one in book.refused:
             case = f"    <testcase classname={_attribute(one.student or 'refused')} name={_attribute(one.file)}>"
@@ -210,21 +184,17 @@ FORMS: Final[tuple[Form, ...]] = (
 
 def write_results(book: Gradebook, out: str | Path) -> list[Path]:
     """Write a gradebook in every form, each file whole or not at all. The same gradebook gives the same bytes."""
-    written: list[Path] = []
-    for form in FORMS:
-        path = Path(out, form.file)
+    written = [Path(out, form.file) for form in FORMS]
+    for path, form in zip(written, FORMS, strict=True):
         # Half a character, which Python has and UTF-8 has not, becomes a question mark.
         write_whole(ready(path), form.text_of(book).encode("utf-8", "replace"))
-        written.append(path)
     return written
 
 
 # -- platforms -----------------------------------------------------------------------------------------------------
 
 TITLE: Final = "LLM Training Puzzles"
-FEEDBACK: Final = "feedback.html"
-LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
-"""The time of every file in a zip: the same bytes every time."""
+LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # the time of every file in a zip: the same bytes every time
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,14 +211,9 @@ class Class:
         """Return what the exercise is called."""
         return CONTROLS.sub(" ", self.book.title).strip() or TITLE
 
-    @property
-    def of(self) -> float:
-        """Return how many points there are."""
-        return self.book.students[0].of if self.book.students else 0.0
-
     def own(self, platform: str) -> bool:
         """Return whether the roster is an export of this platform."""
-        return any(one.platform == platform and one.headings <= set(self.roster.headings) for one in RETURNS)
+        return platform in {one.platform for one in RETURNS if one.headings <= set(self.roster.headings)}
 
     def rows(self, platform: str) -> list[tuple[Mapping[str, str], str, Student]]:
         """The students whose id a platform knows, with their cells in the roster and that id, in its order.
@@ -263,16 +228,15 @@ class Class:
             if one.platform == platform and one.id and one.id != one.roster_id
         }
         own = self.own(platform)
-        other = not own and any(self.submissions[name].roster_id for name in given)
-        found: list[tuple[Mapping[str, str], str, Student]] = []
-        for student in sorted(self.book.students, key=lambda student: order.get(student.id, len(order))):
+        other = any(self.submissions[name].roster_id for name in given)
+
+        def known_as(student: Student) -> str:
             if own:
-                known_as = student.id if student.id in people else ""
-            else:
-                known_as = given.get(student.name) or ("" if other else student.id)
-            if known_as:
-                found.append((people.get(student.id, {}), known_as, student))
-        return found
+                return student.id if student.id in people else ""
+            return given.get(student.name) or ("" if other else student.id)
+
+        students = sorted(self.book.students, key=lambda student: order.get(student.id, len(order)))
+        return [(people.get(one.id, {}), its_id, one) for one in students if (its_id := known_as(one))]
 
 
 Table = list[list[str]]
@@ -280,10 +244,8 @@ Table = list[list[str]]
 
 class Return(NamedTuple):
     """A platform: what it is called, as in the names of files; the headings by which its own export is known; the table
-    that it takes back, and what stands before the name of a file that goes to a student ("": no way is known).
-
-    `documented` says where the forms of both are written.
-    """
+    that it takes back; what stands before the name of a file that goes to a student ("": no way is known); and where
+    the forms of both are `documented`."""
 
     platform: str
     headings: frozenset[str]
@@ -305,28 +267,23 @@ def _scaled(points: float, of: float, most: str) -> str:
     return _number(round(points / of * maximum, 4)) if of > 0 and maximum > 0 else _number(points)
 
 
-def _comments(student: Student) -> str:
-    """Return what people wrote, for a platform's field of comments."""
-    said = [f"{mark.puzzle}: {mark.comment}" if mark.puzzle else mark.comment for mark in student.marks if mark.comment]
-    return CONTROLS.sub(" ", " ".join([f"{_number(student.points)} of {_number(student.of)} points.", *said]))
-
-
 def _moodle(group: Class) -> Table:
     own = group.roster.headings if group.own("Moodle") else ()
     headings = own or ("Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)")
-    headings = (*headings, *(() if "Feedback comments" in headings else ("Feedback comments",)))
-    table = [[*headings]]
+    table = [[*headings, *(() if "Feedback comments" in headings else ("Feedback comments",))]]
     for cells, its_id, student in group.rows("Moodle"):
+        said = (f"{mark.puzzle}: {mark.comment}".removeprefix(": ") for mark in student.marks if mark.comment)
+        points = f"{_number(student.points)} of {_number(student.of)} points."
         filled = {
             "Identifier": f"Participant {its_id}",
             "Full name": student.name,
             "Maximum Grade": _number(student.of),
             "Last modified (grade)": "-",
             **(cells if own else {}),
-            "Feedback comments": _comments(student),
+            "Feedback comments": CONTROLS.sub(" ", " ".join([points, *said])),
         }
         filled["Grade"] = _scaled(student.points, student.of, filled["Maximum Grade"])
-        table.append([filled.get(heading, "") for heading in headings])
+        table.append([filled.get(heading, "") for heading in table[0]])
     return table
 
 
@@ -334,15 +291,13 @@ def _canvas(group: Class) -> Table:
     first = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
     title = re.compile(rf"{re.escape(group.title)} \(\d+\)")
     column = next((heading for heading in group.roster.headings if title.fullmatch(heading)), group.title)
-    others = group.roster.others
-    of_columns = next((row.cells for row in others if row.cells.get("Student") == "Points Possible"), dict[str, str]())
-    most = of_columns.get(column) or _number(group.of)
+    of_columns = (row.cells for row in group.roster.others if row.cells.get("Student") == "Points Possible")
+    students = group.book.students
+    most = next(of_columns, dict[str, str]()).get(column) or _number(students[0].of if students else 0.0)
     table = [[*first, column], ["    Points Possible", "", "", "", "", most]]
-    own = group.own("Canvas")
     for cells, its_id, student in group.rows("Canvas"):
-        known = {"Student": student.name, "ID": its_id, **(cells if own else {})}
-        points = _scaled(student.points, student.of, most)
-        table.append([*(known.get(heading, "") for heading in first), points])
+        known = {"Student": student.name, "ID": its_id, **(cells if group.own("Canvas") else {})}
+        table.append([*(known.get(heading, "") for heading in first), _scaled(student.points, student.of, most)])
     return table
 
 
@@ -365,6 +320,7 @@ def _as_downloaded(_: Student, __: str, submission: Submission) -> str:
     return submission.before
 
 
+# It is found by the names of its files, or by its own export.
 RETURNS: Final[tuple[Return, ...]] = (
     Return(
         "Moodle",
@@ -394,26 +350,27 @@ RETURNS: Final[tuple[Return, ...]] = (
         ("https://community.d2l.com/brightspace/kb/articles/3538-importing-grades",),
     ),
 )
-"""A row for each platform that takes something back. It is found by the names of its files, or by its own export."""
 
 
 def returning(collected: Collected, roster: Roster, also: Sequence[str] = ()) -> list[Return]:
     """The platforms to which a class goes back: that named its files, whose export the roster is, or that are named."""
-    used = {submission.platform for submission in collected.submissions} | set(also)
-    known = {name.casefold() for name in used}
+    known = {name.casefold() for name in (*also, *(submission.platform for submission in collected.submissions))}
     return [one for one in RETURNS if one.platform.casefold() in known or one.headings <= set(roster.headings)]
 
 
 def write_returns(group: Class, platforms: Sequence[Return], out: Path) -> list[Path]:
     """Write what each platform takes back, of the feedback that is there, and take away what an earlier grading wrote
     for others. The same class gives the same bytes."""
+    names = [student.name for student in group.book.students]
+    pages = dict(zip(names, (out / "feedback" / f"{file}.html" for file in file_names(names)), strict=True))
     written: list[Path] = []
     for one in RETURNS:
-        name = one.platform.casefold()
-        table, feedback = out / f"{name}.csv", out / f"feedback-{name}.zip"
         rows = one.table(group) if one in platforms and one.table is not None else []
-        files = _feedback(group, one, out) if one in platforms else {}
-        for path, data in ((table, _csv(rows)), (feedback, _zip(files))):
+        known = [(student, its_id) for _, its_id, student in group.rows(one.platform)] if one in platforms else []
+        befores = ((one.before(student, its_id, group.submissions[student.name]), student) for student, its_id in known)
+        files = {f"{before}feedback.html": pages[student.name] for before, student in befores if before}
+        name = one.platform.casefold()
+        for path, data in ((out / f"{name}.csv", _csv(rows)), (out / f"feedback-{name}.zip", _zip(files))):
             if data:
                 write_whole(ready(path), data)
                 written.append(path)
@@ -422,28 +379,13 @@ def write_returns(group: Class, platforms: Sequence[Return], out: Path) -> list[
     return written
 
 
-def _feedback(group: Class, one: Return, out: Path) -> dict[str, Path]:
-    """The files of feedback by the names that a platform knows them by."""
-    files = file_names([student.name for student in group.book.students])
-    found: dict[str, Path] = {}
-    pages = {
-        student.name: out / "feedback" / f"{file}.html"
-        for file, student in zip(files, group.book.students, strict=True)
-    }
-    for _, its_id, student in group.rows(one.platform):
-        if before := one.before(student, its_id, group.submissions[student.name]):
-            found[f"{before}{FEEDBACK}"] = pages[student.name]
-    return found
-
-
 def _csv(rows: Table) -> bytes:
     """A table without a byte order mark, which platforms take for a part of the first heading."""
     if len(rows) < 2:
         return b""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows(
-        [cell if cell.startswith("    ") else neutral(cell) for cell in row] for row in rows
-    )
+    cells = ([cell if cell.startswith("    ") else neutral(cell) for cell in row] for row in rows)
+    csv.writer(text, lineterminator="\r\n").writerows(cells)
     return text.getvalue().encode("utf-8", "replace")
 
 

@@ -34,8 +34,7 @@ from lib.suite.submissions.table import Given, encode
 
 # -- a fresh Python ------------------------------------------------------------------------------------------------
 
-LIMIT = 10.0
-"""Seconds that a function may run."""
+LIMIT = 10.0  # seconds that a function may run
 OWN = Limits(memory=4 * 2**30, written=512 * 2**20, sent=32 * 2**20, files=4096)
 """What somebody's own function may use on their machine, at the size of a puzzle, where a run has a budget: so much
 that only what goes on without end is stopped."""
@@ -43,10 +42,7 @@ that only what goes on without end is stopped."""
 
 def run_of(file: Path, puzzle: str, *, limit: float = LIMIT, **size: Any) -> Sent:
     """Simulate the function `puzzle` of a notebook or .py; `size` are ranks, layers, batches and a mesh, where they are
-    not the puzzle's.
-
-    Nothing is raised for anything that the function does.
-    """
+    not the puzzle's. Nothing is raised for anything that the function does."""
     limits = replace(OWN, seconds=limit, sent=OWN.written if size else OWN.sent)
     return ask(Request(puzzle, limits, str(file), lines=fixes.are_shown(), **size))
 
@@ -125,24 +121,18 @@ def _said(noise: BinaryIO) -> str:
 
 # -- children of a server ------------------------------------------------------------------------------------------
 
-START = 60.0
-"""Seconds for the server to start."""
-ANSWER = 10.0
-"""Seconds for the server to end what a child has left, and to say so."""
-SHORT = 0.1
-"""Seconds for Python to write down where it is."""
-LINES: Final = 2
-"""Lines of an answer."""
+START = 60.0  # seconds for the server to start
+ANSWER = 10.0  # seconds for the server to end what a child has left, and to say so
+SHORT = 0.1  # seconds for Python to write down where it is
+LINES: Final = 2  # lines of an answer
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "SYSTEMROOT", "TZ")
 """Variables of the environment that a run may know. Others may hold what is nobody's business."""
 
 
 class Isolation(AbstractContextManager["Isolation"]):
     """Runs functions in limited children. Its server starts when it is first needed, and ends with this process,
-    however that ends, or at `close`. `without` names keys of FEATURES that are not to be used: tests need it.
-
-    One run at a time: threads wait for each other. A process that was forked from this one needs one of its own.
-    """
+    however that ends, or at `close`. `without` names keys of FEATURES that are not to be used: tests need it. One run
+    at a time: threads wait for each other. A process that was forked from this one needs one of its own."""
 
     def __init__(self, without: Collection[str] = ()) -> None:
         self._without = frozenset(without)
@@ -194,11 +184,8 @@ class Isolation(AbstractContextManager["Isolation"]):
             return ("a new Python for each run",) if server is None else tuple(FEATURES[one] for one in server.features)
 
     def run(self, source: Source, puzzle: str, size: AtSize | None = None, limits: Limits | None = None) -> Sent:
-        """Simulate the function of a puzzle in a source, at the puzzle's size or at another one.
-
-        A Trace comes back only if it is of the run that was asked for. Nothing is raised for anything that the source
-        does.
-        """
+        """Simulate the function of a puzzle in a source, at the puzzle's size or at another one. A Trace comes back
+        only if it is of the run that was asked for. Nothing is raised for anything that the source does."""
         sent = self._ask(_request(source, puzzle, limits, size))
         if sent.trace is None or (why := asked_for(sent.trace, puzzle, size)) is None:
             return sent
@@ -351,10 +338,8 @@ class _Server:
         return int(self._heard(ANSWER))
 
     def _exchange(self, child: _Child, request: Request) -> tuple[bytes, bool]:
-        """Send a request, and take what comes; and whether the child had to be told that it is late.
-
-        It is told twice, first so that it can say itself where it is, then so that Python itself does.
-        """
+        """Send a request, and take what comes; and whether the child had to be told that it is late. It is told twice,
+        first so that it can say itself where it is, then so that Python itself does."""
         with suppress(TimeoutError):
             return child.answer(request), False
         for number, seconds in ((LATE, DEAF), (DEAF_SIGNAL, SHORT)):
@@ -387,9 +372,7 @@ class _Child:
 
     def answer(self, request: Request) -> bytes:
         """Ask a request, and return the answer, or what came until the child had closed its end, or had said too much.
-
-        TimeoutError where it is late.
-        """
+        TimeoutError where it is late."""
         self._asked += 1
         self._said.clear()
         self._most = request.limits.sent

@@ -6,6 +6,7 @@ source: equal schedules give equal lines, and one that was read before is not re
 
 from __future__ import annotations
 
+import io
 import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -27,24 +28,17 @@ OUTCOMES: Final = ("trace", "answers", "unsolved", "source", "failed")
 QUESTIONS: Final = 16
 """Requests that one child answers at most; together they have so many times the processor time of one."""
 MAX_TEXT = 20_000
-MAX_PRINTED = 4000
-"""Characters of what a function prints that are kept."""
+MAX_PRINTED = 4000  # characters of what a function prints that are kept
 MORE = "\n(and more)"
-MAX_PLACES = 100_000
-"""Lines of source that a Trace may name."""
-KNOWN: Final = 64
-"""Schedules that are kept to be known again, and the most bytes of one of them."""
-KNOWN_BYTES: Final = 2**20
+MAX_PLACES = 100_000  # lines of source that a Trace may name
+KNOWN, KNOWN_BYTES = 64, 2**20  # schedules that are kept to be known again, and the most bytes of one of them
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a process.
-
-    `seconds` that the function may run, by the clock on the wall; `memory`, bytes that it may have; `written`, bytes of
-    a file that it writes; `sent`, bytes that it may send back; `processes`, processes and threads of its user at once;
-    `files`, files that are open at once.
-    """
+    """The limits of a process. `seconds` that the function may run, by the clock on the wall; `memory`, bytes that it
+    may have; `written`, bytes of a file that it writes; `sent`, bytes that it may send back; `processes`, processes and
+    threads of its user at once; `files`, files that are open at once."""
 
     seconds: float = 10.0
     memory: int = 3 * 2**29
@@ -102,10 +96,7 @@ def request_from(content: bytes) -> Request:
 @dataclass(frozen=True, slots=True)
 class Sent:
     """The answer of a process, validated. `text` says why it failed; a run that failed has the Trace up to there, if
-    any.
-
-    `schedule` names what was sent as a Trace: it is the same for the same bytes, and so for the same schedule.
-    """
+    any. `schedule` names what was sent as a Trace: it is the same for the same bytes, and so for the same schedule."""
 
     outcome: str
     text: str = ""
@@ -113,6 +104,21 @@ class Sent:
     trace: Trace | None = None
     answers: tuple[Answer, ...] = ()
     schedule: str = ""
+
+
+class Kept(io.TextIOBase):
+    """Keeps the beginning of what is printed, and forgets the rest."""
+
+    text, room = "", MAX_PRINTED
+
+    def write(self, text: str, /) -> int:
+        if self.room >= 0:
+            self.text += text[: self.room] + (MORE if len(text) > self.room else "")
+            self.room -= len(text)
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
 
 
 # -- out ------------------------------------------------------------------------------------------------------------
@@ -230,9 +236,7 @@ def _place(item: Any) -> Place:
 
 class AtSize(NamedTuple):
     """Another size than the puzzle's: the fields of a record's Hidden, and costs, where they are not the puzzle's.
-
-    Where it has no mesh and as many ranks as the puzzle, it has the puzzle's.
-    """
+    Where it has no mesh and as many ranks as the puzzle, it has the puzzle's."""
 
     ranks: int
     layers: int
@@ -241,19 +245,14 @@ class AtSize(NamedTuple):
     costs: Costs | None = None
 
 
-def size_of(puzzle: str, size: AtSize | None) -> AtSize:
-    """Return what is asked of a puzzle, with the mesh and the costs there."""
-    record = PUZZLES[puzzle]
-    if size is None:
-        return AtSize(*record.size, record.mesh, record.costs)
-    mesh = record.mesh if size.mesh is None and size.ranks == record.ranks else size.mesh
-    return size._replace(mesh=mesh, costs=record.costs if size.costs is None else size.costs)
-
-
 def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | None:
     """Why a Trace is not of the run that was asked for, in words; None where it is. Whether it is a correct step is
     not asked here."""
-    for wanted, got in _differences(trace, puzzle, size_of(puzzle, size)):
+    record = PUZZLES[puzzle]
+    asked = size or AtSize(*record.size)
+    mesh = record.mesh if asked.mesh is None and asked.ranks == record.ranks else asked.mesh
+    asked = asked._replace(mesh=mesh, costs=asked.costs or record.costs)
+    for wanted, got in _differences(trace, puzzle, asked):
         return (
             f"what came back is not the run of {puzzle} that was asked for\n"
             f"  expected: {wanted}\n"

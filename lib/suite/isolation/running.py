@@ -23,7 +23,6 @@ import faulthandler
 import gc
 import importlib.abc
 import importlib.util
-import io
 import math
 import os
 import select
@@ -50,17 +49,7 @@ from lib.errors.wording import message_of
 from lib.files import ROOT
 from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Printed, Unsolved, simulate
-from lib.suite.isolation.messages import (
-    MAX_PRINTED,
-    MORE,
-    QUESTIONS,
-    AtSize,
-    Limits,
-    Request,
-    Sent,
-    request_from,
-    written,
-)
+from lib.suite.isolation.messages import QUESTIONS, AtSize, Kept, Limits, Request, Sent, request_from, written
 from lib.suite.submissions.function_check import answering, building_on, where
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import function_of, load_function
@@ -76,29 +65,13 @@ if TYPE_CHECKING:
 
 # -- running -------------------------------------------------------------------------------------------------------
 
-GRACE = 10.0
-"""Seconds more, to start Python and to end by itself, before a process is ended from outside."""
+GRACE = 10.0  # seconds more, to start Python and to end by itself, before a process is ended from outside
 DEAF = 1.0
 """Seconds more for one long operation of Python's own, which lets no other thread run, before it is ended: no more than
 the function itself had."""
 LATE = getattr(signal, "SIGALRM", signal.SIGTERM)
 DEAF_SIGNAL = getattr(signal, "SIGUSR2", signal.SIGTERM)
 """It is time to say where it is and to end; and, should nobody hear that, to have Python itself say where it is."""
-
-
-class _Kept(io.TextIOBase):
-    """Keeps the beginning of what is printed, and forgets the rest."""
-
-    text, room = "", MAX_PRINTED
-
-    def write(self, text: str, /) -> int:
-        if self.room >= 0:
-            self.text += text[: self.room] + (MORE if len(text) > self.room else "")
-            self.room -= len(text)
-        return len(text)
-
-    def writable(self) -> bool:
-        return True
 
 
 def main() -> NoReturn:
@@ -115,12 +88,10 @@ def main() -> NoReturn:
 
 
 def answer(request: Request, send: Callable[[bytes], object], *, told: bool = False) -> None:
-    """Run a student's function, and send what came of it. This process ends where that takes too long.
-
-    It sees to it itself that it ends in time, with a thread, unless it is `told`: then who watches it sends LATE, and
-    to one that does not hear it DEAF_SIGNAL, before it is ended.
-    """
-    printed, main_thread = _Kept(), threading.get_ident()
+    """Run a student's function, and send what came of it. This process ends where that takes too long. It sees to it
+    itself that it ends in time, with a thread, unless it is `told`: then who watches it sends LATE, and to one that
+    does not hear it DEAF_SIGNAL, before it is ended."""
+    printed, main_thread = Kept(), threading.get_ident()
 
     def late(*_: object) -> None:
         if isinstance(sys.stdout, Printed):
@@ -315,9 +286,7 @@ async def warm(model):
 
 def serve() -> None:
     """Serve the socket of the first argument until it is closed or the process has ended whose pidfd is the second one.
-
-    The third names what of FEATURES is not to be used.
-    """
+    The third names what of FEATURES is not to be used."""
     from lib.suite.isolation.walls import DUMPABLE, Walls, prctl  # here and not above: only Linux has them
 
     control, asker = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])

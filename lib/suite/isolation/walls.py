@@ -66,10 +66,8 @@ def readable() -> list[str]:
 
 def bubblewrap() -> list[str]:
     """Return the beginning of a command that runs the rest of it inside of bubblewrap; [] where that is not installed.
-
     The folder comes first: what a run needs may itself lie below it. The server imports schedules before a run begins,
-    so that only Landlock withholds them.
-    """
+    so that only Landlock withholds them."""
     program = shutil.which("bwrap")
     if program is None:
         return []
@@ -207,8 +205,7 @@ which may be anybody's process (F_SETOWN), nor a lease, for which others wait.""
 WRITING, OPENED = 0x203, (0, 1, 2, 0x201, 0x202)
 """To open a file for reading, writing or both, and to empty it if it is for writing: one that is opened for reading can
 be emptied, too, and an older Landlock lets that pass."""
-STREAM, KIND = 1, 0xF
-"""Of a pair of sockets: one that goes nowhere but to the other."""
+STREAM, KIND = 1, 0xF  # of a pair of sockets: one that goes nowhere but to the other
 EVERY_BIT: Final = 0xFFFFFFFF
 
 

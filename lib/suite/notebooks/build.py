@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib.extras import install
-from lib.files import write_whole
+from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.suite.notebooks.shared_cells import PAGES, expand, puzzles_page, teaching
 from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
@@ -32,19 +32,6 @@ try:
     from lib.suite.notebooks.kernels import execute, tidied
 except ImportError as missing:
     raise ImportError(f'notebooks need the extra "notebook": {install("notebook")}') from missing
-
-__all__ = [
-    "Source",
-    "build",
-    "demonstrated",
-    "misnumbered",
-    "read_sources",
-    "renumber",
-    "stale",
-    "without_demonstrations",
-    "worked_on",
-    "write",
-]
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -81,15 +68,22 @@ class Source:
         return self.path.stem.partition("_")[2]
 
     def solved(self) -> Notebook:
-        """The notebook with the answers, not run yet."""
+        """Return the notebook with the answers, not run yet."""
         return self._notebook(self.text)
 
     def student(self) -> Notebook:
-        """The notebook with the gaps."""
+        """Return the notebook with the gaps."""
         return self._notebook(student(self.text, list(self.answers), self.path.name))
 
     def _notebook(self, text: str) -> Notebook:
-        return _notebook(expand(text, self.path.stem, self.path.parents[1]), self.id)
+        """The notebook of a py:percent text, without outputs, with the ids and the metadata that we want."""
+        percent: Any = _read_percent(expand(text, self.path.stem, self.path.parents[1]), fmt="py:percent")
+        cells: list[dict[str, Any]] = []
+        for number, cell in enumerate(cell for cell in percent.cells if JUDGE not in cell.metadata.get("tags", ())):
+            kept = {key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata}
+            made = {"cell_type": cell.cell_type, "id": f"{self.id}-{number}", "metadata": kept, "source": cell.source}
+            cells.append(made | ({"execution_count": None, "outputs": []} if cell.cell_type == "code" else {}))
+        return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
 
 
 def read_sources(folder: Path) -> list[Source]:
@@ -99,13 +93,14 @@ def read_sources(folder: Path) -> list[Source]:
         text = path.read_text("utf-8")
         name = path.stem.partition("_")[2]
         answers = find(text, path.name, None if name in PAGES else name)
-        for answer in answers:
-            if answer.puzzle not in PUZZLES and name not in PAGES:
-                ids = ", ".join(PUZZLES)
-                where = f"{path.name}, line {answer.first}"
-                raise BuildError(f"{where}: no puzzle is {answer.puzzle!r}; there are {ids}")
-        if not answers and name not in PAGES:
-            raise BuildError(f"{path.name}: no `# --- your code (about N lines) ---`: students would get the answer")
+        if name not in PAGES:
+            for answer in answers:
+                if answer.puzzle not in PUZZLES:
+                    wrong = f"no puzzle is {answer.puzzle!r}; there are {', '.join(PUZZLES)}"
+                    raise BuildError(f"{path.name}, line {answer.first}: {wrong}")
+            if not answers:
+                gap = "`# --- your code (about N lines) ---`"
+                raise BuildError(f"{path.name}: no {gap}: students would get the answer")
         sources.append(Source(path, text, tuple(answers)))
     if not sources:
         raise BuildError(f"{folder} holds no NN_name.py to build from")
@@ -121,16 +116,16 @@ def build(root: Path, *, stored: bool = False) -> dict[str, str]:
     sources = read_sources(root / "solutions")
     solved = {source.path.with_suffix(".ipynb"): source.solved() for source in sources}
     ran = [_with_stored_outputs(*one) for one in solved.items()] if stored else execute(solved)
-    errors = [result for result in ran if isinstance(result, BuildError)]
-    if errors:
-        raise BuildError("\n".join(map(str, errors)))
-    run = [result for result in ran if not isinstance(result, BuildError)]
+    if errors := [str(result) for result in ran if isinstance(result, BuildError)]:
+        raise BuildError("\n".join(errors))
     files: dict[str, str] = {}
-    for source, notebook in zip(sources, run, strict=True):
+    for source, notebook in zip(sources, cast("list[Notebook]", ran), strict=True):
         files[f"puzzles/{source.path.stem}.ipynb"] = _text(demonstrated(source.student(), notebook))
         files[f"solutions/{source.path.stem}.ipynb"] = _text(notebook)
-    pages = {name: root / name for name in PAGES_OF}
-    return files | {name: PAGES_OF[name](path.read_text("utf-8")) for name, path in pages.items() if path.is_file()}
+    for name, renewed in PAGES_OF.items():
+        if (root / name).is_file():
+            files[name] = renewed((root / name).read_text("utf-8"))
+    return files
 
 
 def _with_stored_outputs(path: Path, solved: Notebook) -> Notebook | BuildError:
@@ -140,9 +135,9 @@ def _with_stored_outputs(path: Path, solved: Notebook) -> Notebook | BuildError:
     except (OSError, ValueError, LookupError, AttributeError):  # the last where it is no object, but a list
         there = []
     outputs = {cell.get("id"): cell.get("outputs", []) for cell in there}
-    code = [cell for cell in solved["cells"] if cell["cell_type"] == "code"]
-    for cell in code:
-        cell["outputs"] = outputs.get(cell["id"], [])
+    for cell in solved["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = outputs.get(cell["id"], [])
     try:
         return tidied(solved, path)
     except BuildError as error:
@@ -176,7 +171,8 @@ def renumber(root: Path) -> dict[str, str]:
 
 def stale(files: Mapping[str, str], root: Path) -> list[str]:
     """Return the notebooks that are missing, or differ from what `build` gave."""
-    return [name for name, text in files.items() if not _holds(root / name, text)]
+    paths = {name: root / name for name in files}
+    return [name for name, path in paths.items() if not path.is_file() or path.read_bytes() != files[name].encode()]
 
 
 def worked_on(files: Iterable[str], root: Path) -> list[str]:
@@ -188,32 +184,13 @@ def write(files: Mapping[str, str], root: Path) -> list[str]:
     """Write the notebooks that changed, each of them whole or not at all, and return their names."""
     changed = stale(files, root)
     for name in changed:
-        path = root / name
-        path.parent.mkdir(exist_ok=True)
-        write_whole(path, files[name])
+        write_whole(ready(root / name), files[name])
     return changed
-
-
-def _notebook(text: str, name: str) -> Notebook:
-    """The notebook of a py:percent source, without outputs, with the ids and the metadata that we want."""
-    read: Any = _read_percent(text, fmt="py:percent")
-    cells: list[dict[str, Any]] = []
-    for number, cell in enumerate(cell for cell in read.cells if JUDGE not in cell.metadata.get("tags", ())):
-        kept = {key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata}
-        made = {"cell_type": cell.cell_type, "id": f"{name}-{number}", "metadata": kept, "source": cell.source}
-        if cell.cell_type == "code":
-            made |= {"execution_count": None, "outputs": []}
-        cells.append(made)
-    return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
 
 
 def _text(notebook: Notebook) -> str:
     """The file of a notebook, as Jupyter writes it; a kernel's version is not kept."""
     return str(_write_json(_node({**notebook, "metadata": METADATA}))).rstrip("\n") + "\n"
-
-
-def _holds(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes() == text.encode()
 
 
 def _is_worked_on(path: Path) -> bool:

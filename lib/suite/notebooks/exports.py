@@ -1,4 +1,4 @@
-"""Notebooks that leave us: editions for Colab with the package inside, and assignments for nbgrader.
+"""Notebooks that leave us: editions for Colab with the package inside, assignments for nbgrader, and a made-up class.
 
 An edition to mail is one file that runs in an empty environment. Its set-up cell unpacks what it carries itself, so
 only chalk and what chalk needs come from the network; a link leads to what is in the same file, or is left out.
@@ -12,7 +12,7 @@ nbgrader takes the instructor's version of an assignment, for `nbgrader generate
     nbgrader_config.py                       what stands in the gap of a student's copy, and how long a cell may take
 
 A test fails where it raises, and nbgrader gives no points for it then. What the hidden regions call is in
-`lib.suite.grade.plugins.nbgrader_tests`, which says what nbgrader does not protect from.
+`lib.suite.grade.grading`, which says what nbgrader does not protect from.
 """
 
 from __future__ import annotations
@@ -23,33 +23,21 @@ import io
 import json
 import lzma
 import re
+import textwrap
+import tomllib
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from lib.files import ROOT, write_whole
+from lib.files import ROOT, ready, write_whole
 from lib.puzzles.records import PUZZLES, Puzzle, puzzle_of_file
+from lib.suite.course.solutions import FOLDER, answer
 from lib.suite.notebooks.shared_cells import pinned
-from lib.suite.submissions.gap import Answer, BuildError, find
+from lib.suite.submissions.gap import BuildError, find
 from lib.suite.submissions.load import Notebook
 from lib.suite.submissions.locations import home, is_checkout, reference
-
-__all__ = [
-    "CONFIG",
-    "ELSEWHERE",
-    "chosen",
-    "edition",
-    "export_colab",
-    "export_nbgrader",
-    "in_text",
-    "instructors",
-    "package",
-    "read_notebook",
-    "set_up",
-    "together",
-]
 
 SETUP = "# @title Set up"
 STAYS = {
@@ -61,7 +49,6 @@ LINK = re.compile(r"\[([^\]]+)\]\((\w+)\.ipynb\)")
 BETWEEN = " · "
 NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
 """A part of a line that has nothing but links to other notebooks, or a badge."""
-CODE: Final = ("lib", "drawing")
 ENDINGS: Final = (".py", ".toml", ".json", ".typed", ".css", ".js", ".html")
 ELSEWHERE: Final = (
     "lib/_notebooks/",
@@ -73,19 +60,16 @@ ELSEWHERE: Final = (
     "lib/suite/notebooks/",
     "lib/processes.py",
     "lib/replay/",
-    "lib/schedules/explore.py",
     "lib/schedules/gallery.py",
 )
 """How the paths begin of what no student's notebook loads; the orders that are stored there answer puzzles."""
-DOORS: Final = ("lib/replay/__init__.py", "lib/replay/errors.py")
+DOORS: Final = ("lib/replay/__init__.py",)
 """What is there all the same: it says that the rest is not."""
 PROSE: Final = re.compile(r"^# %% \[markdown\].*\n(?:(?!# %%).*\n?)*", re.MULTILINE)
 LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
 """The time of every file: the same bytes every time."""
 PACKER: Final = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 """The settings of xz that make text smallest."""
-WIDTH: Final = 120
-POINTS: Final = {"check": 2, "other-sizes": 1}
 SCHEMA: Final = 3
 CONFIG: Final = """\
 c = get_config()
@@ -98,23 +82,6 @@ c.ExecutePreprocessor.timeout = 120
 """The settings of a course, where it has none."""
 
 
-def export_colab(notebooks: Iterable[Path], output: Path) -> list[Path]:
-    """Write an edition of each notebook into the folder `output`, or of all together into the .ipynb `output`.
-
-    Raises BuildError for a file that is no notebook of ours: its first code cell is the set-up.
-    """
-    read = [(path, read_notebook(path)) for path in notebooks]
-    cell = set_up()
-    if output.suffix == ".ipynb":
-        made = {output: edition(together(dict(read)), output.name, cell)}
-    else:
-        made = {output / path.name: edition(together({path: notebook}), path.name, cell) for path, notebook in read}
-    for path, notebook in made.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    return list(made)
-
-
 def chosen(names: Sequence[str]) -> list[Path]:
     """Return the students' notebooks called by a puzzle's id, by "introduction" or by a path; without names every one.
 
@@ -122,19 +89,62 @@ def chosen(names: Sequence[str]) -> list[Path]:
     """
     folder = home() / "puzzles"
     stems = {"introduction": "00_introduction"} | {puzzle.id: puzzle.stem for puzzle in PUZZLES.values()}
-    found: list[Path] = []
+    paths: list[Path] = []
     for name in names or stems:
         if name not in stems and not name.endswith(".ipynb"):
             raise BuildError(f"there is no notebook {name!r}; there are {', '.join(stems)}, or say the path of one")
-        path = folder / f"{stems[name]}.ipynb" if name in stems else Path(name)
-        found.append(path)
+        paths.append(folder / f"{stems[name]}.ipynb" if name in stems else Path(name))
     if is_checkout():
         from lib.suite.notebooks.build import worked_on
 
-        mine = [f"puzzles/{path.name}" for path in found if path.parent == folder]
+        mine = [f"puzzles/{path.name}" for path in paths if path.parent == folder]
         if solved := worked_on(mine, home()):
             raise BuildError(f"somebody has worked in {', '.join(solved)}; `puzzles build --force` makes them new")
-    return found
+    return paths
+
+
+def read_notebook(path: Path) -> Notebook:
+    """Read a notebook as JSON. BuildError for a file that is not there, or is none."""
+    if not path.is_file():
+        raise BuildError(f"there is no file {path}")
+    try:
+        notebook: Notebook = json.loads(path.read_text("utf-8"))
+        for cell in notebook["cells"]:
+            _source(cell)
+    except (ValueError, KeyError, TypeError):
+        raise BuildError(f"{path.name} is not a notebook: it has no list of cells with their sources") from None
+    return notebook
+
+
+def _source(cell: dict[str, Any]) -> str:
+    source = cell["source"]
+    return source if isinstance(source, str) else "".join(source)
+
+
+def _text(notebook: Notebook) -> str:
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def _written(made: Mapping[Path, str]) -> list[Path]:
+    for path, text in made.items():
+        write_whole(ready(path), text)
+    return list(made)
+
+
+# -- for Colab, and to mail -----------------------------------------------------------------------------------------
+
+
+def export_colab(notebooks: Iterable[Path], output: Path) -> list[Path]:
+    """Write an edition of each notebook into the folder `output`, or of all together into the .ipynb `output`.
+
+    Raises BuildError for a file that is no notebook of ours: its first code cell is the set-up.
+    """
+    read = {path: read_notebook(path) for path in notebooks}
+    cell = set_up()
+    if output.suffix == ".ipynb":
+        return _written({output: _text(edition(together(read), output.name, cell))})
+    made = {path.name: edition(together({path: notebook}), path.name, cell) for path, notebook in read.items()}
+    return _written({output / name: _text(notebook) for name, notebook in made.items()})
 
 
 def set_up() -> str:
@@ -146,10 +156,10 @@ def set_up() -> str:
 def edition(notebook: Notebook, name: str, cell: str) -> Notebook:
     """Return a copy of a notebook, called `name`, whose set-up cell has another text."""
     cells: list[dict[str, Any]] = [dict(cell) for cell in notebook["cells"]]
-    setups = [cell for cell in cells if cell["cell_type"] == "code" and _source(cell).startswith(SETUP)]
-    if not setups:
+    setup = next((cell for cell in cells if cell["cell_type"] == "code" and _source(cell).startswith(SETUP)), None)
+    if setup is None:
         raise BuildError(f"{name} has no set-up cell; make it with `puzzles build`")
-    setups[0]["source"] = cell
+    setup["source"] = cell
     return {**notebook, "cells": cells}
 
 
@@ -183,40 +193,26 @@ def _relinked(cell: dict[str, Any], stems: Sequence[str]) -> dict[str, Any] | No
     return {**cell, "source": LINK.sub(lambda link: f"[{link[1]}](#{link[2]})" if link[2] in stems else link[1], text)}
 
 
-def read_notebook(path: Path) -> Notebook:
-    """Read a notebook as JSON. BuildError for a file that is not there, or is none."""
-    if not path.is_file():
-        raise BuildError(f"there is no file {path}")
-    try:
-        notebook: Notebook = json.loads(path.read_text("utf-8"))
-        for cell in notebook["cells"]:
-            _source(cell)
-    except (ValueError, KeyError, TypeError):
-        raise BuildError(f"{path.name} is not a notebook: it has no list of cells with their sources") from None
-    return notebook
-
-
-def _source(cell: dict[str, Any]) -> str:
-    source = cell["source"]
-    return source if isinstance(source, str) else "".join(source)
-
-
-# -- what a student needs of this project, as files ------------------------------------------------------------------
-
-# The rooms that a notebook loads, and the references without the prose around them, as `reveal` shows these and some
-# puzzles build on them; nothing that grades a class, makes notebooks, runs on real hardware or solves a puzzle.
-
-
 def package() -> dict[str, bytes]:
-    """Return the files by their paths, in order, to be unpacked into a folder from which Python imports."""
-    code = (path for folder in CODE for path in _below(ROOT / folder, ROOT))
-    found = {name: (ROOT / name).read_bytes() for name in code if name in DOORS or not name.startswith(ELSEWHERE)}
+    """Return what a student needs of this project, by path, in order, to be unpacked where Python imports from.
+
+    These are the rooms that a notebook loads, and the references without the prose around them, as `reveal` shows these
+    and some puzzles build on them; nothing that grades a class, makes notebooks, runs on real hardware or solves a
+    puzzle.
+    """
+
+    def below(folder: Path, root: Path) -> Iterable[str]:
+        paths = (path for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS)
+        return (path.relative_to(root).as_posix() for path in paths if "__pycache__" not in path.parts)
+
+    code = (name for folder in ("lib", "drawing") for name in below(ROOT / folder, ROOT))
+    files = {name: (ROOT / name).read_bytes() for name in code if name in DOORS or not name.startswith(ELSEWHERE)}
     solutions = home() / "solutions"
-    for name in _below(solutions, solutions):
+    for name in below(solutions, solutions):
         if name.endswith(".py") and not name.startswith("parts/"):
             text = (solutions / name).read_text("utf-8")
-            found[f"lib/_notebooks/solutions/{name}"] = PROSE.sub("", text).encode()
-    return found
+            files[f"lib/_notebooks/solutions/{name}"] = PROSE.sub("", text).encode()
+    return files
 
 
 def in_text(files: Mapping[str, bytes]) -> str:
@@ -231,16 +227,10 @@ def in_text(files: Mapping[str, bytes]) -> str:
 @lru_cache(maxsize=1)  # it takes a second, and one package goes into many notebooks
 def _packed(data: bytes) -> str:
     text = base64.b64encode(lzma.compress(data, filters=PACKER)).decode()
-    return "\n".join(text[place : place + WIDTH] for place in range(0, len(text), WIDTH))
+    return "\n".join(text[place : place + 120] for place in range(0, len(text), 120))
 
 
-def _below(folder: Path, root: Path) -> Iterable[str]:
-    """The paths of the files in a folder, from `root`, without what Python makes of them."""
-    paths = (path for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS and "__pycache__" not in path.parts)
-    return (path.relative_to(root).as_posix() for path in paths)
-
-
-# -- for nbgrader -----------------------------------------------------------------------------------------------------
+# -- for nbgrader ---------------------------------------------------------------------------------------------------
 
 
 def export_nbgrader(
@@ -255,61 +245,44 @@ def export_nbgrader(
         raise BuildError(f"an assignment is called as a folder is, such as week_1; got {assignment!r}")
     made: dict[Path, str] = {}
     for path in notebooks:
-        notebook = instructors(together({path: read_notebook(path)}), _record(path), need, hidden)
-        made[output / "source" / assignment / path.name] = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+        notebook, record = together({path: read_notebook(path)}), puzzle_of_file(path.stem)
+        if record is None:
+            known = ", ".join(PUZZLES)
+            raise BuildError(f"{path.name} is no puzzle's, so there is nothing to grade; there are {known}")
+        made[output / "source" / assignment / path.name] = _text(instructors(notebook, record, need, hidden))
     settings = output / "nbgrader_config.py"
     if not settings.exists():
         made[settings] = CONFIG
-    for path, text in made.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text)
-    return list(made)
+    return _written(made)
 
 
 def instructors(notebook: Notebook, record: Puzzle, need: str, hidden: Mapping[str, int | str | None]) -> Notebook:
     """Return a student's notebook with our answer in it, and with what nbgrader has to know of its cells."""
-    answer = _own_answer(record)
+    path = reference(record.id)
+    text = path.read_text("utf-8")
+    ours = next(one for one in find(text, path.name, record.id) if one.puzzle == record.id)
+    lines = text.splitlines()[ours.first : ours.last - 1]
+    solution = "\n".join([f"{ours.indent}### BEGIN SOLUTION", *lines, f"{ours.indent}### END SOLUTION"])
     cells: list[dict[str, Any]] = []
     for cell in notebook["cells"]:
-        source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
         if cell["cell_type"] != "code":
             cells.append(cell)
             continue
         bare: dict[str, Any] = {**cell, "outputs": [], "execution_count": None}
-        if answer[0] in source.splitlines():
-            cells.append(_marked(bare, f"{record.id}-answer", source.replace(*answer)))
-        elif _is_check(source):
-            cells.append(_marked(bare, f"{record.id}-check", _check(source, record, need), POINTS["check"]))
+        source = _source(cell)
+        if ours.stub in source.splitlines():
+            cells.append(_marked(bare, f"{record.id}-answer", source.replace(ours.stub, solution)))
+        elif "puzzle=" in source and ("Model.check(" in source or "check_function(" in source):
+            cells.append(_marked(bare, f"{record.id}-check", _check(source, record, need), points=2))
             if test := _elsewhere(record, need, hidden):
                 more: dict[str, Any] = {**bare, "id": f"{cell['id']}-other-sizes"}
-                cells.append(_marked(more, f"{record.id}-other-sizes", test, POINTS["other-sizes"]))
+                cells.append(_marked(more, f"{record.id}-other-sizes", test, points=1))
         else:
             cells.append(bare)
     ids = [cell["metadata"]["nbgrader"]["grade_id"] for cell in cells if "nbgrader" in cell["metadata"]]
     if ids[:2] != [f"{record.id}-answer", f"{record.id}-check"] or len(set(ids)) < len(ids):
         raise BuildError(f"{record.stem}.ipynb has no gap with its stub, and one check after it, for nbgrader to grade")
     return {**notebook, "cells": cells}
-
-
-def _record(path: Path) -> Puzzle:
-    """The puzzle of a notebook."""
-    found = puzzle_of_file(path.stem)
-    if found is None:
-        raise BuildError(f"{path.name} is no puzzle's, so there is nothing to grade; there are {', '.join(PUZZLES)}")
-    return found
-
-
-def _own_answer(record: Puzzle) -> tuple[str, str]:
-    """The stub of a puzzle, and what takes its place: our own answer, between the marks of nbgrader."""
-    path = reference(record.id)
-    text = path.read_text("utf-8")
-    ours: Answer = next(one for one in find(text, path.name, record.id) if one.puzzle == record.id)
-    lines = text.splitlines()[ours.first : ours.last - 1]
-    return ours.stub, "\n".join([f"{ours.indent}### BEGIN SOLUTION", *lines, f"{ours.indent}### END SOLUTION"])
-
-
-def _is_check(source: str) -> bool:
-    return "puzzle=" in source and ("Model.check(" in source or "check_function(" in source)
 
 
 def _check(source: str, record: Puzzle, need: str) -> str:
@@ -320,12 +293,8 @@ def _check(source: str, record: Puzzle, need: str) -> str:
         lines.append(f"verdict = {last}")
     goal = "" if need == "correct" or record.is_function else " and verdict.passed"
     unmet = f"{record.id} is not solved yet" + (", or not within the goal" if goal else "")
-    lines += [
-        f'assert verdict is not None{goal}, "{unmet}"',
-        "display(verdict)",
-        *_region("require", record, {"need": need}),
-    ]
-    return "\n".join(lines)
+    lines += [f'assert verdict is not None{goal}, "{unmet}"', "display(verdict)"]
+    return "\n".join([*lines, _region("require", record, {"need": need})])
 
 
 def _elsewhere(record: Puzzle, need: str, hidden: Mapping[str, int | str | None]) -> str:
@@ -334,25 +303,128 @@ def _elsewhere(record: Puzzle, need: str, hidden: Mapping[str, int | str | None]
     if given.get("hidden") == 0 or (not given and not record.hidden):
         return ""
     what = "other inputs" if record.is_function else "other sizes"
-    return "\n".join([f"# Graded: {what}.", *_region("require_elsewhere", record, {"need": need, **given})])
+    return f"# Graded: {what}.\n" + _region("require_elsewhere", record, {"need": need, **given})
 
 
-def _region(function: str, record: Puzzle, words: Mapping[str, int | str | None]) -> list[str]:
+def _region(function: str, record: Puzzle, words: Mapping[str, int | str | None]) -> str:
     """Hidden tests: nbgrader takes them out of a student's copy, and puts them back before it grades."""
     given = "".join(f", {name}={json.dumps(value)}" for name, value in words.items())
-    return [
-        "### BEGIN HIDDEN TESTS",
-        f"from lib.suite.grade.plugins.nbgrader_tests import {function}",
-        "",
-        f'{function}("{record.id}"{given})',
-        "### END HIDDEN TESTS",
-    ]
+    return (
+        "### BEGIN HIDDEN TESTS\n"
+        f"from lib.suite.grade.grading import {function}\n\n"
+        f'{function}("{record.id}"{given})\n'
+        "### END HIDDEN TESTS"
+    )
 
 
 def _marked(cell: dict[str, Any], name: str, source: str, points: int | None = None) -> dict[str, Any]:
     """A cell as nbgrader wants it: a test that is worth points, or else an answer."""
-    marks: dict[str, Any] = {"grade": points is not None, "grade_id": name, "locked": points is not None}
-    marks |= {} if points is None else {"points": points}
-    marks |= {"schema_version": SCHEMA, "solution": points is None, "task": False}
-    kept = {} if points is None else {"deletable": False, "editable": False}
+    graded = points is not None
+    marks: dict[str, Any] = {"grade": graded, "grade_id": name, "locked": graded}
+    marks |= {"points": points} if graded else {}
+    marks |= {"schema_version": SCHEMA, "solution": not graded, "task": False}
+    kept = {"deletable": False, "editable": False} if graded else {}
     return {**cell, "source": source, "metadata": {**cell["metadata"], **kept, "nbgrader": marks}}
+
+
+# -- a class that nobody attended -----------------------------------------------------------------------------------
+
+# Notebooks as a learning platform gives them back, to try `puzzles grade` on. Everybody is called Example. What they
+# hand in stands in example_class.toml and is made of what ships: the references, the other ways to do a puzzle, and one
+# of these in which one thing was changed, as students change them. The same bytes every time.
+
+ASKED: Final = ("ddp", "fsdp", "gpipe")
+"""The puzzles of the exercise."""
+STUDENTS: Final[dict[str, list[dict[str, Any]]]] = tomllib.loads(
+    Path(__file__).with_name("example_class.toml").read_text("utf-8")
+)
+"""Who there is, and the files of each."""
+
+
+def write_class(folder: Path, number: int = 0) -> list[Path]:
+    """Write a folder for each student into `folder`, named as Moodle names them, and return the files.
+
+    A larger class, of so many (`number`), has everybody several times, with other comments in the code, and beside the
+    folders a roster, which knows of one more student: Nobody, who hands in nothing.
+    """
+    made: dict[Path, str] = {}
+    rows = ["id,name"]
+    for place in range(number or len(STUDENTS)):
+        student, files = [*STUDENTS.items()][place % len(STUDENTS)]
+        again = place // len(STUDENTS)
+        name, its_id = f"{student} Example{f' {again + 1}' if again else ''}", 1001 + place
+        rows.append(f"{its_id},{name}")
+        for file in files:
+            puzzle, code = file["puzzle"], _code(**file)
+            code += f"\n# {name}" if again and code else ""
+            called = file.get("name", "{stem}.ipynb").format(stem=PUZZLES[puzzle].stem)
+            text = code if called.endswith(".py") else _handed_in(puzzle, code, file.get("hints", 0))
+            path = folder / f"{name}_{its_id}_assignsubmission_file_" / called
+            made[path] = text[: len(text) // 2] if file.get("cut") else text
+    if number:
+        made[folder / "roster.csv"] = "\n".join([*rows, f"{1001 + number},Nobody Example", ""])
+    return _written(made)
+
+
+def _handed_in(puzzle: str, code: str, hints: int) -> str:
+    """A student's notebook, without outputs, with a code in its gap, or in place of the function."""
+    notebook = read_notebook(home() / "puzzles" / f"{PUZZLES[puzzle].stem}.ipynb")
+    stub = f'    raise NotSolved("{puzzle}")'
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = []
+            source = _source(cell).replace(f'hint("{puzzle}", 0)', f'hint("{puzzle}", {hints})')
+            if stub in source and code:
+                whole = code.startswith("from ")
+                source = code if whole else source.replace(stub, textwrap.indent(code, "    "))
+            cell["source"] = source.splitlines(keepends=True)
+    return _text(notebook)
+
+
+def _code(puzzle: str, way: str = "", change: str = "", code: str | None = None, **_: object) -> str:
+    """The code of one file. That of another way is the whole cell, and begins with an import."""
+    if code is not None:
+        return code
+    if way:
+        text = (home() / "solutions" / FOLDER / f"{way}.py").read_text("utf-8")
+        text = text[text.index('"""', 3) + 3 :].lstrip()  # it begins with its docstring
+        return ast.unparse(_Change(change, puzzle).visit(ast.parse(text))) if change else text
+    if not change:
+        return answer(puzzle)
+    function = ast.parse("async def answer():\n" + textwrap.indent(answer(puzzle), "    "))
+    changed = cast("Any", ast.parse(ast.unparse(_Change(change, puzzle).visit(function))).body[0])
+    return "\n".join(map(ast.unparse, changed.body))
+
+
+class _Change(ast.NodeTransformer):
+    """What a student may have changed: "other names" of the variables, "numbers for sizes" of the puzzle, "nothing
+    deleted"; or, for the name of a collective, that it is left out: what it was given goes on as it is."""
+
+    NAMES: Final = {"layer": "i", "b": "batch", "coming": "next_weight"}
+
+    def __init__(self, change: str, puzzle: str) -> None:
+        size = PUZZLES[puzzle].size
+        self._change = change
+        self._names = self.NAMES if change == "other names" else {}
+        self._sizes = {"RANKS": size.ranks, "LAYERS": size.layers, "BATCHES": size.batches}
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self._names.get(node.id, node.id), node.ctx)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(self._names.get(node.arg, node.arg), node.annotation)
+
+    def visit_Delete(self, node: ast.Delete) -> ast.AST:
+        return ast.Pass() if self._change == "nothing deleted" else self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if self._change == "numbers for sizes" and node.attr in self._sizes:
+            return ast.Constant(self._sizes[node.attr])
+        return self.generic_visit(node)
+
+    def visit_Await(self, node: ast.Await) -> ast.AST:
+        match node.value:
+            case ast.Call(func=ast.Attribute(attr=self._change), args=[first, *_]):
+                return first
+            case _:
+                return self.generic_visit(node)

@@ -20,66 +20,28 @@ from importlib.metadata import requires, version
 from pathlib import Path
 from string import Template
 
-from lib.puzzles.records import PUZZLES, Puzzle, by_chapter, puzzle_of_file
+from lib.puzzles.records import PUZZLES, by_chapter, puzzle_of_file
 from lib.suite.submissions.gap import BuildError
 
-__all__ = [
-    "AFTER",
-    "AROUND",
-    "A_LINE",
-    "A_MINUTE",
-    "FRONT",
-    "LISTEN",
-    "MARKED",
-    "PAGES",
-    "ROUND",
-    "Address",
-    "estimate",
-    "expand",
-    "links_to",
-    "near",
-    "pinned",
-    "puzzles_page",
-    "teaching",
-    "words",
-]
-
 FRONT = {"index": "Map of the puzzles", "introduction": "Introduction"}
+"""The notebooks before the puzzles, all numbered 00, and how links call them."""
 AFTER = {"pipelines": ("gallery", "The gallery of pipelines")}
 """Notebooks without a puzzle that come at the end of a chapter."""
 PAGES = (*FRONT, *(name for name, _ in AFTER.values()))
 """All notebooks without a puzzle."""
-"""The notebooks before the puzzles, all numbered 00, and how links call them."""
+LISTEN = "*Listen for:*"
+"""What stands before the answer to a question that is to be discussed."""
 
 PART = re.compile(r"^# %% \[markdown\]\n# <!-- part: (\w+) -->\n?$", re.MULTILINE)
-WORDS = ("id", "title", "heading", "ranks", "navigation", "top", "requirements", "table")
-"""The words of parts."""
+NEARLY = re.compile(r"<!--\s*part\b.*", re.IGNORECASE)
 HEADING = re.compile(r"^# # \$heading$", re.MULTILINE)
 NUMBER = re.compile(r"\$number_(\w+)")
-TABLE_ROWS = re.compile(r"(?:^\|(?: (?!00)\d+ \|| \| \*\*).*\n)+", re.MULTILINE)
-"""The rows of puzzles, and above those of each chapter its title."""
-NEARLY = re.compile(r"<!--\s*part\b.*", re.IGNORECASE)
+OF_RECORD = ("id", "title", "heading", "ranks")
+WORDS = (*OF_RECORD, "navigation", "top", "requirements", "table")
+"""The words of parts."""
 PACKAGE = "llm-training-puzzles"
 EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensions", "zipp"})
 """What other packages of an environment need too: whatever version is there stays."""
-A_MINUTE = 150
-"""Words that are read in a minute, of a text to think about."""
-A_LINE = 1.5
-"""Minutes for a line of the answer: to have the idea, write it, run it, and read what came of it."""
-AROUND = 10
-"""Minutes for what each notebook asks besides: predict, look at the pictures, check, review."""
-ROUND = 5
-"""Minutes are multiples of this; nobody knows them better."""
-NEAR = 0.25
-"""How far from the estimate a record may be, as a part of it: some lines take more thought than others."""
-LISTEN = "*Listen for:*"
-
-CELL = "# %%"
-TEXT = "# %% [markdown]"
-MARKED = re.compile(r"(<!-- (puzzles|questions) -->\n).*?(<!-- end -->)", re.DOTALL)
-ONE = re.compile(r"`(\w+)` \(\d+ min\)")
-TOGETHER = re.compile(r"\d+ min together")
-NAME = re.compile(r"`(\w+)`")
 
 
 def expand(text: str, stem: str, root: Path) -> str:
@@ -87,27 +49,93 @@ def expand(text: str, stem: str, root: Path) -> str:
 
     Raises BuildError for a part that does not exist, or that asks for a word that there is not.
     """
-    words = _Words(stem, root)
-    whole = PART.sub(lambda found: words.part(found[1]), _numbered(text, words))
+
+    def number(found: re.Match[str]) -> str:
+        if found[1] not in PUZZLES:
+            raise BuildError(f"{stem}.py: {found[0]} is the number of no puzzle; there are {', '.join(PUZZLES)}")
+        return str(PUZZLES[found[1]].number)
+
+    text = HEADING.sub(lambda _: f"# # {_meaning('heading', stem, root)}", text)
+    whole = PART.sub(lambda found: _part(found[1], stem, root), NUMBER.sub(number, text))
     if left := NEARLY.search(whole):
         raise BuildError(f"{stem}.py: {left[0]!r} is not a part: a cell with nothing but `<!-- part: name -->`")
     return whole
 
 
-def _numbered(text: str, words: _Words) -> str:
-    """A source with its heading, and with the numbers of the puzzles that it speaks of. Any other $ is its own."""
+def _part(name: str, stem: str, root: Path) -> str:
+    """The cells of a part, filled in. While pip can have the package from nowhere the set-up does not ask it."""
+    if name == "setup" and Address.read(root).requirement() is None:
+        name = "setup_unpublished"
+    path = root / "solutions" / "parts" / f"{name}.py"
+    if not path.is_file():
+        there = ", ".join(sorted(p.stem for p in path.parent.glob("*.py"))) or "none"
+        raise BuildError(f"{stem}.py: there is no part {name!r}; the parts are {there}")
+    template = Template(path.read_text("utf-8"))
+    asked = template.get_identifiers()
+    unknown = sorted(set(asked) - set(WORDS))
+    if unknown or not template.is_valid():
+        what = ", ".join(f"${word}" for word in unknown) or "a single $"
+        raise BuildError(f"parts/{name}.py has {what}; its words are ${', $'.join(WORDS)}")
+    return template.substitute({word: _meaning(word, stem, root) for word in asked})
 
-    def number(found: re.Match[str]) -> str:
-        if found[1] not in PUZZLES:
-            raise BuildError(f"{words.stem}.py: {found[0]} is the number of no puzzle; there are {', '.join(PUZZLES)}")
-        return str(PUZZLES[found[1]].number)
 
-    return NUMBER.sub(number, HEADING.sub(lambda _: f"# # {words.heading()}", text))
+def _meaning(word: str, stem: str, root: Path) -> str:
+    """What a word stands for in one notebook. BuildError for one of a puzzle, where the notebook has none."""
+    match word:
+        case "navigation":
+            return _navigation(stem)
+        case "top":  # the navigation, and a badge where the project is published
+            return " · ".join(filter(None, (_navigation(stem), Address.read(root).badge(stem))))
+        case "requirements":  # what pip has to install
+            return " ".join([Address.read(root).requirement() or "", *pinned(root)])
+        case "table":
+            return _map()
+        case _:
+            record = puzzle_of_file(stem)
+            if record is None:
+                raise BuildError(f"{stem}.py: this part speaks of a puzzle, and this notebook has none")
+            return str(getattr(record, word))
 
 
-def links_to(stem: str, label: str) -> str:
-    """Return a Markdown link to another notebook of the folder."""
+def _navigation(stem: str) -> str:
+    """Links to the notebooks before and after this one, and to the map. One of another chapter says so."""
+    labels = {f"00_{name}": label for name, label in FRONT.items()}
+    mine = puzzle_of_file(stem)
+    for chapter, puzzles in by_chapter():
+        before = f"{chapter.title}: " if mine is not None and mine not in puzzles else ""
+        labels |= {one.stem: f"{before}{one.heading}" for one in puzzles}
+        if puzzles[0].chapter in AFTER:
+            name, label = AFTER[puzzles[0].chapter]
+            labels[f"00_{name}"] = label
+    stems = list(labels)
+    links = [_link(*row) for row in labels.items()]
+    here = stems.index(stem)
+    around = [f"← {links[here - 1]}"] if here > 1 else []
+    around += links[:1] if here else []
+    return " · ".join(around + [f"{link} →" for link in links[here + 1 : here + 2]])
+
+
+def _link(stem: str, label: str) -> str:
+    """A Markdown link to another notebook of the folder."""
     return f"[{label}]({stem}.ipynb)"
+
+
+def _map() -> str:
+    """The chapters, each with what it is about and a Markdown table of its puzzles: a link, what each teaches, and
+    what to solve before."""
+    lines: list[str] = []
+    for chapter, puzzles in by_chapter():
+        lines += [f"### {chapter.title}", "", *textwrap.wrap(chapter.about, 118), ""]
+        lines += ["| puzzle | what it is about | solve first |", "|---|---|---|"]
+        for puzzle in puzzles:
+            before = ", ".join(_link(PUZZLES[need].stem, str(PUZZLES[need].number)) for need in puzzle.needs)
+            first = before or _link("00_introduction", FRONT["introduction"])
+            lines.append(f"| {_link(puzzle.stem, puzzle.heading)} | {puzzle.teaches} | {first} |")
+        lines.append("")
+        if puzzles[0].chapter in AFTER:
+            name, label = AFTER[puzzles[0].chapter]
+            lines += [f"Then: {_link(f'00_{name}', label)}.", ""]
+    return "\n".join(f"# {line}".rstrip() for line in lines[:-1]).removeprefix("# ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +149,16 @@ class Address:
 
     @classmethod
     def read(cls, root: Path) -> Address:
-        """From `[project]`: its version and `urls.Repository`; from `[tool.puzzles]`: `branch` (else main), and whether
+        """Read `[project]`, its version and `urls.Repository`; and `[tool.puzzles]`: `branch` (else main), and whether
         it is `released` on the package index (else not)."""
         data = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
-        urls: dict[str, str] = data["project"].get("urls", {})
-        repository = urls.get("Repository")
+        repository: str | None = data["project"].get("urls", {}).get("Repository")
         ours = data.get("tool", {}).get("puzzles", {})
         repository = repository and repository.rstrip("/").removesuffix(".git")
         return cls(data["project"]["version"], repository, ours.get("branch", "main"), ours.get("released", False))
 
     def badge(self, stem: str) -> str:
-        """The badge that opens a notebook in Colab; empty where the project is not on GitHub."""
+        """Return the badge that opens a notebook in Colab; empty where the project is not on GitHub."""
         found = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", self.repository or "")
         if found is None:
             return ""
@@ -149,120 +176,37 @@ class Address:
 
 def pinned(root: Path) -> list[str]:
     """Return the packages that only the drawings need, in the versions of constraints.txt, else in those here."""
+
+    def plain(requirement: str) -> str:
+        """The name in a requirement, as indexes spell it."""
+        name = re.match(r"[A-Za-z0-9._-]+", requirement)
+        return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
+
     needed, waiting = set[str](), ["chalk-diagrams"]
     while waiting:
         name = waiting.pop()
         if name not in needed and name not in EVERYWHERE:
             needed.add(name)
-            waiting += [_plain(line) for line in requires(name) or () if ";" not in line]  # the same on every system
+            waiting += [plain(line) for line in requires(name) or () if ";" not in line]  # the same on every system
     if not (root / "constraints.txt").is_file():  # an installed wheel
         return [f"{name}=={version(name)}" for name in sorted(needed)]
     lines = (root / "constraints.txt").read_text("utf-8").splitlines()
-    versions = {_plain(name): line for line in lines if (name := line.partition("==")[0]) and "==" in line}
+    versions = {plain(line.partition("==")[0]): line for line in lines if "==" in line}
     return [versions[name] for name in sorted(needed)]
 
 
-def _plain(requirement: str) -> str:
-    """The name in a requirement, as indexes spell it."""
-    name = re.match(r"[A-Za-z0-9._-]+", requirement)
-    return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
-
-
-class _Words:
-    """The meaning that the words of parts and sources have in one notebook, each worked out when it is asked for."""
-
-    def __init__(self, stem: str, root: Path) -> None:
-        self.stem = stem
-        self.root = root
-
-    def fill(self, text: str, where: str) -> str:
-        """A part with its words filled in."""
-        template = Template(text)
-        unknown = sorted(set(template.get_identifiers()) - set(WORDS))
-        if unknown or not template.is_valid():
-            what = ", ".join(f"${word}" for word in unknown) or "a single $"
-            raise BuildError(f"{where} has {what}; its words are ${', $'.join(WORDS)}")
-        return template.substitute({word: getattr(self, word)() for word in template.get_identifiers()})
-
-    def part(self, name: str) -> str:
-        """The cells of a part, filled in. While pip can have the package from nowhere the set-up does not ask it."""
-        if name == "setup" and Address.read(self.root).requirement() is None:
-            name = "setup_unpublished"
-        path = self.root / "solutions" / "parts" / f"{name}.py"
-        if not path.is_file():
-            there = ", ".join(sorted(p.stem for p in path.parent.glob("*.py"))) or "none"
-            raise BuildError(f"{self.stem}.py: there is no part {name!r}; the parts are {there}")
-        return self.fill(path.read_text("utf-8"), f"parts/{name}.py")
-
-    @property
-    def puzzle(self) -> Puzzle:
-        """Its record. BuildError for a notebook without one."""
-        found = puzzle_of_file(self.stem)
-        if found is None:
-            raise BuildError(f"{self.stem}.py: this part speaks of a puzzle, and this notebook has none")
-        return found
-
-    def id(self) -> str:
-        return self.puzzle.id
-
-    def title(self) -> str:
-        return self.puzzle.title
-
-    def heading(self) -> str:
-        return self.puzzle.heading
-
-    def ranks(self) -> str:
-        return str(self.puzzle.ranks)
-
-    def navigation(self) -> str:
-        """Links to the notebooks before and after this one, and to the map. One of another chapter says so."""
-        names = {f"00_{name}": label for name, label in FRONT.items()}
-        mine = puzzle_of_file(self.stem)
-        for chapter, puzzles in by_chapter():
-            other = mine is not None and mine not in puzzles
-            names |= {one.stem: f"{chapter.title}: {one.heading}" if other else one.heading for one in puzzles}
-            if puzzles[0].chapter in AFTER:
-                name, label = AFTER[puzzles[0].chapter]
-                names[f"00_{name}"] = label
-        stems = list(names)
-        here = stems.index(self.stem)
-        links = [f"← {links_to(stems[here - 1], names[stems[here - 1]])}"] if here > 1 else []
-        links += [links_to(stems[0], names[stems[0]])] if here else []
-        links += [f"{links_to(stems[here + 1], names[stems[here + 1]])} →"] if here + 1 < len(stems) else []
-        return " · ".join(links)
-
-    def top(self) -> str:
-        """The navigation, and a badge where the project is published."""
-        return " · ".join(filter(None, (self.navigation(), Address.read(self.root).badge(self.stem))))
-
-    def requirements(self) -> str:
-        """Return what pip has to install."""
-        return " ".join([Address.read(self.root).requirement() or "", *pinned(self.root)])
-
-    def table(self) -> str:
-        """The chapters, each with what it is about and a Markdown table of its puzzles: a link, what each teaches, and
-        what to solve before."""
-        lines: list[str] = []
-        for chapter, puzzles in by_chapter():
-            lines += [f"### {chapter.title}", "", *textwrap.wrap(chapter.about, 118), ""]
-            lines += ["| puzzle | what it is about | solve first |", "|---|---|---|"]
-            for puzzle in puzzles:
-                needs = [PUZZLES[need] for need in puzzle.needs]
-                before = ", ".join(links_to(need.stem, str(need.number)) for need in needs)
-                first = before or links_to("00_introduction", FRONT["introduction"])
-                lines.append(f"| {links_to(puzzle.stem, puzzle.heading)} | {puzzle.teaches} | {first} |")
-            lines.append("")
-            if puzzles[0].chapter in AFTER:
-                name, label = AFTER[puzzles[0].chapter]
-                lines += [f"Then: {links_to(f'00_{name}', label)}.", ""]
-        return "\n".join(f"# {line}".rstrip() for line in lines[:-1]).removeprefix("# ")
-
-
-# -- pages ------------------------------------------------------------------------------------------------------------
+# -- pages ----------------------------------------------------------------------------------------------------------
 
 # In TEACHING.md stands what is made here between `<!-- puzzles -->` or `<!-- questions -->` and `<!-- end -->`, and
 # elsewhere two forms of words are kept current: "`ddp` (40 min)", and in a cell of a table "90 min together", for the
 # puzzles of that cell.
+
+TABLE_ROWS = re.compile(r"(?:^\|(?: (?!00)\d+ \|| \| \*\*).*\n)+", re.MULTILINE)
+"""The rows of puzzles, and above those of each chapter its title."""
+MARKED = re.compile(r"(<!-- (puzzles|questions) -->\n).*?(<!-- end -->)", re.DOTALL)
+ONE = re.compile(r"`(\w+)` \(\d+ min\)")
+TOGETHER = re.compile(r"\d+ min together")
+NAME = re.compile(r"`(\w+)`")
 
 
 def puzzles_page(text: str) -> str:
@@ -276,67 +220,57 @@ def puzzles_page(text: str) -> str:
     return TABLE_ROWS.sub("".join(rows), text, count=1)
 
 
-def words(source: str) -> int:
-    """Count the words in the text of a solutions/NN_name.py, folded answers and all, without code and without the
-    cells that all notebooks share."""
-    read, found = False, 0
+def teaching(text: str) -> str:
+    """Return TEACHING.md with its tables, its questions and its minutes as the records have them."""
+    table = ["| | puzzle | minutes | what it teaches | solve first |", "|---|---|---|---|---|"]
+    questions: list[str] = []
+    for chapter, puzzles in by_chapter():
+        table.append(f"| | **{chapter.title}** | **{sum(puzzle.minutes for puzzle in puzzles)}** | | |")
+        questions += [f"### {chapter.title}", ""]
+        for puzzle in puzzles:
+            first = ", ".join(f"`{need}`" for need in puzzle.needs) or "introduction"
+            table.append(f"| {puzzle.number} | `{puzzle.id}` | {puzzle.minutes} | {puzzle.teaches} | {first} |")
+            questions += [f"**{puzzle.heading}** (`{puzzle.id}`). {puzzle.discuss}", ""]
+    made = {"puzzles": "\n".join([*table, ""]), "questions": "\n".join(questions)}
+
+    def minutes(found: re.Match[str]) -> str:
+        return f"`{found[1]}` ({PUZZLES[found[1]].minutes} min)" if found[1] in PUZZLES else found[0]
+
+    def summed(cell: str) -> str:
+        total = sum(PUZZLES[name].minutes for name in NAME.findall(cell) if name in PUZZLES)
+        return TOGETHER.sub(f"{total} min together", cell)
+
+    text = ONE.sub(minutes, MARKED.sub(lambda found: found[1] + made[found[2]] + found[3], text))
+    lines = text.split("\n")
+    return "\n".join("|".join(map(summed, line.split("|"))) if line.startswith("|") else line for line in lines)
+
+
+# -- how long a notebook takes --------------------------------------------------------------------------------------
+
+A_MINUTE = 150
+"""Words that are read in a minute, of a text to think about."""
+A_LINE = 1.5
+"""Minutes for a line of the answer: to have the idea, write it, run it, and read what came of it."""
+AROUND = 10
+"""Minutes for what each notebook asks besides: predict, look at the pictures, check, review."""
+ROUND = 5
+"""Minutes are multiples of this; nobody knows them better."""
+NEAR = 0.25
+"""How far from the estimate a record may be, as a part of it: some lines take more thought than others."""
+
+
+def estimate(source: str, lines: int) -> float:
+    """Estimate the minutes that a solutions/NN_name.py takes, in which so many lines are to be written: of its texts
+    all words count, those of folded answers too, and none of the code or of the cells that all notebooks share."""
+    reads, words = False, 0
     for line in source.splitlines():
-        if line.startswith(CELL):
-            read = line.startswith(TEXT)
-        elif read:
-            found += len(line.removeprefix("#").split())
-    return found
-
-
-def estimate(read: int, lines: int) -> float:
-    """Estimate the minutes that a notebook takes with so many words to read, and so many lines to write."""
-    return AROUND + read / A_MINUTE + A_LINE * lines
+        if line.startswith("# %%"):
+            reads = line.startswith("# %% [markdown]")
+        elif reads:
+            words += len(line.removeprefix("#").split())
+    return AROUND + words / A_MINUTE + A_LINE * lines
 
 
 def near(minutes: int, estimated: float) -> bool:
     """Return whether the minutes of a record are what may be said of such an estimate."""
     return minutes % ROUND == 0 and abs(minutes - estimated) <= NEAR * estimated
-
-
-def teaching(text: str) -> str:
-    """Return TEACHING.md with its tables, its questions and its minutes as the records have them."""
-    made = {"puzzles": _table, "questions": _questions}
-    text = MARKED.sub(lambda found: found[1] + made[found[2]]() + found[3], text)
-    lines = [_summed(line) if line.startswith("|") else line for line in ONE.sub(_minutes, text).split("\n")]
-    return "\n".join(lines)
-
-
-def _minutes(found: re.Match[str]) -> str:
-    """One puzzle with its minutes; anything else in such brackets stays as it is."""
-    return f"`{found[1]}` ({PUZZLES[found[1]].minutes} min)" if found[1] in PUZZLES else found[0]
-
-
-def _summed(row: str) -> str:
-    return "|".join(TOGETHER.sub(f"{_together(cell)} min together", cell) for cell in row.split("|"))
-
-
-def _together(cell: str) -> int:
-    """The minutes of all puzzles that a cell names."""
-    return sum(PUZZLES[name].minutes for name in NAME.findall(cell) if name in PUZZLES)
-
-
-def _table() -> str:
-    """A row for each puzzle, and above those of each chapter its title and its minutes."""
-    rows = ["| | puzzle | minutes | what it teaches | solve first |", "|---|---|---|---|---|"]
-    for chapter, puzzles in by_chapter():
-        together = sum(puzzle.minutes for puzzle in puzzles)
-        rows.append(f"| | **{chapter.title}** | **{together}** | | |")
-        for puzzle in puzzles:
-            first = ", ".join(f"`{need}`" for need in puzzle.needs) or "introduction"
-            rows.append(f"| {puzzle.number} | `{puzzle.id}` | {puzzle.minutes} | {puzzle.teaches} | {first} |")
-    return "\n".join(rows) + "\n"
-
-
-def _questions() -> str:
-    """The questions of each puzzle, by chapter."""
-    lines: list[str] = []
-    for chapter, puzzles in by_chapter():
-        lines += [f"### {chapter.title}", ""]
-        for puzzle in puzzles:
-            lines += [f"**{puzzle.heading}** (`{puzzle.id}`). {puzzle.discuss}", ""]
-    return "\n".join(lines)

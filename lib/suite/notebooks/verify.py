@@ -15,26 +15,24 @@ from lib.checker.checker import check
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors.exceptions import NotSolved, PuzzleError
 from lib.puzzles.records import HINTS, PUZZLES, Puzzle
-from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course.solutions import FOLDER, alternatives, description
 from lib.suite.notebooks.build import Source, build, read_sources, stale, without_demonstrations
 from lib.suite.notebooks.exports import read_notebook
 from lib.suite.notebooks.kernels import execute
-from lib.suite.notebooks.shared_cells import LISTEN, PAGES, ROUND, estimate, near, words
+from lib.suite.notebooks.shared_cells import LISTEN, PAGES, ROUND, estimate, near
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function
 from lib.suite.submissions.table import ask_here
 from lib.trace.trace import Trace
 
-__all__ = ["CHECKS", "Finding", "verify"]
-
 CHECKS = ("record", "generated", "unsolved", "reference", "hidden sizes", "hints", "alternatives", "teaching")
 LITTER = ("__pycache__", ".ipynb_checkpoints")
 TITLE = "# # $heading"
 FEWEST = 5
 """Words that a hint has at least."""
+UNSOLVED = "it raises NotSolved"
 Function = Callable[..., Any]
 
 
@@ -54,9 +52,8 @@ def verify(root: Path, *, stored: bool = False) -> list[Finding]:
     their outputs are taken to be what they put out, as nbval checks.
     """
     findings = [Finding(record.stem, "record", _record_problem(root, record)) for record in PUZZLES.values()]
-    findings += [
-        Finding(name, "record", "nobody expects this file: remove it, or give it a record") for name in _extra(root)
-    ]
+    unexpected = "nobody expects this file: remove it, or give it a record"
+    findings += [Finding(name, "record", unexpected) for name in _extra(root)]
     findings += _generated(root, stored)
     try:
         sources = read_sources(root / "solutions")
@@ -67,7 +64,8 @@ def verify(root: Path, *, stored: bool = False) -> list[Finding]:
         findings += _reference(root, record)
         findings.append(Finding(record.stem, "hints", _hints_problem(record)))
         findings.append(Finding(record.stem, "alternatives", "\n".join(_alternatives(root, record))))
-    return findings + list(_teaching(sources))
+    taught = [source for source in sources if source.id in PUZZLES]
+    return findings + [Finding(source.path.stem, "teaching", _teaching_problem(source)) for source in taught]
 
 
 def _record_problem(root: Path, record: Puzzle) -> str:
@@ -83,12 +81,7 @@ def _record_problem(root: Path, record: Puzzle) -> str:
         return "it has no goals"
     if record.is_function and not record.table:
         return "its table is empty"
-    return _needs_problem(record)
-
-
-def _needs_problem(record: Puzzle) -> str:
-    """Say what is wrong with the puzzles to solve before. Each comes earlier, so there can be no circle."""
-    for need in record.needs:
+    for need in record.needs:  # each comes earlier, so there can be no circle
         if need not in PUZZLES:
             return f"it needs {need!r}, and there is no such puzzle"
         if PUZZLES[need].number >= record.number:
@@ -97,7 +90,7 @@ def _needs_problem(record: Puzzle) -> str:
 
 
 def _extra(root: Path) -> list[str]:
-    """Find what lies in the two folders and belongs to no puzzle."""
+    """What lies in the two folders and belongs to no puzzle."""
     stems = [*(f"00_{name}" for name in PAGES), *(record.stem for record in PUZZLES.values())]
     expected = {"solutions/alternatives", "solutions/parts", *(f"puzzles/{stem}.ipynb" for stem in stems)}
     expected |= {f"solutions/{stem}{ending}" for stem in stems for ending in (".py", ".ipynb")}
@@ -125,9 +118,8 @@ def _unsolved(sources: list[Source], root: Path, stored: bool) -> Iterator[Findi
 
     With `stored` its demonstrations are left out: they are cells of the solved notebooks as well, which nbval runs.
     """
-    folder = root / "puzzles"
-    there = {folder / f"{source.path.stem}.ipynb": source for source in sources}
-    there = {path: source for path, source in there.items() if path.is_file()}
+    paths = {root / "puzzles" / f"{source.path.stem}.ipynb": source for source in sources}
+    there = {path: source for path, source in paths.items() if path.is_file()}
     try:
         notebooks = {path: read_notebook(path) for path in there}
         if stored:
@@ -135,43 +127,78 @@ def _unsolved(sources: list[Source], root: Path, stored: bool) -> Iterator[Findi
     except BuildError as error:
         yield Finding("puzzles", "unsolved", str(error))
         return
-    for source, ran in zip(there.values(), execute(notebooks, warm=True), strict=True):
-        yield Finding(source.path.stem, "unsolved", _unsolved_problem(source, ran, folder))
+    for (path, source), ran in zip(there.items(), execute(notebooks, warm=True), strict=True):
+        problem = str(ran) if isinstance(ran, BuildError) else _unsolved_problem(path, source, root, json.dumps(ran))
+        yield Finding(path.stem, "unsolved", problem)
 
 
-def _unsolved_problem(source: Source, ran: dict[str, Any] | BuildError, folder: Path) -> str:
-    if isinstance(ran, BuildError):
-        return str(ran)
-    said = json.dumps(ran)
-    for answer in source.answers:
-        if answer.puzzle in PUZZLES:  # else it is an exercise
-            function = _function(folder / f"{source.path.stem}.ipynb", answer.puzzle)
-            if isinstance(function, str):
-                return function
-            if not _is_unsolved(function, answer.puzzle):
-                return f"{answer.puzzle} in the student's notebook does not raise NotSolved"
-        if f"{answer.puzzle} is not solved yet" not in said:
-            return f"run from top to bottom it does not say that {answer.puzzle} is not solved yet"
+def _unsolved_problem(path: Path, source: Source, root: Path, said: str) -> str:
+    for puzzle in (answer.puzzle for answer in source.answers):
+        # One without a record is an exercise.
+        if puzzle in PUZZLES and _outcome(_function(path, puzzle), PUZZLES[puzzle], root) != UNSOLVED:
+            return f"{puzzle} in the student's notebook does not raise NotSolved"
+        if f"{puzzle} is not solved yet" not in said:
+            return f"run from top to bottom it does not say that {puzzle} is not solved yet"
     return ""
 
 
 def _reference(root: Path, record: Puzzle) -> Iterator[Finding]:
     function = _function(root / "solutions" / f"{record.stem}.py", record.id)
+    outcome = _outcome(function, record, root, record.id)
+    problem = outcome if isinstance(outcome, str) else ""
+    if isinstance(outcome, Verdict):
+        mine = f"time {outcome.time:g} and memory {outcome.memory:,.0f}"
+        missed = [goal for goal in record.goals if not goal.allows(outcome.time, outcome.memory)]
+        problem = "; ".join(f"{mine} miss {t.name!r}: time {t.time:g} and memory {t.memory:,}" for t in missed)
+        if any(not goal.reached for goal in outcome.goals if goal.allows(outcome.time, outcome.memory)):
+            problem = outcome.notes[0]
+    yield Finding(record.stem, "reference", problem)
+    if record.hidden and not isinstance(function, str) and not record.is_function:
+        outcomes = {size: _outcome(function, record, root, **size._asdict()) for size in record.hidden}
+        wrong = {size: why for size, why in outcomes.items() if isinstance(why, str)}
+        said = (f"{at.ranks} ranks, {at.layers} layers, {at.batches} batches: {why}" for at, why in wrong.items())
+        yield Finding(record.stem, "hidden sizes", "\n".join(said))
+
+
+def _alternatives(root: Path, record: Puzzle) -> Iterator[str]:
+    """Say what is wrong with the other ways to do a puzzle."""
+    for path in alternatives(record.id, root):
+        outcome = _outcome(_function(path, record.id), record, root, record.id)
+        if isinstance(outcome, str):
+            yield f"{path.name}: {outcome}"
+        elif not all(description(path.read_text("utf-8"))):
+            yield f"{path.name}: its docstring is a sentence on what it does, then what it is good for and costs"
+
+
+def _function(path: Path, name: str) -> Function | str:
+    """The function of a file, or why there is none."""
+    try:
+        return load_function(path, name)
+    except SourceError as error:
+        return str(error)
+
+
+def _outcome(
+    function: Function | str, record: Puzzle, root: Path, against: str | None = None, **size: Any
+) -> Verdict | FunctionVerdict | str:
+    """The verdict on a function that is correct, or why there is none; answers are judged by the reference in `root`,
+    and figures by the goals of the puzzle `against`."""
     if isinstance(function, str):
-        yield Finding(record.stem, "reference", function)
-        return
-    if record.is_function:
-        verdict = _answered(function, record, root)
-        yield Finding(record.stem, "reference", verdict if isinstance(verdict, str) else "\n".join(verdict.faults))
-        return
-    yield Finding(record.stem, "reference", _at_full_size(function, record))
-    problems: list[str] = []
-    for size in record.hidden:
-        verdict = _verdict(function, None, puzzle=record.id, **size._asdict())
-        if isinstance(verdict, str):
-            problems.append(f"{size.ranks} ranks, {size.layers} layers, {size.batches} batches: {verdict}")
-    if record.hidden:
-        yield Finding(record.stem, "hidden sizes", "\n".join(problems))
+        return function
+    try:
+        if record.is_function:
+            verdict = judge_answers(record.id, ask_here(function), root / "solutions" / f"{record.stem}.py")
+        else:
+            with contextlib.redirect_stdout(io.StringIO()):
+                models = simulate(function, puzzle=record.id, **size)
+            if isinstance(models, Unsolved):
+                return UNSOLVED
+            verdict = check(Trace.of(models), against)
+    except NotSolved:
+        return UNSOLVED
+    except (SourceError, PuzzleError) as error:
+        return str(error)
+    return verdict if verdict.correct else "\n".join(verdict.faults)
 
 
 def _hints_problem(record: Puzzle) -> str:
@@ -186,92 +213,13 @@ def _hints_problem(record: Puzzle) -> str:
     return "" if "?" in record.hints[0] else "its first hint asks nothing: it has no question mark"
 
 
-def _teaching(sources: list[Source]) -> Iterator[Finding]:
-    """Check that what is said for a teacher is there, and that the minutes are what such a notebook takes."""
-    for source in sources:
-        if source.id in PUZZLES:
-            yield Finding(source.path.stem, "teaching", _teaching_problem(source, PUZZLES[source.id]))
-
-
-def _teaching_problem(source: Source, record: Puzzle) -> str:
+def _teaching_problem(source: Source) -> str:
+    """What is said for a teacher is there, and the minutes are what such a notebook takes."""
+    record = PUZZLES[source.id]
     question, listen, answer = record.discuss.partition(LISTEN)
     if "?" not in question or not listen or len(answer.split()) < FEWEST:
         return f"what to discuss is a question, and then {LISTEN} what to listen for"
-    lines = sum(answer.lines for answer in source.answers)
-    estimated = estimate(words(source.text), lines)
+    estimated = estimate(source.text, sum(answer.lines for answer in source.answers))
     if not near(record.minutes, estimated):
         return f"minutes are {record.minutes}: say a multiple of {ROUND} near {estimated:.0f}, the estimate"
     return ""
-
-
-def _alternatives(root: Path, record: Puzzle) -> Iterator[str]:
-    """Say what is wrong with the other ways to do a puzzle."""
-    for path in alternatives(record.id, root):
-        function = _function(path, record.id)
-        if isinstance(function, str):
-            verdict = function
-        elif record.is_function:
-            verdict = _answered(function, record, root)
-        else:
-            verdict = _verdict(function, record.id, puzzle=record.id)
-        if isinstance(verdict, str) or not verdict.correct:
-            yield f"{path.name}: {verdict if isinstance(verdict, str) else verdict.text()}"
-        elif not all(description(path.read_text("utf-8"))):
-            yield f"{path.name}: its docstring is a sentence on what it does, then what it is good for and costs"
-
-
-def _at_full_size(function: Function, record: Puzzle) -> str:
-    verdict = _verdict(function, record.id, puzzle=record.id)
-    if isinstance(verdict, str):
-        return verdict
-    if any(not goal.reached for goal in verdict.goals if goal.allows(verdict.time, verdict.memory)):
-        return verdict.notes[0]
-    missed = [goal for goal in record.goals if not goal.allows(verdict.time, verdict.memory)]
-    mine = f"time {verdict.time:g} and memory {verdict.memory:,.0f}"
-    return "; ".join(f"{mine} miss {t.name!r}: time {t.time:g} and memory {t.memory:,}" for t in missed)
-
-
-def _function(path: Path, name: str) -> Function | str:
-    try:
-        return load_function(path, name)
-    except SourceError as error:
-        return str(error)
-
-
-def _is_unsolved(function: Function, puzzle: str) -> bool:
-    """Tell whether a function is the stub, and says so."""
-    record = PUZZLES[puzzle]
-    if not record.is_function:
-        return isinstance(_simulated(function, puzzle=puzzle), Unsolved)
-    try:
-        ask_here(function)([row.given for row in record.table[:1]])
-    except NotSolved:
-        return True
-    return False
-
-
-def _answered(function: Function, record: Puzzle, root: Path) -> FunctionVerdict | str:
-    """The verdict on a plain function by the reference in `root`, or why there is none."""
-    try:
-        return judge_answers(record.id, ask_here(function), root / "solutions" / f"{record.stem}.py")
-    except NotSolved:
-        return "it raises NotSolved"
-    except SourceError as error:
-        return str(error)
-
-
-def _verdict(function: Function, against: str | None, **sizes: Any) -> Verdict | str:
-    """The verdict on a correct run, or why it is not one."""
-    try:
-        models = _simulated(function, **sizes)
-    except PuzzleError as error:
-        return str(error)
-    if isinstance(models, Unsolved):
-        return "it raises NotSolved"
-    verdict = check(Trace.of(models), against)
-    return verdict if verdict.correct else "\n".join(verdict.faults)
-
-
-def _simulated(function: Function, **sizes: Any) -> list[Model]:
-    with contextlib.redirect_stdout(io.StringIO()):
-        return simulate(function, **sizes)

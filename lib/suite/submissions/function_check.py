@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import diagnosis
-from lib.checker.announce import tell
+from lib.checker import tell
 from lib.checker.verdict import FunctionVerdict
 from lib.errors import graded
 from lib.errors.exceptions import CheckError, NotSolved, PuzzleError
@@ -26,12 +26,9 @@ from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.table import Answer, Ask, Failure, Given, Judge, ask_here, first_failure
 
-PATIENCE = 10.0
-"""Seconds that a function may take for all that it is asked at once."""
-AGAIN = 1.0
-"""Seconds until a function is stopped again that would not be stopped."""
-LONGEST = 300
-"""Characters of a value that are shown."""
+PATIENCE = 10.0  # seconds that a function may take for all that it is asked at once
+AGAIN = 1.0  # seconds until a function is stopped again that would not be stopped
+LONGEST = 300  # characters of a value that are shown
 _asked: list[str] = []
 """The puzzles to which a student's functions are answering at this moment. No context variable: it holds in the threads
 and contexts that such a function starts, too."""

@@ -24,15 +24,12 @@ from lib.suite.submissions.needed import Needed
 from lib.suite.submissions.source import Source, SourceError, program_of
 from lib.suite.submissions.statements import FLAGS, Broken, Cell, Statement, broken_line, names_of, statements
 
-Notebook = dict[str, Any]
-"""A notebook as JSON: its cells, its metadata."""
+Notebook = dict[str, Any]  # a notebook as JSON: its cells, its metadata
 
 
 def load_function(path: str | Path, name: str) -> Callable[..., Any]:
-    """Load the function `name` of a .py (plain or py:percent) or .ipynb, with what it uses; nothing else is run.
-
-    What lies beside the file can be imported. Raises SourceError where the function cannot be had.
-    """
+    """Load the function `name` of a .py (plain or py:percent) or .ipynb, with what it uses; nothing else is run. What
+    lies beside the file can be imported. Raises SourceError where the function cannot be had."""
     file = Path(path)
     source = source_in(file)
     sys.path.insert(0, str(file.parent.resolve()))
@@ -53,9 +50,7 @@ def puzzle_of(path: str | Path) -> str:
 
 def puzzles_of(path: str | Path) -> tuple[str, ...]:
     """Return the puzzles that a file is about: the one in its name, else all whose function it defines, in order.
-
-    SourceError where there are none.
-    """
+    SourceError where there are none."""
     file = Path(path)
     if (named := puzzle_of_file(file.stem)) is not None:
         return (named.id,)
@@ -80,9 +75,7 @@ def source_in(file: Path) -> Source:
 
 def function_of(source: Source, name: str) -> Callable[..., Any]:
     """Return the function `name`, with what it uses. This runs what somebody wrote, where that may come to harm.
-
-    SourceError where it cannot be had.
-    """
+    SourceError where it cannot be had."""
     if source.needs is not None:
         _importable(source.modules, source.name)
         every, _ = statements(source.cells)
@@ -116,10 +109,8 @@ def function_of(source: Source, name: str) -> Callable[..., Any]:
 
 
 def _run(needed: Needed, cells: Iterable[Cell], broken: Sequence[Broken]) -> Any:
-    """Run the statements, and return what the name stands for then; None where it stands for nothing.
-
-    What fails is left out, as long as nothing that is needed lacks for it. SourceError where something does.
-    """
+    """Run the statements, and return what the name stands for then; None where it stands for nothing. What fails is
+    left out, as long as nothing that is needed lacks for it. SourceError where something does."""
     for cell, text in cells:
         _remember(cell, text)
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}

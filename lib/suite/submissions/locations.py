@@ -21,12 +21,11 @@ from typing import Any, NamedTuple, cast
 from lib.files import ROOT, write_whole
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.suite.submissions.gap import untouched
-from lib.suite.submissions.statements import SourceError, code_cells
+from lib.suite.submissions.statements import SourceError, code_cells, notebook_cells
 
 FOLDER = "my_puzzles"
 VARIABLE = "PUZZLES_FOLDER"
-FEW = 3
-"""So many notebooks are named one by one."""
+FEW = 3  # so many notebooks are named one by one
 MEMORY = ".given.json"
 """What each copy was made from. Without it a copy that differs from today's puzzle counts as somebody's work."""
 
@@ -105,10 +104,8 @@ def _editions() -> list[Path]:
 
 
 def _by_name(folder: Path) -> dict[str, Path]:
-    """The notebooks of a folder by what they are called without their number, which may be one of before.
-
-    Of two that are called alike it is the one with today's number.
-    """
+    """The notebooks of a folder by what they are called without their number, which may be one of before. Of two that
+    are called alike it is the one with today's number."""
     today = [path for edition in _editions() if (path := folder / edition.name).is_file()]
     return {_name(path): path for path in [*sorted(folder.glob("[0-9]*_*.ipynb")), *today]}
 
@@ -156,10 +153,8 @@ class Workplace:
 
 
 def prepared(current: Path) -> Workplace:
-    """Make the student's copies that are missing, and have those without work in them follow their puzzle.
-
-    Raises SourceError where there is nothing to copy, and OSError where the folder cannot be written.
-    """
+    """Make the student's copies that are missing, and have those without work in them follow their puzzle. Raises
+    SourceError where there is nothing to copy, and OSError where the folder cannot be written."""
     editions = _editions()
     if not editions:
         raise SourceError("there are no notebooks yet: make them with `puzzles build`")
@@ -212,11 +207,7 @@ def _digest(text: str) -> str:
 
 def _cells(path: Path, text: str) -> str:
     """The digest of what stands in the cells of a notebook, without what came out of them."""
-    try:
-        cells = [(cell["cell_type"], cell["source"]) for cell in json.loads(text)["cells"]]
-        return _digest(json.dumps([(kind, one if isinstance(one, str) else "".join(one)) for kind, one in cells]))
-    except (ValueError, KeyError, TypeError):
-        raise SourceError(f"{path.name} is not a notebook: it has no list of cells with their sources") from None
+    return _digest(json.dumps(notebook_cells(path.name, text)))
 
 
 def _read(file: Path) -> dict[str, Given]:

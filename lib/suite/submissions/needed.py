@@ -9,51 +9,38 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lib.suite.submissions.statements import (
-    COMPOUND,
-    FUNCTIONS,
-    Broken,
-    Names,
-    SourceError,
-    Statement,
-    names_of,
-    pruned,
-    root,
-)
+from lib.suite.submissions.statements import FUNCTIONS, Broken, Names, SourceError, Statement, names_of, root
 
-MOST_STATEMENTS = 5_000
-"""Statements at top level: the sources of all puzzles together have 900."""
-MOST_LOOKS = 1_000_000
-"""How often a name is followed, or it is looked who calls or changes what: those sources need some hundreds."""
+MOST_STATEMENTS = 5_000  # at top level: the sources of all puzzles together have 900
+MOST_LOOKS = 1_000_000  # at who gives, calls or changes a name: those sources need some hundreds
 OURS = ("lib", "drawing")
-GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})
-"""What of ours gives a function when it is called."""
+GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})  # what of ours gives a function when it is called
 RUN_BY_NAME = frozenset({"check", "check_function", "compare", "draw", "goal", "predict", "review", "simulate"})
 """What `from lib import *` brings and no function uses."""
 CHANGE_ARGUMENTS = frozenset({"bisect", "collections", "functools", "heapq", "operator", "random"})
 """Modules whose functions may change what they are given."""
-SETTINGS = frozenset({"seed", "setrecursionlimit"})
-"""What is called of a module so that others find it otherwise."""
+SETTINGS = frozenset({"seed", "setrecursionlimit"})  # what is called of a module so that others find it otherwise
 LOOK_NAMES_UP = frozenset({"eval", "exec", "globals"})
 SHOWS = frozenset({"display", "print"})
 IMPORTS = (ast.Import, ast.ImportFrom)
 ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
+COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
+"""The statements with others in them that are run at once."""
 SURE, MAYBE, NEVER = 2, 1, 0
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
     """The statements to run so that `name` is the function, in order. `sure`: it is one, whatever comes of running it.
-
-    `names` are those that must be there in the end; `missing` those of them that nothing gives.
-    """
+    `names` are those that must be there in the end; `missing` those of them that nothing gives."""
 
     name: str
     statements: tuple[Statement, ...]
@@ -63,7 +50,7 @@ class Needed:
 
 
 @dataclass(slots=True)
-class _Unit:
+class Unit:
     """A statement at top level, or one in a compound statement there, `outer`. `end` is where that at top level ends,
     `inner` are the statements in it. `tried`: a `try` catches what it raises."""
 
@@ -82,7 +69,7 @@ class Program:
 
     def __init__(self, statements: Sequence[Statement], broken: Sequence[Broken] = ()) -> None:
         self.broken = broken
-        self.units: list[_Unit] = []
+        self.units: list[Unit] = []
         self._looks = 0
         self._starts: list[int] = []
         try:
@@ -108,7 +95,7 @@ class Program:
         place = len(self.units)
         if place > MOST_STATEMENTS:
             raise SourceError(f"there are more than {MOST_STATEMENTS:,} statements, so nobody reads them")
-        unit = _Unit(node, cell, names_of(pruned(node, ())), outer, tried)
+        unit = Unit(node, cell, names_of(_pruned(node, ())), outer, tried)
         self.units.append(unit)
         if isinstance(node, COMPOUND):  # the blocks of a definition are its own
             blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
@@ -126,14 +113,13 @@ class Program:
 
     # -- what is asked of it ----------------------------------------------------------------------------------------
 
-    def functions(self) -> list[Statement]:
+    def functions(self) -> list[Unit]:
         """Return the functions and classes that it defines, in order."""
-        return [Statement(unit.node, unit.cell) for unit in self.units if isinstance(unit.node, DEFINITIONS)]
+        return [unit for unit in self.units if isinstance(unit.node, DEFINITIONS)]
 
-    def definition(self, name: str) -> Statement | None:
+    def definition(self, name: str) -> Unit | None:
         """Return the last statement that makes a name a function; None where none does."""
-        unit = next((self.units[place] for place in self._candidates(name)), None)
-        return unit and Statement(unit.node, unit.cell)
+        return next((self.units[place] for place in self._candidates(name)), None)
 
     def broken_after(self, name: str) -> SourceError | None:
         """Return the error of a cell that is no Python, and yet defines a name after all else that does."""
@@ -180,39 +166,22 @@ class Program:
             case ast.Name(name):
                 before = self._before(name, place)
                 return NEVER if before is None else self.level(before, name, depth + 1)
-            case ast.IfExp(body=one, orelse=other):
-                return min(MAYBE, max(self._value_level(value, place, depth + 1) for value in (one, other)))
-            case ast.BoolOp(values=values):
+            case ast.IfExp() | ast.BoolOp():
+                values = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
                 return min(MAYBE, max(self._value_level(value, place, depth + 1) for value in values))
             case ast.Attribute() | ast.Subscript():
                 name = root(node)
                 return MAYBE if name in self.binders and self._ours(name, place) is None else NEVER
             case ast.Call():
-                return self._call_level(node, place, depth)
+                name = root(node) or ""
+                if (ours := self._ours(name, place)) is None:
+                    return NEVER if self._runs(name, place) else MAYBE
+                while isinstance(node, ast.Call):
+                    node = node.func
+                names = {ours.rpartition(".")[2], getattr(node, "attr", "")}
+                return MAYBE if names & GIVE_FUNCTIONS else NEVER
             case _:
                 return NEVER
-
-    def _call_level(self, node: ast.Call, place: int, depth: int) -> int:
-        """Tell whether a call may give a function: what of ours does, or what is given or makes one."""
-        name = root(node.func) or ""
-        callee: ast.expr = node
-        given: list[ast.expr] = []
-        while isinstance(callee, ast.Call):
-            given += [*callee.args, *(one.value for one in callee.keywords)]
-            callee = callee.func
-        if (ours := self._ours(name, place)) is not None:
-            names = {ours.rpartition(".")[2], callee.attr if isinstance(callee, ast.Attribute) else ""}
-            return MAYBE if names & GIVE_FUNCTIONS else NEVER
-        maker = self._binding(name, place)
-        makes = any(self._value_level(one, place, depth + 1) > NEVER for one in given)
-        if isinstance(maker, ast.ClassDef):
-            methods = {one.name for one in maker.body if isinstance(one, FUNCTIONS)}
-            makes = makes or isinstance(node.func, ast.Attribute) or bool(maker.bases) or "__call__" in methods
-        elif isinstance(maker, FUNCTIONS):
-            inner = (one for one in ast.walk(maker) if one is not maker)
-            makes = makes or any(isinstance(one, (*DEFINITIONS, ast.Lambda)) for one in inner)
-            makes = makes and not self._runs(name, place)
-        return MAYBE if makes else NEVER
 
     def _runs(self, name: str, place: int) -> bool:
         """Tell whether a function, or one that it uses, calls what of ours runs a schedule or shows something."""
@@ -306,7 +275,7 @@ class Program:
         """Return the statements at these places, in order. What is in a compound one and not needed is left out."""
         wanted = {id(self.units[place].node) for place in places}
         units = (self.units[start] for start in self._starts if start in places)
-        return tuple(Statement(pruned(unit.node, wanted), unit.cell) for unit in units)
+        return tuple(Statement(_pruned(unit.node, wanted), unit.cell) for unit in units)
 
 
 class _Search:
@@ -408,10 +377,32 @@ class _Search:
                     self._take_way(inner, at)
 
 
-def _uses(unit: _Unit, name: str) -> bool:
+def _uses(unit: Unit, name: str) -> bool:
     """Tell whether a statement calls a function, or gives it to something that does."""
     calls = any(name == called or name in given for called, given in unit.names.calls.items())
     return calls and name not in unit.names.gives and not isinstance(unit.node, FUNCTIONS)
+
+
+def _pruned(node: ast.stmt, wanted: Collection[int]) -> ast.stmt:
+    """Return a compound statement with those alone in it whose `id` is wanted, or `pass`; any other as it is."""
+    if not isinstance(node, COMPOUND):
+        return node
+
+    def kept(block: list[ast.stmt], *, must: bool = True) -> list[ast.stmt]:
+        some = [_pruned(one, wanted) for one in block if id(one) in wanted]
+        return some or ([ast.copy_location(ast.Pass(), block[0])] if block and must else [])
+
+    made = copy.copy(node)
+    for name in ("body", "orelse", "finalbody"):
+        if hasattr(node, name):
+            must = name == "body" or not getattr(node, "handlers", True)
+            setattr(made, name, kept(getattr(node, name), must=must))
+    for name in ("handlers", "cases"):
+        if hasattr(node, name):
+            setattr(made, name, [copy.copy(one) for one in getattr(node, name)])
+            for one in getattr(made, name):
+                one.body = kept(one.body)
+    return made
 
 
 def _index(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:

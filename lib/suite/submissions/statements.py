@@ -7,13 +7,12 @@ from __future__ import annotations
 import __future__
 
 import ast
-import copy
 import dis
 import inspect
 import json
 import re
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from pathlib import PurePath
@@ -22,14 +21,10 @@ from typing import Any
 
 from lib.suite.submissions.gap import CELL, parse
 
-MOST_TEXT = 2_000_000
-"""Characters that are read: the sources of all puzzles together, with their texts, have a quarter of that."""
-MOST_CODE = 250_000
-"""Characters of lines that are no comments: those sources have 150,000."""
-MOST_CELLS = 5_000
-"""Cells: each is parsed by itself, also one in which nothing stands."""
-LONGEST = 160
-"""Characters of a line that a message shows."""
+MOST_TEXT = 2_000_000  # characters that are read: the sources of all puzzles with their texts have a quarter of that
+MOST_CODE = 250_000  # characters of lines that are no comments: those sources have 150,000
+MOST_CELLS = 5_000  # each is parsed by itself, also one in which nothing stands
+LONGEST = 160  # characters of a line that a message shows
 PACKED = re.compile(r"[\s#]*[A-Za-z0-9+/=]{76,}\s*")
 """A line of packed bytes, also one that somebody has indented, or made a comment."""
 RUN_PYTHON = frozenset({"capture", "debug", "mprun", "memit", "prun", "python", "python3", "time", "timeit"})
@@ -42,15 +37,10 @@ FLAGS = __future__.annotations.compiler_flag | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 """As in a notebook's cell; and annotations may name what was left out."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
-"""The statements with others in them that are run at once."""
-AT_ONCE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
-"""The code objects of functions that nobody has to call."""
-PYTHONS = frozenset({"__annotations__", "__name__"})
-"""Names that Python gives and takes itself."""
+AT_ONCE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # functions that nobody has to call
+PYTHONS = frozenset({"__annotations__", "__name__"})  # names that Python gives and takes itself
 
-Cell = tuple[str, str]
-"""What errors call it, and its text."""
+Cell = tuple[str, str]  # what errors call it, and its text
 
 
 class SourceError(ValueError):
@@ -80,24 +70,26 @@ class Broken:
     cell: str
 
 
-def code_cells(name: str, text: str) -> list[str]:
-    """Return the sources of the code cells of a notebook, whose file holds `text`, without a package in it.
-    SourceError where it is none."""
+def notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
+    """Return the cells of a notebook, whose file holds `text`: the kind of each, and its source. SourceError where it
+    is none."""
     try:
-        cells: list[Any] = json.loads(text)["cells"]
-        sources = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
-        return [without_package(source if isinstance(source, str) else "".join(source)) for source in sources]
+        cells: list[tuple[Any, Any]] = [(cell["cell_type"], cell["source"]) for cell in json.loads(text)["cells"]]
+        return [(kind, source if isinstance(source, str) else "".join(source)) for kind, source in cells]
     except (ValueError, KeyError, TypeError, RecursionError):
         shown = PurePath(name).name
         raise SourceError(f"{shown} is not a notebook: it has no list of cells with their sources") from None
 
 
+def code_cells(name: str, text: str) -> list[str]:
+    """Return the sources of the code cells of a notebook, without a package in it. SourceError where it is none."""
+    return [without_package(source) for kind, source in notebook_cells(name, text) if kind == "code"]
+
+
 def without_package(text: str) -> str:
     """Return a text with empty lines for the package that a notebook for Colab brings along
-    (`lib.suite.notebooks.exports`): for packed bytes, line after line, if they are more than anybody writes.
-
-    Nothing can hide there: what is left out of the text is not run either.
-    """
+    (`lib.suite.notebooks.exports`): for packed bytes, line after line, if they are more than anybody writes. Nothing
+    can hide there: what is left out of the text is not run either."""
     if len(text) <= MOST_CODE:
         return text
     kept: list[str] = []
@@ -270,10 +262,8 @@ class Names:
 
 
 def names_of(node: ast.stmt) -> Names:
-    """Return the names of a statement at top level; RecursionError where it is nested too deep.
-
-    Python's own compiler says which names are whose.
-    """
+    """Return the names of a statement at top level; RecursionError where it is nested too deep. Python's own compiler
+    says which names are whose."""
     names = Names(star=isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names))
     try:
         with warnings.catch_warnings():
@@ -332,28 +322,6 @@ def _read_effects(statement: ast.stmt, names: Names) -> None:
 
 
 # -- of syntax trees -----------------------------------------------------------------------------------------------
-
-
-def pruned(node: ast.stmt, wanted: Collection[int]) -> ast.stmt:
-    """Return a compound statement with those alone in it whose `id` is wanted, or `pass`; any other as it is."""
-    if not isinstance(node, COMPOUND):
-        return node
-
-    def kept(block: list[ast.stmt], *, must: bool = True) -> list[ast.stmt]:
-        some = [pruned(one, wanted) for one in block if id(one) in wanted]
-        return some or ([ast.copy_location(ast.Pass(), block[0])] if block and must else [])
-
-    made = copy.copy(node)
-    for name in ("body", "orelse", "finalbody"):
-        if hasattr(node, name):
-            must = name == "body" or not getattr(node, "handlers", True)
-            setattr(made, name, kept(getattr(node, name), must=must))
-    for name in ("handlers", "cases"):
-        if hasattr(node, name):
-            setattr(made, name, [copy.copy(one) for one in getattr(node, name)])
-            for one in getattr(made, name):
-                one.body = kept(one.body)
-    return made
 
 
 def root(node: ast.AST) -> str | None:

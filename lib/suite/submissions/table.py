@@ -22,14 +22,10 @@ from lib.errors.wording import message_of
 from lib.puzzles.records import Row
 
 SEED = 0
-ROUNDS = 12
-"""How often a wrong input is made smaller, at most; and how many are tried each time."""
-TRIED = 200
-MOST_BITS = 10_000
-"""Of a number in an answer: Python refuses to write a longer one down, and nobody wants to read it."""
+ROUNDS, TRIED = 12, 200  # how often a wrong input is made smaller, at most, and how many are tried each time
+MOST_BITS = 10_000  # of a number in an answer: Python writes no longer one down, and nobody wants to read it
 T = TypeVar("T")
-Given = tuple[Any, ...]
-"""The arguments of a call."""
+Given = tuple[Any, ...]  # the arguments of a call
 
 
 class Answer(NamedTuple):
@@ -219,11 +215,9 @@ def _smaller(choices: list[int]) -> Iterator[list[int]]:
 
 
 def ask_here(function: Callable[..., Any], where: Callable[[BaseException], str] = lambda error: "") -> Ask:
-    """Calls a function in this process. It gets copies: what it does to its inputs changes nothing.
-
-    `where` says in which line an error was raised. Control flow is passed on: of what is raised only an Exception, or
-    the wish to end Python, is an answer; and a PuzzleError, such as NotSolved, is none.
-    """
+    """Calls a function in this process. It gets copies: what it does to its inputs changes nothing. `where` says in
+    which line an error was raised. Control flow is passed on: of what is raised only an Exception, or the wish to end
+    Python, is an answer; and a PuzzleError, such as NotSolved, is none."""
     from lib.errors.exceptions import PuzzleError
 
     def answer(given: Given) -> Answer:
@@ -238,10 +232,8 @@ def ask_here(function: Callable[..., Any], where: Callable[[BaseException], str]
 
 
 def encode(value: Any) -> Any:
-    """Data as JSON has it; what JSON has not is an object of one key. TypeError for what is no data.
-
-    Nothing of the student's own comes through: a class of text may call itself equal to everything.
-    """
+    """Data as JSON has it; what JSON has not is an object of one key. TypeError for what is no data. Nothing of the
+    student's own comes through: a class of text may call itself equal to everything."""
     kind = cast("type[Any]", type(value))
     if kind is int and value.bit_length() <= MOST_BITS:  # which most of all data is
         return value

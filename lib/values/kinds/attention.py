@@ -1,24 +1,29 @@
-"""Attention: of the rows of one activation (the queries) to the rows of another (keys and values), head by head.
+"""Attention: of the points of one activation (the queries) to those of another (keys and values), head by head.
 
-Attention to some of the keys is a partial sum over the keys: the sum of the values by the exponentials of their scores,
-with the running maximum and sum of these, as in ring attention. A row that has seen all keys up to its own is done by
-itself. Backwards a query owes the keys that are not here, and a key the queries.
+Causal attention to some of the keys is a partial sum over the keys: the sum of the values by the exponentials of their
+scores, with the running maximum and sum of these, as in ring attention. A row that has seen all keys up to its own is
+done by itself. Backwards a query owes the keys that are not here, and a key the queries.
+
+Neighbourhood attention is that of each point of a grid to the window around it, as NATTEN has it. At an edge the window
+does not shrink, it stays inside (Hassani et al. 2023, https://arxiv.org/abs/2204.07143). A point is worked on where its
+whole window is, so queries need no halo; keys and values do, and the gradients of these go home.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from lib.values.dims import Relation, RunSet
-from lib.values.kinds.kind import LayerKind, Sum, fraction, part
+from lib.errors.exceptions import RuleError
+from lib.values import facts
+from lib.values.dims import OUTPUTS, Relation, RunSet
+from lib.values.kinds.grid import Uses, Window
+from lib.values.kinds.kind import GRID, LayerKind, Sum, fraction, part
 from lib.values.placement import Place
 
 if TYPE_CHECKING:
     from lib.values.values import Value
-
-__all__ = ["Attention"]
 
 
 class Causal(Relation):
@@ -26,12 +31,6 @@ class Causal(Relation):
 
     def __init__(self) -> None:
         super().__init__(lambda row: range(row + 1))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Causal)
-
-    def __hash__(self) -> int:
-        return hash(Causal)
 
     def union(self, items: RunSet) -> RunSet:
         return RunSet.span(0, items.runs[-1][1] if items else 0)
@@ -56,14 +55,8 @@ class Seen(Relation):
     """The rows that need a key: its own, and all after it."""
 
     def __init__(self, rows: int) -> None:
-        super().__init__(lambda key: range(key, rows))
+        super().__init__(lambda key: range(key, rows), rows)
         self.rows = rows
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Seen) and self.rows == other.rows
-
-    def __hash__(self) -> int:
-        return hash((Seen, self.rows))
 
     def union(self, items: RunSet) -> RunSet:
         return RunSet.span(items.runs[0][0] if items else self.rows, self.rows)
@@ -100,27 +93,63 @@ class Attention(LayerKind):
         self.opens = (Sum("keys", self.dim("keys", rows), self.causal, "rows"),)
         self.running = Fraction(2 * self.layer.heads, self.layer.inputs)
         self.owes = (self.opens, (Sum("queries", self.dim("queries", rows), Seen(rows), "rows"),))
-        self.work = rows * (rows + 1) * self.layer.inputs  # two products of each pair
+        self.work *= rows + 1  # two products of each pair
 
-    def output_of(self, inp: Value, other: Value | None) -> Place:
+    def output_of(self, inp: Value, other: Any) -> Place:
         self.fit("forward", inp, other)
         return self.output.at({**inp.place.named, "keys": part(other, "rows")})
 
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
-        self.alike(op, inp, grad, "batch", "rows", "features")
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        self.alike(op, inp, grad, *inp.place.named)
         self.fit(op, inp, other)
-        assert other is not None, "attention takes keys"
         by_keys = self.back(1, {**other.place.named, "queries": part(inp, "rows")})
         return by_keys, self.back(0, {**inp.place.named, "keys": part(other, "rows")})
 
-    def fit(self, op: str, inp: Value, other: Value | None) -> None:
+    def fit(self, op: str, inp: Value, other: Value) -> None:
         """Check that queries and keys are of the same batches, and of whole heads."""
-        assert other is not None, "attention takes keys"
         self.alike(op, inp, other, "batch", "features")
         # Whole heads of the one are whole heads of the other, as both are cut alike.
         self.unbroken(op, other, "features", self.layer.kv_heads or self.layer.heads)
 
     def share(self, places: Sequence[Place]) -> Fraction:
-        queries, keys = (place.named["rows"] for place in (places[0], places[-1]))
-        pairs = Fraction(self.causal.pairs(RunSet.of(queries.pieces), RunSet.of(keys.pieces)))
-        return pairs * 2 / (self.layer.rows * (self.layer.rows + 1)) * fraction(places[0].part("features"))
+        queries, keys = (RunSet.of(place.named["rows"].pieces) for place in (places[0], places[-1]))
+        pairs = Fraction(2 * self.causal.pairs(queries, keys), self.layer.rows * (self.layer.rows + 1))
+        return pairs * fraction(places[0].part("features"))
+
+
+class NeighborhoodAttention(Attention):
+    """Attention of each point to `kernel` rows around it, and as many columns where there are columns."""
+
+    name, options, optional = "neighborhood_attention", ("heads", "kernel"), ("kv_heads", *GRID)
+    softmax: ClassVar[bool] = False
+    share = LayerKind.share  # each point has as large a window
+
+    def describe_sums(self) -> None:
+        kernel, space = self.layer.kernel, self.layer.space
+        if kernel % 2 == 0:
+            raise ValueError(f"a window has a middle, so its kernel is odd; got {kernel}")
+        for role, size in space.items():
+            if size < kernel:
+                raise ValueError(f"a window of {kernel} {role} is wider than the {size} that there are")
+        self.windows = {role: Window(size, kernel) for role, size in space.items()}
+        uses = [
+            Sum(OUTPUTS[role], self.dim(OUTPUTS[role], n), Uses(self.windows[role]), role) for role, n in space.items()
+        ]
+        self.owes = ((), tuple(uses))
+        self.work *= 2 * kernel ** len(space)
+
+    def output_of(self, inp: Value, other: Any) -> Place:
+        self.fit("forward", inp, other)
+        return LayerKind.output_of(self, inp, other)
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        self.alike(op, inp, grad, *inp.place.named)
+        self.fit(op, inp, other)
+        queries = {OUTPUTS[role]: part(inp, role) for role in self.windows}
+        return self.back(1, {**other.place.named, **queries}), self.back(0, inp.place.named)
+
+    def fit(self, op: str, inp: Value, other: Value) -> None:
+        super().fit(op, inp, other)
+        for role, window in self.windows.items():
+            if not RunSet.of(part(inp, role).pieces) <= window.given(part(other, role).pieces):
+                raise RuleError(facts.NoWindow(op, inp, other, window, role))

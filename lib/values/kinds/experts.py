@@ -1,41 +1,213 @@
 """A layer of experts, in three: tokens go to their experts, each expert works on its own, and tokens come back.
 
 The rows of a dispatched activation lie along one dim more, the experts, and of each expert there are those that go to
-it (see `routes`): how many these are is what it costs, how much memory it takes and how much travels. To combine the
-results of some experts gives a part of a sum. Backwards it is the same: a token that was at two experts has a gradient
-from both. A weight has all experts, and a rank may have some of them, whole.
+it: how many these are is what it costs, how much memory it takes and how much travels. To combine the results of some
+experts gives a part of a sum. Backwards it is the same: a token that was at two experts has a gradient from both. A
+weight has all experts, and a rank may have some of them, whole.
+
+The tokens of a step are all its rows, batch by batch. A route says the experts of each token, in order of choice, and
+begins again after its last one. Tokens that lie together are a group, and an expert takes as many of a group as its
+capacity: first choices before second ones, and tokens in their order. So a rank that has a group knows what is dropped
+without asking anybody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, cast
+from itertools import accumulate
+from math import gcd
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
 
+from lib.errors.wording import counted
+from lib.values.dims import Pieces, Run, RunSet
 from lib.values.kinds.kind import LayerKind, Sum, fraction
 from lib.values.kinds.linear import Linear
-from lib.values.kinds.routes import Route
-from lib.values.placement import Dim, Place
+from lib.values.placement import MOST, Dim, Place, keep
 
 if TYPE_CHECKING:
     from lib.values.values import Value
 
-__all__ = ["Combine", "Dispatch", "Experts"]
+Choices = tuple[tuple[int, ...], ...]
+"""The experts of each token, in order of choice."""
+MOST_TIMES = 10**6
+"""How often it is asked at most how many tokens of a group an expert takes, for all tokens of a step."""
+MOST_SKEW = 100
+
+
+class _Turn:
+    """The tokens of a route with one expert as their choice of one rank, such as the second. The route comes again."""
+
+    def __init__(self, tokens: list[int], period: int) -> None:
+        self.tokens, self.period = tokens, period
+
+    def before(self, token: int) -> int:
+        """Return how many of them come before a token."""
+        turns, rest = divmod(token, self.period)
+        return turns * len(self.tokens) + bisect_left(self.tokens, rest)
+
+    def between(self, first: int, after: int) -> int:
+        """Return how many of them there are from one token to before another."""
+        return self.before(after) - self.before(first)
+
+    def nth(self, number: int) -> int:
+        """The token with this number among them."""
+        turns, at = divmod(number, len(self.tokens))
+        return turns * self.period + self.tokens[at]
+
+
+class Route:
+    """A route of the tokens of a step: `rows` in each batch, to `experts`.
+
+    `choices` are those of a route's tokens, and `groups` the sizes of the groups, which come again as well. Without a
+    `capacity` nothing is dropped. No list of all tokens is made: how many of them an expert takes is worked out from a
+    route's own tokens, so that a million rows on a short route cost what sixteen do.
+    """
+
+    def __init__(
+        self, choices: Choices, experts: int, rows: int, batches: int, capacity: int | None, groups: Sequence[int]
+    ) -> None:
+        if not experts:
+            raise ValueError("tokens are dispatched to experts, so there are some: experts=4")
+        if not choices:
+            raise ValueError("a route says the experts of each token, such as [[0, 1], [1, 2]]; got none")
+        for token, chosen in enumerate(choices):
+            wrong = [expert for expert in chosen if not 0 <= expert < experts]
+            if not chosen or wrong or len(set(chosen)) < len(chosen):
+                what = f"expert {wrong[0]}" if wrong else "no expert" if not chosen else f"the same one twice, {chosen}"
+                raise ValueError(
+                    f"a token goes to one or several of {counted(experts, 'expert')}, 0 to {experts - 1}, each once; "
+                    f"token {token} of the route goes to {what}"
+                )
+        if capacity is not None and capacity < 1:
+            raise ValueError(
+                f"an expert with a capacity of {capacity} takes no token: it is at least 1, or leave it out, so that "
+                "none is dropped"
+            )
+        if min(groups, default=0) < 1:
+            raise ValueError(f"a group has at least 1 token; got groups={tuple(groups)}")
+        self.choices, self.rows, self.tokens, self.capacity = choices, rows, rows * batches, capacity
+        turns: dict[int, dict[int, list[int]]] = {}
+        for token, chosen in enumerate(choices):
+            for rank, expert in enumerate(chosen):
+                turns.setdefault(expert, {}).setdefault(rank, []).append(token)
+        self._turns = {
+            expert: [_Turn(tokens, len(choices)) for _, tokens in sorted(mine.items())]
+            for expert, mine in turns.items()
+        }
+        self._groups = [0, *accumulate(groups)]
+        self._known: dict[tuple[int, int, RunSet], int] = {}
+        times = max(batches, self.tokens * len(groups) // self._groups[-1]) * sum(map(len, turns.values()))
+        if times > MOST_TIMES:
+            raise ValueError(
+                f"{counted(batches, 'batch', ',')} of {counted(rows, 'token', ',')} in groups of {self._groups[1]:,} "
+                f"are too many for {counted(experts, 'expert', ',')}: groups times experts are at most {MOST_TIMES:,}"
+            )
+
+    def count(self, batches: Pieces, rows: Pieces, experts: Pieces) -> int:
+        """Return how often some rows of some batches are at some experts."""
+        inside, few, many = RunSet.of(rows), *sorted((experts, self._turns), key=len)
+        return sum([self._count(expert, batch, inside) for expert in few if expert in many for batch in batches])
+
+    def _count(self, expert: int, batch: int, rows: RunSet) -> int:
+        """The same of one batch and expert, which is looked up: parts of an exchange are put together one by one."""
+        key = expert, batch, rows
+        found = self._known.get(key)
+        if found is None:
+            taken = self._taken(expert, batch, rows)
+            found = keep(self._known, key, sum([turn.between(first, end) for turn, first, end in taken]))
+        return found
+
+    def rows_of(self, expert: int, batch: int, rows: Pieces) -> list[int]:
+        """The rows of a batch, among these, that an expert takes, in order."""
+        taken = [
+            turn.nth(number)
+            for turn, first, end in self._taken(expert, batch, RunSet.of(rows))
+            for number in range(turn.before(first), turn.before(end))
+        ]
+        return sorted([token % self.rows for token in taken])
+
+    def _taken(self, expert: int, batch: int, rows: RunSet) -> Iterator[tuple[_Turn, int, int]]:
+        """The ranges of tokens of which an expert takes all that want it, choice by choice."""
+        for first, after in [(batch * self.rows + low, batch * self.rows + high) for low, high in rows.runs]:
+            if self.capacity is None:
+                yield from ((turn, first, after) for turn in self._turns.get(expert, ()))
+                continue
+            for low, high in self._groups_at(first, after):
+                room = self.capacity
+                for turn in self._turns.get(expert, ()):
+                    wanted = turn.between(low, high)
+                    end = high if wanted <= room else turn.nth(turn.before(low) + room)
+                    room -= min(wanted, room)
+                    if first < end and low < after:
+                        yield turn, max(first, low), max(min(after, end), max(first, low))
+
+    def _groups_at(self, first: int, after: int) -> Iterator[Run]:
+        """The groups that have any of these tokens."""
+        *starts, period = self._groups
+        turn, rest = divmod(first, period)
+        at = bisect_left(starts, rest + 1) - 1
+        while (low := turn * period + starts[at]) < after:
+            yield low, min(turn * period + self._groups[at + 1], self.tokens)
+            turn, at = (turn, at + 1) if at + 1 < len(starts) else (turn + 1, 0)
+
+
+def route_by_loads(loads: Sequence[int], top: int = 1) -> Choices:
+    """A route on which experts get these shares of all choices, as in route_by_loads([7, 3, 3, 3], top=2).
+
+    It has as few tokens as that takes, here 8, and their first choices are the experts in order.
+
+    >>> route_by_loads([7, 3, 3, 3], top=2)
+    ((0, 1), (0, 1), (0, 2), (0, 2), (0, 2), (0, 3), (0, 3), (1, 3))
+    """
+    numbers = isinstance(loads, Sequence) and all(type(one) is int and 0 <= one <= MOST for one in (*loads, top))  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not numbers or top < 1 or not any(loads):
+        raise ValueError(f"a route by loads takes a number for each expert, and top= from 1 up; got {loads}, top={top}")
+    parts = [load // gcd(*loads) for load in loads]
+    times = top // gcd(sum(parts), top)
+    tokens = sum(parts) * times // top
+    if max(parts) * times > tokens:
+        raise ValueError(f"a token goes to {top} different experts, so none of them gets more than 1 in {top}; {loads}")
+    line = [expert for expert, part in enumerate(parts) for _ in range(part * times)]
+    return tuple(tuple(line[token::tokens]) for token in range(tokens))
+
+
+def drawn_route(seed: int, tokens: int, experts: int, top: int = 1, skew: float = 0.0) -> Choices:
+    """A route of so many tokens drawn by chance, the same one for each seed. With `skew` 0 all experts are as likely;
+    the larger it is, the more those with low numbers are.
+
+    >>> drawn_route(0, tokens=3, experts=4, top=2) == drawn_route(0, tokens=3, experts=4, top=2)
+    True
+    """
+    numbers = {"seed": seed, "tokens": tokens, "experts": experts, "top": top}
+    for name, number in numbers.items():
+        if type(number) is not int or not (name != "seed") <= number <= MOST:
+            raise ValueError(f"{name} is a whole number up to {MOST}; got {number!r}")
+    if top > experts or tokens * top > MOST:
+        raise ValueError(f"a token goes to 1 to {experts} experts, and there are {MOST} choices at most; got top={top}")
+    if type(skew) not in (int, float) or not 0 <= skew <= MOST_SKEW:
+        raise ValueError(f"skew is a number from 0, where all experts are as likely, to {MOST_SKEW}; got {skew!r}")
+    chance = Random(seed)
+    route: list[tuple[int, ...]] = []
+    for _ in range(tokens):
+        left = {expert: (expert + 1.0) ** -skew for expert in range(experts)}
+        chosen: list[int] = []
+        for _ in range(top):
+            at = chance.random() * sum(left.values())
+            before = accumulate([0.0, *left.values()])
+            *_, expert = (one for one, start in zip(left, before, strict=False) if start <= at)
+            chosen.append(expert)
+            del left[expert]
+        route.append(tuple(chosen))
+    return tuple(route)
 
 
 class _Moved(LayerKind):
     """A layer that only moves tokens, and takes no time."""
 
-    takes = ""
-    keeps = False
-
-    def describe(self) -> None:
-        if self.layer.outputs != self.layer.inputs:
-            raise ValueError(f"{self.name} gives as many features as it takes")
-        self.work = 0
-
-    def output_of(self, inp: Value, other: Value | None) -> Place:
-        return self.output.at(inp.place.named)
+    takes, keeps, square = "", False, True
 
 
 class Dispatch(_Moved):
@@ -45,14 +217,14 @@ class Dispatch(_Moved):
     options, optional = ("experts", "route"), ("capacity", "groups")
 
     def describe(self) -> None:
-        super().describe()
         layer, ((_, batch), *_) = self.layer, self.dims
         route = Route(layer.route, layer.experts, layer.rows, batch.size, layer.capacity, layer.groups or (layer.rows,))
         experts = Dim("experts", layer.experts, route)
         self.gives = (self.dims[0], ("experts", experts), *self.dims[1:])
         self.owes = ((Sum("experts", experts),),)
+        self.work = 0
 
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
         return None, self.back(0, grad.place.named)
 
 
@@ -62,11 +234,11 @@ class Combine(_Moved):
     name, routed = "combine", True
 
     def describe(self) -> None:
-        super().describe()
         self.gives = tuple([(role, dim) for role, dim in self.dims if role != "experts"])
         self.opens = (Sum("experts", dict(self.dims)["experts"]),)
+        self.work = 0
 
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
         if inp is not grad:  # of the gradient alone comes that of all experts
             self.alike(op, inp, grad, *grad.place.named)
         return None, self.back(0, inp.place.named)
@@ -80,30 +252,26 @@ class Experts(Linear):
 
     def describe(self) -> None:
         super().describe()
-        number = self.layer.experts
-        here = dict(self.dims)["experts"]
+        number, here = self.layer.experts, dict(self.dims)["experts"]
         if here.size != number:
             raise ValueError(f"these are {number} experts, and tokens are dispatched to {here.size}")
         self.weight_dims = (("experts", self.dim("experts", number)), *self.weight_dims)
-        self.each = self.layer.inputs * self.layer.outputs
         (_, batch), rows = self.dims[0], dict(self.dims)["rows"]
-        self.route = cast(Route, here.route)
-        whole = self.route.count(batch.whole.pieces, rows.whole.pieces, here.whole.pieces)
-        self.work = Fraction(whole, batch.size) * self.each
+        tokens = cast(Route, here.route).count(batch.whole.pieces, rows.whole.pieces, here.whole.pieces)
+        self.tokens = Fraction(tokens, batch.size)
+        self.work = self.tokens * self.layer.inputs * self.layer.outputs
 
-    def output_of(self, inp: Value, other: Value | None) -> Place:
-        self.alike("forward", inp, cast("Value", other), "experts")
+    def output_of(self, inp: Value, other: Any) -> Place:
+        self.alike("forward", inp, other, "experts")
         return super().output_of(inp, other)
 
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
         if other is not None:
             self.alike(op, inp, other, "experts")
         return super().gradients_of(op, inp, grad, other)
 
-    def share(self, places: Sequence[Place]) -> Fraction:
+    def share_of_points(self, places: Sequence[Place]) -> Fraction:
         """As many tokens as go to the experts that are here, of the average of a batch."""
-        inp, weight = places[0], places[-1]
-        there = Fraction(inp.elements) / (fraction(inp.dims[-1]) * self.layer.inputs * max(len(inp.batches), 1))
-        columns = weight.part("out") or weight.dims[-1]
-        rows = weight.part("in") or inp.dims[-1]
-        return there * self.each / self.work * fraction(rows) * fraction(columns)
+        inp = places[0]
+        here = Fraction(inp.elements) / (fraction(inp.dims[-1]) * self.layer.inputs * max(len(inp.batches), 1))
+        return here / self.tokens

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
 
 from lib.errors.exceptions import RuleError
 from lib.values import facts
@@ -20,11 +20,8 @@ from lib.values.dims import SPACE, Relation
 from lib.values.placement import Dim, Elements, Part, Place, Schema, keep, simplest
 
 if TYPE_CHECKING:
-    from lib.values.kinds.routes import Choices
+    from lib.values.kinds.experts import Choices
     from lib.values.values import Value
-
-__all__ = ["GRID", "PRICED", "SIZES", "USUAL", "Dims", "Layer", "LayerKind", "Sum", "done", "fits", "fraction"]
-__all__ += ["fraction_of_grid", "part", "schema"]
 
 Dims = tuple[tuple[str, Dim], ...]
 GRID: Final = SPACE[1:]
@@ -97,10 +94,10 @@ class Layer:
 
     def to_json(self) -> dict[str, Any]:
         """The fields: what `layer_from` reads."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        lists = {"of": list(self.of), "route": [*map(list, self.route)], "groups": list(self.groups)}
-        usual = {field.name: field.default for field in fields(self)}
-        return {name: item for name, item in (given | lists).items() if name in SIZES or (item and item != usual[name])}
+        said = {one.name: getattr(self, one.name) for one in fields(self)}
+        lists = {"of": [*self.of], "route": [*map(list, self.route)], "groups": [*self.groups]}
+        usual = {one.name: one.default for one in fields(self)}
+        return {name: (said | lists)[name] for name in said if name in SIZES or said[name] not in (usual[name], 0)}
 
 
 SIZES: Final = ("kind", "inputs", "outputs", "rows")
@@ -125,15 +122,17 @@ class LayerKind(ABC):
     """A layer of a step: the schemas of its tensors, and the places of what forward and backward give.
 
     A subclass is a kind of layer. `takes` is what forward takes beside its input: "weight", "activation" or nothing;
-    `keeps`: backward needs the input; else it may be given the gradient alone. `routed`: it takes tokens by the experts
-    that they go to. `softmax`: backward needs the running sums of its output, which no value has. `options` are the
-    fields of the description that it has besides, and `optional` those that it may have. `describe` says what its
-    tensors are, and `output_of` and `gradients_of` what comes of what, or raise a fact.
+    `keeps`: backward needs the input; else it may be given the gradient alone. `square`: it gives as many features as
+    it takes. `routed`: it takes tokens by the experts that they go to. `softmax`: backward needs the running sums of
+    its output, which no value has. `options` are the fields of the description that it has besides, and `optional`
+    those that it may have. `describe` says what its tensors are, and `output_of` and `gradients_of` what comes of what,
+    or raise a fact. What these are given beside the input is of the kind that `takes` says: the rules have seen to it.
     """
 
     name: ClassVar[str]
     takes: ClassVar[str] = "weight"
     keeps: ClassVar[bool] = True
+    square: ClassVar[bool] = False
     routed: ClassVar[bool] = False
     softmax: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
@@ -168,7 +167,10 @@ class LayerKind(ABC):
                 f"a layer of the kind {self.name} takes its tokens {taken}, and is given them {given}: dispatch, "
                 "experts and combine are three layers, in this order"
             )
+        if self.square and layer.outputs != layer.inputs:
+            raise ValueError(f"{self.name} gives as many features as it takes")
         self.gives = (*self.dims[:-1], ("features", dim("features", layer.outputs)))
+        self.work = layer.points * layer.inputs
         self.known: dict[tuple[Place, Place | None], Place] = {}
         self.known_back: dict[tuple[Place, Place, Place | None], tuple[Place | None, Place | None]] = {}
         self._shares: dict[tuple[Place, ...], Elements] = {}
@@ -188,21 +190,21 @@ class LayerKind(ABC):
 
     @abstractmethod
     def describe(self) -> None:
-        """Says what its tensors are."""
+        """Says what its tensors are, and what it costs where that is not one multiplication a feature."""
+
+    def output_of(self, inp: Value, other: Any) -> Place:
+        """The place of what forward gives: where nothing else is said that of its input."""
+        return self.output.at(inp.place.named)
 
     @abstractmethod
-    def output_of(self, inp: Value, other: Value | None) -> Place:
-        """The place of what forward gives."""
-
-    @abstractmethod
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place | None]:
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place | None]:
         """The places of what backward gives: the gradients of what it takes besides, and of its input. None where there
         is no such gradient."""
 
     def share(self, places: Sequence[Place]) -> Fraction:
         """Return which part of the work on a batch there is with such values: its input, perhaps a gradient, and
         perhaps what it takes besides."""
-        return fraction_of_grid(places[0])
+        return fraction_of_grid(places[0]) * fraction(places[0].part("features"))
 
     # -- asked by the rules: everything once, and then looked up by its places
 
@@ -225,16 +227,12 @@ class LayerKind(ABC):
         return self.known_back[key]
 
     def _done(self, op: str, inp: Value, grad: Value | None, other: Value | None) -> None:
-        """Tell whether nothing that a layer is given waits for the rest of a sum; a weight never does."""
+        """Check that nothing that a layer is given waits for the rest of a sum; a weight never does."""
         done(f"input of {op}", inp)
         if grad is not None:
             done(f"gradient given to {op}", grad)
         if other is not None and not other.place.sharded:
             done(f"{self.takes} of {op}", other)
-
-    def by_loss(self, place: Place) -> Place:
-        """The place of the gradient of the loss by an output, which is all of it that is here."""
-        return place if place.schema is self.output_gradient else self.output_gradient.at(place.named)
 
     def batches_of(self, count: int, values: Sequence[Value]) -> Elements:
         """Return what an operation on so many batches costs, in batches of a layer of the unit's size."""
@@ -258,8 +256,12 @@ class LayerKind(ABC):
         use = self.uses[number]
         return self.gradients[number].at(parts if use is None else {**parts, "uses": use})
 
+    def by_weight(self, parts: Mapping[str, Part]) -> Place:
+        """The place of the gradient of its weight, which it has."""
+        return cast(Schema, self.weight_gradient).at(parts)
+
     def alike(self, op: str, one: Value, other: Value, *roles: str) -> None:
-        """Tell whether two values have the same parts of some dims."""
+        """Check that two values have the same parts of some dims."""
         these, those = one.place.named, other.place.named
         for role in roles:
             mine, theirs = these.get(role), those.get(role)
@@ -301,6 +303,11 @@ def fits(role: str, value: Value, weight: Any, side: str) -> None:
 def part(value: Any, role: str) -> Part:
     """Return which part of a dim a value has."""
     return value.place.part(role)
+
+
+def same(value: Value) -> dict[str, Part]:
+    """The parts that a value has of all dims but the features."""
+    return dict(zip(value.place.schema.roles, value.place.dims[:-1], strict=False))
 
 
 def fraction_of_grid(place: Place) -> Fraction:

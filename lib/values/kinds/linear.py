@@ -1,23 +1,26 @@
-"""Layers that multiply by a weight.
+"""Layers that work on each row by itself: linear ones, norms, a residual connection, and the two ends of a language
+model.
 
-They do in Megatron's words what each part of the weight does: a shard of its columns gives a shard of the features, a
-shard of its rows a partial sum. Backwards it is the other way round. Whoever borrowed something owes its gradient: that
-of the input is partial over the columns that are not here.
+Linear layers do in Megatron's words what each part of the weight does: a shard of its columns gives a shard of the
+features, a shard of its rows a partial sum. Backwards it is the other way round. Whoever borrowed something owes its
+gradient: that of the input is partial over the columns that are not here.
+
+An embedding and a loss may be cut along the vocabulary, as Megatron does: the embedding gives a partial sum, as does
+the loss, which has the logarithm of its sum of exponentials besides. The layer between them, a linear one, gives the
+features that are the logits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lib.values.kinds.kind import LayerKind, Sum, fits, fraction, fraction_of_grid, part
-from lib.values.placement import Part, Place, Schema
+from lib.values.kinds.kind import Layer, LayerKind, Sum, fits, fraction, fraction_of_grid, part, same
+from lib.values.placement import Place, Schema
 
 if TYPE_CHECKING:
     from lib.values.values import Value
-
-__all__ = ["Linear"]
 
 
 class Linear(LayerKind):
@@ -30,21 +33,20 @@ class Linear(LayerKind):
         self.opens = (Sum("terms", self.dim("terms", inputs)),)
         self.owes = ((Sum("terms", self.dim("terms", outputs)),),)
         self.weight_dims = (("in", self.dim("in", inputs)), ("out", self.dim("out", outputs)))
-        self.work = self.layer.points * inputs * outputs
+        self.work *= outputs
 
-    def output_of(self, inp: Value, other: Value | None) -> Place:
-        if uncut(inp, other, self.output):
+    def output_of(self, inp: Value, other: Any) -> Place:
+        if _uncut(inp, other, self.output):
             return inp.place
         fits("input of forward", inp, other, "in")
         return self.output.at({**same(inp), "features": part(other, "out"), "terms": part(other, "in")})
 
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
-        assert self.weight_gradient is not None, "a linear layer has a weight"
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
         parts = same(inp)
-        if inp.place is grad.place and uncut(grad, other, self.gradients[0]):
-            return self.weight_gradient.at(parts), grad.place
+        if inp.place is grad.place and _uncut(grad, other, self.gradients[0]):
+            return self.by_weight(parts), grad.place
         self.alike(op, inp, grad, *parts)
-        by_weight = self.weight_gradient.at({**parts, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
+        by_weight = self.by_weight({**parts, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
             return by_weight, inp.place
         fits(f"input of {op}", inp, other, "in")
@@ -62,12 +64,96 @@ class Linear(LayerKind):
         return fraction_of_grid(places[0])
 
 
-def uncut(value: Value, weight: Value | None, gives: Schema) -> bool:
+def _uncut(value: Value, weight: Value | None, gives: Schema) -> bool:
     """Tell whether all of a weight meets all features, and gives as many: what comes of it has the value's own
     place."""
     return weight is not None and weight.place.complete and value.place.plain and value.place.schema is gives
 
 
-def same(value: Value) -> dict[str, Part]:
-    """The parts of a value that such a layer leaves as they are: of all dims but the features."""
-    return dict(zip(value.place.schema.roles, value.place.dims[:-1], strict=False))
+class Norm(LayerKind):
+    """Each row divided by the root of the mean of its squares, times a gain for each feature."""
+
+    name, square = "norm", True
+
+    def describe(self) -> None:
+        self.weight_dims = (("in", self.dim("in", self.layer.inputs)),)
+
+    def output_of(self, inp: Value, other: Any) -> Place:
+        self.unbroken("forward", inp, "features", 1)
+        fits("input of forward", inp, other, "in")
+        return super().output_of(inp, other)
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        self.alike(op, inp, grad, *inp.place.named)
+        self.unbroken(op, inp, "features", 1)
+        if other is not None:
+            fits(f"input of {op}", inp, other, "in")
+        return self.by_weight(same(inp)), self.back(0, inp.place.named)
+
+
+class LayerNorm(Norm):
+    """Each row less its mean, divided by the root of its variance, times a gain for each feature."""
+
+    name = "layer_norm"
+
+
+class Add(LayerKind):
+    """A residual connection: its input and an earlier activation, added."""
+
+    name, takes, square = "add", "activation", True
+
+    def describe(self) -> None:
+        if self.dims != self.other:
+            raise ValueError("add takes two activations of one size")
+
+    def output_of(self, inp: Value, other: Any) -> Place:
+        self.alike("forward", inp, other, *inp.place.named)
+        return super().output_of(inp, other)
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        return self.back(1, grad.place.named), self.back(0, grad.place.named)
+
+
+class Embedding(LayerKind):
+    """The rows of a table that the tokens name, one number a row; nobody needs a gradient of those."""
+
+    name = "embedding"
+
+    @classmethod
+    def width(cls, layer: Layer) -> int:
+        return 1
+
+    def describe(self) -> None:
+        vocabulary, features = self.layer.inputs, self.layer.outputs
+        self.opens = (Sum("vocabulary", self.dim("vocabulary", vocabulary)),)
+        self.weight_dims = (("in", self.dim("in", vocabulary)), ("out", self.dim("out", features)))
+        self.work = self.layer.points * features
+
+    def output_of(self, inp: Value, other: Any) -> Place:
+        return self.output.at({**same(inp), "features": part(other, "out"), "vocabulary": part(other, "in")})
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place | None]:
+        self.alike(op, inp, grad, *same(inp))
+        rows = {} if other is None else {"in": part(other, "in")}
+        return self.by_weight({**same(inp), "out": grad.place.dims[-1], **rows}), None
+
+
+class CrossEntropy(LayerKind):
+    """The loss of each row, of its logits: partial over a vocabulary that is not all here. It takes no time, as any
+    loss."""
+
+    name, takes, softmax = "cross_entropy", "", True
+
+    def describe(self) -> None:
+        if self.layer.outputs != 1:
+            raise ValueError("cross_entropy gives one number for each row: outputs=1")
+        self.opens = (Sum("vocabulary", self.dim("vocabulary", self.layer.inputs)),)
+        self.running = 1  # beside the logit of the target the logarithm of the sum of exponentials
+        self.work = 0
+
+    def output_of(self, inp: Value, other: Any) -> Place:
+        return self.output.at({**same(inp), "vocabulary": part(inp, "features")})
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        self.alike(op, inp, grad, *same(inp))
+        return None, self.back(0, inp.place.named)

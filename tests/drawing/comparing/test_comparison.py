@@ -14,7 +14,7 @@ from lib import LINKS, Trace, simulate
 from lib.analysis.difference import difference
 from lib.analysis.figures import most_sent
 from lib.analysis.recording import Recording, Span
-from lib.schedules.formats.recorded import recording_of_order
+from lib.schedules.formats.trace import recording_of_order
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference

@@ -6,7 +6,7 @@ import pytest
 
 from lib import Mesh, Trace, simulate
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.formats.recorded import actions_of
+from lib.schedules.formats.trace import actions_of
 from lib.schedules.pipelines.action import MESSAGES, PASSES, Action, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import one_f_one_b

@@ -15,7 +15,7 @@ import pytest
 from lib.analysis.recording import Recording, departures
 from lib.errors.exceptions import TraceError
 from lib.schedules.formats.kineto import our_name, read_profile
-from lib.schedules.formats.recorded import order_of_recording, recording_of_order
+from lib.schedules.formats.trace import order_of_recording, recording_of_order
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.timing import time_order
 from tests.support.said import Said

@@ -13,7 +13,7 @@ from lib import Links, Trace, simulate
 from lib.errors.exceptions import TraceError
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.formats.perfetto import is_ours, perfetto, read_perfetto, write_perfetto
-from lib.schedules.formats.recorded import order_of_recording, recording_of
+from lib.schedules.formats.trace import order_of_recording, recording_of
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of

@@ -121,7 +121,7 @@ def test_lab_opens_the_students_own_copies_at_the_map(tmp_path: Path, monkeypatc
         return 3
 
     monkeypatch.setattr(cli, "_become", become)
-    monkeypatch.setattr("lib.suite.notebooks.lab.trust", lambda notebooks: trusted.extend(notebooks))  # pyright: ignore
+    monkeypatch.setattr(cli, "trust", lambda notebooks: trusted.extend(notebooks))  # pyright: ignore
     monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path / "mine"))
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     result = puzzles("lab", "--no-browser", "--port", "8899")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from lib.suite.cli.compare import SORTS, grouped, in_order
 from lib.suite.cli.entries import ALL, FIGURES, Entry, chosen, entries_of
-from lib.suite.cli.gallery import SORTS, grouped, in_order
 from lib.suite.course.solutions import files_of, run_of_file
 from lib.suite.isolation.isolation import Isolation
 from lib.suite.isolation.messages import Sent
@@ -73,10 +73,10 @@ def test_names_are_said_where_they_are_asked_for(folder: Path) -> None:
 
 def test_sorted_by_any_figure_with_what_is_wrong_at_the_end() -> None:
     entries = entries_of(chosen([f"fsdp:{ALL}"]).subjects)
-    entries.append(Entry("bad", "fsdp", entries[0].trace, error="it failed"))
+    entries.append(Entry("bad", "bad.py", "fsdp", trace=entries[0].trace, error="it failed"))
     for sort, reverse in product(SORTS, (False, True)):
         groups = in_order(grouped(entries), sort, names=True, reverse=reverse)
-        assert [group.correct for group in groups] == [True] * (len(groups) - 1) + [False]
+        assert [group.first.correct for group in groups] == [True] * (len(groups) - 1) + [False]
         if sort in FIGURES:
             values = [group.first.figures[sort] for group in groups[:-1] if group.first.figures]
             assert values == sorted(values, reverse=reverse), sort

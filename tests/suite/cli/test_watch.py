@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES
-from lib.suite.cli import watch as watching
-from lib.suite.cli.console import Terminal
-from lib.suite.cli.watch import Watcher, watch
+from lib.suite.cli import learner
+from lib.suite.cli.learner import Watcher, keep_watching
 from lib.suite.course.exercises import Hints
 from lib.suite.course.progress import Standing, read, record
 from lib.suite.course.solutions import answer
@@ -147,26 +146,23 @@ def test_once_says_by_its_status_whether_it_is_solved(folder: Path, monkeypatch:
 # -- the watcher, without processes -----------------------------------------------------------------------------
 
 
-class Paper(Terminal):
-    """A screen to read from."""
+class Paper:
+    """What is said, to be read."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lines: list[str] = []
 
-    def say(self, text: str) -> None:
-        self.lines.append(text)
+        def hints(hints: Hints, how: str) -> None:
+            self.lines.append(f"hints {hints.puzzle} {hints.opened}")
 
-    def title(self, text: str) -> None:
-        self.lines.append(f"-- {text}")
-
-    def hints(self, hints: Hints) -> None:
-        self.lines.append(f"hints {hints.puzzle} {hints.opened}")
-
-    def reveal(self, puzzle: str) -> None:
-        self.lines.append(f"answer {puzzle}")
+        monkeypatch.setattr(learner, "say", self.lines.append)
+        monkeypatch.setattr(learner, "title", lambda text: self.lines.append(f"-- {text}"))  # pyright: ignore
+        monkeypatch.setattr(learner, "show_hints", hints)
+        monkeypatch.setattr(learner, "show_ways", lambda puzzle: self.lines.append(f"answer {puzzle}"))  # pyright: ignore
 
     def taken(self) -> list[str]:
-        lines, self.lines = self.lines, []
+        lines = [*self.lines]
+        self.lines.clear()
         return lines
 
 
@@ -178,26 +174,26 @@ def states(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     def attempt(path: Path, puzzle: str, limit: float) -> Attempt:
         return Attempt(puzzle, found.get(path.name, "unsolved"))
 
-    monkeypatch.setattr(watching, "attempt", attempt)
+    monkeypatch.setattr(learner, "attempt", attempt)
     return found
 
 
 @pytest.fixture
-def paper() -> Paper:
-    return Paper()
+def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
+    return Paper(monkeypatch)
 
 
 def test_one_file_that_passes_is_enough_for_a_puzzle(folder: Path, paper: Paper, states: dict[str, str]) -> None:
     shutil.copy(reference("basic"), folder / "an_attempt.py")
     states["01_basic.ipynb"] = "passed"
-    watcher = Watcher(folder, paper)
+    watcher = Watcher(folder)
     assert not watcher.begin()
     assert paper.taken()[:2] == ["basic: passes", f"-- grad_accum ({PUZZLES['grad_accum'].stem}.ipynb)"]
     assert watcher.passed == {"basic"}
 
 
 def test_next_goes_on_and_comes_round(folder: Path, paper: Paper, states: dict[str, str]) -> None:
-    watcher = Watcher(folder, paper)
+    watcher = Watcher(folder)
     watcher.begin()
     paper.taken()
     for name in (f"{PUZZLES['grad_accum'].stem}.ipynb", "01_basic.ipynb", f"{PUZZLES['grad_accum'].stem}.ipynb"):
@@ -214,7 +210,7 @@ def test_next_goes_on_and_comes_round(folder: Path, paper: Paper, states: dict[s
 def test_what_passed_once_and_was_broken_again_is_not_passed(
     folder: Path, paper: Paper, states: dict[str, str]
 ) -> None:
-    watcher = Watcher(folder / "01_basic.ipynb", paper)
+    watcher = Watcher(folder / "01_basic.ipynb")
     states["01_basic.ipynb"] = "passed"
     assert watcher.begin()
     assert watcher.command("r")
@@ -231,7 +227,7 @@ def test_what_was_passed_before_is_revealed_and_skipped(
 ) -> None:
     monkeypatch.setenv("PUZZLES_PROGRESS", str(folder / "state" / "progress.json"))
     record("basic", Standing(1, True, None, 1.0, 1.0))
-    watcher = Watcher(folder, paper)
+    watcher = Watcher(folder)
     watcher.begin()
     watcher.command("r")
     assert paper.taken()[-1] == "answer basic"
@@ -243,7 +239,7 @@ def test_what_was_passed_before_is_revealed_and_skipped(
 
 
 def test_hints_go_on_even_when_nothing_is_recorded(folder: Path, paper: Paper, states: dict[str, str]) -> None:
-    watcher = Watcher(folder / "01_basic.ipynb", paper)
+    watcher = Watcher(folder / "01_basic.ipynb")
     watcher.command("h")
     watcher.command("r")
     assert paper.taken() == ["There is no puzzle yet."] * 2
@@ -261,7 +257,7 @@ def test_hints_go_on_even_when_nothing_is_recorded(folder: Path, paper: Paper, s
 def test_what_a_save_can_go_through(folder: Path, paper: Paper) -> None:
     notebook = folder / "01_basic.ipynb"
     whole = notebook.read_bytes()
-    watcher = Watcher(notebook, paper, limit=9)
+    watcher = Watcher(notebook, limit=9)
 
     def says(*texts: str) -> None:
         said = "\n".join(paper.taken())
@@ -309,7 +305,7 @@ def test_a_notebook_that_is_renamed_in_a_folder_and_a_folder_that_goes(
     monkeypatch.setattr("watchfiles.watch", changes)
     monkeypatch.setattr(sys, "stdin", [])
     with pytest.raises(SourceError, match="is not there any more, so there is nothing to watch"):
-        watch(Watcher(folder, paper))
+        keep_watching(Watcher(folder))
     said = paper.taken()
     assert said[1] == "-- basic (01_basic.ipynb)"
     assert "01_basic.ipynb is not there any more. It is run again when it comes back." in said
@@ -319,28 +315,28 @@ def test_a_notebook_that_is_renamed_in_a_folder_and_a_folder_that_goes(
 def test_files_of_no_puzzle_are_passed_over(folder: Path, paper: Paper, states: dict[str, str]) -> None:
     (folder / "helper.py").write_text("def help(): ...\n")
     (folder / "broken.py").write_text("def (")
-    watcher = Watcher(folder, paper)
-    assert list(watcher.watched.by_puzzle()) == ["basic", "grad_accum"]
+    watcher = Watcher(folder)
+    assert list(watcher.by_puzzle()) == ["basic", "grad_accum"]
     assert not watcher.changed([folder / "helper.py", folder / "broken.py", folder / "00_introduction.ipynb"])
     (folder / "helper.py").unlink()
     (folder / "01_basic.ipynb").unlink()
     watcher.changed([folder / "helper.py", folder / "01_basic.ipynb"])
     assert paper.taken() == ["01_basic.ipynb is not there any more. It is run again when it comes back."]
-    assert not watcher.watched.concerns(folder / ".~01_basic.ipynb")
-    assert not watcher.watched.concerns(folder / "notes.txt")
+    assert not watcher.concerns(folder / ".~01_basic.ipynb")
+    assert not watcher.concerns(folder / "notes.txt")
 
 
 def test_the_puzzle_of_a_file_can_be_said(folder: Path, paper: Paper, states: dict[str, str]) -> None:
     both = folder / "both.py"
     both.write_text("def basic(model): ...\n\n\nasync def ddp(model): ...\n")
     states["both.py"] = "passed"
-    assert Watcher(both, paper).begin()
+    assert Watcher(both).begin()
     assert paper.taken() == ["basic: passes", "ddp: passes", "Every puzzle here passes."]
-    watcher = Watcher(both, paper)
+    watcher = Watcher(both)
     states["both.py"] = "failed"
     assert not watcher.changed([both])
     assert [line for line in paper.taken() if line.startswith("--")] == ["-- basic (both.py)", "-- ddp (both.py)"]
-    watcher = Watcher(both, paper, "ddp")
+    watcher = Watcher(both, "ddp")
     watcher.begin()
     assert paper.taken()[0] == "-- ddp (both.py)"
 
@@ -350,4 +346,4 @@ def test_without_watchfiles_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "watchfiles", None)
     with pytest.raises(ImportError, match=r"watching needs the extra \"cli\""):
-        watch(Watcher(folder, paper))
+        keep_watching(Watcher(folder))

@@ -50,8 +50,8 @@ def test_the_truth_is_right(puzzle: str, capsys: pytest.CaptureFixture[str], fil
 def test_right_means_within_the_tolerance(guess: float, name: str) -> None:
     quantity = QUANTITIES[name]
     fact = quantity.measure(Trace.of(GPIPE))
-    gap = min(abs(guess - value) for value in fact.values)
-    near = {"memory": gap <= 0.01 * fact.values[0], "idle": gap <= 1}.get(name, gap <= 1e-7)
+    gap = min(abs(guess - value) for value in fact)
+    near = {"memory": gap <= 0.01 * fact[0], "idle": gap <= 1}.get(name, gap <= 1e-7)
     assert (quantity.verdict(guess, fact) == "right") == near or (name not in ("memory", "idle") and 1e-10 < gap < 1e-7)
 
 

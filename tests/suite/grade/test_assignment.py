@@ -8,7 +8,7 @@ import pytest
 from lib import PUZZLES
 from lib.checker.checker import check
 from lib.suite.grade.assignment import Assignment, AssignmentError, Config, read_config
-from lib.suite.grade.sizes import LEEWAY, draw_sizes, figures_at, own_ways, record_at, reference_run
+from lib.suite.grade.judging import LEEWAY, draw_sizes, figures_at, own_ways, record_at, reference_run
 from lib.suite.isolation.messages import AtSize
 from tests.suite.grade.classes import asked
 from tests.support.profiles import sample

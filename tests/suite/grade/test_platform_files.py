@@ -11,8 +11,7 @@ import pytest
 
 from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Score, Student
 from lib.suite.grade.gradebook import Result as Outcome
-from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.owners import PLATFORMS
+from lib.suite.grade.intake.collecting import PLATFORMS, collect
 from lib.suite.grade.intake.roster import Roster, enrolled, read_roster
 from lib.suite.grade.intake.submission import Collected
 from lib.suite.grade.results import RETURNS, Class, Return, file_names, returning, write_returns

@@ -10,11 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.suite.grade.assignment import AssignmentError, Config, read_config
-from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Result, Score, Student
+from lib.suite.grade.gradebook import (
+    TERMS,
+    Asked,
+    Gradebook,
+    Late,
+    Mark,
+    Result,
+    Rules,
+    Score,
+    Student,
+    of_puzzle,
+)
 from lib.suite.grade.grading import grade
 from lib.suite.grade.intake.collecting import collect
+from lib.suite.grade.intake.roster import by_hand, moment, to_fill_in
 from lib.suite.grade.intake.submission import Collected
-from lib.suite.grade.points import TERMS, Late, Rules, by_hand, of_puzzle, to_fill_in
 from lib.suite.grade.results import csv_of
 from tests.suite.grade.classes import HARD_CODED, alternative, hand_in, solution
 from tests.support.said import Said
@@ -82,10 +93,10 @@ DUE = datetime(2026, 11, 1, 23, 59)
 def test_an_extension_is_by_id_or_name_and_goes_before_the_roster() -> None:
     later, latest = DUE + timedelta(days=1), DUE + timedelta(days=7)
     rules = Rules(deadline=DUE, extensions={"4": latest, "Ben Ode": later})
-    assert rules.due("4", "Ann Lee", "2026-12-24") == latest
+    assert rules.due("4", "Ann Lee", moment("2026-12-24")) == latest
     assert rules.due("5", "Ben Ode") == later
-    assert rules.due("6", "Cleo", "2026-12-24") == datetime(2026, 12, 24)
-    assert rules.due("6", "Cleo", "soon") == DUE
+    assert rules.due("6", "Cleo", moment("2026-12-24")) == datetime(2026, 12, 24)
+    assert rules.due("6", "Cleo", moment("soon")) == DUE
 
 
 def blackboard(name: str, day: int) -> str:

@@ -23,8 +23,8 @@ from lib.suite.grade.gradebook import (
     Traces,
     schedule_of,
 )
+from lib.suite.grade.judging import reference_run
 from lib.suite.grade.results import COLUMNS, FORMS, csv_of, file_names, is_ours, junit_of, write_results
-from lib.suite.grade.sizes import reference_run
 from lib.trace.trace import Trace
 
 ASKED = (Asked("ddp", "Data parallel", 3, (("passes", 6.0, 2e6),), "passes", ("2 ranks, 3 layers, 2 batches",)),)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from lib.suite.cli.app import app
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.grade.intake.roster import enrolled, read_roster
-from lib.suite.notebooks.example_class import STUDENTS, write_class
+from lib.suite.notebooks.exports import STUDENTS, write_class
 
 
 @pytest.fixture(scope="module")

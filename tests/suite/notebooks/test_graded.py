@@ -30,7 +30,8 @@ display.register()
 found = {}
 for name in sys.argv[1:]:
     shell.reset(new_session=True)
-    graded._failed = graded._Failed()
+    graded._stubs.clear()
+    graded._left.clear()
     failed = found[name] = []
     for cell in json.loads(Path(name).read_text("utf-8"))["cells"]:
         if cell["cell_type"] == "code":
@@ -106,7 +107,7 @@ def test_nbval_fails_in_the_cell_of_the_cause_whatever_outputs_were_saved(tmp_pa
     handed_in(tmp_path, "missed", lambda source: f"# NBVAL_CHECK_OUTPUT\n{marked(source)}", CORRECT, 1)
     plugins = (
         "lib.suite.grade.plugins.pytest_plugin",
-        "lib.suite.notebooks.warm_kernels",
+        "lib.suite.notebooks.kernels",
         "no:cacheprovider",
         "no:asyncio",
     )

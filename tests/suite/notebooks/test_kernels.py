@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lib.suite.notebooks import kernels, warm_kernels
+from lib.suite.notebooks import kernels
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import Notebook
 
@@ -68,8 +68,8 @@ def test_a_warm_kernel_puts_out_what_one_that_is_started_anew_does(
     shown: list[list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other is what there is where a process cannot be copied."""
-    monkeypatch.setattr(warm_kernels, "COPIES", False)
-    monkeypatch.setattr(warm_kernels, "_warm_process", None)
+    monkeypatch.setattr(kernels, "COPIES", False)
+    monkeypatch.setattr(kernels, "_warm_process", None)
     assert outputs(tmp_path, *SHOWN) == shown
     assert "<svg" in shown[4][0]["data"]["text/html"]
 
@@ -82,7 +82,7 @@ def test_a_missing_torch_is_one_line_that_says_what_to_type(shown: list[list[Any
     assert len(lines) == 3  # with the student's own line
 
 
-@pytest.mark.skipif(not warm_kernels.COPIES, reason="here a process cannot be copied, so there are no warm kernels")
+@pytest.mark.skipif(not kernels.COPIES, reason="here a process cannot be copied, so there are no warm kernels")
 def test_nothing_of_one_notebook_comes_into_the_next(tmp_path: Path) -> None:
     assert outputs(tmp_path, *SETS)[1] == []
     _, known, usable = outputs(tmp_path, *ASKS)
@@ -95,7 +95,7 @@ def test_a_kernel_that_dies_is_noticed(tmp_path: Path) -> None:
     assert str(died) == "one.ipynb: its kernel died"
 
 
-@pytest.mark.skipif(not warm_kernels.COPIES, reason="here a process cannot be copied, so there are no warm kernels")
+@pytest.mark.skipif(not kernels.COPIES, reason="here a process cannot be copied, so there are no warm kernels")
 def test_a_kernel_is_gone_when_its_notebook_has_been_run(tmp_path: Path) -> None:
     (text,) = outputs(tmp_path, "import os\nos.getpid()")
     with pytest.raises(ProcessLookupError):

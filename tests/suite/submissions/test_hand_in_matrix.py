@@ -23,7 +23,7 @@ from lib.files import child_environment
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.app import app
 from lib.suite.cli.entries import chosen, entries_of
-from lib.suite.cli.watch import Watcher
+from lib.suite.cli.learner import Watcher
 from lib.suite.course.subject import attempt, subjects
 from lib.suite.grade.assignment import Config
 from lib.suite.grade.grading import grade
@@ -188,14 +188,6 @@ def handed_in(tmp_path: Path) -> Callable[[str, str], Path]:
 # -- who reads it -----------------------------------------------------------------------------------------------------
 
 
-class Silent:
-    """A screen that nobody looks at."""
-
-    def say(self, text: str) -> None: ...
-
-    title = hints = reveal = say
-
-
 def of_command(*words: str) -> str:
     result = CliRunner().invoke(app, words)
     return "passed" if result.exit_code == 0 else "unsolved" if "not solved yet" in result.output else result.output
@@ -210,7 +202,7 @@ def by_check(path: Path) -> str:
 
 
 def by_watch(path: Path) -> str:
-    watcher = Watcher(path, Silent(), PUZZLE, 30, once=True)  # type: ignore[arg-type]
+    watcher = Watcher(path, PUZZLE, 30, once=True)
     return "passed" if watcher.begin() else "unsolved"
 
 

@@ -1,44 +1,58 @@
-"""`puzzles grade`: a folder of submissions in, a gradebook and a report out."""
+"""`puzzles grade`: a folder of submissions in, a gradebook and a report out; and the same for Gradescope, as a zip."""
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import re
+import sys
 import time
+import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, cast
 
 import typer
-from rich.table import Table
 
 from lib.errors.wording import counted, visible
 from lib.extras import need_extra
-from lib.suite.cli.console import fail, numbers, progress, say, show_table
-from lib.suite.cli.options import Backend, Scheduler, cluster, option, some_jobs
+from lib.files import ROOT, ready, write_whole
+from lib.puzzles.records import PUZZLES
+from lib.suite.cli import console as options
+from lib.suite.cli.console import cluster, fail, numbers, option, progress, say, show_table, some_jobs
 from lib.suite.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
-from lib.suite.grade.gradebook import Gradebook, Traces
+from lib.suite.grade.gradebook import BY_HAND, Gradebook, Traces
 from lib.suite.grade.grading import TRACES, grade, worked_on
 from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.roster import Roster, TableError, enrolled, read_roster, read_table
-from lib.suite.grade.intake.submission import Collected
-from lib.suite.grade.points import by_hand, to_fill_in
+from lib.suite.grade.intake.roster import (
+    DEADLINE,
+    SUBMITTED,
+    Roster,
+    TableError,
+    by_hand,
+    enrolled,
+    read_roster,
+    read_table,
+    to_fill_in,
+)
+from lib.suite.grade.intake.submission import Collected, Submission
 from lib.suite.grade.results import FORMS, RETURNS, Class, returning, write_results, write_returns
+from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import STATES
 
-__all__ = ["Changes", "grade_command"]
-
+commands = typer.Typer()
 SHOWN: Final = 40
 """Students, and refused files, that the table in the terminal has."""
 GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
-
 FORM = f"Write the forms of {', '.join(one.platform for one in RETURNS)}; else those of where the files are from."
 
 
+@commands.command("grade")
 def grade_command(
     submissions: Annotated[
         list[Path], typer.Argument(metavar="WHAT...", help="Folders, archives (.zip, .tar.gz), notebooks, .py.")
@@ -65,8 +79,8 @@ def grade_command(
     jobs: Annotated[
         int | None, option("Processes; else one for each core.", "--jobs", "-j", callback=some_jobs)
     ] = None,
-    backend: Backend = None,
-    scheduler: Scheduler = None,
+    backend: options.Backend = None,
+    scheduler: options.Scheduler = None,
     watch: Annotated[bool, option("Go on, and grade what comes or changes.", "--watch")] = False,
 ) -> None:
     """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
@@ -92,27 +106,27 @@ def grade_command(
     except OSError as error:
         fail(f"{error.filename} cannot be read: {error.strerror}", status=2)
 
-    def once() -> Gradebook | None:
+    def once() -> bool:
         try:
-            return work.grade()
+            return work.grade().passed
         except typer.Exit:
             if not watch:
                 raise
-            return None  # it has said why; what is wrong may be put right, and an empty folder be filled
+            return False  # it has said why; what is wrong may be put right, and an empty folder be filled
 
     try:
         changes = Changes(submissions) if watch else ()  # before the first look: nothing that comes is missed
-        book = once()
+        passed = once()
         if watch:
             say("Watching for more. Ctrl-C ends it.")
         for _ in changes:
-            book = once()
+            passed = once()
     except KeyboardInterrupt:
         if watch:
             raise typer.Exit(0) from None
         say("Stopped. What is finished is kept: the same command goes on from there.")
         raise typer.Exit(130) from None
-    raise typer.Exit(0 if book is not None and book.passed else 1)
+    raise typer.Exit(0 if passed else 1)
 
 
 def _apart(submissions: list[Path], out: Path) -> None:
@@ -121,9 +135,9 @@ def _apart(submissions: list[Path], out: Path) -> None:
     if out.exists() and not out.is_dir():
         fail(f"{out} is a file: --out names the folder for the report", status=2)
     for path in submissions:
-        if re.match(r"\w+:/", str(path)) and not path.exists():
-            fail(f"{path} is an address: download it, and name the file", status=2)
         if not path.exists():
+            if re.match(r"\w+:/", str(path)):
+                fail(f"{path} is an address: download it, and name the file", status=2)
             fail(f"there is nothing at {path}: name a folder, an archive, a notebook or a .py", status=2)
         given = path.resolve()
         if where == given or given in where.parents or where in given.parents:
@@ -158,14 +172,21 @@ class _Work(NamedTuple):
     def grade(self) -> Gradebook:
         """Grade what is there now, and write all that comes of it."""
         collected, roster, problems = self._enrolled()
-        assignment = self._assignment(collected)
+        try:
+            assignment = self.asked.assignment(
+                worked_on(collected) if self.asked.puzzles is None else self.asked.puzzles
+            )
+        except AssignmentError as error:
+            fail(str(error), status=2)
+        if not assignment.required:
+            fail("nobody has handed in the function of a puzzle: name those that are asked with --puzzle", status=2)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        jobs = self.jobs or cores
+        jobs, marks = self.jobs or cores, [path for path in self.marks if path.exists()]
         with cluster(self.backend, self.scheduler), progress("Grading") as done:
             book = grade(collected, assignment, self.out, jobs=jobs if self.backend is None else -1, done=done)
         book = replace(book, problems=problems)
         try:
-            book = by_hand(book, [path for path in self.marks if path.exists()], assignment.rules)
+            book = by_hand(book, marks, assignment.rules)
         except (TableError, OSError) as error:  # it was whole when all began
             book = replace(book, problems=(*problems, f"no marks by hand are used: {error}"))
         write_results(book, self.out)
@@ -188,13 +209,12 @@ class _Work(NamedTuple):
         return book
 
     def _enrolled(self) -> tuple[Collected, Roster, tuple[str, ...]]:
-        """Return what was handed in, with everybody in the roster, and what is to be looked at in the files of the
-        class."""
+        """What was handed in, with everybody in the roster, and what is to be looked at in the files of the class."""
         collected, roster, problems = collect(self.submissions), Roster(), tuple[str, ...]()
         if not collected.submissions:
-            found = collected.refused
-            else_there = f"; there is {found[0].file}" if found else ""
-            more = f", and {counted(len(found) - 1, 'file')} more that cannot be graded" if len(found) > 1 else ""
+            refused = collected.refused
+            else_there = f"; there is {refused[0].file}" if refused else ""
+            more = f", and {counted(len(refused) - 1, 'file')} more that cannot be graded" if len(refused) > 1 else ""
             where = ", ".join(map(str, self.submissions))
             fail(f"there is no notebook (.ipynb) and no .py in {where}{else_there}{more}", status=2)
         try:
@@ -208,26 +228,18 @@ class _Work(NamedTuple):
         nobody = (f"[extension] {one!r}: no student has that id or name" for one in unknown)
         return collected, roster, (*roster.problems, *problems, *nobody)
 
-    def _assignment(self, collected: Collected) -> Assignment:
-        puzzles = worked_on(collected) if self.asked.puzzles is None else self.asked.puzzles
-        try:
-            found = self.asked.assignment(puzzles)
-        except AssignmentError as error:
-            fail(str(error), status=2)
-        if not found.required:
-            fail("nobody has handed in the function of a puzzle: name those that are asked with --puzzle", status=2)
-        return found
-
 
 def _show(book: Gradebook, out: Path) -> None:
     """The class in a table, what is refused, and where the rest is."""
+    from rich.table import Table
+
     there = {score.state for student in book.students for score in student.scores}
     states = [state for state in STATES if state in there or STATES[state].judged]
     title = visible(f"{book.title and book.title + ': '}{counted(len(book.students), 'student')}")
     table = Table("puzzle", *numbers(*states, "hidden sizes"), title=title)
     for position, asked in enumerate(book.asked):
-        found = Counter(student.scores[position].state for student in book.students)
-        table.add_row(asked.puzzle, *(str(found[state] or "") for state in states), str(len(asked.hidden) or "none"))
+        have = Counter(student.scores[position].state for student in book.students)
+        table.add_row(asked.puzzle, *(str(have[state] or "") for state in states), str(len(asked.hidden) or "none"))
     show_table(table)
     refused = [f"{one.file}: {one.why}" for one in book.refused]
     for label, lines in (("Refused", refused), ("To look at", book.problems)):
@@ -255,32 +267,142 @@ class Changes:
         from watchfiles import watch
 
         self._paths = paths
-        self._before = _state(paths)
+        self._before = self._state()
         folders = {path if path.is_dir() else path.parent for path in paths}
         self._changes = watch(*folders, rust_timeout=TICK, yield_on_timeout=True, raise_interrupt=True)
 
     def __iter__(self) -> Iterator[None]:
         """Come again after each change. KeyboardInterrupt at Ctrl-C."""
         for _ in self._changes:
-            now, deadline = _state(self._paths), time.monotonic() + PATIENCE
+            now, deadline = self._state(), time.monotonic() + PATIENCE
             if now == self._before:
                 continue
             while True:
                 time.sleep(QUIET)
-                before, now = now, _state(self._paths)
+                before, now = now, self._state()
                 if before == now or time.monotonic() > deadline:
                     break
             self._before = now
             yield
 
+    def _state(self) -> dict[str, tuple[int, int]]:
+        """The size and the date of every file."""
+        state: dict[str, tuple[int, int]] = {}
+        for path in self._paths:
+            for file in path.rglob("*") if path.is_dir() else [path]:
+                with suppress(OSError):  # gone since
+                    status = file.lstat()
+                    if not S_ISDIR(status.st_mode):
+                        state[str(file)] = status.st_size, status.st_mtime_ns
+        return state
 
-def _state(paths: Sequence[Path]) -> dict[str, tuple[int, int]]:
-    """The size and the date of every file."""
-    found: dict[str, tuple[int, int]] = {}
-    for path in paths:
-        for file in path.rglob("*") if path.is_dir() else [path]:
-            with suppress(OSError):  # gone since
-                status = file.lstat()
-                if not S_ISDIR(status.st_mode):
-                    found[str(file)] = status.st_size, status.st_mtime_ns
-    return found
+
+# -- an autograder for Gradescope -----------------------------------------------------------------------------------
+
+# The zip has setup.sh and run_autograder at its root, as https://gradescope-autograders.readthedocs.io/en/latest/specs/
+# asks, beside them this package and grade.toml. Gradescope unpacks it into /autograder/source, puts what a student
+# hands in into /autograder/submission, and reads /autograder/results/results.json, which is written last of all.
+# Another root, for a trial without Gradescope, is said by AUTOGRADER, and another Python by PUZZLES_PYTHON.
+
+LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
+ENDINGS: Final = (".py", ".toml", ".json", ".css", ".js", ".html")
+TEMPLATES: Final = Path(__file__).parents[1] / "templates"
+LEFT_OUT: Final = ("lib/_notebooks", "lib/replay", "__pycache__")
+
+
+def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
+    """Write the zip for an exercise: the puzzles that are named, else those of the file. AssignmentError for what
+    cannot be asked. The same bytes every time."""
+    asked = Config() if config is None else read_config(config)
+    asked.with_options(puzzles=puzzles).assignment(())
+    files: dict[str, bytes] = {
+        **{name: (TEMPLATES / name).read_bytes() for name in ("setup.sh", "run_autograder")},
+        "grade.toml": b"" if config is None else config.read_text("utf-8").encode(),
+        "puzzles.json": json.dumps(puzzles or asked.puzzles or [*PUZZLES]).encode(),
+    }
+    # The files of this package that a grader needs, as a wheel has them.
+    for folder, root, to in (
+        (ROOT / "lib", ROOT, "package/"),
+        (ROOT / "drawing", ROOT, "package/"),
+        (home() / "solutions", home(), "package/lib/_notebooks/"),
+    ):
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(root).as_posix()
+            if path.suffix in ENDINGS and not any(part in name for part in LEFT_OUT):
+                files[f"{to}{name}"] = path.read_bytes()
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name, LONG_AGO)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = (0o755 if data.startswith(b"#!") else 0o644) << 16
+            archive.writestr(info, data)
+    write_whole(ready(output), held.getvalue())
+    return output
+
+
+def in_container(root: Path) -> None:
+    """Grade what is in `root`/submission, and write `root`/results/results.json."""
+    from lib.suite.cli.grading.report import write_report
+
+    source, work = root / "source", root / "work"
+    config = read_config(source / "grade.toml")
+    puzzles = cast("list[str]", json.loads((source / "puzzles.json").read_text("utf-8")))
+    assignment = config.with_options(puzzles=puzzles).assignment()
+    collected = collect([root / "submission"])
+    # All that there is is one student's, whatever its files are called.
+    files = tuple(file for one in collected.submissions for file in one.files)
+    notes = tuple(note for one in collected.submissions for note in one.notes)
+    mine = Submission("Your submission", files, notes, more=_times(root / "submission_metadata.json"))
+    refused = tuple(replace(one, student=mine.student) for one in collected.refused)
+    book = grade(Collected((mine,), refused, collected.notes), assignment, work)
+    traces = Traces(work / TRACES)
+    write_report(book, traces, work / "report", tell_sizes=assignment.tell_sizes)
+    results = _results(book, traces, work / "report" / "pictures", assignment)
+    write_whole(ready(root / "results" / "results.json"), json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    print(f"What kept each run apart: {', '.join(book.isolation) or 'nothing ran'}")  # the instructor reads this
+
+
+def _times(metadata: Path) -> tuple[tuple[str, str], ...]:
+    """The times at which it was handed in and is due, from the file that Gradescope writes, if there is one."""
+    try:
+        data: Any = json.loads(metadata.read_text("utf-8"))
+        said = {SUBMITTED[0]: data["created_at"], DEADLINE: data["assignment"]["due_date"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+    return tuple((name, text) for name, text in said.items() if isinstance(text, str))
+
+
+def _results(book: Gradebook, traces: Traces, folder: Path, assignment: Assignment) -> dict[str, Any]:
+    """The data for Gradescope: points of each puzzle, less those that a person gives there, and the leaderboard."""
+    from lib.suite.cli.grading.report import head_text, part_of, part_text, unread_files
+    from lib.suite.cli.grading.schedules import Pictures, puzzles_of
+
+    def text(lines: Iterable[str]) -> dict[str, Any]:
+        return {"output": "\n".join(map(visible, lines)), "output_format": "text", "visibility": "visible"}
+
+    (student,) = book.students
+    pictures = Pictures(folder, traces)
+    tests: list[dict[str, Any]] = []
+    board: list[dict[str, Any]] = []
+    for puzzle, score, mark in zip(puzzles_of(book), student.scores, student.marks, strict=True):
+        asked, passed = puzzle.asked, score.state == "passed"
+        part = part_of(student, puzzle, pictures, tell_sizes=assignment.tell_sizes)
+        most = round(mark.of - assignment.rules.weights(asked.puzzle).get(BY_HAND, 0.0), 4)
+        test = {"name": f"{asked.number}. {asked.title}", "score": mark.points, "max_score": most}
+        tests.append({**test, "status": "passed" if passed else "failed", **text(part_text(part))})
+        for name, value in (("time", score.own.time), ("memory", score.own.memory)) if passed else ():
+            if value is not None:
+                board.append({"name": f"{asked.puzzle} {name}", "value": value, "order": "asc"})
+    return {
+        "score": round(sum(test["score"] for test in tests), 4),
+        **text(head_text(student, unread_files(book.refused_of(student)))),
+        "stdout_visibility": "hidden",
+        "tests": tests,
+        "leaderboard": board,
+        "extra_data": {"made_by": book.made_by, "isolation": list(book.isolation)},
+    }
+
+
+if __name__ == "__main__":
+    in_container(Path(sys.argv[1]))

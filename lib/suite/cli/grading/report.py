@@ -1,286 +1,49 @@
 """write_report: the pages of a graded class, in a folder.
 
-`index.html` needs no other file to be read; `students/` has a page for each student, which shows pictures of
-`pictures/`; `feedback/` has for each student a page and a text to send, which know nothing of anybody else. The class
-may see `leaderboard.html`, which is made of schedules, counts, and the names that the roster has under `alias`. All of
-it follows from the gradebook and the schedules: the same bytes every time.
+`index.html` needs no other file to be read; `students/` has a page for each student, for the teacher, beside the
+reference and the best, which shows pictures of `pictures/`; `feedback/` has for each student a page and a text to send,
+which know nothing of anybody else. The class may see `leaderboard.html`, which is made of schedules, counts, and the
+names that the roster has under `alias`. All of it follows from the gradebook and the schedules: the same bytes every
+time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from drawing.canvas.palette import GOLD, GOOD, PAGE, PAPER, Colour, mix
-from lib.analysis.figures import bubbles
-from lib.errors.exceptions import TraceError
 from lib.errors.wording import amount, counted, exact, visible
 from lib.files import ready, write_whole
 from lib.suite.cli.grading.schedules import (
-    MOST_EVENTS,
     ClassPuzzle,
-    Kind,
     Order,
     Pictures,
     Traces,
+    board_of,
     draw_all,
     goals_reached,
     puzzles_of,
-)
-from lib.suite.cli.grading.students import (
-    beside,
-    feedback_parts,
-    feedback_text,
-    message_there,
-    own,
-    parts,
-    scores_of,
-    unread_files,
-    whole,
+    score_of,
 )
 from lib.suite.cli.pages import markup, page
-from lib.suite.grade.gradebook import Gradebook, Refused, Result, Score, Student
-from lib.suite.grade.intake.roster import ALIAS
+from lib.suite.grade.gradebook import Asked, Gradebook, Mark, Refused, Result, Score, Student
 from lib.suite.grade.patterns import INNOCENT, mistakes, similar
 from lib.suite.grade.results import file_names, is_ours
 from lib.suite.submissions.source import STATES, State
-from lib.trace.trace import Trace
-
-__all__ = ["LEADERBOARD", "STATE_COLOURS", "write_report"]
 
 LEADERBOARD = "leaderboard.html"
 """The page that the class may see."""
-
 SHORT = 60
 """Characters of a student's name in a table."""
 PAIRS = 200
 """Pairs that the page of the class lists."""
-Done = Callable[[int, int], None]
-
-
-class Cell(NamedTuple):
-    """One student and one puzzle in the table of the class. `order` is what it is sorted by."""
-
-    puzzle: str
-    state: State
-    order: int
-    more: str
-    link: bool
-
-
-class Line(NamedTuple):
-    """A student in the table of the class, and wherever else a page names them."""
-
-    file: str
-    name: str
-    short: str
-    passed: int
-    notes: tuple[str, ...]
-    unread: tuple[Refused, ...]
-    cells: tuple[Cell, ...]
-    points: str
-    total: float
-    comment: str
-
-
-def write_report(
-    book: Gradebook,
-    traces: Traces,
-    out: Path,
-    *,
-    jobs: int = 1,
-    tell_sizes: bool = False,
-    done: Done | None = None,
-) -> Path:
-    """Write the pages into the folder `out`, and return the first of them. Pictures that are there are not drawn again;
-    pages of students who are not in the book any more go.
-
-    `tell_sizes`: whether students are told at which hidden sizes they failed, and all of the message there. `jobs` are
-    processes that draw. `done(so_far, all)` counts pictures and students. ModuleNotFoundError without jinja2; OSError
-    where the folder cannot be written.
-    """
-    puzzles = puzzles_of(book)
-    lines = _lines(book, puzzles)
-    pictures = Pictures(out / "pictures", traces)
-    orders = list(dict.fromkeys(_orders(book, puzzles)))
-
-    def tell(so_far: int) -> None:
-        if done is not None:
-            done(so_far, len(orders) + len(lines))
-
-    draw_all(pictures, orders, jobs, lambda left: tell(len(orders) - left))
-    # The page of the class leads to the others: it comes last.
-    for row, (student, line) in enumerate(zip(book.students, lines, strict=True)):
-        before, after = lines[row - 1 : row] or [None], lines[row + 1 : row + 2] or [None]
-        found = [*parts(student, puzzles, pictures)]
-        page = render("student.html", student=line, before=before[0], after=after[0], parts=found)
-        write_whole(ready(out / "students" / f"{line.file}.html"), page)
-        found, unread = [*feedback_parts(student, puzzles, pictures, tell_sizes)], unread_files(line.unread)
-        page = render("feedback.html", student=line, parts=found, unread=unread, title=book.title)
-        write_whole(ready(out / "feedback" / f"{line.file}.html"), page)
-        text = "\n".join(map(visible, feedback_text(student, found, unread)))
-        write_whole(out / "feedback" / f"{line.file}.txt", f"{text}\n")
-        tell(len(orders) + row + 1)
-    # What an earlier report left of students and schedules that are not there any more. Files of others stay.
-    files = {line.file for line in lines}
-    for folder, endings in (("students", (".html",)), ("feedback", (".html", ".txt"))):
-        for path in (out / folder).iterdir() if (out / folder).is_dir() else ():
-            if path.suffix in endings and is_ours(path.stem) and path.stem not in files:
-                path.unlink()
-    pictures.keep(orders)
-    write_whole(ready(out / LEADERBOARD), _leaderboard(book, puzzles, traces))
-    index = out / "index.html"
-    write_whole(ready(index), _index(book, puzzles, lines))
-    return index
-
-
-def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[Line]:
-    files = file_names([student.name for student in book.students])
-    return [
-        Line(
-            file,
-            student.name or "(no name)",
-            _short(student.name) or "(no name)",
-            student.passed,
-            student.notes,
-            book.refused_of(student),
-            tuple(_cell(puzzle, score) for puzzle, score in scores_of(student, puzzles)),
-            whole(student) if student.of else "",
-            student.points,
-            student.mark().comment,
-        )
-        for file, student in zip(files, book.students, strict=True)
-    ]
-
-
-def _short(name: str) -> str:
-    name = visible(name, lines=False).strip()
-    return name if len(name) <= SHORT else name[: SHORT - 1] + "…"
-
-
-def _cell(puzzle: ClassPuzzle, score: Score) -> Cell:
-    state, goals = STATES[score.state], goals_reached(puzzle.asked, score.own)
-    order = 10_000 * list(STATES).index(state.word) - 100 * goals - score.hidden_passed
-    found: list[str] = []
-    if score.correct and puzzle.asked.goals:
-        found.append(f"{goals}/{len(puzzle.asked.goals)} goals")
-    if score.correct and score.hidden:
-        found.append(f"{score.hidden_passed}/{len(score.hidden)} sizes")
-    return Cell(puzzle.asked.puzzle, state, order, " · ".join(found), score.state != "absent")
-
-
-def _orders(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> Iterable[Order]:
-    """All pictures that the pages show."""
-    for student in book.students:
-        for puzzle, score in scores_of(student, puzzles):
-            yield from filter(None, (beside(puzzle, score), own(score)))
-
-
-def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line]) -> str:
-    there = {cell.state for line in lines for cell in line.cells}
-    common, alike = mistakes(book), similar(book)
-    return render(
-        "report.html",
-        present=[state for state in STATES.values() if state in there or state.word == "passed"],
-        title=book.title,
-        students=lines,
-        line_of={student.name: line for student, line in zip(book.students, lines, strict=True)},
-        puzzles=puzzles,
-        refused=book.refused,
-        problems=book.problems,
-        everything=sum(line.passed == len(puzzles) for line in lines),
-        isolation=book.isolation,
-        made_by=book.made_by,
-        mistakes=common,
-        alone=sum(len(one.students) == 1 for one in common),
-        innocent=INNOCENT,
-        pairs=alike.alike[:PAIRS],
-        more_pairs=max(0, len(alike.alike) - PAIRS),
-        ours=alike.ours,
-    )
-
-
-# -- the leaderboard ------------------------------------------------------------------------------------------------
-
-PLACES: Final = 30
-"""Schedules of a puzzle."""
-LONGEST: Final = 40
-"""Characters of a name that somebody chose."""
-
-
-def _leaderboard(book: Gradebook, puzzles: Sequence[ClassPuzzle], traces: Traces) -> str:
-    """The page: of each puzzle the schedules that are correct at all sizes, the best first."""
-    from drawing.canvas.scene import sheet  # here and below: a class of plain functions needs none
-
-    boards = [_board(book, puzzle, traces) for puzzle in puzzles if puzzle.asked.goals]
-    night, style = sheet({mark.fill for board in boards for mark in board.pop("marks")}, set(), titles=False)
-    title = visible(book.title, lines=False)
-    return render("leaderboard.html", title=title, boards=boards, night=night, night_style=markup(style))
-
-
-def _board(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, Any]:
-    from drawing.canvas.scene import Scene
-    from drawing.comparing.overview import HIGH, WIDE, thumbnails
-
-    reference = puzzle.reference
-    kinds = [kind for kind in puzzle.kinds if kind.everywhere]
-    shown: list[tuple[Kind | None, Result]] = [(kind, kind.result) for kind in kinds[:PLACES]]
-    if reference is not None and all(result.schedule != reference.schedule for _, result in shown):
-        shown.append((None, reference))
-    runs = {result.schedule: run for _, result in shown if (run := _run(traces, result.schedule)) is not None}
-    small = dict(zip(runs, thumbnails([*runs.values()]) if runs else (), strict=True))
-    figures = ("time", "memory", "sent") if shown else ()
-    best = {name: min(getattr(result, name) or 0.0 for _, result in shown) for name in figures}
-    rows: list[dict[str, Any]] = []
-    for place, (kind, result) in enumerate(shown, 1):
-        run, picture = runs.get(result.schedule), ""
-        if result.schedule in small:
-            scene = Scene(WIDE, HIGH, small[result.schedule], paper=False)
-            picture = markup(scene.svg(label=f"schedule {place} of {puzzle.asked.puzzle}", night=False))
-        rows.append(
-            {
-                "place": place if kind is not None else None,
-                "who": _who([book.students[row] for row in kind.students]) if kind is not None else "",
-                "reference": reference is not None and result.schedule == reference.schedule,
-                "goals": kind.goals if kind is not None else None,
-                "result": result,
-                "best": [name for name in best if getattr(result, name) == best[name]],
-                "computing": None if run is None else 1 - bubbles(run).makespan,
-                "picture": picture,
-            }
-        )
-    return {
-        "asked": puzzle.asked,
-        "rows": rows,
-        "more": len(kinds) - len(kinds[:PLACES]),
-        "students": sum(len(kind.students) for kind in kinds),
-        "marks": [mark for marks in small.values() for mark in marks],
-    }
-
-
-def _run(traces: Traces, digest: str) -> Trace | None:
-    """A schedule, where it can be read and is not too large to be drawn."""
-    try:
-        run = traces.load(digest)
-    except (OSError, TraceError, ValueError):
-        return None
-    return run if sum(len(program.events) for program in run.programs) <= MOST_EVENTS else None
-
-
-def _who(students: Sequence[Student]) -> str:
-    """Count those who have a schedule, and name those who chose a name."""
-    aliases: list[str] = []
-    for student in students:
-        said = next((text for heading, text in student.more if heading.casefold() == ALIAS), "")
-        aliases.append(visible(said, lines=False).strip()[:LONGEST])
-    chosen, others = sorted(filter(None, aliases)), aliases.count("")
-    if not chosen:
-        return counted(others, "student")
-    return ", ".join(chosen) + (f" and {others} more" if others else "")
-
-
-# -- how all of them look -------------------------------------------------------------------------------------------
+WITHHELD: Final = "…"
+"""Stands for a number."""
 
 STATE_COLOURS: Mapping[str, Colour] = {
     "passed": GOOD,
@@ -295,16 +58,310 @@ STATE_COLOURS: Mapping[str, Colour] = {
     "absent": PAGE["edge"],
 }
 """The colours of the stripes that stand for states; cells have the same, much paler."""
-
-
 LOOK: Final[Mapping[str, Colour]] = {
     **{f"state-{name}": colour for name, colour in STATE_COLOURS.items()},
     **{f"pale-{name}": mix(colour, PAPER, 0.84) for name, colour in STATE_COLOURS.items()},
 }
-WORDS: Final = {"states": STATES, "amount": amount, "counted": counted, "exact": exact, "message_there": message_there}
-"""Words and numbers that every template may use."""
+
+
+def write_report(
+    book: Gradebook,
+    traces: Traces,
+    out: Path,
+    *,
+    jobs: int = 1,
+    tell_sizes: bool = False,
+    done: Callable[[int, int], None] = lambda so_far, everything: None,
+) -> Path:
+    """Write the pages into the folder `out`, and return the first of them. Pictures that are there are not drawn again;
+    pages of students who are not in the book any more go.
+
+    `tell_sizes`: whether students are told at which hidden sizes they failed, and all of the message there. `jobs` are
+    processes that draw. `done(so_far, all)` counts pictures and students. ModuleNotFoundError without jinja2; OSError
+    where the folder cannot be written.
+    """
+    puzzles = puzzles_of(book)
+    lines = _lines(book, puzzles)
+    pictures = Pictures(out / "pictures", traces)
+    every = (order for student in book.students for puzzle in puzzles for order in _orders(student, puzzle))
+    orders = list(dict.fromkeys(order for order in every if order is not None))
+    everything = len(orders) + len(lines)
+    draw_all(pictures, orders, jobs, lambda left: done(len(orders) - left, everything))
+    # The page of the class leads to the others: it comes last.
+    neighbours = zip(book.students, lines, [None, *lines], [*lines[1:], None], strict=False)
+    for row, (student, line, before, after) in enumerate(neighbours, 1):
+        shown = [part_of(student, puzzle, pictures, teacher=True) for puzzle in puzzles]
+        html = render("student.html", line=line, before=before, after=after, parts=shown)
+        write_whole(ready(out / "students" / f"{line['file']}.html"), html)
+        unread = unread_files(line["unread"])
+        shown = [part_of(student, puzzle, pictures, tell_sizes=tell_sizes) for puzzle in puzzles]
+        html = render("feedback.html", line=line, parts=shown, unread=unread, title=book.title)
+        write_whole(ready(out / "feedback" / f"{line['file']}.html"), html)
+        text = [*head_text(student, unread), *(said for part in shown for said in ("", *part_text(part)))]
+        write_whole(out / "feedback" / f"{line['file']}.txt", "\n".join([*map(visible, text), ""]))
+        done(len(orders) + row, everything)
+    # What an earlier report left of students and schedules that are not there any more. Files of others stay.
+    files = {line["file"] for line in lines}
+    for folder, endings in (("students", (".html",)), ("feedback", (".html", ".txt"))):
+        for path in (out / folder).iterdir() if (out / folder).is_dir() else ():
+            if path.suffix in endings and is_ours(path.stem) and path.stem not in files:
+                path.unlink()
+    pictures.keep(orders)
+    write_whole(ready(out / LEADERBOARD), _leaderboard(book, puzzles, traces))
+    index = out / "index.html"
+    write_whole(ready(index), _index(book, puzzles, lines))
+    return index
 
 
 def render(template: str, **values: Any) -> str:
-    """A page of a report. Pictures lie beside the pages. ModuleNotFoundError without jinja2."""
-    return page(template, "report", "'self' data:", colours=LOOK, **WORDS, **values)
+    """Return a page of a report. Pictures lie beside the pages. ModuleNotFoundError without jinja2."""
+    words = {"states": STATES, "amount": amount, "counted": counted, "exact": exact, "message_there": _message_there}
+    return page(template, "report", "'self' data:", colours=LOOK, **words, **values)
+
+
+def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[dict[str, Any]]:
+    """The students in the table of the class, and wherever else a page names them."""
+    lines: list[dict[str, Any]] = []
+    for file, student in zip(file_names([student.name for student in book.students]), book.students, strict=True):
+        name = visible(student.name, lines=False).strip()
+        line = {"file": file, "student": student, "name": student.name or "(no name)"}
+        line["short"] = (name if len(name) <= SHORT else name[: SHORT - 1] + "…") or "(no name)"
+        line |= {"unread": book.refused_of(student), "points": _whole(student) if student.of else ""}
+        lines.append({**line, "cells": [_cell(puzzle, _score(student, puzzle)) for puzzle in puzzles]})
+    return lines
+
+
+def _cell(puzzle: ClassPuzzle, score: Score) -> dict[str, Any]:
+    """One student and one puzzle in the table of the class. `order` is what it is sorted by."""
+    state, goals = STATES[score.state], goals_reached(puzzle.asked, score.own)
+    order = 10_000 * list(STATES).index(state.word) - 100 * goals - score.hidden_passed
+    more: list[str] = []
+    if score.correct and puzzle.asked.goals:
+        more.append(f"{goals}/{len(puzzle.asked.goals)} goals")
+    if score.correct and score.hidden:
+        more.append(f"{score.hidden_passed}/{len(score.hidden)} sizes")
+    return {"puzzle": puzzle.asked.puzzle, "state": state, "order": order, "more": " · ".join(more)}
+
+
+def _score(student: Student, puzzle: ClassPuzzle) -> Score:
+    name = puzzle.asked.puzzle
+    return score_of(student, name) or Score(name, "absent", Result("", "absent"))
+
+
+def _whole(student: Student) -> str:
+    """All points of a student in words."""
+    return f"{amount(student.points)} of {amount(student.of)} points"
+
+
+def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Mapping[str, Any]]) -> str:
+    there = {cell["state"] for line in lines for cell in line["cells"]}
+    common, alike = mistakes(book), similar(book)
+    return render(
+        "report.html",
+        present=[state for state in STATES.values() if state in there or state.word == "passed"],
+        title=book.title,
+        students=lines,
+        line_of={student.name: line for student, line in zip(book.students, lines, strict=True)},
+        puzzles=puzzles,
+        refused=book.refused,
+        problems=book.problems,
+        everything=sum(student.passed == len(puzzles) for student in book.students),
+        isolation=book.isolation,
+        made_by=book.made_by,
+        mistakes=common,
+        alone=sum(len(one.students) == 1 for one in common),
+        innocent=INNOCENT,
+        pairs=alike.alike[:PAIRS],
+        more_pairs=max(0, len(alike.alike) - PAIRS),
+        ours=alike.ours,
+    )
+
+
+def _leaderboard(book: Gradebook, puzzles: Sequence[ClassPuzzle], traces: Traces) -> str:
+    """The page: of each puzzle the schedules that are correct at all sizes, the best first."""
+    from drawing.canvas.scene import sheet  # here and not above: a class of plain functions needs none
+
+    boards = [board_of(book, puzzle, traces) for puzzle in puzzles if puzzle.asked.goals]
+    night, style = sheet({mark.fill for board in boards for mark in board.pop("marks")}, set(), titles=False)
+    title = visible(book.title, lines=False)
+    return render("leaderboard.html", title=title, boards=boards, night=night, night_style=markup(style))
+
+
+# -- one student ----------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A row of figures: one's own, those of others, or the limits of a goal."""
+
+    name: str
+    time: float | None
+    memory: float | None
+    sent: float | None = None
+    rank: int | None = None
+    own: bool = False
+    limit: str = ""
+    over_time: str = ""
+    over_memory: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One puzzle on a student's page. `elsewhere` are results at other sizes: words that a student may read, and a
+    message."""
+
+    asked: Asked
+    score: Score
+    state: State
+    size: str
+    rows: Sequence[Row]
+    message: str
+    mark: Mark
+    picture: Mapping[str, str] | None = None
+    caption: str = ""
+    elsewhere: Sequence[tuple[str, str]] = ()
+    drawn: Any = ""
+
+    @property
+    def points(self) -> str:
+        """The points in words, with what being late cost and what a person gave; nothing where there are none."""
+        mark = self.mark
+        if not mark.of and mark.by_hand is None:
+            return ""
+        parts = [mark.late] if mark.late else []
+        if mark.by_hand is not None:
+            parts = [f"{amount(mark.points)} for the results", f"{amount(mark.by_hand)} by hand", *parts]
+        return f"{amount(mark.total)} of {amount(mark.of)} points" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def _orders(student: Student, puzzle: ClassPuzzle) -> tuple[Order | None, Order | None]:
+    """The pictures of a student's schedule: beside the reference and the best of the class, those that are equal to it
+    left out; and alone."""
+    score = _score(student, puzzle)
+    mine = score.own.schedule
+    if not mine:
+        return None, None
+    names = {mine: "this student"}
+    for name, other in puzzle.others:
+        if other.schedule:
+            names.setdefault(other.schedule, name)
+    return Order(tuple(names), tuple(names.values()), score.correct), Order((mine,), ("yours",), score.correct)
+
+
+def part_of(
+    student: Student, puzzle: ClassPuzzle, pictures: Pictures, *, teacher: bool = False, tell_sizes: bool = False
+) -> Part:
+    """Return a puzzle on the page for the teacher, or in what a student may have."""
+    score, reference = _score(student, puzzle), puzzle.asked.reference
+    state, message = STATES[score.state], score.own.message
+    if not state.judged:
+        message = message or state.about  # there is no function
+    elif score.correct and score.own.time is not None:
+        message = remarks(message)  # the figures stand beside it
+    size = score.own.size or (reference.size if reference is not None else "the puzzle's size")
+    shared = puzzle.asked, score, state, size, _rows(puzzle, score, teacher), message, student.mark(puzzle.asked.puzzle)
+    beside, alone = _orders(student, puzzle)
+    if not teacher:
+        drawn = "" if alone is None else markup(pictures.path(alone).read_text("utf-8").strip())
+        return Part(*shared, elsewhere=tuple(_elsewhere(score, tell_sizes)), drawn=drawn)
+    if beside is None:
+        return Part(*shared)
+    caption = "The timeline of this student, who does what the reference and the best of the class do"
+    if len(beside.names) > 1:
+        caption = f"Timelines of {' and '.join(beside.names)}, with the first difference marked"
+    return Part(*shared, pictures.drawn(beside), caption)
+
+
+def _rows(puzzle: ClassPuzzle, score: Score, teacher: bool) -> list[Row]:
+    """Figures, where there are any to be compared: a plain function has none, nor what is not correct."""
+    asked, mine = puzzle.asked, score.own
+    if mine.time is None:
+        return []
+    name = "this student" if teacher else "yours"
+    rows = [Row(name, mine.time, mine.memory, mine.sent, mine.rank, own=True)]
+    for goal, time, memory in asked.goals:
+        reached = "✓ " if goal in mine.goals else ""
+        needed = " (needed)" if goal == asked.need else ""
+        over = [
+            amount(round(have - limit, 9)) if have is not None and have > limit else ""
+            for have, limit in ((mine.time, time), (mine.memory, memory))
+        ]
+        rows.append(Row(f"{reached}{goal}{needed}", time, memory, None, None, False, "at most ", *over))
+    if teacher:
+        rows += [Row(name, one.time, one.memory, one.sent, one.rank) for name, one in puzzle.others]
+    return rows
+
+
+def _elsewhere(score: Score, tell_sizes: bool) -> Iterator[tuple[str, str]]:
+    """Tell of the other sizes. Which they are is said only where the teacher wants it."""
+    if not score.hidden or not score.correct:
+        return
+    yield f"At other sizes: passed at {score.hidden_passed} of {len(score.hidden)}.", ""
+    wrong = [result for result in score.hidden if result.state != "passed"]
+    if tell_sizes:
+        yield from ((f"At {result.size}:", _message_there(result)) for result in wrong)
+        return
+    for message, times in Counter(without_sizes(_message_there(result)) for result in wrong).items():
+        where = "another size, which is" if times == 1 else f"{times} other sizes, which are"
+        yield f"At {where} not told:", message
+
+
+def _message_there(result: Result) -> str:
+    """The message of a result whose size stands beside it."""
+    return result.message.removeprefix(f"At {result.size}: ")
+
+
+def remarks(message: str) -> str:
+    """Return the notes in the verdict on a correct schedule: its state and its figures stand beside it, and better."""
+    lines = message.splitlines()
+    figures = next((place for place, line in enumerate(lines) if line.startswith("Time ")), len(lines))
+    return "\n".join(lines[1:figures])
+
+
+def without_sizes(message: str) -> str:
+    """Return a message for a student about a size that they are not to know: what went wrong, the line of their own,
+    and how to mend it, without the numbers. What was expected and what came are left out."""
+    kept: list[str] = []
+    keeps = True
+    for number, line in enumerate(message.splitlines()):
+        label = re.match(r"\s{2}(\w+):\s", line)
+        if label is not None:
+            keeps = label[1] in ("where", "fix")
+        elif not line.startswith("   "):
+            keeps = number == 0
+        if keeps:
+            own = label is not None and label[1] == "where"
+            kept.append(line if own else re.sub(r"\d[\d,.]*\d|\d", WITHHELD, line))
+    return "\n".join(kept)
+
+
+# -- the same in plain text, for the comment box of a learning platform ---------------------------------------------
+
+
+def unread_files(refused: Sequence[Refused]) -> list[str]:
+    """Tell a student of files that cannot be graded: their names, without the folders of the teacher."""
+    return [f"{one.file.rpartition('/')[2]}: {one.why}" for one in refused]
+
+
+def head_text(student: Student, unread: Sequence[str] = ()) -> Iterator[str]:
+    """Write the head above the puzzles."""
+    points = f", {_whole(student)}" if student.of else ""
+    yield f"{student.name}: {student.passed} of {len(student.scores)} puzzles passed{points}."
+    yield from _comment(student.mark())
+    yield from (f"Could not be graded: {text}" for text in unread)
+
+
+def _comment(mark: Mark) -> list[str]:
+    return f"Comment: {mark.comment}".splitlines() if mark.comment else []
+
+
+def part_text(part: Part) -> Iterator[str]:
+    """Write what is said of one puzzle."""
+    yield f"{part.asked.number}. {part.asked.title}: {part.state.word}" + (part.points and f", {part.points}")
+    yield from (f"  {line}" for line in _comment(part.mark))
+    for row in part.rows:
+        if row.time is not None and row.memory is not None:
+            over = row.over_time or row.over_memory
+            figures = f"time {row.limit}{exact(row.time)}, memory {row.limit}{amount(row.memory)} elements"
+            yield f"  {row.name}: {figures}" + (" (over)" if over else "")
+    for text in (part.message, *(text for pair in part.elsewhere for text in pair)):
+        yield from (f"  {line}" for line in text.splitlines())

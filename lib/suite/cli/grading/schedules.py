@@ -1,29 +1,41 @@
-"""The schedules of a class: of each puzzle the distinct ones with their students, and the pictures of them."""
+"""The schedules of a class: of each puzzle the distinct ones with their students, the pictures of them, and the board
+of the best."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from lib.analysis.figures import bubbles
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount, counted, exact, visible
 from lib.files import ready, write_whole
 from lib.processes import shared_out
-from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score
+from lib.puzzles.records import Goal
+from lib.suite.cli.pages import markup
+from lib.suite.grade.gradebook import Asked, Gradebook, Result, Score, Student
+from lib.suite.grade.intake.roster import ALIAS
 from lib.suite.submissions.source import STATES, State
 from lib.trace.trace import Trace
 
-__all__ = ["MOST_EVENTS", "ClassPuzzle", "Drawn", "Kind", "Order", "Pictures", "Traces", "draw_all", "goals_reached"]
-__all__ += ["puzzles_of"]
-
 NAMED: Final = 12
 """Students that the pointer names at a dot."""
+FEW: Final = 100
+"""Pictures that are drawn here before other processes would have started."""
+MOST_EVENTS: Final = 60_000
+"""Operations of all schedules of a picture; what is larger is said in words."""
+EDITION: Final = "2"
+"""Changes when pictures are drawn otherwise: those of before have other names."""
+PLACES: Final = 30
+"""Schedules of a puzzle on the leaderboard."""
+LONGEST: Final = 40
+"""Characters of a name that somebody chose."""
 
 
 class Kind(NamedTuple):
@@ -38,22 +50,18 @@ class Kind(NamedTuple):
     everywhere: bool
     students: tuple[int, ...]
 
-    @property
-    def rank(self) -> tuple[float | str, ...]:
-        """The best first."""
-        own = self.result
-        return not self.everywhere, -self.goals, own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule
-
 
 @dataclass(frozen=True)
 class ClassPuzzle:
-    """One puzzle of a class. `scores` are those of the students by their rows; who did not hand it in has none."""
+    """One puzzle of a class: how many students are in each state, by its word; the distinct schedules, the best first;
+    and the best that is correct at all sizes, by the most goals, the shortest time, the least memory. `picture` is that
+    of time against memory, as markup; nothing where all of them are at one place."""
 
     asked: Asked
-    scores: Mapping[int, Score]
     counts: Mapping[str, int]
-    kinds: tuple[Kind, ...]
-    picture: str = ""
+    kinds: Sequence[Kind]
+    best: Result | None
+    picture: str
 
     @property
     def states(self) -> list[tuple[State, int]]:
@@ -61,49 +69,33 @@ class ClassPuzzle:
         return [(state, self.counts[name]) for name, state in STATES.items() if self.counts.get(name)]
 
     @property
-    def best(self) -> Result | None:
-        """The best of the class that is correct at all sizes: the most goals, the shortest time, the least memory."""
-        return next((kind.result for kind in self.kinds if kind.everywhere), None)
+    def others(self) -> list[tuple[str, Result]]:
+        """What a schedule is seen beside."""
+        pairs = ("the reference", self.asked.reference), ("the best of the class", self.best)
+        return [(name, result) for name, result in pairs if result is not None]
 
     @property
     def size(self) -> str:
         """The size at which the reference runs, in words."""
-        return self.reference.size if self.reference is not None else "a table of answers"
-
-    @property
-    def reference(self) -> Result | None:
-        """The result of our own solution."""
-        return self.asked.reference
+        return self.asked.reference.size if self.asked.reference is not None else "a table of answers"
 
 
 def puzzles_of(book: Gradebook) -> list[ClassPuzzle]:
-    """The puzzles that were asked, in order."""
-    rows = [{score.puzzle: score for score in student.scores} for student in book.students]
-    return [
-        _puzzle(book, asked, {row: scores[asked.puzzle] for row, scores in enumerate(rows) if asked.puzzle in scores})
-        for asked in book.asked
-    ]
+    """Return the puzzles that were asked, in order."""
+    puzzles: list[ClassPuzzle] = []
+    for asked in book.asked:
+        scores = {row: score for row, score in enumerate(score_of(one, asked.puzzle) for one in book.students) if score}
+        counts = Counter(STATES[score.state].word for score in scores.values())
+        counts["absent"] += len(book.students) - len(scores)
+        kinds = _kinds(asked, scores)
+        best = next((kind.result for kind in kinds if kind.everywhere), None)
+        puzzles.append(ClassPuzzle(asked, counts, kinds, best, _spread(book, asked, kinds, best)))
+    return puzzles
 
 
-def _puzzle(book: Gradebook, asked: Asked, scores: Mapping[int, Score]) -> ClassPuzzle:
-    counts = Counter(STATES[score.state].word for score in scores.values())
-    counts["absent"] += len(book.students) - len(scores)
-    found = ClassPuzzle(asked, scores, counts, _kinds(asked, scores))
-    return replace(found, picture=_spread(book, found))
-
-
-def _kinds(asked: Asked, scores: Mapping[int, Score]) -> tuple[Kind, ...]:
-    """The distinct schedules, the best first. Of equal ones a state may differ, by what they do at other sizes."""
-    students: dict[str, list[int]] = {}
-    for row, score in scores.items():
-        if score.correct and score.own.schedule and score.own.time is not None:
-            students.setdefault(score.own.schedule, []).append(row)
-    found: list[Kind] = []
-    for rows in students.values():
-        own, states = scores[rows[0]].own, {scores[row].state for row in rows}
-        passes, everywhere = "passed" in states, not states.isdisjoint(("passed", "missed"))
-        found.append(Kind(own, goals_reached(asked, own), passes, everywhere, tuple(rows)))
-    return tuple(sorted(found, key=lambda kind: kind.rank))
+def score_of(student: Student, puzzle: str) -> Score | None:
+    """Return the score of a puzzle; None where the student did not hand it in."""
+    return next((score for score in student.scores if score.puzzle == puzzle), None)
 
 
 def goals_reached(asked: Asked, result: Result) -> int:
@@ -111,53 +103,59 @@ def goals_reached(asked: Asked, result: Result) -> int:
     return sum(name in result.goals for name, _, _ in asked.goals)
 
 
-def _spread(book: Gradebook, puzzle: ClassPuzzle) -> str:
-    """The picture of time against memory, as markup; nothing where all correct schedules, if any, are at one place."""
+def _kinds(asked: Asked, scores: Mapping[int, Score]) -> list[Kind]:
+    """The distinct schedules, the best first. Of equal ones a state may differ, by what they do at other sizes."""
+    students: dict[str, list[int]] = {}
+    for row, score in scores.items():
+        if score.correct and score.own.schedule and score.own.time is not None:
+            students.setdefault(score.own.schedule, []).append(row)
+    kinds: list[Kind] = []
+    for rows in students.values():
+        own, states = scores[rows[0]].own, {scores[row].state for row in rows}
+        passes, everywhere = "passed" in states, not states.isdisjoint(("passed", "missed"))
+        kinds.append(Kind(own, goals_reached(asked, own), passes, everywhere, tuple(rows)))
+
+    def rank(kind: Kind) -> tuple[float | str, ...]:
+        own = kind.result
+        return not kind.everywhere, -kind.goals, own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule
+
+    return sorted(kinds, key=rank)
+
+
+def _spread(book: Gradebook, asked: Asked, kinds: Sequence[Kind], best: Result | None) -> str:
+    """The picture of time against memory, with a dot for each place where somebody is; nothing for fewer than two."""
     from drawing.comparing.dots import Handed, draw_spread  # here: a class of plain functions needs none
-    from lib.puzzles.records import Goal
 
     places: dict[tuple[float, float], list[Kind]] = {}
-    for kind in puzzle.kinds:
+    for kind in kinds:
         places.setdefault((kind.result.time or 0.0, kind.result.memory or 0.0), []).append(kind)
     if len(places) < 2:
         return ""
     dots: list[Handed] = []
     for (time, memory), here in places.items():
-        count, passes = sum(len(kind.students) for kind in here), any(kind.passes for kind in here)
-        dots.append(Handed(time, memory, count, passes, _title(book, time, memory, here)))
-    goals = [Goal(name, time, memory) for name, time, memory in puzzle.asked.goals]
-    reference, best = (
+        rows = sorted(row for kind in here for row in kind.students)
+        names = [visible(book.students[row].name, lines=False)[:60] for row in rows[:NAMED]]
+        more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+        schedules = f", {counted(len(here), 'schedule')}" if len(here) > 1 else ""
+        head = f"time {exact(time)}, memory {amount(memory)}: {counted(len(rows), 'student')}{schedules}"
+        passes = any(kind.passes for kind in here)
+        dots.append(Handed(time, memory, len(rows), passes, f"{head}\n{', '.join(names)}{more}"))
+    goals = [Goal(name, time, memory) for name, time, memory in asked.goals]
+    reference, first = (
         None if one is None or one.time is None or one.memory is None else (one.time, one.memory)
-        for one in (puzzle.reference, puzzle.best)
+        for one in (asked.reference, best)
     )
-    picture = draw_spread(f"{puzzle.asked.title}: time against memory", dots, goals, reference, best)
-    return picture.svg().strip()
-
-
-def _title(book: Gradebook, time: float, memory: float, here: list[Kind]) -> str:
-    rows = sorted(row for kind in here for row in kind.students)
-    names = [visible(book.students[row].name, lines=False)[:60] for row in rows[:NAMED]]
-    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
-    head = f"time {exact(time)}, memory {amount(memory)}: {counted(len(rows), 'student')}"
-    schedules = f", {counted(len(here), 'schedule')}" if len(here) > 1 else ""
-    return f"{head}{schedules}\n{', '.join(names)}{more}"
+    return draw_spread(f"{asked.title}: time against memory", dots, goals, reference, first).svg().strip()
 
 
 # -- pictures -------------------------------------------------------------------------------------------------------
-
-FEW: Final = 100
-"""Pictures that are drawn here before other processes would have started."""
-MOST_EVENTS: Final = 60_000
-"""Operations of all schedules of a picture; what is larger is said in words."""
-EDITION: Final = "2"
-"""Changes when pictures are drawn otherwise: those of before have other names."""
 
 
 class Traces(Protocol):
     """A store of schedules by their digests: without source lines, which are a student's own."""
 
     def load(self, digest: str) -> Trace:
-        """One of them. OSError or TraceError where it cannot be read."""
+        """Return one of them. OSError or TraceError where it cannot be read."""
         ...
 
 
@@ -169,19 +167,6 @@ class Order(NamedTuple):
     names: tuple[str, ...]
     correct: bool
 
-    @property
-    def key(self) -> str:
-        """The name of its file, without the ending."""
-        return sha256("\n".join([EDITION, str(self.correct), *self.digests, *self.names]).encode()).hexdigest()[:16]
-
-
-class Drawn(NamedTuple):
-    """A picture that there is: its file, its size in pixels, and the words that say what it shows."""
-
-    file: str
-    width: str
-    height: str
-
 
 @dataclass(frozen=True)
 class Pictures:
@@ -191,67 +176,130 @@ class Pictures:
     traces: Traces
 
     def path(self, order: Order) -> Path:
-        """The place of a picture, drawn or not."""
-        return self.folder / f"{order.key}.svg"
+        """Return the place of a picture, drawn or not."""
+        words = "\n".join([EDITION, str(order.correct), *order.digests, *order.names])
+        return self.folder / f"{sha256(words.encode()).hexdigest()[:16]}.svg"
 
-    def drawn(self, order: Order) -> Drawn:
-        """A picture that there is."""
+    def drawn(self, order: Order) -> dict[str, str]:
+        """Return the file of a picture that there is, and its width and height in pixels."""
         path = self.path(order)
         with path.open(encoding="utf-8") as file:
-            head = file.read(400)
-        found = re.search(r'width="([\d.]+)" height="([\d.]+)"', head)
-        width, height = found.groups() if found is not None else ("840", "400")
-        return Drawn(path.name, width, height)
-
-    def svg(self, order: Order) -> str:
-        """A picture as markup, to stand in a page that needs no other file."""
-        return self.path(order).read_text("utf-8").strip()
+            size = re.search(r'width="(?P<width>[\d.]+)" height="(?P<height>[\d.]+)"', file.read(400))
+        return {"file": path.name, **({"width": "840", "height": "400"} if size is None else size.groupdict())}
 
     def keep(self, orders: Iterable[Order]) -> None:
         """Delete pictures of ours that none of these is."""
-        keys = {order.key for order in orders}
+        paths = set(map(self.path, orders))
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
-            if path.suffix == ".svg" and re.fullmatch("[0-9a-f]{16}", path.stem) and path.stem not in keys:
+            if path.suffix == ".svg" and re.fullmatch("[0-9a-f]{16}", path.stem) and path not in paths:
                 path.unlink()
 
-    def draw(self, order: Order) -> str:
-        """Draw one. What cannot be drawn becomes a picture of the words that say why."""
+    def draw(self, orders: Sequence[Order]) -> int:
+        """Draw pictures into their files, and count them."""
+        for order in orders:
+            write_whole(ready(self.path(order)), self._svg(order))
+        return len(orders)
+
+    def _svg(self, order: Order) -> str:
+        """A picture. What cannot be drawn becomes a picture of the words that say why."""
         from drawing import draw  # here and not above: a report with no schedules needs none
         from drawing.comparing.comparison import Compared, Comparison
         from drawing.timeline.schedule import note
 
         try:
-            traces = [self.traces.load(digest) for digest in order.digests]
+            first, *others = [self.traces.load(digest) for digest in order.digests]
         except (OSError, TraceError) as error:
             return note(f"the schedule cannot be read: {type(error).__name__}").svg()
-        events = sum(len(program.events) for trace in traces for program in trace.programs)
+        events = sum(map(_events, (first, *others)))
         if events > MOST_EVENTS:
             return note(f"a schedule of {events:,} operations is too large to be drawn here").svg()
         try:
-            if len(traces) == 1:
-                return draw(traces[0], fold=True).svg()
-            wrong = "" if order.correct else traces[0].error or "not one correct training step"
-            first = Compared(order.names[0], traces[0], wrong, order.correct)
-            others = (Compared(name, trace) for name, trace in zip(order.names[1:], traces[1:], strict=True))
-            return Comparison([first, *others]).picture().svg()
+            if not others:
+                return draw(first, fold=True).svg()
+            wrong = "" if order.correct else first.error or "not one correct training step"
+            mine = Compared(order.names[0], first, wrong, order.correct)
+            beside = (Compared(name, trace) for name, trace in zip(order.names[1:], others, strict=True))
+            return Comparison([mine, *beside]).picture().svg()
         except PuzzleError as error:  # of a run that stopped in the middle, or that no rank could have had
             return note(f"the schedule cannot be drawn: {type(error).__name__}").svg()
+
+
+def _events(trace: Trace) -> int:
+    return sum(len(program.events) for program in trace.programs)
 
 
 def draw_all(pictures: Pictures, orders: Iterable[Order], jobs: int, done: Callable[[int], None]) -> None:
     """Draw what is missing, in so many processes of this machine. `done` is told how many there are to come."""
     missing = [order for order in dict.fromkeys(orders) if not pictures.path(order).is_file()]
-    done(len(missing))
-    alone = jobs == 1 or len(missing) < FEW
-    at_once, left = 1 if alone else FEW, len(missing)
+    left = len(missing)
+    done(left)
+    alone = jobs == 1 or left < FEW
+    at_once = 1 if alone else FEW
     parts = [missing[start : start + at_once] for start in range(0, left, at_once)]
     # Whatever cluster grades: the files are to be here, and each of them takes milliseconds.
-    for count in shared_out(partial(_several, pictures), parts, 1 if alone else jobs, "drawing", backend="loky"):
+    for count in shared_out(partial(Pictures.draw, pictures), parts, 1 if alone else jobs, "drawing", backend="loky"):
         left -= count
         done(left)
 
 
-def _several(pictures: Pictures, orders: Sequence[Order]) -> int:
-    for order in orders:
-        write_whole(ready(pictures.path(order)), pictures.draw(order))
-    return len(orders)
+# -- the leaderboard ------------------------------------------------------------------------------------------------
+
+
+def board_of(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, Any]:
+    """Return what the leaderboard has of a puzzle: the schedules that are correct at all sizes, and the reference."""
+    from drawing.canvas.scene import Scene
+    from drawing.comparing.overview import HIGH, WIDE, thumbnails
+
+    reference = puzzle.asked.reference
+    kinds = [kind for kind in puzzle.kinds if kind.everywhere]
+    shown: list[tuple[Kind | None, Result]] = [(kind, kind.result) for kind in kinds[:PLACES]]
+    if reference is not None and all(result.schedule != reference.schedule for _, result in shown):
+        shown.append((None, reference))
+    runs = {result.schedule: run for _, result in shown if (run := _run(traces, result.schedule)) is not None}
+    small = dict(zip(runs, thumbnails([*runs.values()]) if runs else (), strict=True))
+    figures = ("time", "memory", "sent") if shown else ()
+    best = {name: min(getattr(result, name) or 0.0 for _, result in shown) for name in figures}
+    rows: list[dict[str, Any]] = []
+    for place, (kind, result) in enumerate(shown, 1):
+        run, picture = runs.get(result.schedule), ""
+        if result.schedule in small:
+            scene = Scene(WIDE, HIGH, small[result.schedule], paper=False)
+            picture = markup(scene.svg(label=f"schedule {place} of {puzzle.asked.puzzle}", night=False))
+        rows.append(
+            {
+                "place": place if kind is not None else None,
+                "who": _who([book.students[row] for row in kind.students]) if kind is not None else "",
+                "reference": reference is not None and result.schedule == reference.schedule,
+                "goals": kind.goals if kind is not None else None,
+                "result": result,
+                "best": [name for name in best if getattr(result, name) == best[name]],
+                "computing": None if run is None else 1 - bubbles(run).makespan,
+                "picture": picture,
+            }
+        )
+    return {
+        "asked": puzzle.asked,
+        "rows": rows,
+        "more": len(kinds) - len(kinds[:PLACES]),
+        "students": sum(len(kind.students) for kind in kinds),
+        "marks": [mark for marks in small.values() for mark in marks],
+    }
+
+
+def _run(traces: Traces, digest: str) -> Trace | None:
+    """A schedule, where it can be read and is not too large to be drawn."""
+    try:
+        run = traces.load(digest)
+    except (OSError, TraceError, ValueError):
+        return None
+    return run if _events(run) <= MOST_EVENTS else None
+
+
+def _who(students: Sequence[Student]) -> str:
+    """Count those who have a schedule, and name those who chose a name."""
+    said = (next((text for heading, text in one.more if heading.casefold() == ALIAS), "") for one in students)
+    aliases = [visible(name, lines=False).strip()[:LONGEST] for name in said]
+    chosen, others = sorted(filter(None, aliases)), aliases.count("")
+    if not chosen:
+        return counted(others, "student")
+    return ", ".join(chosen) + (f" and {others} more" if others else "")

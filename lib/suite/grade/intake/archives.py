@@ -12,23 +12,18 @@ import os
 import stat
 import struct
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from gzip import GzipFile
 from pathlib import Path
-from typing import IO, Final, Protocol, cast
+from typing import IO, Final, NamedTuple, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-__all__ = ["FORMATS", "Entry", "Place", "Unreadable", "archive_format", "open_archive", "walk", "without_ending"]
-
 MOST_MEMBERS: Final = 50_000
-MOST_DIRECTORY: Final = 8 * 2**20
-"""Bytes of a zip's table of contents, which is read at once."""
-MOST_UNPACKED: Final = 64 * 2**20
-"""Bytes of a tar, which is held in memory while it is read."""
-LOCKED, IN_UTF_8 = 0x1, 0x800
-"""The bits of a zip's member that say that it needs a password, and that its name is in UTF-8."""
+MOST_DIRECTORY: Final = 8 * 2**20  # bytes of a zip's table of contents, which is read at once
+MOST_UNPACKED: Final = 64 * 2**20  # bytes of a tar, which is held in memory while it is read
+LOCKED, IN_UTF_8 = 0x1, 0x800  # the bits of a zip's member: it needs a password; its name is in UTF-8
 
 
 class Unreadable(ValueError):
@@ -43,8 +38,7 @@ class Unreadable(ValueError):
 # -- one archive --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One file of an archive: its name as the archive has it, with "/" between folders, how many bytes it says it has,
     and `odd`, why it is not read ("" for a plain file)."""
 
@@ -53,15 +47,12 @@ class Member:
     odd: str = ""
 
 
-class Archive(Protocol):
-    """An archive: its members, folders left out, and what is in one of them."""
+class Archive(NamedTuple):
+    """An archive: its members, folders left out. `read(number, most)` gives what is in one of them, at most `most`
+    bytes and one more; Unreadable where it is damaged."""
 
-    @property
-    def members(self) -> tuple[Member, ...]: ...
-
-    def read(self, number: int, most: int) -> bytes:
-        """Return what is in a member, at most `most` bytes and one more. Unreadable where it is damaged."""
-        ...
+    members: tuple[Member, ...]
+    read: Callable[[int, int], bytes]
 
 
 def open_archive(name: str, file: IO[bytes]) -> Archive:
@@ -77,21 +68,21 @@ def open_archive(name: str, file: IO[bytes]) -> Archive:
         raise _damaged(kind, error) from None
 
 
-class _Zip:
-    def __init__(self, file: IO[bytes]) -> None:
-        if (size := _directory_size(file)) > MOST_DIRECTORY:
-            raise Unreadable(f"has a table of contents of {size:,} bytes; at most {MOST_DIRECTORY:,} are read")
-        self._zip = ZipFile(file)
-        self._infos = [info for info in self._zip.infolist() if not info.is_dir()]
-        _few_enough(len(self._infos))
-        self.members = tuple(Member(_name_in_zip(info), info.file_size, _odd(info)) for info in self._infos)
+def _zip(file: IO[bytes]) -> Archive:
+    if (size := _directory_size(file)) > MOST_DIRECTORY:
+        raise Unreadable(f"has a table of contents of {size:,} bytes; at most {MOST_DIRECTORY:,} are read")
+    archive = ZipFile(file)
+    infos = [info for info in archive.infolist() if not info.is_dir()]
+    _few_enough(len(infos))
 
-    def read(self, number: int, most: int) -> bytes:
+    def read(number: int, most: int) -> bytes:
         try:
-            with self._zip.open(self._infos[number]) as file:
-                return file.read(most + 1)
+            with archive.open(infos[number]) as member:
+                return member.read(most + 1)
         except Exception as error:
             raise _damaged(".zip", error) from None
+
+    return Archive(tuple(Member(_name_in_zip(info), info.file_size, _odd(info)) for info in infos), read)
 
 
 def _directory_size(file: IO[bytes]) -> int:
@@ -99,21 +90,19 @@ def _directory_size(file: IO[bytes]) -> int:
     end = file.seek(0, 2)
     file.seek(max(0, end - 2**16 - 98))
     tail = file.read()
-    if (at := tail.rfind(b"PK\6\6")) >= 0 and at + 48 <= len(tail):  # zip64, which then counts
-        return struct.unpack_from("<Q", tail, at + 40)[0]
-    if (at := tail.rfind(b"PK\5\6")) >= 0 and at + 16 <= len(tail):
-        return struct.unpack_from("<I", tail, at + 12)[0]
+    # The end of a zip of 64 bits, which then counts, or the usual one.
+    for mark, place, number in ((b"PK\6\6", 40, "<Q"), (b"PK\5\6", 12, "<I")):
+        if (at := tail.rfind(mark)) >= 0 and at + place + struct.calcsize(number) <= len(tail):
+            return struct.unpack_from(number, tail, at + place)[0]
     return 0
 
 
 def _name_in_zip(info: ZipInfo) -> str:
     """The name of a member. Without the flag for UTF-8 it ought to be cp437; macOS writes UTF-8 all the same."""
-    if not info.flag_bits & IN_UTF_8:
-        try:
-            return info.filename.encode("cp437").decode("utf-8")
-        except UnicodeError:
-            pass
-    return info.filename
+    try:
+        return info.filename if info.flag_bits & IN_UTF_8 else info.filename.encode("cp437").decode("utf-8")
+    except UnicodeError:
+        return info.filename
 
 
 def _odd(info: ZipInfo) -> str:
@@ -122,49 +111,44 @@ def _odd(info: ZipInfo) -> str:
         return "is a link, or another thing that is no file; hand in the file itself"
     if info.flag_bits & LOCKED:
         return "is locked with a password; hand it in without one"
-    if info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-        return (
-            f"is packed by a method that is not read ({info.compress_type}); make the zip with the usual one, deflate"
-        )
-    return ""
+    if info.compress_type in (ZIP_STORED, ZIP_DEFLATED):
+        return ""
+    return f"is packed by a method that is not read ({info.compress_type}); make the zip with the usual one, deflate"
 
 
-class _Tar:
+def _tar(file: IO[bytes]) -> Archive:
     """A tar, which has no table of contents: it is walked through once, in memory."""
+    file.seek(0)
+    data = file.read(MOST_UNPACKED + 1)
+    if len(data) > MOST_UNPACKED:
+        size = MOST_UNPACKED // 2**20
+        raise Unreadable(f"is larger than {size} MB when unpacked; unpack it, and hand in the folder, or use a zip")
+    infos: list[tarfile.TarInfo] = []
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:", encoding="utf-8") as tar:
+        for number, info in enumerate(tar, 1):  # one whose size is negative would come again and again
+            _few_enough(number)
+            if not info.isdir():
+                infos.append(info)
+        if any(data[tar.offset : tar.offset + tarfile.BLOCKSIZE]):  # tarfile takes that for the end
+            raise tarfile.ReadError(f"no header at byte {tar.offset:,}")
 
-    def __init__(self, file: IO[bytes]) -> None:
-        file.seek(0)
-        self._data = data = file.read(MOST_UNPACKED + 1)
-        if len(data) > MOST_UNPACKED:
-            size = MOST_UNPACKED // 2**20
-            raise Unreadable(f"is larger than {size} MB when unpacked; unpack it, and hand in the folder, or use a zip")
-        self._infos: list[tarfile.TarInfo] = []
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:", encoding="utf-8") as tar:
-            for number, info in enumerate(tar, 1):  # one whose size is negative would come again and again
-                _few_enough(number)
-                if not info.isdir():
-                    self._infos.append(info)
-            if any(data[tar.offset : tar.offset + tarfile.BLOCKSIZE]):  # tarfile takes that for the end
-                raise tarfile.ReadError(f"no header at byte {tar.offset:,}")
-        odd = "is a link, or another thing that is no file"
-        plain = [info.isreg() and not info.issparse() for info in self._infos]
-        self.members = tuple(
-            Member(info.name, info.size, "" if is_plain else odd)
-            for info, is_plain in zip(self._infos, plain, strict=True)
-        )
+    def read(number: int, most: int) -> bytes:
+        start = infos[number].offset_data
+        return data[start : start + min(infos[number].size, most + 1)]
 
-    def read(self, number: int, most: int) -> bytes:
-        info = self._infos[number]
-        return self._data[info.offset_data : info.offset_data + min(info.size, most + 1)]
+    odd = [
+        "" if info.isreg() and not info.issparse() else "is a link, or another thing that is no file" for info in infos
+    ]
+    return Archive(tuple(Member(info.name, info.size, why) for info, why in zip(infos, odd, strict=True)), read)
 
 
 def _packed_tar(file: IO[bytes]) -> Archive:
     file.seek(0)
     with GzipFile(fileobj=file) as unpacked:
-        return _Tar(cast("IO[bytes]", unpacked))
+        return _tar(cast("IO[bytes]", unpacked))
 
 
-FORMATS: Final = {".zip": _Zip, ".tar.gz": _packed_tar, ".tgz": _packed_tar, ".tar": _Tar}
+FORMATS: Final = {".zip": _zip, ".tar.gz": _packed_tar, ".tgz": _packed_tar, ".tar": _tar}
 """How each kind of archive is opened, by the ending of its name."""
 
 
@@ -175,7 +159,7 @@ def archive_format(name: str) -> str | None:
 
 def without_ending(name: str) -> str:
     """Return the name of an archive without its ending, and any other name as it is."""
-    return name[: -len(archive_format(name) or "")] or name if archive_format(name) else name
+    return name[: len(name) - len(archive_format(name) or "")] or name
 
 
 def _few_enough(number: int) -> None:
@@ -190,8 +174,7 @@ def _damaged(kind: str, error: Exception) -> Unreadable:
 
 # -- where bytes lie ----------------------------------------------------------------------------------------------
 
-MOST_NESTED: Final = 64 * 2**20
-"""Bytes of an archive that lies in another one: it is held in memory while it is read."""
+MOST_NESTED: Final = 64 * 2**20  # bytes of an archive that lies in another one: it is held in memory while it is read
 KINDS: Final = {
     stat.S_IFLNK: "is a link, and links are not followed; hand in the file itself",
     stat.S_IFIFO: "is a pipe, and no file",
@@ -272,12 +255,13 @@ class _OnDisk(io.RawIOBase):
         return at
 
     def read(self, size: int = -1) -> bytes:
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        wanted = ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY", "O_CLOEXEC")
+        flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in wanted)
         try:
             mode = os.lstat(self._path).st_mode
             if not stat.S_ISREG(mode):  # asked first: to open a device may already do something
                 raise Unreadable(KINDS.get(stat.S_IFMT(mode), "is no file"))
-            with os.fdopen(os.open(self._path, flags | getattr(os, "O_CLOEXEC", 0)), "rb") as file:
+            with os.fdopen(os.open(self._path, flags), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise Unreadable("is no file")
                 file.seek(self._at)
@@ -295,18 +279,15 @@ class _OnDisk(io.RawIOBase):
 
 # -- everything that lies there -----------------------------------------------------------------------------------
 
+# Files and folders that nobody wrote; so is what begins with a dot (.git, .ipynb_checkpoints, ._x) or with ~$.
 MADE_BY_COMPUTERS: Final = frozenset(
     {"__MACOSX", "__pycache__", "node_modules", "site-packages", "Thumbs.db", "desktop.ini", "Icon\r"}
 )
-"""Files and folders that nobody wrote; so is what begins with a dot (.git, .ipynb_checkpoints, ._x) or with ~$."""
-DEEPEST: Final = 40
-"""Folders within folders."""
-MOST_ARCHIVES: Final = 3
-"""Archives within archives: that of a platform, a student's, and one in that."""
-MOST_NESTED_TOGETHER: Final = 8 * 2**30
-"""Bytes of all archives that lie in one, such as that of a whole class."""
+DEEPEST: Final = 40  # folders within folders
+MOST_ARCHIVES: Final = 3  # archives within archives: that of a platform, a student's, and one in that
+MOST_NESTED_TOGETHER: Final = 8 * 2**30  # bytes of all archives that lie in one, such as that of a whole class
+# How many times larger they may be than what they lie in, besides one of the largest: archives pack badly.
 NESTED_RATIO: Final = 50
-"""How many times larger they may be than what they lie in, besides one of the largest: archives pack badly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,41 +323,34 @@ def _at(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
     except OSError as error:
         yield Entry(parts, why=f"cannot be read: {error.strerror}")
         return
-    if stat.S_ISREG(state.st_mode):
+    kind = stat.S_IFMT(state.st_mode)
+    if kind == stat.S_IFREG:
         yield from _file(parts, Place(path), state.st_size)
-    elif stat.S_ISDIR(state.st_mode):
-        yield from _folder(path, parts)
-    else:
-        yield Entry(parts, why=KINDS.get(stat.S_IFMT(state.st_mode), "is no file"))
-
-
-def _folder(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
-    if len(parts) > DEEPEST:
+    elif kind != stat.S_IFDIR:
+        yield Entry(parts, why=KINDS.get(kind, "is no file"))
+    elif len(parts) > DEEPEST:
         yield Entry(parts, why=f"lies in more than {DEEPEST} folders, and nothing in it is read; hand in fewer")
-        return
-    try:
-        names = sorted(os.listdir(path))
-    except OSError as error:
-        yield Entry(parts, why=f"is a folder that cannot be read: {error.strerror}")
-        return
-    for name in names:
-        if _is_junk(name):
-            yield Entry((*parts, name), junk=True)
-        else:
-            yield from _at(os.path.join(path, name), (*parts, name))
+    else:
+        try:
+            names = sorted(os.listdir(path))
+        except OSError as error:
+            yield Entry(parts, why=f"is a folder that cannot be read: {error.strerror}")
+            return
+        for name in names:
+            if _is_junk(name):
+                yield Entry((*parts, name), junk=True)
+            else:
+                yield from _at(os.path.join(path, name), (*parts, name))
 
 
 def _file(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
-    """A file; where it is an archive, what is in it."""
+    """Yield a file; where it is an archive, what is in it."""
     if archive_format(parts[-1]) is None:
         yield Entry(parts, place, size)
-    elif len(place.members) >= MOST_ARCHIVES:
+        return
+    if len(place.members) >= MOST_ARCHIVES:
         yield Entry(parts, why=f"is an archive in {MOST_ARCHIVES} others; unpack it, and hand in what is in it")
-    else:
-        yield from _archive(parts, place, size)
-
-
-def _archive(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
+        return
     try:
         members = _archive_at(place).members
     except Unreadable as error:
@@ -413,9 +387,8 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _odd_name(name: str) -> str:
-    slashed = name.replace("\\", "/")
-    parts = slashed.split("/")
-    if ".." in parts or slashed.startswith("/") or parts[0].endswith(":"):
+    parts = name.replace("\\", "/").split("/")
+    if ".." in parts or (not parts[0] and len(parts) > 1) or parts[0].endswith(":"):
         return "has a path that leads out of its archive, as no honest archive has; it is not read"
     if len(parts) > DEEPEST:
         return f"lies in more than {DEEPEST} folders, and is not read; hand in fewer"

@@ -1,55 +1,283 @@
-"""Takes in what was handed in: whose each file is, which can be graded, and a row or a note for every other."""
+"""Takes in what was handed in: whose each file is, which can be graded, and a row or a note for every other.
+
+How a platform calls the files of a download is a row of PLATFORMS. Its pattern is compared with the whole path, from
+the folder or archive that was given, with "/" between its parts; its groups say who handed it in (`student`), which of
+them (`id`), when (`time`) and what the file was called (`file`).
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from lib.suite.course.progress import MAX_BYTES, standings
 from lib.suite.grade.gradebook import Refused
-from lib.suite.grade.intake.archives import Entry, Unreadable, walk
-from lib.suite.grade.intake.owners import (
-    PYTHON,
-    ROSTER,
-    Owner,
+from lib.suite.grade.intake.archives import Entry, Unreadable, walk, without_ending
+from lib.suite.grade.intake.submission import (
+    MOST_BYTES,
+    Collected,
+    File,
+    Submission,
+    decoded,
     ending,
     is_gradable,
     listed_names,
-    names_in_roster,
-    owner_of,
     readable,
-    students_below,
+    stem_of,
+    told_apart,
 )
-from lib.suite.grade.intake.reading import MOST_BYTES, decoded
-from lib.suite.grade.intake.submission import Collected, File, Submission
 
-__all__ = ["collect"]
+# -- platforms -----------------------------------------------------------------------------------------------------
 
-MOST_FILES: Final = 1_000
-"""Notebooks and .py files of one student."""
-MOST_TOGETHER: Final = 200_000_000
-"""Bytes of them all."""
-MOST_ROWS: Final = 50
-"""Rows about what one student handed in; the last says how many more there would be."""
+LONGEST_PATH: Final = 1_000
+ROSTER: Final = "submission_metadata.yml"
+# Folders that are no student's name: what is in one belongs to whom the folder above it does.
+WORKPLACES: Final = frozenset({"my_puzzles", "puzzles", "notebooks", "src"})
+# Folders that are called after an attempt of a student.
+ATTEMPT: Final = re.compile(r"(?:attempt|try|submission|version|versuch|abgabe|v)[ _-]?(\d{1,6})", re.IGNORECASE)
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[ T_-]\d\d(?:[-:.]?\d\d){0,2})?.{0,12}")
+FEW_PEOPLE: Final = 3
+MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+class Owner(NamedTuple):
+    """The owner of a file: `student`, and `id` where two may have one name; "" is for what is nobody's.
+
+    `parts` is the path of the file within what they handed in; it is empty for a file that the platform made. `time` of
+    the attempt is text that sorts, and `number` counts what was handed in again. `platform` gave the name, marked it as
+    `late`, and wrote `before` in front of the student's own part of it: it takes feedback back under that name.
+    """
+
+    student: str
+    parts: tuple[str, ...]
+    id: str = ""
+    time: str = ""
+    number: int = 0
+    platform: str = ""
+    late: bool = False
+    before: str = ""
+
+
+class Platform(NamedTuple):
+    """A platform, by how it names what it gives, with an `example`, and where that is written (`source`). With
+    `numbered` files that are handed in again get a number: -1, -2."""
+
+    name: str
+    pattern: re.Pattern[str]
+    example: str
+    source: str
+    numbered: bool = False
+
+
+def _row(name: str, pattern: str, example: str, source: str, *, numbered: bool = False) -> Platform:
+    return Platform(name, re.compile(pattern, re.DOTALL), example, source, numbered)
+
+
+PLATFORMS: Final = (
+    _row(
+        "Moodle",
+        r"(?:.*?/)?(?P<student>[^/]+?)_(?P<id>\d+)_assignsubmission_[a-z]+(?:_?/|_)(?P<file>.+)",
+        "hw1/Ann Lee_123456_assignsubmission_file_/05_fsdp.ipynb",
+        "moodle/moodle, mod/assign: the full name with spaces for underscores, the participant's number, the plugin; "
+        "a folder for each student, or without folders a prefix",
+    ),
+    _row(
+        "Blackboard",
+        r"(?:.*?/)?[^/]*?_(?P<student>[^/_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})(?:_(?P<file>.+)|\.txt)",
+        "gradebook/Homework 1_alee7_attempt_2026-11-01-10-00-00_05_fsdp.ipynb",
+        "kwurst/bb-file-cleanup, README: assignmentname_username_attempt_datetime_filename.ext, and a .txt beside it",
+    ),
+    _row(
+        "Brightspace",
+        r"(?:.*?/)?(?P<id>\d+)-\d+ ?- (?P<student>[^/]+?) ?- (?P<time>\w+ \d+, \d{4} \d{1,2}:?\d\d ?[AP]M)"
+        r"(?: - |/)(?P<file>.+)",
+        "hw1/12345-67890 - Ann Lee - Nov 1, 2026 1000 AM - 05_fsdp.ipynb",
+        "<student-id>-<submission-id> - <student-name> - <month> <day>, <year> <time> <AM/PM>, as parsers of "
+        "Brightspace's downloads document it; newer versions make a folder of it",
+    ),
+    _row(
+        "Gradescope",
+        r"(?:.*?/)?assignment_\d+_export/(?P<student>submission_(?P<id>\d+))/(?P<file>.+)",
+        "assignment_9100_export/submission_212345678/05_fsdp.ipynb",
+        "its export of submissions: a folder for each, and submission_metadata.yml, which says whose each is",
+    ),
+    _row(
+        "Sakai",
+        r"(?:.*?/)?(?P<student>[^/]+?)\((?P<id>[^/()]+)\)(?:/|_)Submission attachment\(s\)(?:/|_)(?P<file>.+)",
+        "hw1/Lee, Ann(alee7)/Submission attachment(s)/05_fsdp.ipynb",
+        "Sakai's assignments, Download All: <Last, First(id)>/Submission attachment(s)/, beside it grades.csv",
+    ),
+    _row(
+        "nbgrader",
+        r"(?:.*?/)?submitted/(?P<student>[^/]+)/[^/]+/(?P<file>.+)",
+        "submitted/alee7/hw1/05_fsdp.ipynb",
+        "nbgrader's documentation: {nbgrader_step}/{student_id}/{assignment_id}/{notebook_id}.ipynb",
+    ),
+    _row(
+        "GitHub Classroom",
+        r"(?:.*?/)?(?P<assignment>[^/]+)-submissions/(?P=assignment)-(?P<student>[^/]+)/(?P<file>.+)",
+        "hw1-submissions/hw1-alee7/05_fsdp.ipynb",
+        "`gh classroom clone student-repos`: a folder for the assignment, in it a repository <assignment>-<user> each",
+    ),
+    _row(
+        "ILIAS",
+        r"(?:[^/]+/)?(?:(?:Abgaben|Submissions)/)?(?:Team[ _]?\d+/)?(?P<student>[^/_]+_[^/_]+_[^/_]+)_(?P<id>\d{3,})/"
+        r"(?P<file>.+)",
+        "Submissions/Lee_Ann_alee7_4711/05_fsdp.ipynb",
+        "ILIAS' exercises: Lastname_Firstname_Login_ID/, those of a team below Team_ID/",
+    ),
+    _row(
+        "Canvas",
+        r"(?:.*?/)?(?P<student>[^/_]+)(?P<late>_LATE)?_(?P<id>\d{2,})_\d{2,}_(?P<file>[^/]+\.\w+(?:/.*)?)",
+        "submissions/leeann_LATE_12345_6789012_05_fsdp-2.ipynb",
+        "mikewesthad/canvas-unzipper, README: <lastfirst>_<user>_<submission>_<file>; LATE after the name of who was, "
+        "and -1, -2 after that of a file that was handed in again",
+        numbered=True,
+    ),
+    _row(
+        "Google Classroom",
+        r"[^/]+/(?P<student>[^/]+?) - (?P<file>[^/]+)",
+        "Homework 1/Ann Lee - 05_fsdp.ipynb",
+        "the folder of an assignment in Google Drive, in which each file has its student's name before it",
+    ),
+)
+"""Each way in which a platform names a student's files. The last is the loosest, and counts where no other fits."""
+
+
+def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
+    """Return whose a file is, from its path. Where no platform says it: the folder below the `top` parts, which lead
+    to what holds all students; of a file that lies there itself what its name says besides its puzzle."""
+    path = "/".join(parts)
+    fitting = [
+        (found.start("file") if found["file"] else found.end(), number, found)
+        for number, platform in enumerate(PLATFORMS if len(path) <= LONGEST_PATH else ())
+        if (found := platform.pattern.fullmatch(path)) and stem_of(found["student"]).puzzle is None
+    ]
+    if not fitting:
+        return _plain(parts, top)
+    # What comes first in a path is the platform's; a student chooses what follows, and could write another's name.
+    start, number, found = min([one for one in fitting if PLATFORMS[one[1]] is not PLATFORMS[-1]] or fitting)
+    platform, groups = PLATFORMS[number], found.groupdict()
+    rest = tuple(groups["file"].split("/")) if groups["file"] else ()
+    name = path.rfind("/", 0, min(found.start(one) for one in ("student", "id") if groups.get(one))) + 1
+    return Owner(
+        found["student"],
+        rest,
+        groups.get("id") or "",
+        _sortable(groups.get("time") or ""),
+        stem_of(rest[-1]).copy if rest and platform.numbered else 0,
+        platform.name,
+        bool(groups.get("late")),
+        path[name:start],
+    )
+
+
+def _plain(parts: tuple[str, ...], top: int) -> Owner:
+    """Return whose a file is where no platform named it: folders of students, of puzzles with files of students, or
+    files."""
+    if len(parts) <= top + 1:
+        name = without_ending(parts[-1])
+        if not is_gradable(name) and name == parts[-1]:
+            return Owner("", parts[-1:])
+        return Owner(stem_of(name).rest or without_ending(parts[0]), parts[-1:])
+    name = without_ending(parts[top])
+    stem = stem_of(name)
+    student, rest = name if stem.puzzle is None else stem.rest, parts[top + 1 :]
+    if name in WORKPLACES:
+        student, rest = without_ending(parts[0]), parts[top:]
+    elif not student:
+        return _plain(parts, top + 1)
+    time, number = "", 0
+    for part in rest[:-1]:
+        if found := ATTEMPT.fullmatch(part):
+            number = int(found[1])
+        elif TIME.fullmatch(part):
+            time = part
+    return Owner(student, rest, "", time, number)
+
+
+def students_below(paths: Iterable[tuple[str, ...]]) -> int:
+    """Return how many parts of the paths of files lead to what holds all students: 1, the folder or archive that was
+    given; more where a single folder holds folders of several students, as zips often do; 0 where the folder that was
+    given is one student's: a notebook in it is called after its puzzle alone, and there are no folders of students."""
+    found = [path for path in paths if is_gradable(path[-1])]
+    own = any(len(path) == 2 and (stem := stem_of(path[-1])).puzzle and not stem.rest for path in found)
+    level = 1
+    while not _several_students(found, level):
+        if len({path[level] for path in found if len(path) > level + 1}) != 1 or any(
+            len(path) == level + 1 for path in found
+        ):
+            return 0 if own else 1
+        level += 1
+    return level
+
+
+def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
+    """Tell whether at a level there are folders of students, of which two hold one notebook or puzzle (those called
+    after attempts, or as ours are, do not count); or files called after one puzzle and, in all, three people."""
+    folders: dict[str, str] = {}
+    people: defaultdict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        stem = stem_of(path[-1])
+        if len(path) == level + 1 and stem.puzzle is not None:
+            people[stem.puzzle].add(stem.rest)
+        elif len(path) > level + 1 and (stem.puzzle is not None or ending(path[-1]) == ".ipynb"):
+            folder = path[level]
+            if folder in WORKPLACES or ATTEMPT.fullmatch(folder) or TIME.fullmatch(folder):
+                continue
+            if folders.setdefault(stem.puzzle or path[-1], folder) != folder:
+                return True
+    return any(len(names) >= FEW_PEOPLE for names in people.values())
+
+
+def names_in_roster(text: str) -> dict[str, str]:
+    """The students of each folder of an export of Gradescope, from its ROSTER. Of YAML only what it writes is read:
+    the name of a folder, and below it a line for each of those who handed in together."""
+    found: dict[str, list[str]] = {}
+    folder = ""
+    for line in text.splitlines():
+        if top := re.fullmatch(r"(\w[^:\s]*):\s*", line):
+            folder = top[1]
+        elif (name := re.fullmatch(r"\s+(?:- )?:name:\s+(.+?)\s*", line)) and folder:
+            found.setdefault(folder, []).append(name[1].strip("'\""))
+    return {folder: " & ".join(names) for folder, names in found.items()}
+
+
+def _sortable(time: str) -> str:
+    """A time as text that sorts: that of Brightspace is turned round, others do already."""
+    found = re.fullmatch(r"(\w+) (\d+), (\d{4}) (\d{1,2}):?(\d\d) ?([AP])M", time)
+    if found is None:
+        return time
+    month, day, year, hour, minute, half = found.groups()
+    number = MONTHS.index(month[:3].lower()) + 1 if month[:3].lower() in MONTHS else 0
+    hours = int(hour) % 12 + (12 if half == "P" else 0)
+    return f"{year}-{number:02d}-{int(day):02d}-{hours:02d}-{minute}"
+
+
+# -- everything ----------------------------------------------------------------------------------------------------
+
+MOST_FILES: Final = 1_000  # notebooks and .py files of one student
+MOST_TOGETHER: Final = 200_000_000  # bytes of them all
+MOST_ROWS: Final = 50  # about what one student handed in; the last says how many more there would be
 PROGRESS: Final = "progress.json"
+# A file that only this project has: who hands in a copy of all of it did not write what is in OURS.
 THIS_PROJECT: Final = ("lib", "puzzles", "chapters.toml")
-"""A file that only this project has: who hands in a copy of all of it did not write what is in OURS."""
 OURS: Final = frozenset({"lib", "drawing", "solutions", "tests", "benchmarks", "prototypes"})
-AN_ENVIRONMENT: Final = "pyvenv.cfg"
-"""A file that lies in a virtual environment."""
+AN_ENVIRONMENT: Final = "pyvenv.cfg"  # a file that lies in a virtual environment
+# What platforms and instructors put beside submissions; anything else that is nobody's may be one.
 OF_PLATFORMS: Final = ".csv .xml .html .htm .yml .yaml .txt .json .xlsx .xls .toml .md"
-"""What platforms and instructors put beside submissions; anything else that is nobody's may be one."""
 NOT_GRADABLE: Final = "neither a notebook (.ipynb) nor Python (.py)"
 LINK: Final = re.compile(
     rb"https?://(?:colab\.research\.google|drive\.google|docs\.google|1drv|[\w.-]*dropbox)\.\w+/", re.I
 )
+# Files in which platforms and browsers write a link.
 WITH_LINKS: Final = (".html", ".htm", ".txt", ".url", ".webloc", ".md", ".rtf")
-"""Files in which platforms and browsers write a link."""
 A_LINK: Final = "a link to a notebook elsewhere, and links are not followed (in Colab: File, Download, Download .ipynb)"
 EMPTY: Final = "empty"
 
@@ -81,16 +309,20 @@ def collect(paths: Sequence[Path]) -> Collected:
             raise FileNotFoundError(f"there is nothing at {path}: name a folder, an archive, a notebook or a .py")
         entries = _without_ours(list(walk(path)))
         top = students_below(entry.parts for entry in entries if entry.place is not None)
-        roster = _roster(entries, top)
+        # The names that a platform gives in a file of its own. One that lies in what a student handed in is theirs.
+        names: dict[str, str] = {}
+        for entry in entries:
+            if entry.parts[-1] == ROSTER and entry.place is not None and not owner_of(entry.parts, top).student:
+                with suppress(Unreadable):  # then they are called as the platform calls their folders
+                    names |= names_in_roster(decoded(entry.place.read(MOST_BYTES)))
         for entry in entries:
             owner = owner_of(entry.parts, top)
-            student = roster.get(owner.student, owner.student)
+            student = names.get(owner.student, owner.student)
             pile = piles.setdefault((unicodedata.normalize("NFC", student), owner.id), _Pile())
             _put(pile, entry, owner, number)
-    nobodys = piles.pop(("", ""), _Pile())
-    notes, refused = _nobodys(nobodys)
+    notes, refused = _nobodys(piles.pop(("", ""), _Pile()))
     submissions: list[Submission] = []
-    for key, name in _names(piles).items():
+    for key, name in zip(sorted(piles), told_apart(sorted(piles)), strict=True):
         submission, rows = _submission(name, piles[key])
         submissions.append(submission)
         refused += rows
@@ -99,19 +331,12 @@ def collect(paths: Sequence[Path]) -> Collected:
     return Collected(tuple(submissions), tuple(refused), tuple(notes))
 
 
-# -- one place --------------------------------------------------------------------------------------------------
-
-
 def _without_ours(entries: Sequence[Entry]) -> list[Entry]:
     """The entries with all that a copy of this project, or a virtual environment, brings as one entry of junk each."""
-    made: set[tuple[str, ...]] = set()
+    made = {entry.parts[:-1] for entry in entries if entry.parts[-1] == AN_ENVIRONMENT}
     for entry in entries:
         if entry.parts[-3:] == THIS_PROJECT:
             made.update((*entry.parts[:-3], folder) for folder in OURS)
-        elif entry.parts[-1] == AN_ENVIRONMENT:
-            made.add(entry.parts[:-1])
-    if not made:
-        return list(entries)
     found: list[Entry] = []
     said: set[tuple[str, ...]] = set()
     for entry in entries:
@@ -124,22 +349,9 @@ def _without_ours(entries: Sequence[Entry]) -> list[Entry]:
     return found
 
 
-def _roster(entries: Iterable[Entry], top: int) -> dict[str, str]:
-    """The names of students that a platform gives in a file of its own, by what it calls them elsewhere. One that lies
-    in what a student handed in is theirs, and says nothing about anybody."""
-    found: dict[str, str] = {}
-    for entry in entries:
-        if entry.parts[-1] == ROSTER and entry.place is not None and not owner_of(entry.parts, top).student:
-            try:
-                found |= names_in_roster(decoded(entry.place.read(MOST_BYTES)))
-            except Unreadable:
-                continue  # then they are called as the platform calls their folders
-    return found
-
-
 def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
     """Put one entry where it belongs."""
-    name = "/".join(map(readable, entry.parts))
+    name, kind = "/".join(map(readable, entry.parts)), ending(entry.parts[-1])
     pile.owner, pile.late = pile.owner or owner, pile.late or owner.late
     if entry.junk or not owner.parts:
         pile.junk.append(name)
@@ -150,9 +362,13 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
     file = File(name, entry.place, entry.size, owner.parts, (owner.time, root, owner.number))
     if entry.parts[-1] == PROGRESS:
         pile.progress.append(file)
-    elif not is_gradable(entry.parts[-1]):
-        pile.others.append((name, A_LINK if _is_link(entry) else NOT_GRADABLE))
-    elif entry.size == 0 and ending(entry.parts[-1]) == PYTHON:  # such as __init__.py
+    elif kind not in (".ipynb", ".py"):
+        is_link = False
+        if kind in WITH_LINKS and entry.size <= MAX_BYTES:
+            with suppress(Unreadable):
+                is_link = LINK.search(entry.place.read(MAX_BYTES)) is not None
+        pile.others.append((name, A_LINK if is_link else NOT_GRADABLE))
+    elif entry.size == 0 and kind == ".py":  # such as __init__.py
         pile.others.append((name, EMPTY))
     elif entry.size > MOST_BYTES:
         pile.refused.append((name, f"has {entry.size / 1e6:,.1f} MB; at most {MOST_BYTES / 1e6:,.0f} are read"))
@@ -160,71 +376,17 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
         pile.files.append(file)
 
 
-def _is_link(entry: Entry) -> bool:
-    """Return whether a file is the address of a notebook that somebody shares."""
-    if entry.place is None or ending(entry.parts[-1]) not in WITH_LINKS or entry.size > MAX_BYTES:
-        return False
-    try:
-        return LINK.search(entry.place.read(MAX_BYTES)) is not None
-    except Unreadable:
-        return False
-
-
-# -- one student ------------------------------------------------------------------------------------------------
-
-
-def _names(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return what each student is called, by name and id: with the id where two have one name, and never as another
-    is."""
-    ordered = sorted(keys)
-    alike = Counter(name for name, _ in ordered)
-    found: dict[tuple[str, str], str] = {}
-    taken: defaultdict[str, int] = defaultdict(int)
-    for name, its_id in ordered:
-        shown = readable(f"{name} ({its_id})" if its_id and alike[name] > 1 else name)
-        taken[shown] += 1
-        found[name, its_id] = shown if taken[shown] == 1 else f"{shown} [{taken[shown]}]"
-    return found
-
-
 def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
+    """A student's submission, and a row for each file that cannot be graded."""
     files = sorted(pile.files, key=lambda file: (file.attempt, file.parts, file.name))
-    rows = list(pile.refused)
-    size = sum(file.size for file in files)
+    rows, size = list(pile.refused), sum(file.size for file in files)
     if len(files) > MOST_FILES or size > MOST_TOGETHER:
         what = f"is one of {len(files):,} notebooks and .py files of {size / 1e6:,.1f} MB together; at most "
         rows.append((files[0].name, f"{what}{MOST_FILES:,} of {MOST_TOGETHER / 1e6:,.0f} MB are read of one student"))
         files = []
-    hints, notes = _hints(pile.progress)
-    if files or rows:
-        notes += _by_reason(pile.others)
-    else:
-        rows += [(name, f"is {why}; hand in the notebook itself") for name, why in pile.others]
-    if pile.junk:
-        notes.append(f"ignored, as a computer made it for itself: {listed_names(pile.junk)}")
-    if len(rows) > MOST_ROWS:
-        more = f"and {len(rows) - MOST_ROWS + 1:,} more of this student's files cannot be read, for reasons as above"
-        rows = [*rows[: MOST_ROWS - 1], (rows[MOST_ROWS - 1][0], more)]
-    owner = pile.owner or Owner(student, ())
-    of = Submission(student, tuple(files), tuple(notes), hints, owner.id, owner.platform, pile.late, owner.before)
-    empty = {name for name, why in pile.others if why == EMPTY}
-    return of, [Refused(name, why, student, "empty" if name in empty else "unreadable") for name, why in rows]
-
-
-def _by_reason(others: Iterable[tuple[str, str]]) -> list[str]:
-    """A note for each reason for which files are not graded."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for name, why in others:
-        found[why].append(name)
-    return [f"{why}: {listed_names(names)}" for why, names in sorted(found.items())]
-
-
-def _hints(progress: Iterable[File]) -> tuple[dict[str, int], list[str]]:
-    """Return how many hints were opened of each puzzle, as the latest progress file says that is one; and notes on
-    them."""
     hints: dict[str, int] = {}
     notes: list[str] = []
-    for file in sorted(progress, key=lambda file: (file.attempt, file.parts)):
+    for file in sorted(pile.progress, key=lambda file: (file.attempt, file.parts)):  # the latest that is one counts
         try:
             found = standings(file.place.read(MAX_BYTES), Path(file.parts[-1]))
         except ValueError as error:
@@ -232,19 +394,34 @@ def _hints(progress: Iterable[File]) -> tuple[dict[str, int], list[str]]:
         else:
             hints = {puzzle: standing.hints for puzzle, standing in found.items()}
             notes.append(f"{file.name} says how many hints were opened")
-    return hints, notes
+    notes += _by_reason(pile.others if files or rows else (), pile.junk)
+    if not files and not rows:
+        rows = [(name, f"is {why}; hand in the notebook itself") for name, why in pile.others]
+    if len(rows) > MOST_ROWS:
+        more = f"and {len(rows) - MOST_ROWS + 1:,} more of this student's files cannot be read, for reasons as above"
+        rows[MOST_ROWS - 1 :] = [(rows[MOST_ROWS - 1][0], more)]
+    owner = pile.owner or Owner(student, ())
+    of = Submission(student, tuple(files), tuple(notes), hints, owner.id, owner.platform, pile.late, owner.before)
+    empty = {name for name, why in pile.others if why == EMPTY}
+    return of, [Refused(name, why, student, "empty" if name in empty else "unreadable") for name, why in rows]
 
 
 def _nobodys(pile: _Pile) -> tuple[list[str], list[Refused]]:
     """Notes and rows for what is nobody's: platforms' own files are a note; all else may be somebody's."""
-    kept: list[tuple[str, str]] = []
+    kept = [(file.name, "nobody's") for file in (*pile.progress, *pile.files)]
     rows = [Refused(name, why) for name, why in pile.refused]
     for name, why in pile.others:
         if ending(name) in OF_PLATFORMS.split():
             kept.append((name, f"{why}, and nobody's"))
         else:
             rows.append(Refused(name, f"is {why}, and its name does not say whose it is"))
-    notes = _by_reason([*kept, *((file.name, "nobody's") for file in [*pile.progress, *pile.files])])
-    if pile.junk:
-        notes.append(f"ignored, as a computer made it for itself: {listed_names(pile.junk)}")
-    return notes, rows
+    return _by_reason(kept, pile.junk), rows
+
+
+def _by_reason(others: Iterable[tuple[str, str]], junk: Sequence[str]) -> list[str]:
+    """A note for each reason for which files are not graded, and one for what a computer made."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name, why in others:
+        found[why].append(name)
+    notes = [f"{why}: {listed_names(names)}" for why, names in sorted(found.items())]
+    return notes + ([f"ignored, as a computer made it for itself: {listed_names(junk)}"] if junk else [])

@@ -1,14 +1,23 @@
-"""The roster: everybody in the class, from a list of your own or from a platform's export, and whose each hand-in is.
+"""The tables that people write: the roster, whose each hand-in is by it, and marks by hand.
 
-It is a table that people and platforms write: CSV of any dialect and encoding, in which a damaged row costs that row
-alone. It has a heading for an id and one for a name, as in HEADINGS; all other columns are kept. Two of them are read:
-`deadline`, an extension for one person, and when they handed in (SUBMITTED), for platforms that say it nowhere else.
+A table is CSV of any dialect and encoding, in which a damaged row costs that row alone.
+
+The roster is everybody in the class, from a list of your own or from a platform's export. It has a heading for an id
+and one for a name, as in IDS and NAMES; all other columns are kept. Two of them are read: `deadline`, an extension for
+one person, and when they handed in (SUBMITTED), for platforms that say it nowhere else.
+
+Marks by hand are in files that only people write, several of them a file each: a row for a student and a puzzle, or
+without one about all that was handed in. Points are added, and negative ones taken away.
+
+    id,student,puzzle,points,comment
+    410003,Ann Lee,ddp,2,"A good sentence on why rank 0 waits."
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -16,70 +25,45 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from lib.suite.grade.gradebook import Refused
-from lib.suite.grade.intake.owners import readable
-from lib.suite.grade.intake.submission import Collected, Submission
-
-__all__ = [
-    "ALIAS",
-    "DEADLINE",
-    "SUBMITTED",
-    "Roster",
-    "Row",
-    "TableError",
-    "enrolled",
-    "moment",
-    "neutral",
-    "plain",
-    "read_roster",
-    "read_table",
-]
+from lib.files import ready, write_whole
+from lib.suite.grade.gradebook import BY_HAND, Gradebook, Mark, Refused, Rules, Student
+from lib.suite.grade.intake.submission import Collected, Submission, readable, told_apart
 
 # -- tables --------------------------------------------------------------------------------------------------------
 
 MOST_BYTES: Final = 20_000_000
-MOST_LINES: Final = 200
-"""Lines of one row: an open quotation mark takes no more with it."""
+MOST_LINES: Final = 200  # of one row: an open quotation mark takes no more with it
 DELIMITERS: Final = ",;\t"
 CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-FORMULA: Final = ("=", "+", "-", "@", "|", "%")
-"""How a cell begins that a spreadsheet might work out."""
+FORMULA: Final = ("=", "+", "-", "@", "|", "%")  # how a cell begins that a spreadsheet might work out
+# What begins so and is none: a number, and the dash that platforms write where there is nothing.
 HARMLESS: Final = re.compile(r"-|[+-]?\d+(?:[.,]\d+)?%?")
-"""What begins so and is none: a number, and the dash that platforms write where there is nothing."""
-
+# How platforms write a time, besides ISO 8601: Moodle's worksheet in English, and names of files.
 MOMENTS: Final = (
-    "%A, %d %B %Y, %I:%M %p",
-    "%A, %d %B %Y, %H:%M",
-    "%d %B %Y, %I:%M %p",
-    "%d %B %Y, %H:%M",
-    "%Y-%m-%d-%H-%M-%S",
-    "%Y-%m-%d-%H-%M",
+    *("%A, %d %B %Y, %I:%M %p", "%A, %d %B %Y, %H:%M", "%d %B %Y, %I:%M %p", "%d %B %Y, %H:%M"),
+    *("%Y-%m-%d-%H-%M-%S", "%Y-%m-%d-%H-%M"),
 )
-"""How platforms write a time, besides ISO 8601: Moodle's worksheet in English, and names of files."""
 
 
 class TableError(ValueError):
-    """A file from which no table can be read. Says which, what was expected and how to mend it."""
+    """A file from which no table can be read. Says which, what was expected and how to put it right."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """The cells of a row by their headings, and the line of the file on which it begins."""
 
     line: int
     cells: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """The headings of a table, its rows, and in words what of it could not be read, with the line."""
 
-    name: str
     headings: tuple[str, ...]
     rows: tuple[Row, ...]
-    problems: tuple[str, ...] = ()
+    problems: tuple[str, ...]
 
 
 def neutral(text: str) -> str:
@@ -95,16 +79,12 @@ def plain(text: str) -> str:
 
 def moment(text: str) -> datetime | None:
     """A time, by the clock on the wall of who wrote it; None for what is none."""
-    text = text.strip()
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=None)
-    except ValueError:
-        pass
-    for form in MOMENTS:
+    for form in (None, *MOMENTS):
         try:
-            return datetime.strptime(text, form)
+            found = datetime.fromisoformat(text.strip()) if form is None else datetime.strptime(text.strip(), form)
         except ValueError:
             continue
+        return found.replace(tzinfo=None)
     return None
 
 
@@ -119,11 +99,9 @@ def read_table(path: Path) -> Table:
     text, problems = _decoded(path.name, data)
     lines = list(io.StringIO(text, newline=""))
     first = next((line for line in lines if line.strip()), "")
-    delimiter = max(DELIMITERS, key=first.count)
-    found = _records(path.name, lines, delimiter, problems)
-    _, headings = next(found, (0, list[str]()))
+    found = _records(path.name, lines, max(DELIMITERS, key=first.count), problems)
     names, seen = list[str](), Counter[str]()
-    for cell in headings:
+    for cell in next(found, (0, list[str]()))[1]:
         name = CONTROLS.sub(" ", plain(cell)).strip()
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
@@ -131,14 +109,14 @@ def read_table(path: Path) -> Table:
         raise TableError(f"{path.name} has no headings\n  expected: a first row such as id,name\n  got: {first[:60]!r}")
     rows: list[Row] = []
     for line, cells in found:
-        if len(cells) > len(names) and any(cell.strip() for cell in cells[len(names) :]):
+        if any(cell.strip() for cell in cells[len(names) :]):
             problems.append(
                 f"{path.name}, line {line}: has {len(cells)} cells under {len(names)} headings; what is behind the "
                 "last heading is not used\n  fix: put quotation marks around a cell that has a comma in it"
             )
         padded = [*cells, *[""] * (len(names) - len(cells))]
         rows.append(Row(line, {name: plain(cell.strip()) for name, cell in zip(names, padded, strict=False)}))
-    return Table(path.name, tuple(names), tuple(rows), tuple(problems))
+    return Table(tuple(names), tuple(rows), tuple(problems))
 
 
 def _decoded(name: str, data: bytes) -> tuple[str, list[str]]:
@@ -174,20 +152,16 @@ def _records(name: str, lines: list[str], delimiter: str, problems: list[str]) -
 
 # -- roster --------------------------------------------------------------------------------------------------------
 
-HEADINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "id": ("id", "identifier", "orgdefinedid", "student id", "student number", "sid", "username"),
-    "name": ("name", "full name", "student", "student name"),
-}
-"""What the columns may be called, in capitals or not; a first and a last name will do for a name."""
-FIRST_AND_LAST: Final = (("first name", "last name"), ("first", "last"), ("given name", "surname"))
+# What the columns may be called, in capitals or not.
+IDS: Final = ("id", "identifier", "orgdefinedid", "student id", "student number", "sid", "username")
+NAME: Final = ("name", "full name", "student", "student name")
+NAMES: Final = (*((name,) for name in NAME), ("first name", "last name"), ("first", "last"), ("given name", "surname"))
+# Other columns by which platforms call people.
 LOGINS: Final = ("username", "login", "sis login id", "sis user id", "email", "email address", "github", "student id")
-"""Other columns by which platforms call people."""
 SUBMITTED: Final = ("submitted", "last modified (submission)")
 DEADLINE: Final = "deadline"
-ALIAS: Final = "alias"
-"""How somebody wants to be called where the class sees it."""
-NO_STUDENT: Final = ("points possible", "")
-"""What stands for a student in Canvas's rows that are about columns."""
+ALIAS: Final = "alias"  # how somebody wants to be called where the class sees it
+NO_STUDENT: Final = ("points possible", "")  # what stands for a student in Canvas's rows that are about columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,17 +179,15 @@ class Person:
         return next((every[name] for name in names if every.get(name)), "")
 
 
-@dataclass(frozen=True, slots=True)
-class Roster:
+class Roster(NamedTuple):
     """The people of a class in the order of their file, its headings, the rows that are about columns and not people,
-    and what of it is to be looked at."""
+    what of it is to be looked at, and the headings that are the id and the name (`own`)."""
 
     people: tuple[Person, ...] = ()
     headings: tuple[str, ...] = ()
     others: tuple[Row, ...] = ()
     problems: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
-    """The headings that are the id and the name."""
 
 
 def read_roster(path: Path) -> Roster:
@@ -224,13 +196,13 @@ def read_roster(path: Path) -> Roster:
     A row that is damaged, or has the id of another, is named in `problems`; nobody is left out for it.
     """
     table = read_table(path)
-    names = _names(table.headings)
-    id_heading = _heading(table.headings, "id")
+    by_name = {heading.casefold(): heading for heading in reversed(table.headings)}
+    id_heading = next((by_name[name] for name in IDS if name in by_name), None)
+    names = next((tuple(by_name[one] for one in several) for several in NAMES if set(several) <= set(by_name)), ())
     if id_heading is None or not names:
-        missing = "ids" if id_heading is None else "names"
-        expected = ", ".join(HEADINGS["id" if id_heading is None else "name"])
         raise TableError(
-            f"{path.name} has no column of {missing}\n  expected: a heading such as {expected}\n"
+            f"{path.name} has no column of {'ids' if id_heading is None else 'names'}\n"
+            f"  expected: a heading such as {', '.join(IDS if id_heading is None else NAME)}\n"
             f"  got:      {', '.join(table.headings)[:200]}\n  fix:      rename a heading; a platform's export needs "
             "its language set to English"
         )
@@ -257,24 +229,12 @@ def read_roster(path: Path) -> Roster:
         person = Person(its_id, name or its_id, row.cells, row.line)
         taken.setdefault(_key(its_id), person)
         people.append(person)
-        for heading in (DEADLINE, *SUBMITTED):
-            said = person.cell(heading)
-            if said not in ("", "-") and moment(said) is None:
-                problems.append(f"{where}: {said!r} is no time that is understood, such as 2026-11-01 23:59")
+        problems += (
+            f"{where}: {said!r} is no time that is understood, such as 2026-11-01 23:59"
+            for said in map(person.cell, (DEADLINE, *SUBMITTED))
+            if said not in ("", "-") and moment(said) is None
+        )
     return Roster(tuple(people), table.headings, tuple(others), tuple(problems), (id_heading, *names))
-
-
-def _heading(headings: Iterable[str], what: str) -> str | None:
-    by_name = {heading.casefold(): heading for heading in reversed(list(headings))}
-    return next((by_name[name] for name in HEADINGS[what] if name in by_name), None)
-
-
-def _names(headings: Sequence[str]) -> tuple[str, ...]:
-    """The columns that make a name, in the order in which it is said."""
-    if (name := _heading(headings, "name")) is not None:
-        return (name,)
-    by_name = {heading.casefold(): heading for heading in headings}
-    return next((tuple(by_name[one] for one in both) for both in FIRST_AND_LAST if set(both) <= set(by_name)), ())
 
 
 # -- whose each hand-in is --------------------------------------------------------------------------------------
@@ -283,65 +243,74 @@ def _names(headings: Sequence[str]) -> tuple[str, ...]:
 def enrolled(collected: Collected, roster: Roster) -> tuple[Collected, tuple[str, ...]]:
     """The hand-ins of a class by its roster: everybody is there, under the name and id of the roster, with nothing
     where nothing came. Second, in words, what belongs to nobody in the roster, or cannot be told apart."""
-    by_id = _index(roster.people, lambda person: [_key(person.id)])
+    people = roster.people
+
+    def index(keys: Callable[[Person], Iterable[object]]) -> dict[object, list[int]]:
+        """The people by each of their keys."""
+        found: dict[object, list[int]] = defaultdict(list)
+        for number, person in enumerate(people):
+            for key in filter(None, dict.fromkeys(keys(person))):
+                found[key].append(number)
+        return found
 
     def logins(person: Person) -> list[str]:
         every = [person.id, *(person.cell(login) for login in LOGINS)]
         return [_key(text) for one in every for text in (one, one.partition("@")[0])]
 
-    by_login = _index(roster.people, logins)
-    by_name = _index(roster.people, lambda person: [_words(person.name)])
-    found: dict[int, list[Submission]] = defaultdict(list)
+    by_id, by_login = index(lambda person: [_key(person.id)]), index(logins)
+    by_name = index(lambda person: [_words(person.name)])
+    theirs: dict[int, list[Submission]] = defaultdict(list)
     strangers: list[Submission] = []
     problems: list[str] = []
     for submission in collected.submissions:
-        shown = re.sub(r" \([^()]*\)$| \[\d+\]$", "", submission.student) if submission.id else submission.student
+        student = submission.student
+        shown = re.sub(r" \([^()]*\)$| \[\d+\]$", "", student) if submission.id else student
         ids = by_id.get(_key(submission.id)) or by_login.get(_key(submission.id or shown), [])
-        ids = ids if len(ids) == 1 else []
+        ids = ids if len(ids) == 1 else []  # what two have is nobody's
         names = by_name.get(_words(shown), [])
-        if ids and not names and not _may_be(roster.people[ids[0]].name, shown):
+        if ids and not names and not _may_be(people[ids[0]].name, shown):
             problems.append(
-                f"{submission.student} handed in under the id {submission.id}, which is that of "
-                f"{roster.people[ids[0]].name} in the roster; nobody gets it\n  fix: put the right id or name there"
+                f"{student} handed in under the id {submission.id}, which is that of {people[ids[0]].name} in the "
+                "roster; nobody gets it\n  fix: put the right id or name there"
             )
             ids = []
         elif ids and len(names) == 1 and ids != names:
             problems.append(
-                f"{submission.student} has the name of line {roster.people[names[0]].line} of the roster and the id "
-                f"of line {roster.people[ids[0]].line}; nobody gets it\n  fix: put the right id there"
+                f"{student} has the name of line {people[names[0]].line} of the roster and the id of line "
+                f"{people[ids[0]].line}; nobody gets it\n  fix: put the right id there"
             )
             ids, names = [], []
-        person = ids[0] if ids else names[0] if len(names) == 1 else None
-        if person is None:
+        if ids or len(names) == 1:
+            theirs[(ids or names)[0]].append(submission)
+        else:
             strangers.append(submission)
             why = "has a name that several in the roster have" if len(names) > 1 else "is not in the roster"
-            problems.append(f"{submission.student} handed something in and {why}; the row is marked")
-        else:
-            found[person].append(submission)
-    names_of = _shown_names(roster.people, strangers)
+            problems.append(f"{student} handed something in and {why}; the row is marked")
+    shown_names = told_apart([(readable(one.name), one.id) for one in people], [one.student for one in strangers])
     renamed: dict[str, str] = {}
     submissions: list[Submission] = []
-    for number, person in enumerate(roster.people):
-        several = found.get(number, [Submission(person.name, ())])
-        renamed |= {one.student: names_of[number] for one in several}
+    for number, (person, name) in enumerate(zip(people, shown_names, strict=False)):
+        several = theirs.get(number, [Submission(person.name, ())])
+        renamed |= {one.student: name for one in several}
         more = tuple((heading, text) for heading, text in person.cells.items() if heading not in roster.own)
-        submissions.append(replace(_together(several, names_of[number], person), more=more))
-    for number, stranger in enumerate(strangers, len(roster.people)):
-        renamed[stranger.student] = names_of[number]
-        submissions.append(replace(stranger, student=names_of[number], notes=(*stranger.notes, "not in the roster")))
+        # In one place or, as of two platforms, in several.
+        together = replace(
+            next((one for one in several if one.id), several[0]),
+            student=name,
+            files=tuple(file for one in several for file in one.files),
+            notes=tuple(note for one in several for note in one.notes),
+            hints={puzzle: count for one in several for puzzle, count in one.hints.items()},
+            roster_id=person.id,
+            late=any(one.late for one in several),
+            more=more,
+        )
+        submissions.append(together)
+    for stranger, name in zip(strangers, shown_names[len(people) :], strict=True):
+        renamed[stranger.student] = name
+        submissions.append(replace(stranger, student=name, notes=(*stranger.notes, "not in the roster")))
     submissions.sort(key=lambda one: (one.student.casefold(), one.student))
     refused = tuple(Refused(one.file, one.why, renamed.get(one.student, one.student)) for one in collected.refused)
     return Collected(tuple(submissions), refused, collected.notes), tuple(problems)
-
-
-def _index(people: Sequence[Person], keys: Callable[[Person], Iterable[object]]) -> dict[object, list[int]]:
-    """The people by each of their keys; what two have is none."""
-    found: dict[object, list[int]] = defaultdict(list)
-    for number, person in enumerate(people):
-        for key in dict.fromkeys(keys(person)):
-            if key:
-                found[key].append(number)
-    return found
 
 
 def _key(text: str) -> str:
@@ -357,37 +326,99 @@ def _may_be(name: str, shown: str) -> bool:
     """Tell whether a platform may call somebody so: a word is the same, or all of them stand in it together, or it
     hides who it is."""
     letters = "".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", shown).casefold()))
-    words = _words(name)
-    long = [word for word in words if len(word) > 1 or not word.isascii()]
+    long = [word for word in _words(name) if len(word) > 1 or not word.isascii()]
     return not re.search(r"[^\W\d_]", shown) or "participant" in letters or any(word in letters for word in long)
 
 
-def _shown_names(people: Sequence[Person], strangers: Sequence[Submission]) -> list[str]:
-    """Return what each row is called; no two are alike."""
-    alike = Counter(readable(person.name) for person in people)
-    found: list[str] = []
-    taken = Counter[str]()
-    for number in range(len(people) + len(strangers)):
-        if number < len(people):
-            person = people[number]
-            name = readable(person.name)
-            name = f"{name} ({person.id})" if person.id and alike[name] > 1 else name
-        else:
-            name = strangers[number - len(people)].student
-        taken[name] += 1
-        found.append(name if taken[name] == 1 else f"{name} [{taken[name]}]")
-    return found
+# -- marks by hand -------------------------------------------------------------------------------------------------
+
+COLUMNS: Final = ("id", "student", "puzzle", "points", "comment")
+LARGEST: Final = 10_000
+LONGEST: Final = 10_000  # characters of a comment
 
 
-def _together(several: Sequence[Submission], name: str, person: Person) -> Submission:
-    """Return what one person handed in, in one place or, as of two platforms, in several."""
-    first = next((one for one in several if one.id), several[0])
-    return replace(
-        first,
-        student=name,
-        files=tuple(file for one in several for file in one.files),
-        notes=tuple(note for one in several for note in one.notes),
-        hints={puzzle: count for one in several for puzzle, count in one.hints.items()},
-        roster_id=person.id,
-        late=any(one.late for one in several),
-    )
+def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
+    """A gradebook with what the files say. A row that cannot be used is named in `problems`; all others count.
+
+    TableError for a file from which no row can be read; OSError where there is none.
+    """
+    said: dict[tuple[str, str], Mark] = {}
+    places: dict[tuple[str, str], str] = {}
+    problems = list(book.problems)
+    for path in paths:
+        table = read_table(path)
+        headings = {heading.casefold(): heading for heading in table.headings}
+        if not {"id", "student"} & set(headings) or not {"points", "comment"} & set(headings):
+            raise TableError(
+                f"{path.name} has not the columns of marks\n  expected: {', '.join(COLUMNS)}\n"
+                f"  got:      {', '.join(table.headings)[:200]}"
+            )
+        problems += table.problems
+        for row in table.rows:
+            cells = {name: row.cells[headings[name]] if name in headings else "" for name in COLUMNS}
+            place = f"{path.name}, line {row.line}"
+            if problem := _take(book, rules, cells, place, said, places):
+                problems.append(f"{place}: {problem}")
+    students: list[Student] = []
+    for student in book.students:
+        marks = {mark.puzzle: mark for mark in student.marks if mark.puzzle}
+        for puzzle in (*marks, ""):
+            if (here := said.get((student.name, puzzle))) is not None:
+                marks[puzzle] = replace(marks.get(puzzle, here), by_hand=here.by_hand, comment=here.comment)
+        students.append(replace(student, marks=tuple(marks.values())))
+    return replace(book, students=tuple(students), problems=tuple(problems))
+
+
+def _take(
+    book: Gradebook,
+    rules: Rules,
+    cells: Mapping[str, str],
+    place: str,
+    said: dict[tuple[str, str], Mark],
+    places: dict[tuple[str, str], str],
+) -> str:
+    """Take one row into `said`, and where its points stand into `places`; why it is not used, or not all of it."""
+    its_id, name, puzzle, points_text, comment = (cells[column] for column in COLUMNS)
+    if not points_text and not comment:
+        return ""
+    found = [student for student in book.students if (student.id == its_id if its_id else student.name == name)]
+    if len(found) != 1:
+        return f"there {'are several' if found else 'is no student'} {its_id or name!r}; the row is not used"
+    if its_id and name and neutral(name) != neutral(found[0].name):
+        return f"the id {its_id} is that of {found[0].name}, and the row says {name}; the row is not used"
+    asked = [one.puzzle for one in book.asked]
+    if puzzle and puzzle not in asked:
+        return (
+            f"{puzzle!r} is not asked; the row is not used\n"
+            f"  expected: one of {', '.join(asked)}, or nothing for the whole"
+        )
+    key = found[0].name, puzzle
+    here = said.setdefault(key, Mark(puzzle))
+    if comment:
+        here = said[key] = replace(here, comment="\n".join(filter(None, (here.comment, comment[:LONGEST]))))
+    if not points_text:
+        return ""
+    try:
+        points = float(points_text.replace(",", "."))  # as spreadsheets of many countries write it
+    except ValueError:
+        points = math.nan
+    most = rules.weights(puzzle).get(BY_HAND) if puzzle else None
+    if not abs(points) <= LARGEST:
+        return f"{points_text!r} is no number; the points are not used\n  expected: such as 2 or 1.5"
+    if most is not None and points > most:
+        return f"{points:g} points, of which there are {most:g} by hand; the points are not used"
+    if here.by_hand is not None:
+        return f"{key[0]} has {here.by_hand:g} points there by {places[key]}; these {points:g} are not used"
+    said[key], places[key] = replace(here, by_hand=points), place
+    return ""
+
+
+def to_fill_in(book: Gradebook, path: Path) -> None:
+    """Write a file of marks with a row for each student and puzzle that is there, for somebody to fill in."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for student in book.students:
+        there = [score.puzzle for score in student.scores if score.state != "absent"]
+        writer.writerows([neutral(student.id), neutral(student.name), puzzle, "", ""] for puzzle in there)
+    write_whole(ready(path), ("\ufeff" + text.getvalue()).encode("utf-8", "replace"))

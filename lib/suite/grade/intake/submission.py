@@ -1,39 +1,314 @@
-"""One student's submission: its files as data, and which of them counts for each puzzle.
+"""One student's submission: what the name of a file says, its text, and which file counts for each puzzle.
 
-Nothing is held of a file but the place from which its text is read when it is wanted. The latest attempt counts. Within
-it the file that is called after the puzzle (`05_fsdp.ipynb`, `fsdp (1).py`) goes before others, then one in which
-something was written before the untouched stub, then the one that is no copy, then the first by name.
+Nothing is held of a file but the place from which its text is read when it is wanted: from bytes in any encoding, and
+of a notebook its code without what came out. One with 20 MB of pictures costs little more memory than its bytes and its
+text, and neither does one that was made to be expensive.
+
+The latest attempt counts. Within it the file that is called after the puzzle (`05_fsdp.ipynb`, `fsdp (1).py`) goes
+before others, then one in which something was written before the untouched stub, then the one that is no copy, then the
+first by name.
 """
 
 from __future__ import annotations
 
+import codecs
+import json
 import re
-from collections import defaultdict
+import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from hashlib import sha256
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple, cast
 
+from lib.puzzles.records import PUZZLES
 from lib.suite.grade.gradebook import Refused
 from lib.suite.grade.intake.archives import Place, Unreadable
-from lib.suite.grade.intake.owners import PYTHON, Stem, ending, listed_names, readable, stem_of
-from lib.suite.grade.intake.reading import MOST_BYTES, text_of
 from lib.suite.submissions.source import Source, SourceError
+from lib.suite.submissions.statements import without_package
 
-__all__ = ["Chosen", "Collected", "File", "Submission", "chosen", "renamed_in"]
+# -- names ---------------------------------------------------------------------------------------------------------
+
+LONGEST: Final = 120  # characters of a name that are shown
+# Characters of a name in which a puzzle is looked for: what compares patterns takes long with what is made for it.
+LONGEST_STEM: Final = 300
+MOST_NAMES: Final = 20  # names that a sentence lists
+# Invisible characters without which Persian, and some emoji, are not what they are.
+JOINERS: Final = frozenset("\u200c\u200d") | frozenset(map(chr, range(0xE0020, 0xE0080)))
+# What browsers, systems, Jupyter and platforms make of a name that is taken: `x (1)`, `x-2`, `x - Copy`, `x-Copy1`.
+COPY: Final = re.compile(
+    r"(?P<of>.+?)(?:[ _-]*\((?P<number>\d{1,4})\)|-(?P<dash>\d{1,4})|[ _-]+(?:copy|kopie|copie|copia)\d*(?: \d+)?)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class Stem(NamedTuple):
+    """A file's name without its ending, taken apart: the `puzzle` that it is called after, if any, the `rest` of it,
+    and which `copy` it is: 0 where nothing says that it is one."""
+
+    puzzle: str | None
+    rest: str
+    copy: int = 0
+
+
+def readable(name: str) -> str:
+    """A name as it is shown everywhere: one line, no control characters, nothing that turns the direction of writing,
+    not too long, and encodable; a long one ends in a digest, so that two of them differ."""
+    text = unicodedata.normalize("NFC", name)
+    odd = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - JOINERS
+    text = "".join("\ufffd" if char in odd else char for char in text).strip()
+    if len(text) > LONGEST:
+        return f"{text[: LONGEST - 8]}… {sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+    return text or "(no name)"
+
+
+def told_apart(people: Iterable[tuple[str, str]], others: Iterable[str] = ()) -> list[str]:
+    """Return what each is called, of whom there are name and id: with the id where two have one name, and never as
+    another is. `others` come after them, and are called so already."""
+    people = list(people)
+    alike, taken = Counter(name for name, _ in people), Counter[str]()
+    found: list[str] = []
+    for name in (*(f"{name} ({its_id})" if its_id and alike[name] > 1 else name for name, its_id in people), *others):
+        shown = readable(name)
+        taken[shown] += 1
+        found.append(shown if taken[shown] == 1 else f"{shown} [{taken[shown]}]")
+    return found
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """Names in a sentence, of very many their beginning: "a, b and 3 more"."""
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def ending(name: str) -> str:
+    """The ending of a file's name in small letters, with its dot; "" where it has none."""
+    before, dot, after = name.rpartition(".")
+    return f".{after.lower()}" if before and dot and len(after) <= 10 else ""
+
+
+def is_gradable(name: str) -> bool:
+    """Return whether a file of that name can be graded: a notebook or Python."""
+    return ending(name) in (".ipynb", ".py")
+
+
+def stem_of(name: str) -> Stem:
+    """Take a file's name apart: "05_fsdp_ann-2.ipynb" is puzzle fsdp, rest "ann", copy 2."""
+    stem = name[: len(name) - len(ending(name))]
+    if len(stem) > LONGEST_STEM:
+        return Stem(None, stem)
+    puzzle, rest = _puzzle_in(stem)
+    if (puzzle is None or rest) and (copied := COPY.fullmatch(stem)):
+        return Stem(*_puzzle_in(copied["of"]), int(copied["number"] or copied["dash"] or 1))
+    return Stem(puzzle, rest)
+
+
+def _puzzle_in(stem: str) -> tuple[str | None, str]:
+    """The puzzle that a name begins or ends with, and what else there is of the name."""
+    before, after = _patterns()
+    if found := before.fullmatch(stem) or after.fullmatch(stem):
+        return found["puzzle"].lower(), (found["rest"] or "").strip(" _-.")
+    return None, stem
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """The name of a puzzle, with its number or without, at the beginning of a name and at its end."""
+    ids = "|".join(sorted(PUZZLES, key=lambda puzzle: (-len(puzzle), puzzle)))
+    puzzle = rf"(?:\d{{1,3}}[_ -])?(?P<puzzle>{ids})"
+    flags = re.IGNORECASE | re.DOTALL
+    return re.compile(rf"{puzzle}(?P<rest>[ _.-].*)?", flags), re.compile(rf"(?P<rest>.*[ _.-]){puzzle}", flags)
+
+
+# -- text ----------------------------------------------------------------------------------------------------------
+
+MOST_BYTES: Final = 20_000_000  # of a file that is read
+# Characters of code in one file, without the package that a notebook for Colab brings: more than any person writes.
+MOST_CODE: Final = 2**20
+# What a file is by its first bytes, whatever it is called.
+SIGNATURES: Final = {
+    b"PK\3\4": "a zip archive",
+    b"PK\5\6": "a zip archive",
+    b"\x1f\x8b": "a gzip archive",
+    b"Rar!": "a RAR archive",
+    b"7z\xbc\xaf": "a 7z archive",
+    b"%PDF": "a PDF",
+    b"\x89PNG": "a picture (PNG)",
+    b"\xff\xd8\xff": "a picture (JPEG)",
+    b"GIF8": "a picture (GIF)",
+    b"\xd0\xcf\x11\xe0": "an Office document",
+    b"\x7fELF": "a program",
+    b"MZ\x90": "a program",
+    b"SQLite format 3": "a database",
+    b"version https://git-lfs": "a pointer of Git LFS, and not the file that it points to",
+}
+# Marks at the beginning of a text that name its encoding. That of UTF-32 begins with one of UTF-16.
+BOMS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+COOKIE: Final = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]{1,40})")
+CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+SURROGATES: Final = re.compile("[\ud800-\udfff]")
+SMALL: Final = 2**20  # characters of a notebook that is read as it is
+# Values in a notebook without its outputs: what is made of each takes twenty times its place in the file.
+MOST_PARTS: Final = 200_000
+MOST_MARKS: Final = 3_000_000  # brackets and quotation marks in a notebook that is read: each takes a moment
+# A part that may be large and is no code, a string, a bracket, or the beginning of a string that does not end.
+TOKEN: Final = re.compile(
+    r'(?P<dropped>"(?:outputs|metadata|attachments)"\s*:\s*(?=[\[{]))|"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}"]', re.DOTALL
+)
+
+
+def text_of(name: str, data: bytes) -> str:
+    """The text of a file called `name` that can be graded, with "\\n" at the end of its lines.
+
+    A notebook comes back as a notebook of format 4 that has its code cells and nothing else, whatever its format was.
+    Unreadable, with a sentence for people, where it is none.
+    """
+    if not data.strip():
+        raise Unreadable("is empty; perhaps the upload was cut off: hand it in again", "empty")
+    is_notebook = ending(name) == ".ipynb"
+    wanted = "a notebook" if is_notebook else "Python"
+    if (kind := next((kind for mark, kind in SIGNATURES.items() if data.startswith(mark)), None)) is not None:
+        raise Unreadable(f"is {kind}, and not {wanted}, whatever it is called; hand in the file itself")
+    text = decoded(data)
+    if text.lstrip()[:200].lower().startswith(("<!doctype", "<html", "<?xml", "<head", "<body")):
+        raise Unreadable(f"is a web page, and not {wanted}: perhaps the page of a login was saved in its place")
+    every = [
+        without_package(SURROGATES.sub("\ufffd", cell.replace("\r\n", "\n").replace("\r", "\n")))
+        for cell in (_code_cells(text) if is_notebook else [text])
+    ]
+    if (length := sum(map(len, every))) > MOST_CODE:
+        raise Unreadable(f"has {length:,} characters of code; at most {MOST_CODE:,} are read")
+    if not is_notebook:
+        return every[0]
+    return json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": cell} for cell in every]})
+
+
+def decoded(data: bytes) -> str:
+    """Bytes as text: by the mark at their beginning, in UTF-8 or UTF-16, as their first lines say, else as Windows-1252
+    or Latin-1. Unreadable where they are no text."""
+    mark, encoding = next((one for one in BOMS if data.startswith(one[0])), (b"", ""))
+    begin = data[:2000]
+    if not encoding and b"\0" in begin:
+        # JSON and Python begin with ASCII, of which every other byte is 0 in UTF-16.
+        first, second = begin[::2].count(0), begin[1::2].count(0)
+        if max(first, second) < len(begin) // 4 or min(first, second) > len(begin) // 8:
+            raise Unreadable("is binary, and no text")
+        encoding = "utf-16-be" if first > second else "utf-16-le"
+    if encoding:
+        try:
+            text = data[len(mark) :].decode(encoding)
+        except UnicodeDecodeError as error:
+            raise Unreadable(f"begins as text in {encoding.upper()}, and is none: {error.reason}") from None
+    else:
+        text = _guessed(data)
+    if CONTROLS.search(text):
+        raise Unreadable("is binary, and no text: it has control characters")
+    return text
+
+
+def _guessed(data: bytes) -> str:
+    told = (found[1].decode("ascii", "replace") for line in data.split(b"\n", 2)[:2] if (found := COOKIE.match(line)))
+    for encoding in ("utf-8", *islice(told, 1), "cp1252"):
+        with suppress(LookupError, ValueError):
+            return data.decode(encoding)
+    return data.decode("latin-1")
+
+
+def _code_cells(text: str) -> list[str]:
+    """The sources of a notebook's code cells: of format 4, or 3, which has them in worksheets and calls them input.
+
+    Of a key that is there twice the last counts, as in all that read JSON.
+    """
+    # Each value begins with a bracket, or comes after a comma.
+    if len(text) > SMALL or sum(map(text.count, "[{,")) > MOST_PARTS:
+        if (marks := sum(map(text.count, '[{"'))) > MOST_MARKS:
+            raise Unreadable(f"has {marks:,} brackets and strings; clear its outputs, and hand it in again")
+        text = _slim(text)
+        if (parts := sum(map(text.count, "[{,"))) > MOST_PARTS:
+            most = f"at most {MOST_PARTS:,} are read"
+            raise Unreadable(f"has {parts:,} parts besides its outputs, as no notebook has; {most}")
+    try:
+        data: object = json.loads(text, strict=False)
+    except RecursionError:
+        raise Unreadable("is no notebook: it is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+            raise Unreadable(CUT_OFF) from None
+        what = f"is no notebook, or a damaged one: line {error.lineno} is not the JSON that it should be ({error.msg})"
+        raise Unreadable(f"{what}; open it in Jupyter, save it, and hand it in again") from None
+    except ValueError as error:  # such as a number of 5,000 digits
+        raise Unreadable(f"is no notebook, or a damaged one: {str(error).partition(';')[0][:100]}") from None
+    if not isinstance(data, dict):
+        raise Unreadable("is JSON, and no notebook: it is no object with cells")
+    notebook = cast("dict[str, object]", data)
+    sheets = [notebook] if "cells" in notebook else notebook.get("worksheets")
+    cells = [cell for sheet in _objects(sheets) for cell in _objects(sheet.get("cells"))]
+    code = [_joined(cell) for cell in cells if cell.get("cell_type") == "code"]
+    if not any(source.strip() for source in code):
+        raise Unreadable("is a notebook without code: nothing in it can be graded", "empty")
+    return code
+
+
+CUT_OFF: Final = "is cut off: it ends in the middle of the notebook; hand it in again"
+
+
+def _slim(text: str) -> str:
+    """JSON with null for what TOKEN drops, read from left to right; no more of that is held than one string."""
+    kept: list[str] = []
+    start = depth = inside = 0  # inside a part that is left out: how deep it is
+    for token in TOKEN.finditer(text):
+        if token["dropped"]:
+            if not inside:
+                kept += text[start : token.end()], "null"
+                inside = depth + 1
+        elif token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            if inside == depth:
+                start, inside = token.end(), 0
+            depth -= 1
+        elif token[0] == '"':
+            raise Unreadable(CUT_OFF)
+    if inside:
+        raise Unreadable(CUT_OFF)
+    return "".join((*kept, text[start:]))
+
+
+def _objects(found: object) -> list[dict[str, object]]:
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in cast("list[object]", found)):
+        raise Unreadable("is JSON, and no notebook: it has no list of cells")
+    return cast("list[dict[str, object]]", found)
+
+
+def _joined(cell: dict[str, object]) -> str:
+    source = cell.get("source", cell.get("input", ""))
+    lines = cast("list[object]", source) if isinstance(source, list) else [source]
+    if not all(isinstance(line, str) for line in lines):
+        raise Unreadable("is a damaged notebook: the source of a cell is neither text nor lines of text")
+    return "".join(cast("list[str]", lines))
+
 
 # -- submission ----------------------------------------------------------------------------------------------------
 
+# When a file was handed in, later ones being greater: the time that the platform says, which of the paths that were
+# given, and a number that the platform put behind the name of a file that was handed in again.
 Attempt = tuple[str, int, int]
-"""When a file was handed in, later ones being greater: the time that the platform says, which of the paths that were
-given, and a number that the platform put behind the name of a file that was handed in again."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
     """A notebook or .py that was handed in. `name` is its path as people know it, `parts` that within the submission.
 
-    Nothing of it is held: `text` and `digest` read it from its `place`. Unreadable where that is no longer possible.
+    Nothing of it is held: `text` reads it from its `place`. Unreadable where that is no longer possible.
     """
 
     name: str
@@ -51,14 +326,9 @@ class File:
         """Its text; that of a notebook has nothing but its code. Unreadable where it is damaged, or something else."""
         return text_of(self.parts[-1], self.place.read(MOST_BYTES))
 
-    def digest(self) -> str:
-        """The same for the same bytes: whoever keeps it knows whether something else lies there now."""
-        return sha256(self.place.read(MOST_BYTES)).hexdigest()[:16]
-
     def source(self) -> Source:
         """Its code. Unreadable where there is none."""
-        kind = ending(self.parts[-1])
-        shown = readable(self.parts[-1])
+        kind, shown = ending(self.parts[-1]), readable(self.parts[-1])
         try:
             return Source.of(shown[: len(shown) - len(kind)] + kind, self.text())
         except SourceError as error:
@@ -93,18 +363,6 @@ class Submission:
             except Unreadable as error:
                 yield file, Refused(file.name, str(error), self.student, error.state, file.stem.puzzle or "")
 
-    def modules_of(self, file: File) -> tuple[File, ...]:
-        """The other .py files of the same attempt in the folder of a file, and below it, which it may import."""
-        folder = file.parts[:-1]
-        return tuple(
-            other
-            for other in self.files
-            if other != file
-            and ending(other.parts[-1]) == PYTHON
-            and other.attempt[:2] == file.attempt[:2]
-            and other.parts[: len(folder)] == folder
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Collected:
@@ -119,10 +377,9 @@ class Collected:
 # -- choosing ------------------------------------------------------------------------------------------------------
 
 IMPORTS: Final = re.compile(r"^[ \t]*(?:from|import)[ \t].*", re.MULTILINE)
-MOST_MODULES: Final = 50
-"""Modules that a file may bring."""
-MOST_CODE_TOGETHER: Final = 8 * 2**20
-"""Characters of code of one student that are held at once."""
+MOST_MODULES: Final = 50  # modules that a file may bring
+MOST_CODE_TOGETHER: Final = 8 * 2**20  # characters of code of one student that are held at once
+# Why a file does not count for a puzzle: by what in its rank is first not that of the file which counts.
 REASONS: Final = (
     "passed over, as a later attempt counts",
     "passed over, as another file has the name of the puzzle",
@@ -130,12 +387,9 @@ REASONS: Final = (
     "passed over, as a copy",
     "passed over, as another file comes first by name",
 )
-"""Why a file does not count for a puzzle: by what in its rank is first not that of the file which counts."""
-NOTHING: Final = "holds none of the puzzles that are graded"
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """The part of a submission that is graded: the file and the code of each puzzle that is there, what is to be
     said of the rest, and a row for each file that could not be read."""
 
@@ -146,8 +400,20 @@ class Chosen:
 
 def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
     """Read the files of a submission, and say which one counts for each of `puzzles`."""
-    read, refused = _read(submission)
-    modules = {file: _modules(submission, file, read) for file in read}
+    read: dict[File, Source] = {}
+    refused: list[Refused] = []
+    held = 0
+    for file, found in submission.sources():
+        if isinstance(found, Refused):
+            refused.append(found)
+            continue
+        held += sum(len(text) for _, text in found.cells)
+        if held > MOST_CODE_TOGETHER:
+            why = f"and what comes after it is not read: there are more than {MOST_CODE_TOGETHER / 1e6:.2g} MB of code"
+            refused.append(Refused(file.name, why, submission.student))
+            break
+        read[file] = found
+    modules = {file: _modules(file, read) for file in read}
     sources = {
         file: replace(source, modules=tuple((path, read[other].cells[0][1]) for path, other in modules[file].items()))
         for file, source in read.items()
@@ -160,7 +426,12 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
         candidates = _candidates(puzzle, sources, defined)
         if not candidates:
             continue
-        ranks = {file: _rank(file, sources[file], puzzle, candidates) for file in candidates}
+        latest = max(file.attempt for file in candidates)
+        ranks: dict[File, tuple[bool, bool, bool, int, tuple[str, ...]]] = {}  # smallest first, by place of REASONS
+        for file in candidates:
+            untouched = len(candidates) > 1 and sources[file].untouched(puzzle)
+            stem = file.stem
+            ranks[file] = file.attempt != latest, stem.puzzle != puzzle, untouched, stem.copy, file.parts
         first = min(candidates, key=ranks.__getitem__)
         of[puzzle] = first, sources[first]
         used.update(candidates, modules[first].values())
@@ -172,8 +443,9 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
     lacking = [puzzle for puzzle in puzzles if puzzle not in of]
     refused += [row for file in sources for row in renamed_in(file, sources[file], lacking, submission.student)]
     named = {row.file for row in refused}
-    passed[NOTHING] += [file.name for file in sources if file not in used and file.name not in named]
-    notes = [f"{why}: {listed_names(names)}" for why, names in sorted(passed.items()) if names]
+    unused = [file.name for file in sources if file not in used and file.name not in named]
+    passed |= {"holds none of the puzzles that are graded": unused} if unused else {}
+    notes = [f"{why}: {listed_names(names)}" for why, names in sorted(passed.items())]
     return Chosen(of, tuple(notes), tuple(refused))
 
 
@@ -192,24 +464,6 @@ def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str 
         except SourceError as error:
             rows.append(Refused(file.name, f"cannot be read: {error}", student, puzzle=puzzle))
     return rows
-
-
-def _read(submission: Submission) -> tuple[dict[File, Source], list[Refused]]:
-    """The code of each file, and a row for each that has none."""
-    sources: dict[File, Source] = {}
-    refused: list[Refused] = []
-    held = 0
-    for file, found in submission.sources():
-        if isinstance(found, Refused):
-            refused.append(found)
-            continue
-        held += sum(len(text) for _, text in found.cells)
-        if held > MOST_CODE_TOGETHER:
-            why = f"and what comes after it is not read: there are more than {MOST_CODE_TOGETHER / 1e6:.2g} MB of code"
-            refused.append(Refused(file.name, why, submission.student))
-            break
-        sources[file] = found
-    return sources, refused
 
 
 def _candidates(puzzle: str, sources: Mapping[File, Source], defined: dict[File, frozenset[str]]) -> list[File]:
@@ -235,24 +489,17 @@ def _candidates(puzzle: str, sources: Mapping[File, Source], defined: dict[File,
     return [file for file in named if puzzle in defined[file]]
 
 
-Rank = tuple[bool, bool, bool, int, tuple[str, ...]]
-
-
-def _rank(file: File, source: Source, puzzle: str, candidates: Sequence[File]) -> Rank:
-    """Return what goes before what, smallest first; its places are those of REASONS."""
-    stem = file.stem
-    latest = max(other.attempt for other in candidates)
-    untouched = len(candidates) > 1 and source.untouched(puzzle)
-    return file.attempt != latest, stem.puzzle != puzzle, untouched, stem.copy, file.parts
-
-
-def _modules(submission: Submission, file: File, sources: Mapping[File, Source]) -> dict[str, File]:
-    """The modules beside a file that it imports, and that those import, by their path from it."""
-    depth = len(file.parts) - 1
+def _modules(file: File, sources: Mapping[File, Source]) -> dict[str, File]:
+    """The modules that a file imports, and that those import, by their path from it: of the other .py of the same
+    attempt in its folder, and below it."""
+    folder = file.parts[:-1]
     beside = {
-        f"{'/'.join(other.parts[depth:])[:-3]}.py": other  # whose ending may be in capitals
-        for other in submission.modules_of(file)
-        if other in sources
+        f"{'/'.join(other.parts[len(folder) :])[:-3]}.py": other  # whose ending may be in capitals
+        for other in sources
+        if other != file
+        and ending(other.parts[-1]) == ".py"
+        and other.attempt[:2] == file.attempt[:2]
+        and other.parts[: len(folder)] == folder
     }
     texts = [text for _, text in sources[file].cells]
     taken: dict[str, File] = {}

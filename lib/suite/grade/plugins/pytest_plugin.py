@@ -2,45 +2,34 @@
 
     pytest --puzzles notebooks/             one test for each puzzle in each notebook and .py
     pytest --puzzles ann.ipynb -k fsdp      ann.ipynb::test_puzzle[fsdp], and [fsdp-8x2x8] for another size
-    pytest --puzzles --puzzles-need best --puzzles-config grade.toml --junitxml=junit.xml notebooks/
 
-Puzzles are judged as `puzzles grade` does: each function runs in isolation, at the puzzle's size and at hidden ones,
-and what it sends back is judged here as data. While `--puzzles` is given pytest imports nothing from the folders that
-it reads: no conftest.py, no package, no test_*.py, no test*.txt. Without it, this plugin changes nothing.
+judges as `puzzles grade` does, in isolation, and imports nothing from the folders that it reads: no conftest.py, no
+package, no test_*.py, no test*.txt. Without `--puzzles`, this plugin changes nothing.
 
     PUZZLES_GRADING=1 pytest --nbval-lax notebooks/
 
 runs notebooks instead, cell by cell, with nbval: a cell fails for what is unsolved, not correct or not within the goal
-(see `lib.errors.graded`). Whatever a student saved as output counts for nothing there. Both may be given at once.
-
-What running a notebook does not protect from, as a student's code runs there with your rights, in the process in which
-it is checked: a check that was deleted, marked NBVAL_SKIP or NBVAL_RAISES_EXCEPTION (or tagged so), caught by
-`try`, or replaced (`Model.check = ...`, a module called `lib.py` beside the notebook); a printed "Correct!" in its
-place; `%magic` and `!command` cells; a loop that never ends, but for --nbval-cell-timeout; and answers for the
-puzzle's own size alone. The tests of `--puzzles`, and `puzzles grade`, look at none of this: they take the function by
-its name, run it away from here, and judge the schedule. They do not protect from a solution that somebody else wrote.
+(see `lib.errors.graded`). TEACHING.md says what that does not protect from: all that a student's code does to its own
+process. Both may be given at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from lib.errors import graded
 
-if TYPE_CHECKING:
-    from lib.suite.grade.assignment import Required
-    from lib.suite.grade.gradebook import Result, Score
+if TYPE_CHECKING:  # else where they are needed: this is imported by every pytest, also where nothing is graded
+    from lib.suite.grade.gradebook import Score
     from lib.suite.grade.intake.submission import File
+    from lib.suite.grade.judging import Required
     from lib.suite.isolation.isolation import Isolation
     from lib.suite.submissions.source import Source
-
-__all__: list[str] = []
-
-ENDINGS: Final = (".ipynb", ".py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,10 +71,6 @@ class Cells:
 # -- puzzles as tests -----------------------------------------------------------------------------------------------
 
 
-class Failed(Exception):
-    """A puzzle that did not pass: what there is to say to whoever wrote it."""
-
-
 class Grading:
     """The questions, and their runner, in one process of pytest."""
 
@@ -111,36 +96,32 @@ class Grading:
             (self._required[puzzle],) = self.config.with_options(puzzles=[puzzle]).assignment().required
         return self._required[puzzle]
 
-    def judged(self, source: Source, required: Required) -> Score:
-        """Return what came of a puzzle."""
+    def judged(self, path: Path, required: Required) -> Score:
+        """Return what came of a puzzle in a file, with the modules beside it that it imports. What answers a puzzle is
+        no module: a function that is somebody else's is not handed in by importing it."""
+        from lib.suite.grade.intake.submission import Submission, chosen
         from lib.suite.grade.judging import judge_source
         from lib.suite.isolation.isolation import Isolation
 
-        if self._isolation is None:
-            self._isolation = Isolation()
-        return judge_source(source, required, self._isolation, self.config.limits).score
-
-    def source(self, path: Path, puzzle: str) -> Source:
-        """The code of a file with the modules beside it that it imports. What answers a puzzle is no module: a function
-        that is somebody else's is not handed in by importing it."""
-        from lib.suite.grade.intake.submission import Submission, chosen
-
-        folder = path.parent
-        if folder not in self._modules:
+        if (folder := path.parent) not in self._modules:
             beside = [_file(other) for other in sorted(folder.glob("*.py"))]
-            self._modules[folder] = [file for file in beside if not _puzzles_of(file)]
+            self._modules[folder] = [file for file in beside if not _answers(file)]
         modules = [file for file in self._modules[folder] if file.parts != (path.name,)]
-        return chosen(Submission("", (_file(path), *modules)), [puzzle]).of[puzzle][1]
+        puzzle = required.record.id
+        _, source = chosen(Submission("", (_file(path), *modules)), [puzzle]).of[puzzle]
+        self._isolation = self._isolation or Isolation()
+        return judge_source(source, required, self._isolation, self.config.limits).score
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Generator[None, list[Any], list[Any]]:
         """Notebooks are ours, and those of whoever else was asked to run them; a .py is nobody else's. All other files
         may be anybody's: a test*.txt would be run by doctest."""
         others = yield
-        if file_path.suffix not in ENDINGS:
+        if file_path.suffix not in (".ipynb", ".py"):
             return []
-        ours = [PuzzleFile.of(parent, file_path, self)]
-        return [*others, *ours] if file_path.suffix == ".ipynb" else ours
+        ours = cast("Any", PuzzleFile).from_parent(parent, path=file_path)
+        ours.grading, ours.scores = self, {}
+        return [*(others if file_path.suffix == ".ipynb" else ()), ours]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
@@ -159,14 +140,14 @@ def _file(path: Path) -> File:
     return File(path.name, Place(str(path)), 0, (path.name,))
 
 
-def _puzzles_of(file: File) -> tuple[str, ...]:
-    """The puzzles that a file answers; none where it cannot be read."""
+def _answers(file: File) -> bool:
+    """Return whether a file answers a puzzle; not where it cannot be read."""
     from lib.suite.grade.intake.archives import Unreadable
 
     try:
-        return file.source().puzzles()
+        return bool(file.source().puzzles())
     except Unreadable:
-        return ()
+        return False
 
 
 class PuzzleFile(pytest.File):
@@ -175,14 +156,6 @@ class PuzzleFile(pytest.File):
     grading: Grading
     scores: dict[str, Score]
 
-    @classmethod
-    def of(cls, parent: pytest.Collector, path: Path, grading: Grading) -> PuzzleFile:
-        """A file that has something to grade."""
-        file: PuzzleFile = cast("Any", cls).from_parent(parent, path=path)
-        file.grading = grading
-        file.scores = {}
-        return file
-
     def collect(self) -> Iterator[pytest.Item]:
         """A file that cannot be read is a test that fails, and stops none of the others."""
         from lib.puzzles.records import PUZZLES
@@ -190,15 +163,22 @@ class PuzzleFile(pytest.File):
         from lib.suite.grade.intake.archives import Unreadable
         from lib.suite.grade.intake.submission import renamed_in
 
-        file = _file(self.path)
+        def test(name: str, check: Callable[[], None]) -> pytest.Item:
+            item = cast("Any", PuzzleTest).from_parent(self, name=name)
+            item.check = check
+            return item
+
+        def wrong(why: str) -> pytest.Item:
+            return test("test_puzzle", partial(_fail, f"{self.path.name} {why}"))
+
+        file, asked = _file(self.path), self.grading.config.puzzles
         try:
-            source = file.source()
+            source: Source = file.source()
             puzzles = source.puzzles()
-            asked = PUZZLES if self.grading.config.puzzles is None else self.grading.config.puzzles
             is_module = bool(file.stem.rest) and self.path.suffix == ".py"  # such as fsdp_helpers.py
-            renamed = [] if is_module else renamed_in(file, source, asked)
+            renamed = [] if is_module else renamed_in(file, source, PUZZLES if asked is None else asked)
         except Unreadable as error:
-            yield Unread.of(self, f"{self.path.name} {error}")
+            yield wrong(str(error))
             return
         try:
             required = [found for puzzle in puzzles if (found := self.grading.required(puzzle)) is not None]
@@ -206,36 +186,50 @@ class PuzzleFile(pytest.File):
             raise self.CollectError(str(error)) from None
         for one in required:
             for number, words in enumerate(_names(one)):
-                yield PuzzleItem.of(self, one, number, words)
-        for row in renamed:
-            yield Unread.of(self, f"{self.path.name} {row.why}")
+                yield test(f"test_puzzle[{words}]", partial(self._check, one, number))
+        yield from (wrong(row.why) for row in renamed)
         if not required and not renamed and self.session.isinitpath(self.path):
-            yield Unread.of(self, f"{self.path.name} defines the function of no puzzle that is asked")
+            yield wrong("defines the function of no puzzle that is asked")
 
-    def result(self, required: Required, number: int) -> Result | None:
-        """Return what came of a puzzle at its size (0) or at a hidden one; None where it did not get there."""
+    def _check(self, required: Required, number: int) -> None:
+        """Look at what came of a puzzle at its size (0) or at a hidden one."""
         puzzle = required.record.id
         if puzzle not in self.scores:
-            self.scores[puzzle] = self.grading.judged(self.grading.source(self.path, puzzle), required)
-        score = self.scores[puzzle]
-        results = [score.own, *score.hidden]
-        return results[number] if number < len(results) else None
+            self.scores[puzzle] = self.grading.judged(self.path, required)
+        results = (self.scores[puzzle].own, *self.scores[puzzle].hidden)
+        if number >= len(results):
+            pytest.skip(f"not run: it does not come to its end in test_puzzle[{puzzle}]")
+        result = results[number]
+        if result.state != "passed":
+            needed = f'\nneeded is the goal "{required.need}"' if result.state == "missed" else ""
+            _fail(f"{result.message}{needed}")
 
 
 def _names(required: Required) -> Iterator[str]:
     """Yield what the tests of a puzzle are called: its id; then the id and a size, or a number."""
     puzzle, seen = required.record.id, dict[str, int]()
     yield puzzle
-    for number, _ in enumerate(required.sizes, 1):
-        size = (
-            f"inputs{number}" if required.record.is_function else "x".join(map(str, required.hidden[number - 1].size))
-        )
+    inputs = (f"inputs{number}" for number, _ in enumerate(required.seeds, 1))
+    for size in (*inputs, *("x".join(map(str, record.size)) for record in required.hidden)):
         seen[size] = seen.get(size, 0) + 1
         yield f"{puzzle}-{size}" if seen[size] == 1 else f"{puzzle}-{size}-{seen[size]}"
 
 
-class _Item(pytest.Item):
+class Failed(Exception):
+    """A puzzle that did not pass: what there is to say to whoever wrote it."""
+
+
+def _fail(why: str) -> None:
+    raise Failed(why)
+
+
+class PuzzleTest(pytest.Item):
     """A test of ours: what is said of a failure is said to whoever wrote the code, without a line of ours."""
+
+    check: Callable[[], None]
+
+    def runtest(self) -> None:
+        self.check()
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         from lib.errors.wording import visible
@@ -247,42 +241,3 @@ class _Item(pytest.Item):
     def reportinfo(self) -> tuple[Path, None, str]:
         assert self.parent is not None, "a test lies in its file"
         return self.path, None, f"{self.name} in {self.parent.nodeid}"
-
-
-class PuzzleItem(_Item):
-    """One puzzle of one file at one size."""
-
-    file: PuzzleFile
-    required: Required
-    number: int
-
-    @classmethod
-    def of(cls, file: PuzzleFile, required: Required, number: int, words: str) -> PuzzleItem:
-        """The test of a size: 0 is the puzzle's own."""
-        item: PuzzleItem = cast("Any", cls).from_parent(file, name=f"test_puzzle[{words}]")
-        item.file, item.required, item.number = file, required, number
-        return item
-
-    def runtest(self) -> None:
-        result = self.file.result(self.required, self.number)
-        if result is None:
-            pytest.skip(f"not run: it does not come to its end in test_puzzle[{self.required.record.id}]")
-        if result.state != "passed":
-            needed = f'\nneeded is the goal "{self.required.need}"' if result.state == "missed" else ""
-            raise Failed(f"{result.message}{needed}")
-
-
-class Unread(_Item):
-    """A file in which there is nothing to grade, as a test that fails."""
-
-    why: str
-
-    @classmethod
-    def of(cls, file: PuzzleFile, why: str) -> Unread:
-        """The test of a file, and why it fails."""
-        item: Unread = cast("Any", cls).from_parent(file, name="test_puzzle")
-        item.why = why
-        return item
-
-    def runtest(self) -> None:
-        raise Failed(self.why)

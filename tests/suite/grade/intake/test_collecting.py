@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from lib.suite.grade.intake import collecting
-from lib.suite.grade.intake.collecting import collect
-from lib.suite.grade.intake.owners import PLATFORMS, Platform, owner_of
+from lib.suite.grade.intake.collecting import PLATFORMS, Platform, collect, owner_of
 from lib.suite.grade.intake.submission import Collected, chosen
 from tests.suite.grade.intake.trees import DDP, FSDP, folder, notebook, stub, tar_bytes, zip_bytes
 from tests.support.said import Said
@@ -25,10 +24,11 @@ TREE = {
 }
 
 
-def contents(collected: Collected) -> list[tuple[str, list[tuple[tuple[str, ...], str, str]]]]:
+def contents(collected: Collected) -> list[tuple[str, list[tuple[tuple[str, ...], bytes, str]]]]:
     """All that is to be the same however it was packed."""
     return [
-        (one.student, [(file.parts, file.digest(), file.text()) for file in one.files]) for one in collected.submissions
+        (one.student, [(file.parts, file.place.read(10**6), file.text()) for file in one.files])
+        for one in collected.submissions
     ]
 
 

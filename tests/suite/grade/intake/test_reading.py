@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.suite.grade.intake import reading
+from lib.suite.grade.intake import submission
 from lib.suite.grade.intake.archives import Unreadable
-from lib.suite.grade.intake.reading import text_of
+from lib.suite.grade.intake.submission import text_of
 from tests.suite.grade.intake.trees import FSDP, notebook, tar_bytes, zip_bytes
 from tests.support.profiles import examples
 from tests.support.said import Said
@@ -121,12 +121,12 @@ def test_any_notebook_gives_its_code_large_or_small(written: dict[str, Any], ind
     sources = [cell["source"] for cell in written["cells"] if cell["cell_type"] == "code"]
     expected = ["".join(source) for source in sources]
     assert cells(text) == expected
-    small = reading.SMALL
+    small = submission.SMALL
     try:
-        reading.SMALL = 0  # type: ignore[misc]
+        submission.SMALL = 0  # type: ignore[misc]
         assert cells(text) == expected, "as a large one is read"
     finally:
-        reading.SMALL = small  # type: ignore[misc]
+        submission.SMALL = small  # type: ignore[misc]
 
 
 @examples(40, 10)

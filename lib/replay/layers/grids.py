@@ -1,0 +1,290 @@
+"""Real layers over a grid: convolutions, pooling, neighborhood attention, averages, transforms; and REAL_LAYERS."""
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from math import prod
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from lib.replay.layers import layers
+from lib.replay.layers.layers import Attention, Gradients, Held, Kept, RealLayer, Wanted
+from lib.values.dims import RunSet
+from lib.values.kinds import attention, grid
+from lib.values.kinds.grid import Stencil
+
+
+def _around(dims: Iterable[tuple[Sequence[Sequence[int]], int, int]], device: torch.device) -> Tensor:
+    """Return which points of a grid lie around each output, by output and place: along each dim the rows in so many
+    places, of so many rows. It is -1 where there is none."""
+    found = torch.zeros(1, 1, dtype=torch.long)
+    for rows, kernel, size in dims:
+        at = torch.tensor(rows, dtype=torch.long).view(-1, kernel)
+        both = found[:, None, :, None] * size + at[None, :, None, :]
+        there = (found >= 0)[:, None, :, None] & (at >= 0)[None, :, None, :]
+        found = both.where(there, -1).flatten(2).flatten(0, 1)
+    return found.to(device)
+
+
+class Swept(RealLayer):
+    """A layer whose outputs take what lies around their own place in a grid."""
+
+    @property
+    def stencils(self) -> dict[str, Stencil]:
+        """The stencils of the dims of the grid."""
+        return {role: cast(grid.Swept, self.kind).stencils[role] for role in self.described.space}
+
+    def taken(self, x: Held) -> Tensor:
+        """Return the points that each output takes that follows of what is here: their numbers among those."""
+
+        def along(role: str, stencil: Stencil) -> tuple[list[list[int]], int, int]:
+            rows = x.numbers(role).tolist()
+            places = {row: place for place, row in enumerate(rows)}
+            outputs = stencil.given(RunSet.of(rows))
+            taken = [[places.get(one, -1) for one in self.taps(stencil, q)] for q in outputs]
+            return taken, stencil.kernel, len(rows)
+
+        return _around((along(role, stencil) for role, stencil in self.stencils.items()), x.tensor.device)
+
+    def taps(self, stencil: Stencil, row: int) -> Sequence[int]:
+        """Return the row that lies at each place of the kernel; one that does not exist where none does."""
+        return stencil.needs(row)
+
+    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
+        tensor = grad.tensor  # of outputs whose gradient is not here that is zero
+        for dim, (role, stencil) in enumerate(self.stencils.items(), 1):
+            given = torch.tensor([*stencil.given(RunSet.of(x.numbers(role).tolist()))], device=tensor.device)
+            if len(given) > tensor.shape[dim]:
+                sizes = (*tensor.shape[:dim], len(given), *tensor.shape[dim + 1 :])
+                at = torch.searchsorted(given, grad.numbers(role))
+                tensor = tensor.new_zeros(sizes).index_copy_(dim, at, tensor)
+        return super().differentiated(x, grad._replace(tensor=tensor), other, wanted)
+
+    def points(self, x: Tensor) -> Tensor:
+        """Return it by batch, point, and feature, with a point of zeros behind the others."""
+        return functional.pad(x.flatten(1, -2), (0, 0, 0, 1))
+
+    def by_torch(self, name: str, x: Tensor, *arguments: Any) -> Tensor:
+        """Return what a function of torch's gives, which takes a grid as batch, feature, and the dims of the grid."""
+        act: Callable[..., Tensor] = getattr(functional, f"{name}{len(self.described.space)}d")
+        return act(x.movedim(-1, 1), *arguments).movedim(1, -1)
+
+
+class Convolution(Swept):
+    """Points around each one, times the weight for their place."""
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        return torch.einsum("bpti,iot->bpo", self.points(torch.tanh(x.tensor))[:, self.taken(x)], other.tensor)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        layer, weight = self.described, self.kernel(other).transpose(0, 1)
+        inner = torch.tanh(x.tensor)
+        return self.by_torch("conv", inner, weight, None, layer.stride, layer.padding, layer.dilation)
+
+    def kernel(self, weight: Held) -> Tensor:
+        """Return the weight by input, output, and the dims of the kernel."""
+        return weight.tensor.unflatten(-1, [self.described.kernel] * len(self.described.space))
+
+
+class TransposedConvolution(Convolution):
+    """Each point, times a weight for each place around it, added to what lies there."""
+
+    def taps(self, stencil: Stencil, row: int) -> Sequence[int]:
+        layer = self.described
+        ahead = [row + layer.padding - tap for tap in range(layer.kernel)]
+        return [-1 if one % layer.stride else one // layer.stride for one in ahead]
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        layer, inner = self.described, torch.tanh(x.tensor)
+        return self.by_torch("conv_transpose", inner, self.kernel(other), None, layer.stride, layer.padding)
+
+
+class Pooling(Swept):
+    """The mean of the points around each one."""
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        return self.points(x.tensor)[:, self.taken(x)].mean(2)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        return self.by_torch("avg_pool", x.tensor, self.described.kernel, self.described.stride)
+
+
+class NeighborhoodAttention(Attention):
+    """Attention of each point to those in its window."""
+
+    def windows(self, x: Held, other: Held) -> Tensor:
+        """Return the numbers of the points in the window of each query, among those whose keys are here."""
+
+        def along(role: str, window: Any) -> tuple[list[list[int]], int, int]:
+            places = {row: place for place, row in enumerate(other.numbers(role).tolist())}
+            taken = [[places[one] for one in window.needs(row)] for row in x.numbers(role).tolist()]
+            return taken, window.kernel, len(places)
+
+        windows = cast(attention.NeighborhoodAttention, self.kind).windows
+        return _around((along(role, window) for role, window in windows.items()), x.tensor.device)
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        flat, beside = (one._replace(tensor=one.tensor.flatten(1, -2)) for one in (x, other))
+        q, windows = self.queries(flat), self.windows(x, other)
+        k, v = (one[:, :, windows] for one in self.keys(beside))  # by batch, head, query, place in the window
+        each = torch.softmax((q[..., None, :] * k).sum(-1) * self.unit**-0.5, -1)
+        return (each[..., None] * v).sum(-2).transpose(1, 2)
+
+    def finish(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+    def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
+        return self.differentiated(x, grad, other, wanted)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        """By a loop over all points, as NATTEN's reference has it, each with torch's own attention to its window."""
+        kernel, space = self.described.kernel, [*self.described.space.values()]
+        q, k, v = x.tensor, *self.keys(other._replace(tensor=other.tensor.flatten(1, -2)))
+        k, v = (one.unflatten(2, space) for one in (k, v))
+        found = []
+        for point in product(*map(range, space)):
+            first = [min(max(i - kernel // 2, 0), size - kernel) for i, size in zip(point, space, strict=True)]
+            window = tuple(slice(low, low + kernel) for low in first)
+            query = q[(slice(None), *point)].unflatten(-1, (-1, self.unit))[:, :, None]
+            near, seen = (one[(slice(None), slice(None), *window)].flatten(2, -2) for one in (k, v))
+            found.append(functional.scaled_dot_product_attention(query, near, seen)[:, :, 0].flatten(1))
+        return torch.stack(found, 1)
+
+
+class Averages(RealLayer):
+    """Sums over the points of a grid, with their number beside them in a part of one; divided by it when it is done.
+    Of each point `each` numbers are added up."""
+
+    each = 1
+
+    def sums(self, x: Held) -> Tensor:
+        """Return the sums by batch and group, several side by side."""
+        raise NotImplementedError
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        sums = self.sums(x)
+        return torch.cat([sums, sums.new_full((*sums.shape[:-1], 1), self.each * prod(x.tensor.shape[1:-1]))], -1)
+
+    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
+        inp = x.tensor.detach().requires_grad_()
+        with torch.enable_grad():
+            sums = self.sums(x._replace(tensor=inp))
+        total = self.each * self.described.points  # the part of the sums that is here, by the number of all points
+        return None, torch.autograd.grad(sums, inp, grad.tensor.reshape(sums.shape) / total)[0]
+
+    def split(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
+        """Split it into the sums, and how many numbers are in each."""
+        beside = int(1 / self.kind.running)
+        sums, count = tensor.view(-1, beside + 1).split([beside, 1], 1)
+        return sums, count
+
+    def merge(self, one: Tensor, other: Tensor) -> Tensor:
+        return one + other
+
+    def finish(self, tensor: Tensor) -> Tensor:
+        sums, count = self.split(tensor.flatten())
+        return (sums / count).flatten()
+
+
+class Mean(Averages):
+    """The mean of all points."""
+
+    def sums(self, x: Held) -> Tensor:
+        return x.tensor.flatten(1, -2).sum(1)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        return x.tensor.flatten(1, -2).mean(1)
+
+
+class Moments(Averages):
+    """The mean, and the mean of the squares, of each group of features."""
+
+    def __init__(self, kind: Any, classes: Callable[[int], Tensor]) -> None:
+        super().__init__(kind, classes)
+        self.each = self.described.inputs // cast(grid.Moments, kind).groups
+
+    def grouped(self, x: Held) -> Tensor:
+        """Return it by batch, point, group, and feature of a group."""
+        return x.tensor.flatten(1, -2).unflatten(-1, (-1, self.each))
+
+    def sums(self, x: Held) -> Tensor:
+        groups = self.grouped(x)
+        return torch.stack([groups.sum((1, 3)), groups.square().sum((1, 3))], -1)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        variance, mean = torch.var_mean(self.grouped(x), (1, 3), correction=0)
+        return torch.stack([mean, variance + mean.square()], -1)
+
+
+class GroupNorm(RealLayer):
+    """Each number less the mean of its group, by the root of its variance."""
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        mean, squares = other.tensor.flatten(1).unflatten(-1, (-1, 1, 2)).unbind(-1)
+        groups = x.tensor.flatten(1, -2).unflatten(-1, (mean.shape[1], -1))
+        return (groups - mean[:, None]) * (squares - mean.square() + layers.EPS).rsqrt()[:, None]
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        groups = cast(grid.GroupNorm, self.kind).groups
+        return functional.group_norm(x.tensor.flatten(1, -2).movedim(-1, 1), groups, eps=layers.EPS).movedim(1, -1)
+
+
+class Transform(RealLayer):
+    """The cosine transform along a dim of a grid (DCT-II, as orthonormal)."""
+
+    @property
+    def dim(self) -> int:
+        """The dim of the tensor along which it goes."""
+        return 1 + [*self.described.space].index(self.described.along)
+
+    def times(self, x: Tensor, *, back: bool = False) -> Tensor:
+        """Multiply each of its lines by the matrix of the transform, or of the way back."""
+        size = self.described.space[self.described.along]
+        at = torch.arange(size, dtype=x.dtype, device=x.device)
+        waves = torch.cos(math.pi / size * at[:, None] * (at[None, :] + 0.5)) * math.sqrt(2 / size)
+        waves[0] /= math.sqrt(2)
+        return (x.movedim(self.dim, -1) @ (waves if back else waves.t())).movedim(-1, self.dim)
+
+    def forward(self, x: Held, other: Held) -> Tensor:
+        return self.times(x.tensor)
+
+    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
+        return None, self.times(grad.tensor, back=True)
+
+    def whole(self, x: Held, other: Held) -> Tensor:
+        """By the Fourier transform of a line and its mirror image."""
+        lines, size = x.tensor.movedim(self.dim, -1), x.tensor.shape[self.dim]
+        spectrum = torch.fft.fft(torch.cat([lines, lines.flip(-1)], -1))[..., :size]
+        turned = torch.exp(torch.arange(size, dtype=torch.float64) * (-0.5j * math.pi / size)) * spectrum
+        scale = torch.full((size,), math.sqrt(0.5 / size), dtype=lines.dtype)
+        scale[0] /= math.sqrt(2)
+        return (turned.real * scale).movedim(-1, self.dim)
+
+
+REAL_LAYERS: dict[str, type[RealLayer]] = {
+    "linear": layers.Linear,
+    "norm": layers.Norm,
+    "layer_norm": layers.LayerNorm,
+    "add": layers.Add,
+    "attention": Attention,
+    "embedding": layers.Embedding,
+    "cross_entropy": layers.CrossEntropy,
+    "dispatch": layers.Dispatch,
+    "experts": layers.Experts,
+    "combine": layers.Combine,
+    "convolution": Convolution,
+    "transposed_convolution": TransposedConvolution,
+    "pooling": Pooling,
+    "neighborhood_attention": NeighborhoodAttention,
+    "mean": Mean,
+    "moments": Moments,
+    "group_norm": GroupNorm,
+    "transform": Transform,
+}
+"""By the name of the kind."""

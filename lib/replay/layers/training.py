@@ -1,0 +1,284 @@
+"""What training starts from, what an optimizer makes of it, and the truth: one process trains on the whole batch, with
+autograd and torch's own optimizer.
+
+That is done in float64, whatever the type of the replay, from the same initial numbers: so the deviation is the
+replay's own. Each rank's gradients, updated weights and optimizer states are compared element by element, and final
+weights of different ranks with each other.
+
+SGD with momentum keeps one number a weight: the simulated optimizer state exactly. Adam keeps two, side by side, so
+its state takes twice the memory that the simulator shows; everything else stays. Training is under way when a replay
+starts: states are not zero, and Adam has made AGE steps, so that a wrong gradient is seen (the very first step of
+Adam has nearly the same size whatever the scale of the gradient).
+"""
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
+
+from lib.replay import UnfitTrace
+from lib.replay.layers.grids import REAL_LAYERS
+from lib.replay.layers.layers import Held, normal
+from lib.replay.options import ReplayOptions
+from lib.replay.plan import Plan
+from lib.replay.result import Deviation
+from lib.replay.sizes import Range, Sizes, common, length, within
+from lib.values.placement import Elements, Schema
+
+KINDS = ("weight", "state", "data", "target", "classes")
+CLASSES = 2**30
+"""More than any vocabulary has."""
+RATE, MOMENTUM, BETAS, EPS = 0.05, 0.9, (0.9, 0.999), 1e-8
+AGE = 10
+WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
+
+
+# -- ranges of flat tensors ---------------------------------------------------------------------------------------
+
+
+def select(flat: Tensor, have: Sequence[Range], want: Sequence[Range], width: Elements = 1) -> Tensor:
+    """Take the ranges `want` of a flat tensor that has the ranges `have`. A view where they lie side by side."""
+    if tuple(have) == tuple(want):
+        return flat
+    parts = [flat[int(low * width) : int(high * width)] for low, high in within(have, want)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts or [flat[:0]])
+
+
+def join(parts: Sequence[tuple[Tensor, Sequence[Range]]], width: Elements = 1) -> Tensor:
+    """Put flat tensors of disjoint ranges together as a new one, in the order of the line."""
+    pieces: list[tuple[int, Tensor]] = []
+    for flat, ranges in parts:
+        sizes = [int((stop - start) * width) for start, stop in ranges]
+        pieces += zip([start for start, _ in ranges], flat.split(sizes), strict=True)
+    pieces.sort(key=lambda piece: piece[0])
+    return torch.cat([tensor for _, tensor in pieces] or [parts[0][0]])
+
+
+# -- initial numbers ----------------------------------------------------------------------------------------------
+
+
+class InitialNumbers:
+    """Weights, optimizer states, data and targets, by layer or by batch; and the real layers, which say of what kind
+    they are. Classes are whole numbers, one for each row of a batch. All are seeded: each rank makes those that it
+    needs, and asks nobody.
+
+    They are drawn in float64 and rounded, so all types start from the same. With `share` whole tensors are kept once
+    they are made, as ranks that are forked later share them; without, only the parts of weights that are asked for.
+    Batches from the number `batches` on are padding: data and targets of zeros, whose loss has no gradient.
+    """
+
+    def __init__(
+        self, sizes: Sizes, dtype: torch.dtype, seed: int = 0, share: bool = True, batches: int | None = None
+    ) -> None:
+        self.sizes, self.dtype, self.seed, self.share, self.batches = sizes, dtype, seed, share, batches
+        for kind in sizes.shape.kinds:
+            if kind.name not in REAL_LAYERS:
+                raise UnfitTrace(f"{kind.name} has no real layer: a kind of layer is replayed by a row in REAL_LAYERS")
+        self.layers = [REAL_LAYERS[kind.name](kind, lambda batch: self("classes", batch)) for kind in sizes.shape.kinds]
+        self._kept: dict[tuple[str, int], Tensor] = {}
+        self._parts: dict[tuple[str, int, tuple[Range, ...]], Tensor] = {}
+
+    def make_all(self, plan: Plan) -> None:
+        """Make all of them, in the memory that ranks will share which are forked from here."""
+        weighted = [layer for layer in range(plan.trace.layers) if self.sizes.weight(layer)]
+        for kinds, numbers in ((KINDS[:2], weighted), (KINDS[2:4], range(plan.trace.shape.items))):
+            for kind in kinds:
+                for number in numbers:
+                    self(kind, number)
+
+    def __call__(self, kind: str, index: int) -> Tensor:
+        """Return one whole tensor, flat, on the CPU. Not to be written to."""
+        found = self._kept.get((kind, index))
+        if found is None:
+            found = self._make(kind, index)
+            if self.share or kind in ("data", "target"):
+                self._kept[kind, index] = found
+        return found
+
+    def slice(self, kind: str, index: int, ranges: Sequence[Range], width: int = 1) -> Tensor:
+        """Return a copy of some ranges of the weight or the state of a layer."""
+        found = self._parts.get((kind, index, tuple(ranges)))
+        if found is None:
+            found = select(self(kind, index), [(0, self.sizes.weight(index))], ranges, width)
+            if not self.share:
+                self._parts[kind, index, tuple(ranges)] = found = found.clone()
+        return found.clone()
+
+    def rows(self, kind: str, batches: Sequence[int]) -> Tensor:
+        """Return a copy of the data or targets of some batches, one under the other, as a matrix."""
+        edge = self.sizes.shape.activations[-1 if kind == "target" else 0]
+        features = edge.spaces[edge.ndim - 1].size
+        return torch.cat([self(kind, batch) for batch in batches]).view(-1, features)
+
+    def matrix(self, layer: int) -> Tensor:
+        """Return the weight of a layer in the form of its dims. Not to be written to."""
+        schema = self.sizes.shape.kinds[layer].weight
+        assert schema is not None, "a layer that has no weight is not asked for it"
+        return self("weight", layer).view([dim.size for dim in schema.spaces])
+
+    def _make(self, kind: str, index: int) -> Tensor:
+        sizes = self.sizes
+        numbers = sizes.batch(sizes.shape.layers if kind == "target" else 0)
+        if kind in ("data", "target") and self.batches is not None and index >= self.batches:
+            return torch.zeros(numbers, dtype=self.dtype)
+        generator = torch.Generator().manual_seed((self.seed * 8 + KINDS.index(kind)) * 1_000_003 + index)
+        match kind:
+            case "classes":
+                return torch.randint(CLASSES, (sizes.output_points,), generator=generator)
+            case "weight":
+                made = self.layers[index].weight(sizes.weight(index), generator)
+            case "state":  # not zero, so that one that gets lost or mixed up shows; second moments are squares
+                made = normal(sizes.weight(index) * sizes.moments, generator)
+                made.view(-1, sizes.moments)[:, 1:].square_()
+            case "data":
+                made = self.layers[0].data(numbers, generator)
+            case _:
+                made = normal(numbers, generator)
+        return made.to(self.dtype)
+
+
+# -- optimizers, on flat tensors ----------------------------------------------------------------------------------
+
+
+def step(name: str, grad: Tensor, weight: Tensor, state: Tensor) -> None:
+    """Make one step of optimizer `name`, written over the weight and the state (Adam's moments lie side by side)."""
+    if name == "sgd":
+        state.mul_(MOMENTUM).add_(grad)
+        weight.add_(state, alpha=-RATE)
+        return
+    first, second = state.view(-1, 2).unbind(1)
+    first.lerp_(grad, 1 - BETAS[0])
+    second.mul_(BETAS[1]).addcmul_(grad, grad, value=1 - BETAS[1])
+    age = AGE + 1
+    spread = second.sqrt().div_(math.sqrt(1 - BETAS[1] ** age)).add_(EPS)
+    weight.addcdiv_(first, spread, value=-RATE / (1 - BETAS[0] ** age))
+
+
+def torch_step(name: str, grads: list[Tensor], weights: list[Tensor], states: list[Tensor]) -> list[Tensor]:
+    """Make the same step by the code of torch.optim, on weights in place; return the new states.
+
+    By its functions, as its classes import torch's compiler first, which takes longer than most replays.
+    """
+    told: dict[str, Any] = {"lr": RATE, "weight_decay": 0.0, "maximize": False}
+    if name == "sgd":
+        moments: list[Any] = [[state.clone() for state in states]]
+        sgd(weights, grads, *moments, momentum=MOMENTUM, dampening=0.0, nesterov=False, **told)
+    else:
+        moments = [[state.view(-1, 2)[:, i].clone() for state in states] for i in range(2)]
+        ages = [torch.tensor(float(AGE)) for _ in states]
+        firsts, seconds = moments
+        adam(weights, grads, firsts, seconds, [], ages, amsgrad=False, beta1=BETAS[0], beta2=BETAS[1], eps=EPS, **told)
+    return [torch.stack(each, 1).view(-1) for each in zip(*moments, strict=True)]
+
+
+# -- the truth ----------------------------------------------------------------------------------------------------
+
+
+def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: Sequence[int]) -> list[Tensor]:
+    """Return the activations of some batches, as one process that has these weights works them out: the data, and then
+    what each layer gives."""
+    shape, found = initial.sizes.shape, [initial.rows("data", batches).double()]
+
+    def held(tensor: Tensor, schema: Schema) -> Held:
+        sizes = {role: dim.size for role, dim in zip(schema.roles[: schema.ndim], schema.spaces, strict=False)}
+        if "batch" in sizes:
+            sizes["batch"] = len(batches)
+        return Held(tensor.view(*sizes.values()), {role: ((0, size),) for role, size in sizes.items()})
+
+    for number, (kind, layer) in enumerate(zip(shape.kinds, initial.layers, strict=True)):
+        takes = [held(found[one], schema) for one, schema in zip(shape.of(number), kind.activations, strict=True)]
+        if kind.weight is not None:
+            takes.append(held(weights[number], kind.weight))
+        found.append(layer.whole(takes[0], takes[-1]).reshape(-1, dict(kind.gives)["features"].size))
+    return found
+
+
+def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> list[dict[int, Tensor]]:
+    """Do one step of ordinary training; return gradients, weights and states, flat and in float64, by layer."""
+    weighted = [i for i in range(plan.trace.layers) if plan.sizes.weight(i)]
+    weights = {i: initial.matrix(i).double().clone().requires_grad_() for i in weighted}
+    batches = range(plan.trace.batches)
+    y, target = undivided(initial, weights, batches)[-1], initial.rows("target", batches).double()
+    initial.layers[-1].loss(y, target.view(y.shape), len(target)).backward()
+    grads: list[Any] = [weight.grad for weight in weights.values()]
+    gradients, after = [grad.reshape(-1) for grad in grads], [weight.detach().view(-1) for weight in weights.values()]
+    states = torch_step(options.optimizer, gradients, after, [initial("state", i).double() for i in weighted])
+    return [dict(zip(weighted, results, strict=True)) for results in (gradients, after, states)]
+
+
+Comparison = dict[str, list[Deviation]]
+"""The worst deviations in each respect: those of the replay under "", and of each library that ran beside it."""
+
+
+def compared(
+    plan: Plan,
+    options: ReplayOptions,
+    initial: InitialNumbers,
+    results: Sequence[Tensor],
+    libraries: Mapping[str, Sequence[tuple[int, Sequence[int]]]],
+) -> Comparison:
+    """Return how far the replay, and each library, was from ordinary training. `results` has what each rank kept (see
+    plan.Compared), of `libraries` from which number on, and of which layers."""
+    if not options.verify:
+        return {name: [] for name in ("", *libraries)}
+    truth, found = _train(plan, options, initial), Comparison()
+
+    def deviation(what: str, rank: int, layer: int, event: int | None, mine: Tensor, true: Tensor) -> Deviation:
+        return Deviation(what, *difference(mine, true), rank, layer, event, options.number.tolerance)
+
+    def of_library(ranks: Sequence[tuple[int, Sequence[int]]]) -> Iterator[Deviation]:
+        for rank, (at, layers) in enumerate(ranks):
+            for layer in layers:
+                for what, of_layer in zip(WHATS, truth, strict=False):
+                    true = of_layer[layer]
+                    yield deviation(what, rank, layer, None, results[rank][at : at + true.numel()], true)
+                    at += true.numel()
+
+    def of_replay() -> Iterator[Deviation]:
+        seen: dict[tuple[int, tuple[Range, ...]], Tensor] = {}
+        for rank, (rank_plan, kept) in enumerate(zip(plan.rank_plans, results, strict=True)):
+            for event, (layer, ranges, _, at) in rank_plan.updates.items():
+                whole = plan.sizes.weight(layer)
+                for what, of_layer in zip(WHATS, truth, strict=False):
+                    width = of_layer[layer].numel() // whole
+                    mine = kept[at : at + length(ranges) * width]
+                    yield deviation(
+                        what, rank, layer, event, mine, select(of_layer[layer], [(0, whole)], ranges, width)
+                    )
+                    at += len(mine)
+            for event, (layer, ranges, _, at) in rank_plan.final_weights.items():
+                mine = kept[at : at + length(ranges)]
+                true = select(truth[1][layer], [(0, plan.sizes.weight(layer))], ranges)
+                yield deviation("final weight", rank, layer, event, mine, true)
+                for (of, theirs), other in seen.items():
+                    if of == layer and (both := common(ranges, theirs)):
+                        pair = select(mine, ranges, both), select(other, theirs, both)
+                        yield deviation("replicas", rank, layer, event, *pair)
+                seen.setdefault((layer, ranges), mine)
+
+    for name, ranks in libraries.items():
+        found[name] = _worst([*of_library(ranks)])
+    return {"": _worst([*of_replay()]), **found}
+
+
+def _worst(deviations: Sequence[Deviation]) -> list[Deviation]:
+    """Return the worst in each respect. Not a number is worse than any."""
+    each = ([one for one in deviations if one.what == what] for what in WHATS)
+    return [max(some, key=lambda one: math.inf if math.isnan(one.relative) else one.relative) for some in each if some]
+
+
+def difference(found: Tensor, true: Tensor) -> tuple[float, float]:
+    """Return the largest difference of two tensors, and the same divided by the largest entry of the second."""
+    if found.numel() == 0:
+        return 0.0, 0.0
+    found, true = found.double(), true.double()
+    absolute = (found - true).abs().max().item()
+    scale = true.abs().max().item()
+    return absolute, absolute / scale if scale else (0.0 if absolute == 0 else math.inf)

@@ -1,0 +1,411 @@
+"""The plan of a replay: everything that every rank has to know before it starts, worked out from the Trace alone.
+
+Who meets whom with which values, when each value may be freed, when each message has to be gone, what may be
+overwritten in place, and what is to be compared with ordinary training. So no message has to say what it is, and
+nothing is negotiated while the ranks run. What the Trace states about its values is not believed: they are made anew by
+`rebuild`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lib.checker.checker import check
+from lib.replay import RankRaised, RankStalled, UnfitTrace, WrongWorld
+from lib.replay.options import ReplayOptions
+from lib.replay.sizes import IN_FORM, Range, Sizes, length, refuse_if_too_large
+from lib.trace.event import Event, Program
+from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
+from lib.trace.order import meetings, messages
+from lib.trace.rebuild import Rebuilt
+from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES, Collective
+from lib.values.kinds.kind import USUAL
+from lib.values.layers import Shape
+from lib.values.operations import BY_INPUT, COMMUNICATION
+from lib.values.placement import Dim, Place
+from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
+
+
+class PlannedCollective(NamedTuple):
+    """A collective that takes place: its members in the order of the group, the values that each brings, the place of
+    its root, and the event of each."""
+
+    row: Collective
+    members: tuple[int, ...]
+    brought: tuple[tuple[Value, ...], ...]
+    root: int
+    events: tuple[int, ...]
+
+    def sent(self, rank: int, size: Callable[[Sequence[Value]], Elements]) -> Elements:
+        """Return what a member sends by its row, where values have this size together."""
+        return self.row.sent(self.row.brought(self.brought), self.root, size)[self.members.index(rank)]
+
+
+class PlannedMessage(NamedTuple):
+    """A message that is received: from where to where, the values in it, and the two events."""
+
+    source: int
+    target: int
+    values: tuple[Value, ...]
+    sent: int
+    received: int
+
+
+class Compared(NamedTuple):
+    """A weight of this layer and these ranges, which is compared with ordinary training. Where the event has
+    updated it, its gradient and the new state are compared, too.
+
+    `values` are their ids: the weight, or the gradient, the weight and the state. `offset` counts numbers in the rank's
+    results, where they are kept one after the other.
+    """
+
+    layer: int
+    ranges: tuple[Range, ...]
+    values: tuple[int, ...]
+    offset: int
+
+
+@dataclass
+class RankPlan:
+    """All that one rank has to know. Keys are numbers of its events.
+
+    `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
+    event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that
+    nobody needs afterwards, `used` the values that anybody uses. `keeps` are the activations whose softmaxes a backward
+    needs, which are no value, and how many numbers they are. `kept` is how many numbers are kept for comparison.
+    """
+
+    program: Program
+    collectives: dict[int, PlannedCollective] = field(default_factory=dict[int, PlannedCollective])
+    messages: dict[int, PlannedMessage] = field(default_factory=dict[int, PlannedMessage])
+    at_rest: set[int] = field(default_factory=set[int])
+    frees: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    gone_before: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    overwritable: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    used: set[int] = field(default_factory=set[int])
+    updates: dict[int, Compared] = field(default_factory=dict[int, Compared])
+    final_weights: dict[int, Compared] = field(default_factory=dict[int, Compared])
+    keeps: dict[int, int] = field(default_factory=dict[int, int])
+    kept: int = 0
+
+    def value(self, number: int) -> Value:
+        """Return what the Trace says of a value that is used."""
+        value = self.program.values[number]
+        assert value is not None, "rebuild made every value that is used"
+        return value
+
+    def inputs(self, event: Event) -> tuple[Value, ...]:
+        """The values that an event uses."""
+        return tuple(map(self.value, event.inputs))
+
+
+@dataclass
+class Plan:
+    """All that the ranks have to know. `groups` and `pairs` are in the order in which everybody makes them."""
+
+    trace: Trace
+    sizes: Sizes
+    rank_plans: list[RankPlan]
+    groups: list[tuple[int, ...]]
+    pairs: list[tuple[int, int]]
+
+    @property
+    def ranks(self) -> int:
+        """The world size."""
+        return len(self.rank_plans)
+
+
+def plan_that_fits(trace: Trace, options: ReplayOptions, here: Sequence[int] | None = None) -> Plan:
+    """Make the plan of a replay that fits. UnfitTrace where the Trace is not one correct training step,
+    NotEnoughMemory where there is too little for it, before anything is started.
+
+    `here` are the ranks that this machine is to hold, under torchrun; without it, it holds all.
+    """
+    sizes = Sizes.of(trace, options)
+    _must_be_a_training_step(trace)
+    rebuilt, simulated = trace.rebuilt(), trace.normalised()
+    _must_be_whole_numbers(simulated, sizes)
+    plans = [RankPlan(program) for program in simulated.programs]
+    groups = _plan_collectives(simulated, plans)
+    pairs, gone_by = _plan_messages(simulated, plans)
+    for rank, (plan, lives) in enumerate(zip(plans, simulated.lifetimes(), strict=True)):
+        _gone_before(plan, _lifetimes(plan, lives, gone_by[rank]), gone_by[rank])
+        plan.keeps = _softmaxes(simulated.shape, rank, plan, sizes)
+        _compared(rebuilt, rank, plan, sizes)
+    made = Plan(simulated, sizes, plans, groups, pairs)
+    refuse_if_too_large(made, options, here)
+    return made
+
+
+def _must_be_a_training_step(trace: Trace) -> None:
+    if trace.sandbox:
+        raise UnfitTrace("this Trace is that of a sandbox, where gradients may be made up: simulate it with a Dist")
+    verdict = check(trace)
+    if not verdict.correct:
+        no_truth = "this Trace is not one correct training step, so it has no truth to compare with:"
+        raise UnfitTrace("\n  ".join([no_truth, *verdict.faults]))
+
+
+def _must_be_whole_numbers(trace: Trace, sizes: Sizes) -> None:
+    """UnfitTrace where a tensor would begin or end within a number, or within a head whose softmax is not done."""
+    larger, longer = ("hidden", "length") if trace.descriptions == USUAL else ["the layer's sizes"] * 2
+    for value, in_form in _values(trace):
+        place = value.place
+        if place.sharded and place.total > sizes.weight(value.layer):
+            sides = " x ".join(str(dim.size) for dim in sizes.dims(value)[: len(place.dims)])
+            raise UnfitTrace(f"a weight of {sides} has no {place.total} shards: make {larger} larger")
+        if (uneven := sizes.uneven(value, first=in_form)) is not None:
+            part, size = uneven
+            named = longer if part.dim.counted else larger
+            noun = "rows" if part.dim.counted or part is place.first else "columns"
+            raise UnfitTrace(f"{size} {noun} are no equal parts for {value}: make {named} a multiple of them")
+        if place.open and place.schema.running:
+            layer = sizes.shape.kinds[value.layer - 1].layer
+            unit = layer.inputs // layer.heads if layer.heads else 1
+            if any(end % unit for ends in place.dims[-1].ranges for end in ends):
+                raise UnfitTrace(
+                    f"a softmax that is not done has a maximum and a sum for each whole head: {value} cuts one"
+                )
+
+
+def _values(trace: Trace) -> Iterator[tuple[Value, bool]]:
+    """Give a value of each place, and whether an event takes it in the form of its dims."""
+    known: set[tuple[Place, bool]] = set()
+    for program in trace.programs:
+        in_form = {number for event in program.events if _by_dims(program, event) for number in event.inputs}
+        for number, value in enumerate(program.values):
+            if value is not None and (key := (value.place, number in in_form)) not in known:
+                known.add(key)
+                yield value, number in in_form
+
+
+def _by_dims(program: Program, event: Event) -> bool:
+    """Tell whether an event takes tensors by their dims: as layers do, and what cuts a later dim of a weight."""
+    if event.op in IN_FORM:
+        return True
+    values = [value for value in program.values_of((*event.inputs, *event.outputs)) if value.place.sharded]
+    return len({(value.layer, value.place.dims[1:]) for value in values}) > len({value.layer for value in values})
+
+
+# -- who meets whom -----------------------------------------------------------------------------------------------
+
+
+def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]]:
+    """Tell each rank the collectives that it takes part in; give the groups of more than one rank."""
+    groups: set[tuple[int, ...]] = set()
+    for meeting in meetings(run):
+        members = tuple(rank for rank, _ in meeting)
+        events = [plans[rank].program.events[number] for rank, number in meeting]
+        brought = tuple(plans[rank].inputs(event) for rank, event in zip(members, events, strict=True))
+        row, numbers = COLLECTIVES[events[0].op], tuple(number for _, number in meeting)
+        root = row.said(events[0].arg)
+        planned = PlannedCollective(row, members, brought, root, numbers)
+        for rank, number in meeting:
+            plans[rank].collectives[number] = planned
+        if len(members) > 1:
+            groups.add(members)
+    return sorted(groups)
+
+
+def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, int]], dict[int, dict[int, int]]]:
+    """Tell each rank the messages that it sends and receives. Give the pairs of ranks that send values, and by rank
+    and send the last event at which the message may still be the sender's."""
+    pairs: set[tuple[int, int]] = set()
+    gone_by: dict[int, dict[int, int]] = defaultdict(dict)
+    for passage in messages(run):
+        source, sent, target, received = passage
+        gone_by[source][sent] = given_up(run, passage)
+        if received is not None:
+            values = plans[source].inputs(plans[source].program.events[sent])
+            planned = PlannedMessage(source, target, values, sent, received)
+            plans[source].messages[sent] = plans[target].messages[received] = planned
+            if values:
+                pairs.add((source, target))
+    return sorted(pairs), gone_by
+
+
+# -- how long values live -----------------------------------------------------------------------------------------
+
+
+def _lifetimes(plan: RankPlan, lives: Lifetimes, gone: dict[int, int]) -> list[int]:
+    """Note what is there before the step, and which events may overwrite an input, because nobody needs it again;
+    return before which event each value is freed."""
+    program = plan.program
+    count = len(program.values)  # what nobody waits for has no id, and the interpreter drops it
+    born, last = lives.born[:count], lives.last[:count]
+    plan.at_rest = {number for number in range(count) if born[number] < 0 <= lives.maker[number]}
+    dies = [max(first, final) + 1 for first, final in zip(born, last, strict=True)]
+    for number, left in left_stores(program).items():
+        dies[number] = max(dies[number], left)
+    for number, at in enumerate(dies):
+        if at <= len(program.events):
+            plan.frees.setdefault(at, []).append(number)
+    for number, (*before, (index, until)) in uses(program, gone).items():
+        plan.used.add(number)
+        if dies[number] <= until + 1 and all(end < index for _, end in before):  # as in memory, where in place is meant
+            plan.overwritable.add((index, number))
+    return dies
+
+
+def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
+    """Before which event the sender of each message waits until it has been taken over.
+
+    In simulated time a message belongs to its sender until its receive is issued; a process may be far ahead of that.
+    So before the first event that frees or may overwrite what was sent, and that is issued later than the receive, the
+    sender waits for the send. Nobody waits for ever: all that a rank waits for, here or because the Trace does, are
+    calls of other ranks that are issued earlier in simulated time, or at the same time and before it in every order in
+    which the schedule can be walked; the earliest of all calls still to come waits for nothing. For this, waiting for
+    room must not be replayed: it takes no simulated time, so a rank would wait for calls that are issued later.
+    """
+    events, overwritten = plan.program.events, dict[int, int]()
+    for index, number in plan.overwritable:
+        row = COLLECTIVES.get(events[index].op)
+        if row.in_place if row is not None else events[index].outputs:  # messages and some collectives never do
+            overwritten[number] = index
+    for index, last in sorted(gone.items()):
+        inputs = events[index].inputs
+        if inputs and index in plan.messages:
+            first = min(min(dies[number], overwritten.get(number, FOREVER)) for number in inputs)
+            # What is still under way at the end is waited for there.
+            plan.gone_before.setdefault(max(last + 1, first), []).append(index)
+
+
+# -- what backward needs that no value has ----------------------------------------------------------------------
+
+
+def softmax_of(shape: Shape, event: Event, values: Sequence[Value]) -> Activation | None:
+    """Name the output whose softmax a backward needs, where it is given a part alone: that of these rows, whole."""
+    kind = shape.kinds[event.layer or 0]
+    if not kind.softmax:
+        return None
+    place = kind.forward(values[0], values[2] if kind.takes else None)
+    return made(Activation, (event.layer or 0) + 1, shape.layers, place) if place.open else None
+
+
+def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> dict[int, int]:
+    """The softmaxes that a rank keeps for its backwards, as numbers by activation. UnfitTrace where it has not finished
+    them itself."""
+    events, needs = plan.program.events, dict[int, int]()
+    finished: dict[int, list[Range]] = {}
+    for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
+        at = event.arg[0] if event.op == "wait" else index
+        over = events[at]
+        if over.op not in COMMUNICATION or over.blocking or at != index:
+            met = plan.collectives.get(at)
+            of = plan.inputs(over) if met is None else [value for brought in met.brought for value in brought]
+            for value in plan.program.values_of(over.outputs):
+                if _finishes(value, of):
+                    finished.setdefault(value.layer, []).extend(sizes.ranges(value))
+        wanted = softmax_of(shape, event, plan.inputs(event)) if event.op in BY_INPUT else None
+        if wanted is not None:
+            line = Dim("line", sizes.batch(wanted.layer) * shape.items)
+            if not line.part(*finished.get(wanted.layer, ())).covers(line.part(*sizes.ranges(wanted))):
+                raise UnfitTrace(
+                    f"{event.op} of layer {event.layer} on rank {rank} needs the maximum and the sum of a softmax. A "
+                    "rank keeps those where it has added up the last part itself, and no message carries them: go back "
+                    "on the rank that has, or give backward everything at once"
+                )
+            needs[wanted.layer] = int(length(finished[wanted.layer]) * (1 + wanted.place.schema.running))
+    return needs
+
+
+def _finishes(value: Value, of: Sequence[Value]) -> bool:
+    """Tell whether a value is a softmax that is done, made of something that was not."""
+    if not value.place.schema.running or value.place.open:
+        return False
+    if any(one.layer != value.layer for one in of):  # by forward
+        return True
+    here = [one.place for one in of]
+    return value.place not in here and any(place.open and not place.zero for place in here)
+
+
+# -- what is compared ---------------------------------------------------------------------------------------------
+
+
+def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None:
+    """Note what of a rank is compared with ordinary training: honest steps of weights, and what it hands in."""
+    finals = {id(event) for (at, _), (event, _, _) in rebuilt.finals.items() if at == rank}
+    for index, event in enumerate(rebuilt.run.programs[rank].events):
+        honest = not any((rank, number) in rebuilt.flaws for number in event.outputs)
+        if honest and (update := _update(plan, event)) is not None:
+            weight, notes, numbers, each = plan.value(update[1]), plan.updates, update, 2 + sizes.moments
+        elif id(event) in finals:
+            weight, notes, numbers, each = plan.value(event.inputs[0]), plan.final_weights, event.inputs[:1], 1
+        else:
+            continue
+        ranges = sizes.ranges(weight)
+        notes[index] = Compared(weight.layer, ranges, tuple(numbers), plan.kept)
+        plan.kept += length(ranges) * each
+
+
+def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
+    """Name the gradient, the new weight and the new state of an operation that makes the first step of a loaded
+    weight."""
+    if event.op in COLLECTIVES or not event.outputs or len(event.inputs) < 2:
+        return None
+    values = plan.program.values
+    taken, given = ({type(values[number]): number for number in ids} for ids in (event.inputs, event.outputs))
+    if not (Weight in taken and WeightGrad in taken and Weight in given and OptState in given):
+        return None
+    before, after = values[taken[Weight]], values[given[Weight]]
+    first = isinstance(before, Weight) and isinstance(after, Weight) and (before.step, after.step) == (0, 1)
+    return (taken[WeightGrad], given[Weight], given[OptState]) if first else None
+
+
+def describe_event(plan: Plan, rank: int, index: int) -> str:
+    """One operation in words: "event 12, allreduce of layer 1 with ranks 0, 1, 2, 3 (ddp.py, line 7: ...)"."""
+    events = plan.rank_plans[rank].program.events
+    if not 0 <= index < len(events):
+        return "the start" if index < 0 else "the end"
+    event = events[index]
+    shown = events[event.arg[0]] if event.op == "wait" else event
+    words = f"event {index}, " + ("wait for " if event.op == "wait" else "") + shown.op
+    if shown.layer is not None and shown.op != "get_activation":
+        words += f" of layer {shown.layer}"
+    if shown.group:
+        words += f" with ranks {', '.join(map(str, shown.group))}"
+    if shown.peer is not None:
+        words += f" {'to' if shown.op == 'pass_to' else 'from'} rank {shown.peer}"
+    place = plan.trace.place(event)
+    return f"{words} ({place})" if place is not None else words
+
+
+def raised(plan: Plan, rank: int, index: int, error: str) -> RankRaised:
+    """An operation failed on a rank with this error."""
+    operation = describe_event(plan, rank, index)
+    return RankRaised(f"rank {rank} failed in {operation}: {error}", rank=rank, operation=operation)
+
+
+def stalled(
+    plan: Plan, ranks: Sequence[int], index: int, timeout: float, what: str, started: bool = True
+) -> RankStalled:
+    """The first of these ranks, in event `index`, has not moved for the whole timeout, the others neither. `what` is
+    what else there is to say."""
+    rank, *others = ranks
+    operation = describe_event(plan, rank, index) if started else "the start, before it had met the others"
+    neither = f"; ranks {', '.join(map(str, others))} neither" if others else ""
+    words = f"rank {rank} did not move for {timeout:g} s, in {operation}{neither}; {what}"
+    return RankStalled(words, rank=rank, operation=operation)
+
+
+def processes_of(trace: Trace, options: ReplayOptions) -> tuple[tuple[int, ...], ...]:
+    """Return the ranks of each process: as the options ask, else as the Trace's mesh has it, else one each. Where each
+    process has one, rank r is process r. WrongWorld where ranks cannot share one."""
+    ranks = trace.ranks
+    owned = trace.mesh.processes if trace.mesh is not None else tuple((rank,) for rank in range(ranks))
+    wanted = len(owned) if options.processes is None else options.processes
+    if ranks % wanted and wanted != len(owned):
+        raise WrongWorld(f"{ranks} ranks do not divide into {wanted} processes of as many each")
+    if wanted == ranks or wanted != len(owned):
+        each = ranks // wanted
+        owned = tuple(tuple(range(first, first + each)) for first in range(0, ranks, each))
+    alone = f"processes={ranks} gives each rank a process of its own"
+    if wanted != ranks and options.against:
+        raise WrongWorld(f"{', '.join(options.against)} cannot have several ranks in a process: {alone}")
+    if wanted != ranks and options.transport == "nccl":
+        raise WrongWorld(f"nccl needs {ranks} processes, one for each GPU: {alone}")
+    return owned

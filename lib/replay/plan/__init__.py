@@ -1,1 +1,0 @@
-"""What each rank is going to do, worked out from a Trace."""

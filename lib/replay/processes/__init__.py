@@ -1,1 +1,0 @@
-"""Processes: starting ranks and watching over them."""

@@ -1,0 +1,308 @@
+"""How many real numbers each value of a Trace has, and which ones: the sizes of the tensors; and what memory they need.
+
+Every value is a set of ranges over the line of all elements of its tensor, the last dim fastest: a weight, its gradient
+and its optimizer state on a line of inputs x outputs elements (row after row), an activation on one of rows x features
+a batch. What has only a part of a later dim, such as some columns of a weight, has a range in each row; of shards of
+such columns the line is that of the columns alone. Of what goes to experts the line has each row at each expert, and a
+value has the ranges of those that are there. Ends of ranges that fall between two elements are rounded down, so shard i
+of n goes from i x N // n to (i + 1) x N // n: contiguous rows where n divides the rows, and never more than an element
+away from N / n.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from itertools import accumulate
+from math import inf, prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lib.analysis.figures import samples
+from lib.replay import NotEnoughMemory, UnfitTrace
+from lib.replay.options import ReplayOptions
+from lib.trace.event import STORES
+from lib.trace.trace import Trace
+from lib.values.dims import SPACE
+from lib.values.kinds.kind import PRICED, USUAL, Layer
+from lib.values.layers import Shape
+from lib.values.operations import OPERATIONS, READS
+from lib.values.placement import Dim, Part, Place
+from lib.values.values import KINDS, Elements, OptState, Value
+
+if TYPE_CHECKING:
+    from lib.replay.plan import Plan
+
+Range = tuple[int, int]
+
+# -- ranges of a line, ascending ----------------------------------------------------------------------------------
+
+
+def length(ranges: Sequence[Range]) -> int:
+    """Return how many elements are in some ranges."""
+    return sum(stop - start for start, stop in ranges)
+
+
+def merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
+    """Return the ranges with neighbours made one, and without empty ones."""
+    found: list[Range] = []
+    for start, stop in ranges:
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], stop)
+        elif start < stop:
+            found.append((start, stop))
+    return tuple(found)
+
+
+def within(have: Sequence[Range], want: Sequence[Range]) -> list[Range]:
+    """Return where in a tensor of the ranges `have` the wanted ones lie, which are there."""
+    before, found = [*accumulate((stop - start for start, stop in have), initial=0)], list[Range]()
+    for start, stop in want:
+        at = bisect_right(have, (start, inf)) - 1
+        while start < stop:
+            low, high = have[at]
+            end = min(stop, high)
+            found.append((before[at] + start - low, before[at] + end - low))
+            start, at = end, at + 1
+    return found
+
+
+def common(left: Sequence[Range], right: Sequence[Range]) -> list[Range]:
+    """Return what is in both."""
+    found, one, other = list[Range](), 0, 0
+    while one < len(left) and other < len(right):
+        start, stop = max(left[one][0], right[other][0]), min(left[one][1], right[other][1])
+        if start < stop:
+            found.append((start, stop))
+        if left[one][1] < right[other][1]:
+            one += 1
+        else:
+            other += 1
+    return found
+
+
+def in_order(ranges: Sequence[Sequence[Range]]) -> bool:
+    """Tell whether tensors of these ranges, one after the other, are in the order of the line already."""
+    starts = [start for each in ranges for start, _ in each]
+    return starts == sorted(starts)
+
+
+def _ends(part: Part, size: int) -> tuple[Range, ...]:
+    """Return a part of a dim as ranges of so many elements."""
+    whole = part.dim.size
+    return merged([(int(low * size // whole), int(high * size // whole)) for low, high in part.ranges])
+
+
+def _spread(low: int, high: int, inner: tuple[Range, ...], wide: int, line: int) -> Iterator[Range]:
+    """Give a range of a line whose rows have only these `wide` elements of `line`, as ranges of the line of all."""
+    for row in range(low // wide, -(-high // wide)):
+        at = row * wide
+        for first, last in inner:
+            start, stop = max(low, at), min(high, at + last - first)
+            if start < stop:
+                yield row * line + first + start - at, row * line + first + stop - at
+            at += last - first
+
+
+# -- sizes --------------------------------------------------------------------------------------------------------
+
+
+class Sizes:
+    """The sizes of one replay.
+
+    `shape` has the layers as large as their tensors are: as they are described, and those that nobody described as the
+    options say. `moments` numbers of optimizer state go with each weight, side by side, and so do its maximum and sum
+    with each part of a softmax that is not done. `scales` are the numbers of a replay for each element that the
+    simulator counts, by kind of value.
+    """
+
+    def __init__(self, shape: Shape, moments: int = 1, bytes: int = 8, simulated: Shape | None = None) -> None:
+        self.shape, self.moments, self.bytes = shape, moments, bytes
+        self.scales: dict[str, Fraction] = {}
+        for name, kind in KINDS.items():
+            real, counted = (one.schema_of(kind.tensor, 0) for one in (shape, simulated or shape))
+            scale = Fraction(real.size, counted.size) if real is not None and counted is not None else Fraction(1)
+            self.scales[name] = scale * (moments if kind is OptState else 1)
+        self._known: dict[Place, tuple[Range, ...]] = {}
+
+    @classmethod
+    def of(cls, trace: Trace, options: ReplayOptions) -> Sizes:
+        """Return the sizes of a replay. UnfitTrace where the options say others than the Trace."""
+        shape = trace.shape
+        if trace.descriptions == USUAL:
+            layer = Layer(PRICED.kind, options.hidden, options.hidden, options.length)
+            shape = Shape(trace.layers, trace.batches, layer, trace.padding)
+        elif (options.hidden, options.length) != (PRICED.inputs, PRICED.rows):
+            raise UnfitTrace("this Trace says how large its layers are: leave out hidden and length")
+        return cls(shape, options.moments, options.number.bytes, trace.shape)
+
+    @property
+    def rows(self) -> int:
+        """Rows of one batch."""
+        return self.shape.descriptions[0].rows
+
+    @property
+    def output_points(self) -> int:
+        """Rows of one batch after the last layer, or points where they are a grid."""
+        return prod(dim.size for role, dim in self.shape.kinds[-1].gives if role in SPACE)
+
+    def weight(self, layer: int) -> int:
+        """Return the elements of the weight of a layer, 0 where it has none."""
+        schema = self.shape.kinds[layer].weight
+        return 0 if schema is None else schema.size
+
+    def batch(self, number: int) -> int:
+        """Return the elements of the line of one batch of an activation."""
+        schema = self.shape.schema_of("activation", number)
+        assert schema is not None, "there are activations before and after every layer"
+        return prod(dim.size for dim in schema.spaces[1 : schema.ndim])
+
+    def dims(self, value: Value) -> Sequence[Dim]:
+        """Return the dims of a value's tensor and then its sums, as large as they are."""
+        schema = self.shape.schema_of(value.tensor, value.layer)
+        assert schema is not None, "a layer that has no weight has no value of one"
+        return schema.spaces
+
+    def parts(self, value: Value) -> Mapping[str, tuple[Range, ...]]:
+        """Return which elements of each dim a value has."""
+        named = zip(value.place.named.items(), self.dims(value), strict=False)
+        return {role: _ends(part, dim.size) for (role, part), dim in named}
+
+    def ranges(self, value: Value) -> tuple[Range, ...]:
+        """Return the ranges of a value on its line, in ascending order; neighbours are one range."""
+        if (known := self._known.get(value.place)) is not None:
+            return known
+        found, line = ((0, 1),), 1
+        pairs = [*zip(value.place.dims, self.dims(value), strict=False)]
+        if (route := value.place.schema.route) is not None:
+            (batches, _), (experts, _), (rows, _), (part, dim) = pairs
+            at = [
+                ((batch * experts.dim.size + expert) * rows.dim.size + row) * dim.size
+                for batch in sorted(batches.pieces)
+                for expert in experts.pieces
+                for row in route.rows_of(expert, batch, rows.pieces)
+            ]
+            inner = _ends(part, dim.size)
+            pairs, found = [], merged([(first + low, first + high) for first in at for low, high in inner])
+        for part, dim in reversed(pairs):
+            wide = length(found)
+            flat = _ends(part, dim.size * wide)
+            if wide < line:
+                flat = merged([piece for low, high in flat for piece in _spread(low, high, found, wide, line)])
+            found, line = flat, line * dim.size
+        self._known[value.place] = found
+        return found
+
+    def uneven(self, value: Value, first: bool = False) -> tuple[Part, int] | None:
+        """Return the first part of a dim, or a sum, that does not end between two elements, and how large that dim is.
+        Of a weight the `first` may be any: its line is cut."""
+        parts = zip(value.place.parts, self.dims(value), strict=True)
+        for part, dim in [*parts][value.place.sharded and not first :]:
+            if any(end * dim.size % part.dim.size for ends in part.ranges for end in ends):
+                return part, dim.size
+        return None
+
+    def width(self, value: Value) -> Elements:
+        """Return the numbers that are kept for each element of the line."""
+        place = value.place
+        return self.moments if isinstance(value, OptState) else 1 + place.schema.running if place.open else 1
+
+    def numel(self, value: Value) -> int:
+        """Return the numbers in a value's tensor."""
+        return int(length(self.ranges(value)) * self.width(value))
+
+    def simulated(self, values: Sequence[Value]) -> Elements:
+        """Return the elements of some values together as the simulator counts them, at these sizes."""
+        return sum((value.elements() * self.scales[value.kind] for value in values), Fraction(0))
+
+
+# -- memory -------------------------------------------------------------------------------------------------------
+
+IN_FORM = frozenset(name for name, row in OPERATIONS.items() if row.by_kind)
+"""The operations that take tensors in the form of their dims, where others take the numbers of a line."""
+PROCESS = 60 * 2**20
+"""Bytes that a forked rank adds of its own before it holds a tensor: measured 13 MB, with room for workspaces."""
+
+
+def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
+    """Return by event the bytes that the simulator says are alive when it starts, at the sizes of the replay."""
+    scales, number = plan.sizes.scales, plan.sizes.bytes
+    return {
+        sample.index: sum(float(elements * scales[kind]) for kind, elements in sample.by_kind.items()) * number
+        for sample in samples(plan.trace, rank)
+    }
+
+
+def refuse_if_too_large(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = None) -> None:
+    """Raise NotEnoughMemory where a replay will need more of this machine's main memory than is free, or allowed.
+
+    It is predicted from the simulated memory. `here` are the ranks of this machine, where not all are. A GPU is not
+    asked: what does not fit there is an error of its operation, where a system that runs out of main memory kills whom
+    it likes.
+    """
+    sizes, number = plan.sizes, options.number.bytes
+    ranks = range(plan.ranks) if here is None else [rank for rank in here if rank < plan.ranks]
+    peaks = [round(max(simulated_curve(plan, rank).values(), default=0.0)) for rank in range(plan.ranks)]
+    layers, batches = plan.trace.layers, plan.trace.shape.items
+    weights, data = sum(map(sizes.weight, range(layers))), batches * sizes.batch(0)
+    results = [rank_plan.kept * number for rank_plan in plan.rank_plans]
+    if here is None:  # the data and the first weights once, in memory that forked ranks share
+        host = (weights * (1 + sizes.moments) + data + batches * sizes.batch(layers)) * number
+    else:  # every process its own; the first rank collects what all have kept
+        host = sum(peaks[rank] + results[rank] for rank in ranks)
+    host += sum(results) if 0 in ranks else 0
+    host += 0 if options.transport == "local" else PROCESS * len(ranks)
+    if options.verify and 0 in ranks:  # training in float64: weights, gradients, states, and what autograd keeps
+        activations = sum(map(sizes.batch, range(layers + 1)))
+        host += 8 * (weights * (3 + sizes.moments) + 3 * batches * activations)
+    if options.against:
+        host += len(ranks) * number * (weights * (4 + sizes.moments) + 2 * layers * data)
+    if any(event.op in READS for _, event in plan.trace.events()):  # what readers keep
+        host += len(ranks) * data * number
+    if not options.on_gpu:
+        host += sum(peaks[rank] + _beside(plan, rank) * number for rank in ranks)
+    limit = available() if options.memory_limit is None else options.memory_limit
+    if limit is not None and host > limit:
+        most = max(range(len(peaks)), key=peaks.__getitem__)
+        raise NotEnoughMemory(
+            f"this replay needs about {_say(host)} of memory (rank {most} alone holds "
+            f"{_say(peaks[most])} of {', '.join(STORES)}), and {_say(limit)} may be used: "
+            "make hidden or length smaller, describe smaller layers, or use a smaller dtype",
+            rank=most,
+        )
+
+
+def _beside(plan: Plan, rank: int) -> int:
+    """Count numbers that are in no value: softmaxes that are kept, and scores, exponentials and gradients of an
+    attention."""
+    mine, scores = plan.rank_plans[rank], 0
+    for event in mine.program.events:
+        if event.op in IN_FORM and (heads := plan.sizes.shape.kinds[event.layer or 0].layer.heads):
+            x, *_, keys = [[*plan.sizes.parts(value).values()] for value in mine.inputs(event)]
+            scores = max(scores, heads * length(x[0]) * length(x[1]) * length(keys[1]))
+    return sum(mine.keeps.values()) + 3 * scores
+
+
+def available() -> int | None:
+    """Return the bytes of main memory that are free for us, where the system says so."""
+    found: list[int] = []
+    with suppress(OSError):
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    with suppress(OSError, ValueError):  # there is no number where there is no limit
+        limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text("ascii") for name in ("max", "current"))
+        found.append(int(limit) - int(used))
+    with suppress(AttributeError, OSError, ValueError):
+        return min(found) if found else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def _say(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"

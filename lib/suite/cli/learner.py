@@ -1,0 +1,408 @@
+"""Commands for those who solve: what there is, hints, answers, and `puzzles watch`, which runs whatever is saved."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from lib.checker.verdict import FunctionVerdict
+from lib.errors import graded
+from lib.errors.wording import amount
+from lib.extras import need_extra
+from lib.puzzles.records import PUZZLES, by_chapter, puzzle_of_file
+from lib.puzzles.records import Puzzle as Record
+from lib.puzzles.records import goal as goal_of
+from lib.suite.cli import console as options
+from lib.suite.cli.console import console, draw_thing, numbers, option, say, show_hints, show_table, title
+from lib.suite.course.exercises import hint as open_hints
+from lib.suite.course.exercises import next_hint
+from lib.suite.course.progress import Standing, is_off, known, next_puzzle, solved
+from lib.suite.course.solutions import Way, refusal, ways
+from lib.suite.course.subject import Attempt, attempt, outcome
+from lib.suite.isolation.isolation import LIMIT
+from lib.suite.submissions.load import SourceError, puzzles_of, source_in
+from lib.suite.submissions.locations import mine, notebook_of, prepared, shown, yours
+
+commands = typer.Typer()
+
+
+def status() -> None:
+    """Show what is solved and how well, and what comes next."""
+    standings = known()
+    passed = {puzzle for puzzle, standing in standings.items() if standing.passed}
+    table = Table("", "puzzle", "", "best goal reached", *numbers("time", "memory", "hints"))
+    for chapter, records in by_chapter():
+        table.add_section()
+        table.add_row("", *_chapter_row(chapter.title, records, passed))
+        for record in records:
+            standing = standings.get(record.id, Standing())
+            state = Text("solved", "green") if standing.passed else Text("tried" if standing.runs else "", "yellow")
+            time = "" if standing.time is None else f"{standing.time:g}"
+            memory = "" if standing.memory is None else amount(standing.memory)
+            hints = f"{standing.hints} of {len(record.hints)}" if standing.hints else ""
+            table.add_row(str(record.number), record.id, state, standing.goal or "", time, memory, hints)
+    show_table(table)
+    following = "There is nothing left to solve."
+    if (record := next_puzzle(passed)) is not None:
+        notebook = notebook_of(record.id)
+        how = "" if notebook.is_file() else " (`puzzles lab` makes it, and opens the map)"
+        following = f"Next: {record.id} ({record.title}), {shown(notebook)}{how}"
+    say(f"{_solved(PUZZLES.values(), passed)} solved. {following}")
+    if is_off():
+        why = f"{graded.VARIABLE} is set" if graded.is_on() else "PUZZLES_PROGRESS is off"
+        say(f"Progress is not recorded: {why}.")
+    say("puzzles --help lists the commands.")
+
+
+def _chapter_row(name: str, records: Sequence[Record], passed: set[str]) -> tuple[Text, str, Text]:
+    """The title of a chapter, nothing, and how much of it is solved."""
+    return Text(name, "bold"), "", Text(f"{_solved(records, passed)} solved", "bold")
+
+
+def _solved(records: Collection[Record], passed: set[str]) -> str:
+    return f"{sum(record.id in passed for record in records)} of {len(records)}"
+
+
+@commands.command("list")
+def list_() -> None:
+    """The puzzles by chapter, and how far you are: their sizes and their goals."""
+    puzzle = Column("puzzle", overflow="fold", min_width=max(map(len, PUZZLES)))  # a title folds, and an id does not
+    table = Table("", puzzle, "sizes", "goals", "time", "memory", caption="sizes: ranks, layers, batches")
+    passed = solved()
+    for chapter, records in by_chapter():
+        table.add_section()
+        table.add_row("", *_chapter_row(chapter.title, records, passed))
+        for record in records:
+            name = f"{record.id}\n{record.title}"
+            if record.is_function:
+                table.add_row(str(record.number), name, "a function")
+                continue
+            limits = [(goal.name, f"{goal.time:g}", f"{goal.memory:,}") for goal in record.goals]
+            columns = ("\n".join(column) for column in zip(*limits, strict=True))
+            table.add_row(str(record.number), name, ", ".join(map(str, record.size)), *columns)
+    show_table(table)
+
+
+@commands.command()
+def goal(puzzle: options.PuzzleArgument, output: options.Output = None) -> None:
+    """Say what a puzzle asks for; as a picture with a schedule that reaches it, where you name a file."""
+    task = goal_of(puzzle)
+    say(task.text())
+    draw_thing(task, output)
+
+
+@commands.command()
+def hint(
+    puzzle: options.PuzzleArgument,
+    number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.")] = None,
+    every: Annotated[bool, option("Open all hints.", "--all")] = False,
+) -> None:
+    """Open the next hint for a puzzle: a question, then an idea, then nearly the code."""
+    last = len(PUZZLES[puzzle].hints)
+    if number is not None and not 1 <= number <= last:
+        raise typer.BadParameter(f"{puzzle} has hints 1 to {last}; got {number}")
+    number = last if every else number
+    show_hints(next_hint(puzzle) if number is None else open_hints(puzzle, number))
+
+
+@commands.command()
+def reveal(
+    puzzle: options.PuzzleArgument,
+    way: Annotated[str | None, typer.Argument(help="Show the code of this alternative.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, option("A notebook or .py in which the puzzle passes.", exists=True, dir_okay=False)
+    ] = None,
+    limit: options.Limit = None,
+) -> None:
+    """Show the official answer and others, once the puzzle is passed."""
+    if file is None:
+        standing, own = known().get(puzzle), mine(puzzle, yours(Path.cwd()))
+        # Where no pass is recorded, the student's own notebook is asked, too.
+        if (standing is None or not standing.passed) and own.is_file() and attempt(own, puzzle).state == "passed":
+            standing = Standing(runs=1, passed=True)
+    else:
+        standing = Standing.of(outcome(str(file), puzzle=puzzle, limit=limit).verdict)
+    missing = refusal(puzzle, standing)
+    if missing is not None:
+        say(missing)
+        raise typer.Exit(1)
+    show_ways(puzzle, way)
+
+
+def show_ways(puzzle: str, name: str | None = None) -> None:
+    """Show the official answer to a puzzle, its figures, and what else can be done, each with its figures; or the code
+    of one way, by its name. SourceError where there is none of that name."""
+    every = {way.name: way for way in ways(puzzle)}
+    official, *others = every.values()
+    if name is None:
+        say(f"The official answer to {puzzle}, from {shown(official.path)}:\n")
+        _show_code([official, *others])
+        for way in others:
+            say(f"\n{way.name}: {way.about}")
+            console().print(Text(way.worth))
+        if others:
+            say(f"\nTo see the code of one of them: puzzles reveal {puzzle} {others[0].name}")
+    elif name in every:
+        way = every[name]
+        say(f"{way.name}, from {shown(way.path)}\n{way.about}\n{way.worth}\n".replace("\n\n", "\n"))
+        _show_code([way])
+    else:
+        raise SourceError(f"{puzzle} has no solution called {name!r}; there are {', '.join(every)}")
+
+
+def _show_code(every: Sequence[Way]) -> None:
+    """The code of the first, with its syntax in colours, and the figures of all."""
+    from rich.syntax import Syntax
+
+    terminal, code = console(), every[0].code
+    if not terminal.is_terminal:
+        terminal.width = max(terminal.width, *map(len, code.splitlines()))
+    terminal.print(Syntax(code, "python", background_color="default", word_wrap=True))
+    say("")
+    table = Table("", *numbers("time", "memory"), "best goal reached")
+    for way in every:
+        if isinstance(way.verdict, FunctionVerdict):
+            say(f"{way.name}: {way.verdict.text()}")
+        else:
+            table.add_row(way.name, f"{way.verdict.time:g}", amount(way.verdict.memory), way.verdict.best or "none")
+    if table.row_count:
+        show_table(table)
+
+
+def workplace() -> Path:
+    """Return the folder of the student's own copies, made and brought up to date where needed, which it says."""
+    place = prepared(Path.cwd())
+    for line in place.news():
+        say(line)
+    return place.folder
+
+
+# -- watching -------------------------------------------------------------------------------------------------------
+
+ENDINGS = (".ipynb", ".py")
+TICK = 100
+"""Milliseconds after which a typed command is seen."""
+KEYS = "h: a hint   r: the official answer, when it passes   n: the next puzzle   q: quit"
+
+
+@commands.command()
+def watch(
+    path: Annotated[Path | None, typer.Argument(help="A notebook, a .py, or a folder.", show_default=False)] = None,
+    puzzle: options.Puzzle = None,
+    once: Annotated[bool, option("Run once; exit status 0 where it is solved, else 1.", "--once")] = False,
+    limit: Annotated[float, option("Seconds that a run may take.", min=0.1)] = LIMIT,
+) -> None:
+    """Run a puzzle again whenever its notebook is saved, and say what came of it. Without a path: all of them."""
+    watcher = Watcher(path or workplace(), puzzle, limit, once)
+    if once:
+        raise typer.Exit(0 if watcher.begin() else 1)
+    keep_watching(watcher)
+
+
+class Watcher:
+    """Runs the puzzles of a notebook, a .py, or those of a folder, says what came of it, and does what is typed.
+
+    `puzzle` says which one a single file is about, where its name and its functions do not. `once`: nobody types.
+    SourceError for a path where there is nothing to watch.
+    """
+
+    def __init__(self, path: Path, puzzle: str | None = None, limit: float = LIMIT, once: bool = False) -> None:
+        if not path.exists():
+            raise SourceError(f"there is no file or folder {path}")
+        if path.is_file() and path.suffix not in ENDINGS:
+            raise SourceError(f"{path.name} is neither a notebook (.ipynb), nor Python (.py), nor a folder")
+        self.path = path
+        self.alone = path.is_file()
+        self.folder = path.parent if self.alone else path
+        self.limit = limit
+        self.once = once
+        self.current: str | None = None
+        """The puzzle that was run last."""
+        self.passed = set[str]()
+        """Those whose last run passed."""
+        self._opened: dict[str, int] = {}
+        """The number of hints that were shown, by puzzle."""
+        self._known = set[str]()
+        """The names of files that had a puzzle."""
+        self._puzzle = puzzle if self.alone else None
+        if not self.alone and not self.by_puzzle():
+            raise SourceError(f"{path} holds no notebook of a puzzle; `puzzles lab` opens a folder of them")
+
+    def concerns(self, path: Path) -> bool:
+        """Check whether a change of a file is to be looked at."""
+        if self.alone:
+            return path.name == self.path.name
+        return path.suffix in ENDINGS and not path.name.startswith(".")
+
+    def by_puzzle(self) -> dict[str, list[Path]]:
+        """Return the files that there are now, by puzzle, in the order of the puzzles."""
+        files: dict[str, list[Path]] = {}
+        for path in [self.path] if self.alone else sorted(self.folder.glob("*")):
+            if self.concerns(path):
+                try:
+                    for puzzle in self._about(path):
+                        files.setdefault(puzzle, []).append(path)
+                except (SourceError, OSError):
+                    continue  # one of no puzzle, or that cannot be read just now
+        return {puzzle: files[puzzle] for puzzle in PUZZLES if puzzle in files}
+
+    def _about(self, path: Path, begun: bool = False) -> tuple[str, ...]:
+        """The puzzles of a file; or those `begun`, in which somebody has written something, and the first, where nobody
+        has. SourceError or OSError where it has none, or cannot be read."""
+        puzzles = (self._puzzle,) if self._puzzle else puzzles_of(path)
+        self._known.add(path.name)
+        if len(puzzles) == 1 or not begun:
+            return puzzles
+        source = source_in(path)
+        return tuple(puzzle for puzzle in puzzles if not source.untouched(puzzle)) or puzzles[:1]
+
+    def begin(self) -> bool:
+        """Run the puzzles in order, up to the first that does not pass. True where all of them pass."""
+        puzzles = self.by_puzzle()
+        if self.alone and len(puzzles) <= 1:
+            return self.changed([self.path])
+        for puzzle, paths in puzzles.items():
+            self.current, tried = puzzle, list[Attempt]()
+            for path in paths:
+                tried.append(attempt(path, puzzle, self.limit))
+                if tried[-1].state == "passed":
+                    break
+            else:
+                self._show(tried[0], paths[0])
+                return False
+            self.passed.add(puzzle)
+            say(f"{puzzle}: passes")
+        say("Every puzzle here passes.")
+        return True
+
+    def changed(self, paths: Iterable[Path]) -> bool:
+        """Run the puzzles of files that were saved, of several in one those begun. True where the last file passes."""
+        passes = False
+        for path in sorted(set(paths)):
+            if not path.is_file():
+                if self.alone or path.name in self._known:
+                    say(f"{path.name} is not there any more. It is run again when it comes back.")
+                continue
+            try:
+                begun = self._about(path, begun=True)
+            except (SourceError, OSError) as error:
+                # A file without a puzzle is a mistake where it is the one to watch, or is called like one.
+                if self.alone or puzzle_of_file(path.stem) is not None:
+                    say(str(error))
+                continue
+            passes = False not in [self._run(path, puzzle) for puzzle in begun]
+        return passes
+
+    def _run(self, path: Path, puzzle: str) -> bool:
+        tried = attempt(path, puzzle, self.limit)
+        passes, self.current = tried.state == "passed", puzzle
+        (self.passed.add if passes else self.passed.discard)(puzzle)
+        self._show(tried, path)
+        return passes
+
+    def _show(self, tried: Attempt, path: Path) -> None:
+        puzzle = tried.puzzle
+        hint = f"puzzles hint {puzzle}" if self.once else "type h"
+        title(f"{puzzle} ({path.name})")
+        if tried.printed:
+            say(tried.printed.rstrip("\n"))
+        if tried.text:
+            say(tried.text)
+        if tried.state == "passed":
+            say(f"{puzzle} is solved. {self._next()}")
+        elif tried.state == "unsolved":
+            say(f"{puzzle} is not solved yet: {shown(path)}. For a hint: {hint}")
+        elif tried.state == "missed":
+            say(f"{puzzle} is correct, but not within its first goal yet. For a hint: {hint}")
+
+    def _next(self) -> str:
+        """Say what to do after a puzzle that is solved."""
+        record = next_puzzle(self.passed | solved())
+        if record is None:
+            return "All puzzles are solved."
+        here = self.by_puzzle().get(record.id)
+        return f"Next: {record.id}, {shown(here[0] if here else notebook_of(record.id))}"
+
+    def command(self, line: str) -> bool:
+        """Do what was typed. False where that was to end."""
+        match line.strip().lower():
+            case "":
+                pass
+            case "q":
+                return False
+            case "h" | "r" if self.current is None:
+                say("There is no puzzle yet.")
+            case "h":
+                puzzle = str(self.current)
+                hints = next_hint(puzzle, self._opened.get(puzzle, 0))
+                self._opened[puzzle] = hints.opened
+                show_hints(hints, "type h again")
+            case "r":
+                puzzle = str(self.current)
+                missing = None if puzzle in self.passed else refusal(puzzle, known().get(puzzle))
+                show_ways(puzzle) if missing is None else say(missing)
+            case "n":
+                self._go_on()
+            case other:
+                say(f"{other[:20]!r} is no command. {KEYS}")
+        return True
+
+    def _go_on(self) -> None:
+        """To the next puzzle here that does not pass, after the one that was run last."""
+        files, done = self.by_puzzle(), self.passed | solved()
+        order = list(files)
+        after = order.index(self.current) + 1 if self.current in order else 0
+        for puzzle in [*order[after:], *order[:after]]:
+            if puzzle not in done:
+                self._run(files[puzzle][0], puzzle)
+                return
+        say(self._next() if self.alone else "Every puzzle here passes.")
+
+
+def keep_watching(watcher: Watcher) -> None:
+    """Run what is saved until `q` is typed or Ctrl-C is pressed. Commands come from the standard input, if it has any.
+
+    ImportError without watchfiles.
+    """
+    need_extra("cli", "watching needs")
+    from watchfiles import watch as changes_of
+
+    typed: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def listen() -> None:
+        """Pass on what is typed. At the end of the input watching goes on without commands."""
+        for line in sys.stdin:
+            typed.put(line)
+
+    changes = changes_of(
+        watcher.folder,
+        watch_filter=lambda _, path: watcher.concerns(Path(path)),
+        recursive=False,
+        rust_timeout=TICK,
+        yield_on_timeout=True,
+    )
+    try:
+        number = len(watcher.by_puzzle())
+        what = watcher.path.name if watcher.alone else f"{number} puzzles in {shown(watcher.path)}"
+        say(f"Watching {what}. Ctrl-C ends it.\n{KEYS}")
+        next(changes)  # from here on no save is missed, not even one during the first run
+        watcher.begin()
+        threading.Thread(target=listen, daemon=True).start()
+        for saved in changes:
+            if saved:
+                watcher.changed(Path(path) for _, path in saved)
+            while not typed.empty():
+                if not watcher.command(typed.get()):
+                    return
+            if not watcher.folder.is_dir():
+                raise SourceError(f"{watcher.folder} is not there any more, so there is nothing to watch")
+    except KeyboardInterrupt:
+        return

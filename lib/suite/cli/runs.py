@@ -1,0 +1,363 @@
+"""Commands about one run, or the runs of several files: what it is worth, its picture, and what is asked about it."""
+
+from __future__ import annotations
+
+import json as json_format
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lib.checker.verdict import Verdict
+from lib.errors import fixes
+from lib.errors.exceptions import NotSolved, PuzzleError
+from lib.errors.wording import amount
+from lib.puzzles.records import PUZZLES
+from lib.replay.options import ReplayOptions
+from lib.suite.cli import console as options
+from lib.suite.cli.console import (
+    argument,
+    console,
+    draw_thing,
+    fail,
+    numbers,
+    option,
+    say,
+    show_table,
+    takes_fields_of,
+    title,
+)
+from lib.suite.course.subject import Attempt, Outcome, Run, attempt, outcome, subjects
+from lib.suite.course.subject import run as run_subject
+
+commands = typer.Typer()
+COLOURS = {"passed": "green", "missed": "yellow", "unsolved": "yellow"}
+
+
+@commands.command()
+def run(
+    whats: Annotated[list[str], argument("WHAT...", f"What to run: {options.WHAT}.")],
+    puzzle: options.Puzzle = None,
+    ranks: options.Ranks = None,
+    layers: options.Layers = None,
+    batches: options.Batches = None,
+    mesh: options.MeshOption = None,
+    save: Annotated[Path | None, option("Write the Trace here, as JSON.")] = None,
+    perfetto: Annotated[Path | None, option("Write the timeline here, for ui.perfetto.dev.")] = None,
+    chakra: Annotated[Path | None, option("Write execution traces for MLCommons Chakra into a folder.")] = None,
+    json: Annotated[bool, option("Print one JSON document and nothing else.", "--json")] = False,
+    limit: options.Limit = None,
+) -> None:
+    """Run a function, or those of several files, and say how good it is. Of a file with several puzzles all are run.
+
+    Exit status: 0 where each reaches its first goal, 1 where one does not, for whatever reason, and 2 for a command
+    that makes no sense. With --ranks, --layers, --batches or --mesh there are no goals, and 0 is for what is correct.
+    """
+    given: dict[str, Any] = {"limit": limit, "ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
+    files = {"save": save, "perfetto": perfetto, "chakra": chakra}
+    asked = [(what, one) for what in whats for one in ([puzzle] if puzzle else subjects(what))]
+    if len(asked) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
+        raise typer.BadParameter(f"--{one} takes the Trace of one run")
+    if len(asked) == 1 and not json:
+        result = outcome(whats[0], puzzle=puzzle, **given)
+        _write(result.run, **files)
+        return _tell(result)
+    attempts = [(what, attempt(what, one, **given)) for what, one in asked]
+    if (first := attempts[0][1].outcome) is not None:
+        _write(first.run, **files)
+    passed = all(tried.state == "passed" for _, tried in attempts)
+    if json:
+        print(_as_json(attempts, passed))
+    else:
+        _show(attempts)
+    raise typer.Exit(0 if passed else 1)
+
+
+def _write(ran: Run | None, save: Path | None, perfetto: Path | None, chakra: Path | None) -> None:
+    """Write the files of a run that were asked for."""
+    if ran is None:
+        if any(path is not None for path in (save, perfetto, chakra)):
+            raise typer.BadParameter("a plain function has no run, so there is no Trace of it to write")
+        return
+    if save is not None:
+        ran.trace.save(save)
+    if perfetto is not None:
+        from lib.schedules.formats.perfetto import write_perfetto
+
+        write_perfetto(perfetto, {ran.name: ran.trace})
+    if chakra is not None:
+        from lib.schedules.formats.chakra import write_chakra
+
+        write_chakra(chakra, ran.trace)
+
+
+def _tell(result: Outcome) -> None:
+    say(result.text(console().width))
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
+    """What came of each file, and a table of all."""
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    table = Table(Column("file", overflow="fold"), "puzzle", "", "best goal reached", *numbers("time", "memory"))
+    for file, tried in attempts:
+        title(f"{tried.puzzle} ({file})" if tried.puzzle else file)
+        if tried.printed:
+            say(tried.printed.rstrip("\n"))
+        say(str(NotSolved(tried.puzzle or file)) if tried.state == "unsolved" else tried.text)
+        figures = ("", "", "")
+        if (best := _measured(tried)) is not None:
+            figures = (best.best or "none", f"{best.time:g}", amount(best.memory))
+        table.add_row(file, tried.puzzle or "", Text(tried.state, COLOURS.get(tried.state, "red")), *figures)
+    show_table(table)
+    say(f"{sum(tried.state == 'passed' for _, tried in attempts)} of {len(attempts)} passed.")
+
+
+def _as_json(attempts: Sequence[tuple[str, Attempt]], passed: bool) -> str:
+    """What came of each file as JSON:
+
+        {"format": "llm-training-puzzles run", "version": 1, "passed": false, "runs": [
+            {"file": "03_ddp.py", "puzzle": "ddp", "state": "missed", "passed": false, "correct": true,
+             "goals": [{"name": "passes", "time": 6.0, "memory": 2000000, "reached": false}, ...], "best": null,
+             "time": 5.6, "memory": 2097152, "rank": 0, "sent": 786432, "faults": [], "notes": ["..."],
+             "error": null, "printed": ""}]}
+
+    `passed` is what the exit status says. `state` is "passed", "missed" (correct, and no goal reached), "unsolved" or
+    "failed"; or, where there is no function to run, "renamed", "unreadable", "empty" or "unrelated". Where there is no
+    verdict, `error` says why, and `correct` is null. `faults` are what is wrong with a run, and `notes` what else is to
+    be said of it. Figures are those of a correct run: `memory` is the highest peak in elements, on `rank`, and `sent`
+    the elements sent by the rank that sends most. The answers of a plain function have none.
+    """
+    from lib.analysis.figures import traffic
+
+    runs: list[dict[str, Any]] = []
+    for file, tried in attempts:
+        verdict, ran = (tried.outcome.verdict, tried.outcome.run) if tried.outcome is not None else (None, None)
+        row: dict[str, Any] = {"file": file, "puzzle": tried.puzzle, "state": tried.state}
+        row |= {"passed": tried.state == "passed", "correct": None if verdict is None else verdict.correct, "goals": []}
+        row |= dict.fromkeys(("best", "time", "memory", "rank", "sent"))
+        row |= {"faults": [] if verdict is None else [*verdict.faults], "notes": [], "error": None}
+        if verdict is None:
+            row["error"] = str(NotSolved(tried.puzzle or "this")) if tried.state == "unsolved" else tried.text
+        if isinstance(verdict, Verdict):
+            goals = (goal._replace(reached=goal.reached and verdict.correct) for goal in verdict.goals)
+            row |= {"goals": [goal._asdict() for goal in goals], "notes": [*verdict.notes]}
+        if (best := _measured(tried)) is not None and ran is not None:
+            row |= {"best": best.best, "time": best.time, "memory": _whole(best.memory), "rank": best.rank}
+            row["sent"] = _whole(max(float(sent) for sent, _ in traffic(ran.trace)))
+        runs.append({**row, "printed": tried.printed})
+    document = {"format": "llm-training-puzzles run", "version": 1, "passed": passed, "runs": runs}
+    return json_format.dumps(document, indent=1)
+
+
+def _whole(elements: float) -> float:
+    """A number of elements, which is nearly always whole."""
+    return int(elements) if elements == int(elements) else elements
+
+
+def _measured(tried: Attempt) -> Verdict | None:
+    """The verdict on a correct run: that of any other has no figures to speak of."""
+    verdict = None if tried.outcome is None else tried.outcome.verdict
+    return verdict if isinstance(verdict, Verdict) and verdict.correct else None
+
+
+@commands.command()
+def fix(what: options.Subject, puzzle: options.Puzzle = None) -> None:
+    """Run one function and show how to mend its mistake: the line itself, where the message names only the idea."""
+    with fixes.shown():
+        _tell(outcome(what, puzzle=puzzle))
+
+
+@commands.command()
+def check(
+    what: Annotated[str | None, typer.Argument(metavar="[WHAT]", help=f"Check only this: {options.WHAT}.")] = None,
+    puzzle: options.Puzzle = None,
+    limit: options.Limit = None,
+    stored: Annotated[
+        bool, option("Believe the outputs of the solved notebooks: `make unit` runs them.", "--stored")
+    ] = False,
+) -> None:
+    """Check one run; or, without an argument, that every puzzle, notebook and reference is in order.
+
+    Exit status: 0 where it reaches its first goal (or all is in order), else 1.
+    """
+    if what is not None:
+        return _tell(outcome(what, puzzle=puzzle, limit=limit))
+    from rich.table import Table
+    from rich.text import Text
+
+    from lib.suite.notebooks.verify import CHECKS, verify
+    from lib.suite.submissions.locations import home
+
+    with console().status("Running every notebook, solved and unsolved"):
+        findings = verify(home(), stored=stored)
+    table, problems = Table("", *CHECKS), [finding for finding in findings if finding.problem]
+    for stem in sorted({finding.stem for finding in findings}):
+        cells = {f.check: "FAIL" if f.problem else "ok" for f in findings if f.stem == stem}
+        table.add_row(stem, *(Text(cells.get(c, "-"), "red" if cells.get(c) == "FAIL" else "") for c in CHECKS))
+    show_table(table)
+    if problems:
+        fail("\n".join(f"{finding.stem}, {finding.check}: {finding.problem}" for finding in problems))
+    say("All is in order.")
+
+
+# -- pictures of a run, and questions about it ----------------------------------------------------------------------
+
+
+def _answer(ask: Callable[[], Any], output: Path | None) -> None:
+    """Say the answer to a question about a run, and draw it; or why the question makes no sense."""
+    try:
+        answer = ask()
+    except ValueError as error:
+        fail(str(error))
+    if answer is not None:
+        say(answer.text())
+        draw_thing(answer, output)
+
+
+@commands.command()
+def draw(
+    what: options.Subject, output: options.Output = None, puzzle: options.Puzzle = None, limit: options.Limit = None
+) -> None:
+    """Draw a run, even one that fails: up to where it did."""
+    path = output or Path(f"{Path(what).stem}.svg")
+    try:
+        trace = run_subject(what, puzzle=puzzle, limit=limit).trace
+    except PuzzleError as error:
+        if error.trace is not None:
+            draw_thing(error.trace, path, "Drew what happened before the error:")
+        raise
+    draw_thing(trace, path)
+
+
+@commands.command()
+def review(
+    what: options.Subject, output: options.Output = None, puzzle: options.Puzzle = None, limit: options.Limit = None
+) -> None:
+    """Say how far a run is from the best, where its ranks wait, and what fills its memory."""
+    from lib.suite.course.review import review as look
+
+    ran = run_subject(what, puzzle=puzzle, limit=limit)
+    name = ran.puzzle
+    if name is None:
+        fail(f"{ran.name} is no run of a puzzle at its own size; name the puzzle with --puzzle")
+    _answer(lambda: look(ran.trace, puzzle=name), output)
+
+
+@commands.command()
+def why(
+    what: options.Subject,
+    rank: Annotated[int | None, option("The rank that waits.")] = None,
+    at: Annotated[float | None, option("The moment, in time units.")] = None,
+    output: options.Output = None,
+    puzzle: options.Puzzle = None,
+    limit: options.Limit = None,
+) -> None:
+    """Say why a rank waits at a moment, followed back to what held it up; or, without them, why the run ends when it
+    does."""
+    from lib.analysis.waiting.critical_path import critical_path
+    from lib.analysis.waiting.why import why as explain
+
+    if (rank is None) != (at is None):
+        raise typer.BadParameter("say which rank waits and when: --rank 2 --at 5")
+    trace = run_subject(what, puzzle=puzzle, limit=limit).trace
+    _answer(lambda: critical_path(trace) if rank is None or at is None else explain(trace, rank, at), output)
+
+
+@commands.command("what-if")
+def what_if(
+    what: options.Subject,
+    rank: Annotated[list[int] | None, option("What this rank computes (or these).")] = None,
+    op: Annotated[str | None, option("An operation, or compute, messages, collectives.")] = None,
+    layer: Annotated[int | None, option("This layer.")] = None,
+    link: Annotated[
+        tuple[int, int] | None, option("What these two ranks send each other.", metavar="RANK RANK")
+    ] = None,
+    group: Annotated[str | None, option("Collectives along this axis of the mesh.")] = None,
+    faster: Annotated[float | None, option("How many times as fast; else it takes no time.")] = None,
+    output: options.Output = None,
+    puzzle: options.Puzzle = None,
+    limit: options.Limit = None,
+) -> None:
+    """Time a run anew with something faster, its order as it is. Say what; or nothing, to see what would help most."""
+    from lib.analysis.waiting.what_if import what_helps
+    from lib.analysis.waiting.what_if import what_if as suppose
+
+    trace = run_subject(what, puzzle=puzzle, limit=limit).trace
+    chosen: dict[str, Any] = {"rank": rank or None, "op": op, "layer": layer, "link": link, "group": group}
+    some = any(one is not None for one in chosen.values())
+    _answer(lambda: suppose(trace, **chosen, faster=faster) if some else what_helps(trace, faster), output)
+
+
+@commands.command()
+@takes_fields_of(ReplayOptions)
+def replay(
+    what: options.Subject,
+    output: options.Output = None,
+    calibrate: Annotated[str | None, option("Fit costs, and predict this other run.")] = None,
+    json: Annotated[Path | None, option("Write the figures here.")] = None,
+    save: Annotated[Path | None, option("Write the measured Trace here.")] = None,
+    perfetto: Annotated[Path | None, option("Write both timelines here, for ui.perfetto.dev.")] = None,
+    limit: options.Limit = None,
+    **chosen: Any,
+) -> None:
+    """Run a schedule with real tensors on torch.distributed."""
+    from lib.replay.__main__ import Outputs, replay_and_tell
+
+    def paint(result: Any) -> None:
+        if output is not None:
+            from drawing import compare as draw_both
+
+            draw_thing(draw_both(simulated=result.simulated, measured=result.measured), output)
+
+    outputs = Outputs(calibrate, json, save, perfetto)
+    raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: run_subject(name, limit=limit).trace, paint))
+
+
+@commands.command()
+def demo(
+    output: Annotated[Path | None, option("The folder to write to; else demo, or class.", "--output", "-o")] = None,
+    made_up: Annotated[
+        bool, option("Write what a made-up class hands in, to try `puzzles grade` on.", "--class")
+    ] = False,
+    students: Annotated[
+        int, option("With --class: so many students, and their roster.", min=0, max=2000, show_default=False)
+    ] = 0,
+) -> None:
+    """Run, check and draw the reference solution of every puzzle. Or write an exercise that a class hands in."""
+    if made_up:
+        return _made_up_class(output or Path("class"), students)
+    from rich.table import Table
+
+    from drawing.timeline.schedule import picture_of_trace
+    from lib.checker.checker import check as judge
+
+    output = output or Path("demo")
+    output.mkdir(parents=True, exist_ok=True)
+    table = Table("puzzle", "verdict", "time", "memory", "reached", "picture", caption=f"pictures in {output}")
+    correct = True
+    for puzzle, record in PUZZLES.items():
+        if record.is_function:
+            continue  # which there is nothing to draw of
+        ran, path = run_subject(puzzle), output / f"{record.stem}.svg"
+        picture_of_trace(ran.trace).save(path)
+        verdict = judge(ran.trace, puzzle)
+        correct &= verdict.correct
+        figures = (f"{verdict.time:g}", f"{verdict.memory:,.0f}", verdict.best or "no goal")
+        table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
+    show_table(table)
+    raise typer.Exit(0 if correct else 1)
+
+
+def _made_up_class(folder: Path, number: int) -> None:
+    from lib.suite.notebooks.exports import ASKED, STUDENTS, write_class
+
+    files = write_class(folder, number)
+    people = number or len(STUDENTS)
+    say(f"Wrote {len(files)} files of {people} students who do not exist to {folder}: {', '.join(ASKED)}.")
+    roster = f" --roster {folder / 'roster.csv'}" if number else ""
+    say(f"Grade them: puzzles grade {folder}{roster} --out report")

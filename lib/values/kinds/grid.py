@@ -1,0 +1,405 @@
+"""Layers of a grid: convolutions and pooling, what all points have in common, and a transform along one dim.
+
+A row of a convolution's output needs some rows of the input around its own place: a stencil, where rows stand for any
+dim of a grid, and all is worked out from the ends of runs. A part of the input gives
+the rows whose stencils lie in it, so that with rows of its neighbours, a halo, a rank gives all of its own. Backwards
+every row that was taken has a gradient, those of the halo too, which is a sum over the rows that it was needed for: the
+inner rows of a part have all of theirs and are done, and those at an edge are open until what a neighbour has is added.
+Along each other dim of a grid it is the same.
+
+Means and moments of a part of the grid are a partial sum with the number of points beside it: two parts are a weighted
+mean, and a mean of means is one where both have as many. What is not complete says nothing of the grid, so a norm by
+groups of features waits for it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from lib.errors.exceptions import RuleError
+from lib.values import facts
+from lib.values.dims import AVERAGED, OUTPUTS, SPACE, Pieces, Relation, Run, RunSet
+from lib.values.kinds.kind import GRID, LayerKind, Sum, fits, fraction, part, same
+from lib.values.kinds.linear import Linear
+from lib.values.placement import Part, Place
+
+if TYPE_CHECKING:
+    from lib.values.values import Value
+
+MOST_TAPS = 4096
+"""Places of a kernel: each is looked at whenever a part of another form is given."""
+
+
+@dataclass(frozen=True)
+class Stencil(ABC):
+    """A stencil: each row of the output takes `kernel` of `rows` rows; of those that lie outside, zeros."""
+
+    rows: int
+    kernel: int
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Return how many rows the output has."""
+
+    @abstractmethod
+    def needs(self, row: int) -> range:
+        """The rows that a row of the output takes, those outside too."""
+
+    def centre(self, row: int) -> int:
+        """The row in the middle of those that a row of the output takes: who has that works it out."""
+        needs = self.needs(row)
+        return min(max(needs[(len(needs) - 1) // 2], 0), self.rows - 1)
+
+    @abstractmethod
+    def _users(self, low: int, high: int) -> Iterable[Run]:
+        """The rows of the output that need any row from `low` to before `high`, as runs that may be empty."""
+
+    def users(self, rows: Pieces) -> RunSet:
+        """The rows of the output that need any of these."""
+        found = [RunSet.span(*run) for ends in RunSet.of(rows).runs for run in self._users(*ends)]
+        return RunSet.union(found) & RunSet.span(0, self.outputs)
+
+    def given(self, rows: Pieces) -> RunSet:
+        """The rows of the output for which these rows will do."""
+        return self.users(RunSet.of(rows).rest(self.rows)).rest(self.outputs)
+
+
+@dataclass(frozen=True)
+class Sweep(Stencil):
+    """That of a convolution: row q takes the rows from q * stride - padding on, `dilation` apart."""
+
+    stride: int = 1
+    dilation: int = 1
+    padding: int = 0
+
+    @property
+    def outputs(self) -> int:
+        return (self.rows + 2 * self.padding - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
+
+    def needs(self, row: int) -> range:
+        first = row * self.stride - self.padding
+        return range(first, first + self.dilation * self.kernel, self.dilation)
+
+    def _users(self, low: int, high: int) -> Iterable[Run]:
+        for tap in range(self.kernel):
+            ahead = self.padding - self.dilation * tap
+            yield -(-(low + ahead) // self.stride), -(-(high + ahead) // self.stride)
+
+
+@dataclass(frozen=True)
+class TransposedSweep(Stencil):
+    """That of a transposed convolution: `kernel` rows from r * stride - padding on take row r."""
+
+    stride: int = 1
+    padding: int = 0
+
+    @property
+    def outputs(self) -> int:
+        return (self.rows - 1) * self.stride - 2 * self.padding + self.kernel
+
+    def needs(self, row: int) -> range:
+        last = row + self.padding
+        return range(-((self.kernel - 1 - last) // self.stride), last // self.stride + 1)
+
+    def centre(self, row: int) -> int:
+        """The row whose own place, `stride` times as far down, is the nearest."""
+        nearest = (2 * (row + self.padding) - self.kernel + 1 + self.stride) // (2 * self.stride)
+        return min(max(nearest, 0), self.rows - 1)
+
+    def _users(self, low: int, high: int) -> Iterable[Run]:
+        yield low * self.stride - self.padding, (high - 1) * self.stride - self.padding + self.kernel
+
+
+@dataclass(frozen=True)
+class Window(Stencil):
+    """That of neighbourhood attention: `kernel` rows around each one, and at an edge the first or the last ones."""
+
+    @property
+    def outputs(self) -> int:
+        return self.rows
+
+    def needs(self, row: int) -> range:
+        first = min(max(row - self.kernel // 2, 0), self.rows - self.kernel)
+        return range(first, first + self.kernel)
+
+    def centre(self, row: int) -> int:
+        """The row itself, which at an edge is not in the middle of its window."""
+        return row
+
+    def _users(self, low: int, high: int) -> Iterable[Run]:
+        half, last = self.kernel // 2, self.rows - self.kernel
+        first, after = low - self.kernel + 1, high - 1  # of the windows, from where on to where they begin
+        yield (first + half if first > 0 else 0, after + half + 1 if after < last else self.rows)
+
+
+class Uses(Relation):
+    """The rows of the output that a row of the input is needed for."""
+
+    def __init__(self, stencil: Stencil) -> None:
+        super().__init__(lambda row: stencil.users(RunSet.span(row, row + 1)), stencil)
+        self.stencil = stencil
+
+    def union(self, items: RunSet) -> RunSet:
+        return self.stencil.users(items)
+
+
+class Swept(LayerKind):
+    """A layer each of whose outputs takes what lies around its own place in the grid, as the stencils of the grid's
+    dims say."""
+
+    stencils: Mapping[str, Stencil]
+
+    def stencil(self, rows: int) -> Stencil:
+        """The stencil along a dim of so many rows."""
+        layer = self.layer
+        if layer.padding > layer.dilation * (layer.kernel - 1):
+            raise ValueError(f"a padding of {layer.padding} is so wide that rows at the edge are of zeros alone")
+        return Sweep(rows, layer.kernel, layer.stride, layer.dilation, layer.padding)
+
+    def describe(self) -> None:
+        super().describe()
+        layer, taps = self.layer, self.layer.kernel ** len(self.layer.space)
+        if taps > MOST_TAPS:
+            raise ValueError(f"a kernel has at most {MOST_TAPS:,} places; got {taps:,}")
+        self.stencils = {role: self.stencil(size) for role, size in layer.space.items()}
+        sizes = {role: one.outputs for role, one in self.stencils.items()}
+        for role, outputs in sizes.items():
+            if outputs < 1:
+                raise ValueError(
+                    f"a kernel of {layer.kernel} {role}, {layer.dilation} apart, is wider than {layer.space[role]} "
+                    f"{role} with a padding of {layer.padding}"
+                )
+        self.gives = tuple([(role, self.dim(role, sizes[role]) if role in sizes else dim) for role, dim in self.gives])
+        uses = [
+            Sum(OUTPUTS[role], self.dim(OUTPUTS[role], size), Uses(self.stencils[role]), role)
+            for role, size in sizes.items()
+        ]
+        self.owes = ((*self.owes[0], *uses), *self.owes[1:])
+        self.work = prod(sizes.values()) * layer.weight
+
+    def given(self, op: str, inp: Value, grad: Value | None = None) -> dict[str, Part]:
+        """Of each dim of the grid what follows of what is here. Of rows whose outputs are others' alone there is a
+        gradient, but nothing is worked out."""
+        found: dict[str, Part] = {}
+        for role, stencil in self.stencils.items():
+            here = part(inp, role).pieces
+            given = stencil.given(here)
+            if here and not given and (grad is None or part(grad, role).pieces):
+                raise RuleError(facts.NoRows(op, inp, stencil, role))
+            dim = dict(self.gives)[role]
+            found[role] = dim.piece(dim.size, given)
+        return found
+
+    def fits_outputs(self, op: str, inp: Value, grad: Value) -> dict[str, Part]:
+        """The parts of a gradient over which that of the input is a sum, if they follow of the input."""
+        for role, given in self.given(op, inp, grad).items():
+            if not given.covers(given.dim.like(part(grad, role))):
+                raise RuleError(facts.OtherRows(op, inp, grad, self.stencils[role], role))
+        return {OUTPUTS[role]: part(grad, role) for role in self.stencils}
+
+    def share_of_points(self, places: Sequence[Place]) -> Fraction:
+        """Return which part of the output is worked on: all that follows of an input, or that of which a gradient is
+        here."""
+        gradient = next((place.named for place in places if place.schema is self.output_gradient), None)
+        inp, found = places[0].named, Fraction(1)
+        for role, one in self.stencils.items():
+            pieces = gradient[role].pieces if gradient else one.given(inp[role].pieces)
+            found *= Fraction(len(pieces), one.outputs)
+        return found
+
+
+class Convolution(Swept, Linear):
+    """Each row of the output is the sum of the rows around it, each times the weight for its place in the stencil."""
+
+    name, options, optional = "convolution", ("kernel",), ("stride", "dilation", "padding", *GRID)
+
+    def describe(self) -> None:
+        super().describe()
+        self.weight_dims = (*self.weight_dims, ("taps", self.dim("taps", self.layer.kernel ** len(self.stencils))))
+
+    def output_of(self, inp: Value, other: Any) -> Place:
+        _has_all_taps(other)
+        fits("input of forward", inp, other, "in")
+        parts = {**same(inp), **self.given("forward", inp)}
+        return self.output.at({**parts, "features": part(other, "out"), "terms": part(other, "in")})
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        sums = self.fits_outputs(op, inp, grad)
+        by_weight = self.by_weight({**same(grad), "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
+        if other is None:  # the weight half alone
+            return by_weight, inp.place
+        _has_all_taps(other)
+        fits(f"input of {op}", inp, other, "in")
+        fits(f"gradient given to {op}", grad, other, "out")
+        parts = {**same(inp), "features": part(other, "in"), "terms": part(other, "out")}
+        return by_weight, self.back(0, {**parts, **sums})
+
+
+class TransposedConvolution(Convolution):
+    """Each row of the input, times a weight for each place of the stencil, is added to the rows that lie there: a
+    convolution the other way round, which makes a grid larger."""
+
+    name, optional = "transposed_convolution", ("stride", "padding", *GRID)
+
+    def describe(self) -> None:
+        super().describe()
+        self.work = self.layer.points * self.layer.weight
+
+    def stencil(self, rows: int) -> Stencil:
+        layer = self.layer
+        if layer.kernel < layer.stride:
+            raise ValueError(
+                f"a kernel of {layer.kernel} with a stride of {layer.stride} leaves rows that nothing gives"
+            )
+        if layer.padding >= layer.kernel:
+            raise ValueError(f"a padding of {layer.padding} cuts off all that a row at the edge gives")
+        return TransposedSweep(rows, layer.kernel, layer.stride, layer.padding)
+
+
+class Pooling(Swept):
+    """Each row of the output is the mean of the rows around it, feature by feature."""
+
+    name, takes, square, options, optional = "pooling", "", True, ("kernel",), ("stride", *GRID)
+
+    def describe(self) -> None:
+        super().describe()
+        self.work //= self.layer.inputs
+
+    def output_of(self, inp: Value, other: Any) -> Place:
+        return self.output.at({**inp.place.named, **self.given("forward", inp)})
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        self.alike(op, inp, grad, "features")
+        return None, self.back(0, {**inp.place.named, **self.fits_outputs(op, inp, grad)})
+
+    def share(self, places: Sequence[Place]) -> Fraction:
+        return self.share_of_points(places) * fraction(places[0].part("features"))
+
+
+def _has_all_taps(weight: Any) -> None:
+    """Check that a weight is there for every place of the stencil."""
+    if not part(weight, "taps").whole:
+        raise RuleError(facts.Incomplete(weight))
+
+
+class _Averages(LayerKind):
+    """A layer that gives or takes numbers for a whole grid, which are an activation of one point. `groups` are those of
+    features that belong together."""
+
+    groups: int
+
+    @property
+    def points(self) -> tuple[Sum, ...]:
+        """The points of the grid, over which such a number is a sum."""
+        return tuple([Sum(AVERAGED[role], self.dim(AVERAGED[role], n)) for role, n in self.layer.space.items()])
+
+    def averaged(self, inp: Value) -> dict[str, Part]:
+        """The points that a value has, as what is averaged."""
+        return {AVERAGED[role]: part(inp, role) for role in self.layer.space}
+
+    def of_the_grid(self, op: str, value: Value) -> None:
+        """Check that a value has the one point that it is of."""
+        for role in self.layer.space:
+            self.unbroken(op, value, role, 1)
+
+
+class Moments(_Averages):
+    """The mean, and the mean of the squares, of all points of a grid, for each group of features side by side.
+
+    `running` is what stands beside these numbers in a part of the sum.
+    """
+
+    name, takes = "moments", ""
+
+    def describe(self) -> None:
+        self.gives = tuple([(role, self.dim(role, 1) if role in SPACE else dim) for role, dim in self.gives])
+        self.opens = self.points
+        self.describe_groups()
+
+    def describe_groups(self) -> None:
+        """Says which features belong together."""
+        self.groups, self.running = self.layer.outputs // 2, Fraction(1, 2)
+        if self.layer.outputs % 2 or self.layer.inputs % self.groups:
+            raise ValueError(
+                "moments gives two numbers for each group: outputs is twice the number of groups, which share the "
+                f"{self.layer.inputs} features equally; got outputs={self.layer.outputs}"
+            )
+
+    def output_of(self, inp: Value, other: Any) -> Place:
+        self.unbroken("forward", inp, "features", self.groups, "group")
+        parts = {role: part(inp, role) for role in ("batch", "features")}
+        return self.output.at({**parts, **self.averaged(inp)})
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        self.alike(op, inp, grad, "batch", "features")
+        self.of_the_grid(op, grad)
+        return None, self.back(0, inp.place.named)
+
+
+class Mean(Moments):
+    """The mean of all points of a grid, feature by feature."""
+
+    name, square = "mean", True
+
+    def describe_groups(self) -> None:
+        self.groups, self.running = 1, Fraction(1, self.layer.inputs)
+
+
+class GroupNorm(_Averages):
+    """Each point less the mean of its group, by the root of its variance: both follow of moments of the same input."""
+
+    name, takes, square = "group_norm", "activation", True
+
+    def describe(self) -> None:
+        others = {role: dim.size for role, dim in self.other}
+        self.groups = others["features"] // 2
+        one_point = all(others[role] == 1 for role in self.layer.space)
+        if others["features"] % 2 or self.layer.inputs % self.groups or not one_point:
+            raise ValueError(
+                "group_norm takes an activation and its moments: of=(1, 2), where layer 1 is of the kind moments"
+            )
+        self.owes = ((), self.points)
+
+    def output_of(self, inp: Value, other: Any) -> Place:
+        self._fit("forward", inp, other)
+        return super().output_of(inp, other)
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        self.alike(op, inp, grad, *inp.place.named)
+        self._fit(op, inp, other)
+        return self.back(1, {**other.place.named, **self.averaged(inp)}), self.back(0, inp.place.named)
+
+    def _fit(self, op: str, inp: Value, other: Value) -> None:
+        self.alike(op, inp, other, "batch", "features")
+        self.unbroken(op, inp, "features", self.groups, "group")
+        self.of_the_grid(op, other)
+
+
+class Transform(LayerKind):
+    """The cosine transform of each line of a grid along one of its dims, of which each row needs all others, as in
+    spectral layers: a product with a matrix."""
+
+    name, takes, keeps, square, options, optional = "transform", "", False, True, ("along",), GRID
+
+    def describe(self) -> None:
+        layer = self.layer
+        if layer.along not in layer.space:
+            raise ValueError(
+                f"a transform is along a dim of its grid: {', '.join(layer.space)}; got along={layer.along!r}"
+            )
+        self.work *= layer.space[layer.along]
+
+    def output_of(self, inp: Value, other: Any) -> Place:
+        self.unbroken("forward", inp, self.layer.along, 1)
+        return super().output_of(inp, other)
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        self.alike(op, inp, grad, *inp.place.named)
+        self.unbroken(op, grad, self.layer.along, 1)
+        return None, self.back(0, grad.place.named)
