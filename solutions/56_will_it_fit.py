@@ -37,9 +37,13 @@
 # $number_one_f_one_b).
 
 # %%
-from drawing.planning.bytes import draw_memory
+from drawing import draw_memory
 from lib import check_function, goal
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of
+
+# %%
+a100, naive = CLUSTERS["a100"], Plan(64, 64, tp=8, pp=8, v=3, zero=0, sp=False, stack=STACKS["megatron"])
+draw_memory({"as written down": memory_of(MODELS["gpt3-175b"], naive)}, a100.memory, "GPT-3 on 64 A100")
 
 # %% [markdown]
 # ## The idea
@@ -154,7 +158,7 @@ if verdict:
         "both": Plan(64, 64, tp=8, pp=8, v=3, zero=0, recompute="selective", stack=megatron),
     }
     memories = {name: memory_of(gpt3, plan) for name, plan in ways.items()}
-    picture = draw_memory(memories, CLUSTERS["a100"].memory, "GPT-3 on 64 A100")
+    picture = draw_memory(memories, a100.memory, "GPT-3 on 64 A100")
 picture
 
 # %% [markdown]

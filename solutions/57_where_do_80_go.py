@@ -31,7 +31,7 @@
 # it does not shard: the activations of a rank's own microbatch, the logits, and the layers that are gathered just now.
 
 # %%
-from drawing.planning.bytes import draw_memory
+from drawing import draw_memory
 from lib import check_function, goal
 from lib.plan import CLUSTERS, MODELS, Plan, memory_of
 
@@ -83,6 +83,17 @@ draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")
 #
 # - What fits exactly fits.
 # - There is at least one GPU.
+
+# %% [markdown]
+# ### Predict first
+#
+# 128 GiB of state, 60 GiB of rest, 76 GiB of room. How many GPUs? And with 75 GiB of rest?
+#
+# <details><summary>Answer</summary>
+#
+# 16 GiB are free, so 8 GPUs. With 75 there is one GiB free, and it takes 128. One more, and no number will do.
+#
+# </details>
 
 # %% [markdown]
 # ### The goal
@@ -175,6 +186,15 @@ if verdict:
 # <details><summary>Answer</summary>
 #
 # On 8 GPUs 1.9 GiB; on 128 GPUs 0.1. Whoever wants to save memory on many GPUs should not look at what is sharded.
+#
+# </details>
+#
+# **3.** Where do the two GiB go by which the measurement is above the formulas?
+#
+# <details><summary>Answer</summary>
+#
+# Nobody knows exactly, and that is the honest answer: what the allocator keeps, buffers of NCCL, what kernels need while
+# they run. A memory snapshot of PyTorch shows it for one run. A plan leaves five percent for it.
 #
 # </details>
 #

@@ -35,7 +35,7 @@
 # of the layer before.
 
 # %%
-from drawing.planning.roofline import draw_roofline
+from drawing import draw_roofline
 from lib import check_function, goal
 from lib.plan import CLUSTERS, MODELS, Plan
 from lib.plan.roofline import roofline
@@ -52,6 +52,12 @@ from lib.plan.timing import layer_time
 # - In backward the weights come in once more, and a gradient of each goes out, in as many bytes as you sum it in.
 #
 # Hidden means: the work takes at least as long as the wire.
+
+# %%
+for gpu in ("a100", "h100", "h800", "b200"):
+    machine = CLUSTERS[gpu]
+    host = machine.nic * machine.host_size
+    print(f"{gpu:<4}  {machine.flops / 1e12:5.0f} TFLOP/s a GPU   {host / 1e9:3.0f} GB/s into a host of {machine.host_size}")
 
 # %% [markdown]
 # ## The puzzle
@@ -206,6 +212,15 @@ if verdict:
 #
 # All experts are gathered, and each token multiplies with a thirty-second of them: 32 times as many tokens to hide it.
 # That is why experts stay where they are, and tokens travel.
+#
+# </details>
+#
+# **3.** B200s compute 2.3 times as fast as H100s, and the cards of their hosts are the same. What happens to the number?
+#
+# <details><summary>Answer</summary>
+#
+# 2.3 times as many tokens: 5,625. Machines get faster in FLOP/s before they get faster in anything else, so what was
+# hidden last year is seen this year.
 #
 # </details>
 #

@@ -36,8 +36,7 @@
 # %%
 from dataclasses import replace
 
-from drawing.planning.bytes import draw_memory
-from drawing.planning.steps import draw_plan
+from drawing import draw_memory, draw_plan
 from lib import check_function, goal
 from lib.plan import CLUSTERS, MODELS, Plan, memory_of, step
 from lib.plan.judge import Task, plan_of
@@ -224,7 +223,16 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# Draw the front: `draw_plans(found.front())` of `drawing.planning.points`. 6.7 seconds at 49 GiB, 7.2 at 31, 9.1 at 11.
+# `draw_plans(search(llama, h100, meta).front())` draws what nothing beats. 6.7 seconds at 49 GiB, 7.2 at 31, 9.1 at 11.
+#
+# </details>
+#
+# **3.** Meta's plan and the best one of our formulas differ by 3 %. Should Meta have taken the other?
+#
+# <details><summary>Answer</summary>
+#
+# Not on our word. 4-way tensor parallelism with 2-way context parallelism has weights twice as large on each GPU and 68 GiB
+# for 70, and what it saves is near to what we cannot tell. They could measure, and we cannot.
 #
 # </details>
 #

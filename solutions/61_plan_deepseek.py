@@ -32,8 +32,7 @@
 # behind what the other computes.
 
 # %%
-from drawing.planning.bytes import draw_memory
-from drawing.planning.steps import draw_plan
+from drawing import draw_memory, draw_plan
 from lib import check_function, goal
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of, search, step
 from lib.plan.judge import Task, plan_of
@@ -206,6 +205,16 @@ if verdict:
 # <details><summary>Answer</summary>
 #
 # DualPipe has its own stages, two a rank. And with 120 microbatches on 16 stages there is little bubble to save.
+#
+# </details>
+#
+# **3.** Why is `zero` 1 and not 2 or 3?
+#
+# <details><summary>Answer</summary>
+#
+# With a pipeline gradients of 120 microbatches are summed up on the rank, in fp32; to shard them, each would have to be
+# sent, 120 times a step. And `zero` 3 would gather weights as often. Sharding Adam's state is for nothing: it is needed
+# once a step.
 #
 # </details>
 #

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -11,7 +11,6 @@ from typing import Any, Final
 from lib.plan.memory import memory_of
 from lib.plan.records import Cluster, Plan, Transformer
 from lib.plan.timing import step
-from lib.processes import shared_out
 
 __all__ = ["ALIKE", "ROOM", "Candidate", "Found", "candidate", "grid", "one_step_away", "search"]
 
@@ -123,8 +122,14 @@ def search(
     every = grid(model, base) | dict(axes or {})
     first = next(iter(every))
     parts = [every | {first: (value,)} for value in every[first]]
+    attempt = partial(_try, model, cluster, base, room)
+    tried: Iterable[Found] = map(attempt, parts)
+    if jobs not in (None, 1):
+        from lib.processes import shared_out  # here and not above: a notebook elsewhere has one process
+
+        tried = shared_out(attempt, parts, jobs, "a search")
     found: list[Found] = []
-    for part in shared_out(partial(_try, model, cluster, base, room), parts, jobs, "a search"):
+    for part in tried:
         found.append(part)
         if done is not None:
             done(len(found), len(parts))
