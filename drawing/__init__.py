@@ -3,6 +3,7 @@
     from drawing import compare, draw, draw_group, step_through
     from drawing import draw_collective, draw_curves, draw_figures, draw_mesh, draw_ring, draw_step
     from drawing import draw_attention, draw_experts, draw_gallery, draw_halo, draw_recordings, draw_trade_off
+    from drawing import draw_memory, draw_plan, draw_plans, draw_predictions, draw_roofline
 
 All but `step_through`, `draw_ring` and `draw_gallery` give a Picture: notebooks show it, `picture.save("name.svg")`
 writes it (or .png or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a
@@ -28,6 +29,10 @@ from drawing.diagrams.step import draw_step
 from drawing.display import picture_of, register
 from drawing.map import puzzle_map
 from drawing.pages.view import draw_gallery, step_through
+from drawing.planning.bytes import draw_memory
+from drawing.planning.points import draw_plans, draw_predictions
+from drawing.planning.roofline import draw_roofline
+from drawing.planning.steps import draw_plan
 from drawing.timeline.schedule import draw
 from drawing.values import draw_group
 
@@ -43,9 +48,14 @@ __all__ = [
     "draw_gallery",
     "draw_group",
     "draw_halo",
+    "draw_memory",
     "draw_mesh",
+    "draw_plan",
+    "draw_plans",
+    "draw_predictions",
     "draw_recordings",
     "draw_ring",
+    "draw_roofline",
     "draw_step",
     "draw_trade_off",
     "picture_of",

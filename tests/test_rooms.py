@@ -32,6 +32,7 @@ BUDGETS = {
     "lib/puzzles": 420,
     "lib/replay": 5_450,
     "lib/schedules": 5_850,
+    "lib/plan": 1_750,
     "lib/simulator": 3_000,
     "lib/suite/cli": 4_000,
     "lib/suite/course": 1_500,
@@ -41,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_450,
     "lib/trace": 2_450,
     "lib/values": 4_500,
-    "tests": 44_000,
+    "tests": 45_500,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

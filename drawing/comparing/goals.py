@@ -156,6 +156,8 @@ def picture_of_answers(verdict: FunctionVerdict) -> Picture:
     left = 216.0 if verdict.correct else 24.0
     headline = f"{verdict.puzzle}: {'correct!' if verdict.correct else 'not right yet'}"
     said = [f"Right on all of {counted(verdict.asked, 'input', ',')}"]
+    if verdict.worth:
+        said = [verdict.worth, *(f"{goal.name}: {goal.time:g} s" for goal in verdict.goals if goal.reached)]
     if not verdict.correct:
         said = [line for fault in verdict.faults for line in fault.splitlines()][:6]
     scene = Scene(WIDTH, 190 if verdict.correct else 62 + 18 * len(said))

@@ -68,12 +68,15 @@ class Verdict:
 @dataclass(frozen=True, slots=True, repr=False)
 class FunctionVerdict:
     """The result of asking a plain function. `asked` counts the inputs, `faults` show one that is wrong, in words;
-    and `shown` is what it looks like, where the puzzle says (`import drawing` makes a picture of it)."""
+    and `shown` is what it looks like, where the puzzle says (`import drawing` makes a picture of it). A plan has
+    `goals`, and `worth` says its seconds and GiB."""
 
     puzzle: str
     asked: int
     faults: tuple[str, ...] = ()
     shown: Any = None
+    goals: tuple[Goal, ...] = ()
+    worth: str = ""
 
     @property
     def correct(self) -> bool:
@@ -84,10 +87,15 @@ class FunctionVerdict:
 
     def __repr__(self) -> str:
         """Short: who asks for it has the text."""
+        if self.worth and self.correct:
+            return f"<{self.puzzle}: {self.worth}>"
         return f"<{self.puzzle}: {'right' if self.correct else 'wrong'}, of {counted(self.asked, 'input')}>"
 
     def text(self) -> str:
         """The verdict in words."""
+        if self.correct and self.worth:
+            marks = (f"  {one.name} - {'reached' if one.reached else 'missed'}: {one.time:g} s" for one in self.goals)
+            return "\n".join([f"Correct! {self.worth}", *marks])
         if self.correct:
             return f"Correct! Right on all of {counted(self.asked, 'input', ',')}."
         return "\n".join(["Not right yet.", *("  " + fault.replace("\n", "\n  ") for fault in self.faults)])

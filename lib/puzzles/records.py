@@ -126,8 +126,9 @@ RAISES = "raises "
 ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")
 """The errors that a row of a table may ask for, as in `raises ValueError`."""
 HINTS = ("a question", "an idea", "nearly the code")  # the kinds of hints of a puzzle, in order
-KINDS = ("schedule", "function")
-"""The kinds of answers to a puzzle: a function of a Model that each rank runs, or a plain one."""
+KINDS = ("schedule", "function", "plan")
+"""The kinds of answers to a puzzle: a function of a Model that each rank runs, a plain one, or one that gives the plan
+of a whole run (`lib.plan`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,9 @@ class Puzzle:
 
     A plain function has a `table` of answers instead, and `draws` random inputs, on which it must agree with the
     reference; `fix` says what is likely wrong where nothing better is known. Its size is 0.
+
+    A plan has `runs`, the fields of a `lib.plan.judge.Task` each: the first is the puzzle's, and the plan has to do for
+    the others too, within the seconds that each allows. Its goals are in seconds and GiB.
     """
 
     id: str
@@ -178,6 +182,7 @@ class Puzzle:
     table: tuple[Row, ...] = ()
     draws: int = 0
     fix: str = ""
+    runs: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def stem(self) -> str:
@@ -191,8 +196,8 @@ class Puzzle:
 
     @property
     def is_function(self) -> bool:
-        """Tell whether the answer is a plain function, and not a schedule."""
-        return self.kind == "function"
+        """Tell whether the answer is a plain function, as that of a plan is, and not a schedule."""
+        return self.kind != "schedule"
 
     @property
     def size(self) -> Size:
@@ -291,16 +296,22 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
     if kind not in KINDS:
         raise ValueError(f"{key}: its kind is one of {', '.join(KINDS)}; got {kind!r}")
     needed = {"title", "needs", "teaches", "minutes", "discuss", "hints"}
-    needed |= {"table", "draws"} if kind == "function" else {"ranks", "layers", "batches", "goals", "hidden"}
-    more = {"mesh", "costs", "last", "sent", "asks", "bound", "messages", "domain"}
-    free = {"kind", "fix"} if kind == "function" else {"kind", *more}
+    needs, more = {
+        "schedule": (
+            {"ranks", "layers", "batches", "goals", "hidden"},
+            {"mesh", "costs", "last", "sent", "asks", "bound", "messages", "domain"},
+        ),
+        "function": ({"table", "draws"}, {"fix"}),
+        "plan": ({"runs", "goals"}, {"fix"}),
+    }[kind]
+    needed, free = needed | needs, {"kind", *more}
     if wrong := (needed - data.keys()) | (data.keys() - needed - free):
         raise ValueError(
             f"{key}: a {kind} has {', '.join(sorted(needed))} and may have {', '.join(sorted(free))}; "
             f"see to {', '.join(sorted(wrong))}"
         )
     made: dict[str, Any] = {"kind": kind, **data}
-    made |= {name: tuple(data.get(name, ())) for name in ("needs", "asks")}
+    made |= {name: tuple(data.get(name, ())) for name in ("needs", "asks", "runs")}
     made["hints"] = tuple(hint.strip() for hint in data["hints"])
     made["discuss"] = data["discuss"].strip()
     made["goals"] = tuple(Goal(**goal) for goal in data.get("goals", ()))
@@ -375,6 +386,13 @@ class Task:
     def text(self) -> str:
         """Its size, and its goals."""
         record = self.record
+        if record.kind == "plan":
+            run = record.runs[0]
+            size = f"{run['model']} on {run['gpus']:,} {run['gpu']}, a batch of {run['batch']:,}"
+            limits = [
+                f"  {one.name + ':':<25} at most {one.time:g} s a step, and {one.memory:g} GiB" for one in record.goals
+            ]
+            return "\n".join([f"{record.title}: {size}", *limits])
         if record.is_function:
             asked = f"{len(record.table)} given inputs and {record.draws:,} others"
             return f"{record.title}: a function that is right on {asked}"

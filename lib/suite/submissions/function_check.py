@@ -18,7 +18,9 @@ from lib.checker.verdict import FunctionVerdict
 from lib.errors import graded
 from lib.errors.exceptions import CheckError, NotSolved, PuzzleError
 from lib.errors.source_lines import raised_at
-from lib.puzzles.records import PUZZLES
+from lib.plan.judge import Task, judge
+from lib.plan.records import GIB
+from lib.puzzles.records import PUZZLES, Puzzle
 from lib.suite.submissions.load import SourceError, function_of, load_function
 from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
@@ -135,8 +137,15 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
     record = PUZZLES[puzzle]
     if not record.is_function:
         raise ValueError(f'the answer to {puzzle} is a schedule: Model.check(simulate({puzzle}, puzzle="{puzzle}"))')
-    judge = judge_of(puzzle, source or reference(puzzle))
-    asked, failure = first_failure(record.table, record.draws, judge, ask)
+    judge, answers = judge_of(puzzle, source or reference(puzzle)), list[Answer]()
+
+    def noted(inputs: Sequence[Given]) -> Sequence[Answer]:
+        answers[:] = ask(inputs)
+        return answers
+
+    asked, failure = first_failure(record.table, record.draws, judge, noted)
+    if failure is None and record.kind == "plan":
+        return _worth(record, answers[0].value)
     if failure is None:
         return FunctionVerdict(puzzle, asked)
     return FunctionVerdict(puzzle, asked, (str(wrong_answer(puzzle, failure, record.fix)),), judge.shown(failure))
@@ -147,11 +156,47 @@ def judge_of(puzzle: str, source: Path) -> Judge:
     them."""
     load = cache(partial(load_function, source, puzzle))
     load()
-    more: dict[str, Callable[..., Any]] = {}
+    if (record := PUZZLES[puzzle]).kind == "plan":
+        goal = record.goals[0]
+        wanted = f"a plan of at most {goal.time:g} s a step and {goal.memory:g} GiB"
+        return Judge(_guarded(puzzle, load), _asked_once, partial(_accepts_plan, record), wanted=wanted)
+    more: dict[str, Any] = {}
     for name in ("inputs", "accepts", "picture"):
         with suppress(SourceError):
             more[name] = load_function(source, f"{puzzle}_{name}")
     return Judge(_guarded(puzzle, load), **more)
+
+
+# -- plans ---------------------------------------------------------------------------------------------------------
+
+
+def _asked_once() -> Generator[Given]:
+    """Give the only input of a function that is to give a plan: none."""
+    yield ()
+
+
+def _accepts_plan(record: Puzzle, answer: object) -> bool | str:
+    """Tell whether a plan is possible, fits and is within the first goal, for all runs of its puzzle; or why not."""
+    for number, run in enumerate(record.runs):
+        fields = dict(run)
+        allowed = fields.pop("allowed", record.goals[0].time)
+        task = Task(**fields)
+        judged = judge(task, answer, allowed, record.goals[0].memory * GIB)
+        if judged.faults:
+            where = "" if number == 0 else f"for {task.words()} it has to do, too: "
+            return where + " ".join([*judged.faults, *(f"Note: {warning}." for warning in judged.warnings)])
+    return True
+
+
+def _worth(record: Puzzle, answer: object) -> FunctionVerdict:
+    """Return the verdict on a plan that is right: its seconds and GiB, and which goals it reaches."""
+    task = Task(**record.runs[0])
+    judged = judge(task, answer)
+    assert judged.step is not None, "it was judged before"
+    seconds, memory = judged.step.seconds, judged.step.memory.total / GIB
+    goals = tuple(goal._replace(reached=goal.allows(seconds, memory)) for goal in record.goals)
+    worth = f"{seconds:.2f} s a step, {judged.step.mfu:.1%} of the peak, {memory:.1f} GiB."
+    return FunctionVerdict(record.id, len(record.runs), goals=goals, worth=worth)
 
 
 class _Late(BaseException):
@@ -203,7 +248,7 @@ def wrong_answer(name: str, failure: Failure, fix: str = "") -> PuzzleError:
     got = failure.got
     return PuzzleError(
         f"{call} raises {got.raised}" if got.raised else f"{call} is not right",
-        expected=_words(failure.expected),
+        expected=failure.wanted or _words(failure.expected),
         got=_words(got) + (f" ({got.where})" if got.where else ""),
         fix=_fix(failure) or fix or "work this one out by hand: it is the smallest input found that goes wrong",
     )

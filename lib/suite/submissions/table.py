@@ -43,12 +43,13 @@ Ask = Callable[[Sequence[Given]], Sequence[Answer]]
 
 class Failure(NamedTuple):
     """An input that a function gets wrong. `expected` is the answer of the table, or one that is right; `why` says what
-    is wrong with the one that it got, where the puzzle knows."""
+    is wrong with the one that it got, where the puzzle knows; `wanted` is what is said in place of the right answer."""
 
     given: Given
     expected: Answer
     got: Answer
     why: str = ""
+    wanted: str = ""
 
     @property
     def is_refusal(self) -> bool:
@@ -93,12 +94,14 @@ class Judge:
     """The reference, which knows what is right. `inputs` draws an input (the arguments, as a tuple), or, if it is a
     generator without arguments, gives all that there are, small ones first. `accepts(answer, *given)` says whether
     an answer is right, where more than one is, or in a sentence why it is not. `picture(answer, expected, *given)`
-    is what a picture of a wrong answer shows; `answer` is None where there is none of the right kind."""
+    is what a picture of a wrong answer shows; `answer` is None where there is none of the right kind. `wanted` says
+    what is to come out, where the answer of the reference is one of many and not to be shown."""
 
     answer: Callable[..., Any]
     inputs: Callable[..., Any] | None = None
     accepts: Callable[..., bool | str] | None = None
     picture: Callable[..., Any] | None = None
+    wanted: str = ""
 
     def failure(self, given: Given, got: Answer, row: Row | None = None) -> Failure | None:
         """Return what is wrong with an answer; None where it is right."""
@@ -112,7 +115,7 @@ class Judge:
                 right = self.accepts(got.value, *deepcopy(given))
             except ODD:
                 right = False
-        return None if right is True else Failure(given, expected, got, right or "")
+        return None if right is True else Failure(given, expected, got, right or "", self.wanted)
 
     def shown(self, failure: Failure) -> Any:
         """Return what the picture of a failure shows; None where there is none, as where the input is to be refused."""

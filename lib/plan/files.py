@@ -1,0 +1,169 @@
+"""Models, clusters and plans in files: TOML of ours, a `config.json` of Hugging Face, a configuration of torchtitan."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+from lib.plan.records import CLUSTERS, MODELS, Cluster, Plan, Transformer, record_from
+
+__all__ = ["LARGEST_FILE", "cluster_named", "cluster_text", "model_named", "torchtitan"]
+
+LARGEST_FILE: Final = 1 << 20
+"""Bytes, at most, of a file that describes a model or a cluster."""
+T = TypeVar("T", Transformer, Cluster)
+
+CONFIG: Final[Mapping[str, tuple[str, ...]]] = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
+    "head_dim": ("head_dim", "v_head_dim"),
+    "ffn": ("intermediate_size", "n_inner", "ffn_dim"),
+    "vocab": ("vocab_size",),
+    "experts": ("n_routed_experts", "num_local_experts", "num_experts"),
+    "experts_per_token": ("num_experts_per_tok", "moe_top_k"),
+    "shared_experts": ("n_shared_experts",),
+    "expert_ffn": ("moe_intermediate_size",),
+    "dense_layers": ("first_k_dense_replace",),
+    "hosts_per_token": ("topk_group",),
+    "q_lora": ("q_lora_rank",),
+    "kv_lora": ("kv_lora_rank",),
+    "rope_dim": ("qk_rope_head_dim",),
+}
+"""What a size is called in `config.json`, by the families that have other words for it."""
+GATED: Final = ("silu", "swiglu", "swish", "gelu_pytorch_tanh_gated", "geglu")
+"""Activations of MLPs with three matrices."""
+
+
+def model_named(name: str) -> Transformer:
+    """Return a model by its name, or of a file: TOML with the fields of a Transformer, or a `config.json`. ValueError
+    for one that there is not, or that says something else."""
+    if name in MODELS or not _is_file(name):
+        return MODELS[name]
+    text = _text(name)
+    if Path(name).suffix == ".json":
+        return _from_config(name, text)
+    return _from_toml(Transformer, name, text)
+
+
+def cluster_named(name: str) -> Cluster:
+    """Return a cluster by the name of its GPU, or of a TOML file with the fields of a Cluster; with `like = "h100"` it
+    has the others of that one."""
+    if name in CLUSTERS or not _is_file(name):
+        return CLUSTERS[name]
+    return _from_toml(Cluster, name, _text(name))
+
+
+def _is_file(name: str) -> bool:
+    """Tell whether a name is meant as a path, so that a missing file is not taken for an unknown model."""
+    return Path(name).suffix in (".toml", ".json")
+
+
+def _text(name: str) -> str:
+    path = Path(name)
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise ValueError(f"{name} cannot be read: {error.strerror}") from None
+    if len(content) > LARGEST_FILE:
+        raise ValueError(f"{name} has more than {LARGEST_FILE:,} bytes: it describes no model and no cluster")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{name} is no text in UTF-8") from None
+
+
+def _from_toml(kind: type[T], name: str, text: str) -> T:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name} is no TOML: {error}") from None
+    like = data.pop("like", None)
+    known: Mapping[str, Any] = MODELS if kind is Transformer else CLUSTERS
+    return record_from(kind, data, name, None if like is None else known[str(like)])
+
+
+def _from_config(name: str, text: str) -> Transformer:
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{name} is no JSON") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{name} is no config.json of a model: it holds a {type(data).__name__}")
+    told = cast("dict[str, Any]", data)
+    if isinstance(inner := told.get("text_config"), dict):  # a model that also sees
+        told = cast("dict[str, Any]", inner)
+    kind = told.get("model_type", "unknown")
+    if told.get("is_encoder_decoder") or kind in ("bert", "roberta", "vit", "t5"):
+        raise ValueError(f"{name} is of a model of type {kind!r}: only decoders are planned")
+    found = {
+        field: value
+        for field, names in CONFIG.items()
+        if (value := next((told[key] for key in names if told.get(key) is not None), None)) is not None
+    }
+    if missing := [
+        f"{field} ({CONFIG[field][0]})" for field in ("layers", "hidden", "heads", "vocab") if field not in found
+    ]:
+        raise ValueError(f"{name} has no {', '.join(missing)}: it is no config.json of a decoder")
+    found.setdefault("ffn", 4 * found["hidden"] if isinstance(found["hidden"], int) else found["hidden"])
+    if "experts" in found:
+        found.setdefault("expert_ffn", found["ffn"])
+    found["gated"] = str(told.get("hidden_act", told.get("activation_function", ""))).lower() in GATED
+    found["tied"] = bool(told.get("tie_word_embeddings", True))
+    return record_from(Transformer, found, name)
+
+
+def cluster_text(cluster: Cluster) -> str:
+    """Return a cluster as TOML, which `cluster_named` takes."""
+    told = {one.name: getattr(cluster, one.name) for one in fields(Cluster)}
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in told.items() if value != "")
+
+
+def torchtitan(plan: Plan) -> str:
+    """Return a plan as the `[parallelism]`, `[training]` and `[activation_checkpoint]` of torchtitan's configuration.
+
+    ValueError for an order that it does not know.
+    """
+    schedules = {"1f1b": "Interleaved1F1B" if plan.v > 1 else "1F1B", "gpipe": "GPipe", "dualpipe": "DualPipeV"}
+    if plan.pp > 1 and plan.schedule not in schedules:
+        raise ValueError(f"torchtitan has no {plan.schedule}; it has {', '.join(schedules)}")
+    sharded = plan.zero > 0
+    parallelism: dict[str, Any] = {
+        "data_parallel_replicate_degree": 1 if sharded else plan.dp,
+        "data_parallel_shard_degree": plan.dp if sharded else 1,
+        "fsdp_reshard_after_forward": "always" if plan.zero == 3 else "never",
+        "tensor_parallel_degree": plan.tp,
+        "context_parallel_degree": plan.cp,
+        "pipeline_parallel_degree": plan.pp,
+        "expert_parallel_degree": plan.ep,
+    }
+    if plan.pp > 1:
+        parallelism["pipeline_parallel_schedule"] = schedules[plan.schedule]
+        parallelism["pipeline_parallel_microbatch_size"] = plan.micro
+    training = {
+        "local_batch_size": plan.micro * (plan.microbatches if plan.pp > 1 else 1),
+        "global_batch_size": plan.batch,
+        "seq_len": plan.sequence,
+    }
+    modes = {"none": "none", "selective": "selective", "half": "selective", "full": "full"}
+    checkpoint: dict[str, Any] = {"mode": modes[plan.recompute]}
+    if plan.recompute == "half":
+        checkpoint["selective_ac_option"] = "2"
+    elif plan.recompute == "selective":
+        checkpoint["selective_ac_option"] = "op"
+    tables = {"parallelism": parallelism, "training": training, "activation_checkpoint": checkpoint}
+    return "\n".join(
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+        for name, table in tables.items()
+    )
+
+
+def plan_data(plan: Plan) -> dict[str, Any]:
+    """Return the fields of a plan that are chosen, as an answer to a puzzle has them."""
+    return {name: value for name, value in asdict(plan).items() if name != "stack"}

@@ -1,0 +1,140 @@
+"""Is a plan any good? What cannot be is said first, then what does not fit, then what is too slow, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, NamedTuple, cast
+
+from lib.errors.arguments import written
+from lib.plan.memory import memory_of
+from lib.plan.pipeline import step_in_order
+from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
+from lib.plan.search import ROOM
+from lib.plan.timing import Step
+
+__all__ = ["CHOSEN", "Judged", "Task", "judge", "plan_of"]
+
+CHOSEN: Final = ("tp", "cp", "pp", "ep", "micro", "v", "schedule", "zero", "recompute", "sp")
+"""What an answer says: dp is what is left, and the rest is the task's."""
+PARTS: Final = {
+    "again": "computing again",
+    "tp": "tensor parallelism in the open",
+    "cp": "context parallelism in the open",
+    "ep": "expert parallelism in the open",
+    "fsdp": "gathers and scatters of FSDP",
+    "bubble": "the bubble of the pipeline",
+    "dp": "sums of gradients",
+    "update": "the update",
+    "uneven": "stages that are not alike, and messages",
+}
+"""What a part of the time is, in words."""
+
+
+class Task(NamedTuple):
+    """A run that is to be planned: the names of a model, of a GPU and of what the software does, and the sizes."""
+
+    model: str
+    gpu: str
+    gpus: int
+    batch: int
+    sequence: int = 2048
+    stack: str = "usual"
+
+    @property
+    def shape(self) -> Transformer:
+        """The model."""
+        return MODELS[self.model]
+
+    @property
+    def cluster(self) -> Cluster:
+        """The machine."""
+        return CLUSTERS[self.gpu]
+
+    def words(self) -> str:
+        """The run in words: "gpt3-175b on 64 a100, 64 sequences of 2,048 tokens"."""
+        return f"{self.model} on {self.gpus:,} {self.gpu}, {self.batch:,} sequences of {self.sequence:,} tokens"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A plan that was judged: what is wrong with it, in sentences; and its step, where it is possible."""
+
+    plan: Plan | None
+    step: Step | None
+    faults: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def plan_of(task: Task, answer: object) -> Plan:
+    """Return the plan of an answer, a dict of `CHOSEN` or a Plan. ValueError for anything else."""
+    base = Plan(task.gpus, task.batch, task.sequence, stack=STACKS[task.stack])
+    if isinstance(answer, Plan):
+        return replace(base, **{name: getattr(answer, name) for name in CHOSEN})
+    if not isinstance(answer, Mapping):
+        raise ValueError(f"a plan is a dict of {', '.join(CHOSEN)}; {type(answer).__name__} came")
+    told = cast("Mapping[Any, Any]", answer)
+    usual = {one.name: one.default for one in fields(Plan)}
+    if missing := [name for name in CHOSEN if name not in told and name != "sp"]:
+        defaults = ", ".join(f"{name!r}: {usual[name]!r}" for name in missing)
+        raise ValueError(f"the plan says nothing of {', '.join(missing)}; without it there would be {{{defaults}}}")
+    if unknown := [name for name in told if name not in CHOSEN]:
+        raise ValueError(
+            f"a plan says {', '.join(CHOSEN)}, and not {written(unknown[0])[:60]}; dp is what is left of the GPUs"
+        )
+    if type(told.get("sp", True)) is not bool:
+        raise ValueError(f"sp is True or False; got {written(told['sp'])[:60]}")
+    return replace(base, **told)
+
+
+def judge(task: Task, answer: object, allowed: float = float("inf"), room: float | None = None) -> Judged:
+    """Judge an answer: is it possible, does it fit into `room` bytes of a GPU (95 percent of its memory, if nothing is
+    said), and does its step take at most the seconds that are `allowed`?"""
+    try:
+        plan = plan_of(task, answer)
+    except ValueError as wrong:
+        return Judged(None, None, (f"{wrong}.",))
+    if problems := tuple(f"{problem}." for problem in plan.problems(task.shape)):
+        return Judged(plan, None, problems)
+    warnings = tuple(plan.warnings(task.cluster))
+    room = ROOM * task.cluster.memory if room is None else room
+    one = step_in_order(task.shape, task.cluster, plan)
+    if one.memory.total > room:
+        return Judged(plan, one, (_too_large(task, plan, one, room),), warnings)
+    if one.seconds > allowed:
+        return Judged(plan, one, (_too_slow(one, allowed),), warnings)
+    return Judged(plan, one, (), warnings)
+
+
+def _too_large(task: Task, plan: Plan, one: Step, room: float) -> str:
+    """Say what a plan holds, and which single change would help most."""
+    memory = one.memory
+    changes: Sequence[tuple[str, Any]] = (
+        *((("sp", True),) if plan.tp > 1 and not plan.sp else ()),
+        *(("recompute", how) for how in ("selective", "full") if plan.recompute != how),
+        *(("zero", stage) for stage in range(plan.zero + 1, 4)),
+        *((("micro", plan.micro // 2),) if plan.micro > 1 else ()),
+        *((name, 2 * getattr(plan, name)) for name in ("tp", "cp", "pp")),
+    )
+    others = [(name, value, replace(plan, **{name: value})) for name, value in changes]
+    held = [
+        (memory_of(task.shape, other).total, f"{name} = {value!r}")
+        for name, value, other in others
+        if next(other.problems(task.shape), None) is None
+    ]
+    helps = "; ".join(f"{change} needs {total / GIB:.1f}" for total, change in sorted(held)[:3] if total < memory.total)
+    largest = max(zip(memory, memory._fields, strict=True))
+    return (
+        f"{memory.total / GIB:.1f} GiB do not fit into {room / GIB:.1f}: the largest part is {largest[0] / GIB:.1f} of "
+        f"{largest[1]}." + (f" One change alone: {helps} GiB." if helps else "")
+    )
+
+
+def _too_slow(one: Step, allowed: float) -> str:
+    """Say what a step is made of beside the computation that every plan has."""
+    parts = sorted(((one.parts[name], words) for name, words in PARTS.items() if one.parts.get(name)), reverse=True)
+    named = ", ".join(f"{words} {time:.2f} s ({time / one.seconds:.0%})" for time, words in parts[:3])
+    return (
+        f"a step takes {one.seconds:.2f} s, and the goal allows {allowed:g}. {one.parts['compute']:.2f} s of it are "
+        f"computation; then {named}."
+    )

@@ -1,0 +1,256 @@
+"""`puzzles plan`: which parallelism for a model on a cluster; and `puzzles predictions`: how far such plans are from
+what was published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Column, Table
+
+from lib.files import ready, write_whole
+from lib.plan.files import cluster_named, model_named, plan_data, torchtitan
+from lib.plan.pipeline import step_in_order
+from lib.plan.published import METRICS, error, mean_error, published, sets
+from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
+from lib.plan.search import ALIKE, ROOM, Candidate, Found, one_step_away, search
+from lib.plan.timing import Step, step
+from lib.suite.cli.console import Jobs, fail, numbers, option, output, progress, say, show_table
+
+AXES: Final = ("tp", "cp", "pp", "ep", "micro", "v", "zero")
+"""Fields of a plan that an option may hold to one number or several."""
+EXPORTS: Final = ("torchtitan",)
+
+
+def _sizes(text: str | None, name: str) -> list[int] | None:
+    """Numbers with commas between."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"--{name} takes whole numbers with commas between, such as 1,2,4; got {text!r}"
+        ) from None
+
+
+def _known(what: str, name: str, kind: Any) -> Any:
+    try:
+        return kind(name)
+    except ValueError as wrong:
+        raise typer.BadParameter(f"--{what}: {wrong}") from None
+
+
+def plan(
+    model: Annotated[str, option(f"A model: {', '.join(MODELS)}; or a .toml or config.json.")],
+    gpus: Annotated[int, option("How many GPUs there are.", min=1, max=10**6)],
+    gpu: Annotated[str, option(f"Which GPUs: {', '.join(CLUSTERS)}; or a .toml.")] = "h100",
+    seq: Annotated[int, option("Tokens of a sequence.", min=2, max=10**8)] = 8192,
+    batch: Annotated[int, option("Sequences of a step.", min=1, max=10**8)] = 1024,
+    stack: Annotated[str, option(f"What the software does: {', '.join(STACKS)}.")] = "usual",
+    tp: Annotated[str | None, option("Tensor parallel sizes to try, such as 4,8.")] = None,
+    cp: Annotated[str | None, option("Context parallel sizes to try.")] = None,
+    pp: Annotated[str | None, option("Pipeline sizes to try.")] = None,
+    ep: Annotated[str | None, option("Expert parallel sizes to try.")] = None,
+    micro: Annotated[str | None, option("Sequences of a microbatch to try.")] = None,
+    v: Annotated[str | None, option("Stages a rank to try.")] = None,
+    zero: Annotated[str | None, option("ZeRO stages to try: 0 is DDP, 3 is FSDP.")] = None,
+    top: Annotated[int, option("How many plans to show, each of another mesh.", min=1, max=100)] = 5,
+    why: Annotated[bool, option("Say what limits the first plan, and what each choice costs one step away.")] = False,
+    export: Annotated[str | None, option(f"Print the first plan as a configuration: {', '.join(EXPORTS)}.")] = None,
+    as_json: Annotated[bool, option("Print one JSON document and nothing else.", "--json")] = False,
+    jobs: Jobs = 1,
+    out: Annotated[
+        Path | None, output("a picture of the plans that nothing beats", (".svg", ".png", ".pdf", ".html"))
+    ] = None,
+) -> None:
+    """Search for the fastest plans of a model on a cluster that fit, and say what each is made of.
+
+    Times and bytes are closed forms, fitted to what was published: see how well with `puzzles predictions`. Memory is
+    a lower bound, so plans fill 95 percent of a GPU at most; times that differ by less than 2 percent are alike.
+    """
+    if export is not None and export not in EXPORTS:
+        raise typer.BadParameter(f"--export is {' or '.join(EXPORTS)}; got {export!r}")
+    if stack not in STACKS:
+        raise typer.BadParameter(f"--stack is one of {', '.join(STACKS)}; got {stack!r}")
+    shape, machine = _known("model", model, model_named), _known("gpu", gpu, cluster_named)
+    base = Plan(gpus, batch, seq, stack=STACKS[stack])
+    told = {"tp": tp, "cp": cp, "pp": pp, "ep": ep, "micro": micro, "v": v, "zero": zero}
+    axes: dict[str, Sequence[Any]] = {name: found for name in AXES if (found := _sizes(told[name], name))}
+    with progress("plans") as done:
+        found = search(shape, machine, base, axes, jobs=jobs, done=done)
+    title = f"{model} on {gpus:,} {gpu}, {batch:,} sequences of {seq:,} tokens"
+    if not found.candidates:
+        fail(_nothing(shape, machine, base, found, axes, title))
+    best = found.meshes(top)
+    if as_json:
+        print(json.dumps(_as_data(title, shape, machine, found, best), indent=1))
+    elif export is not None:
+        print(f"# {title}\n# {best[0].plan.mesh}, by `puzzles plan`\n\n{torchtitan(best[0].plan)}", end="")
+    else:
+        _show(title, shape, machine, found, best)
+        if why:
+            _explain(shape, machine, best[0])
+    if out is not None:
+        _draw(out, title, shape, machine, found, best)
+
+
+def _nothing(
+    model: Transformer, cluster: Cluster, base: Plan, found: Found, axes: Mapping[str, Sequence[Any]], title: str
+) -> str:
+    """Say why there is no plan: none is possible, or none fits; then the nearest, and by how much."""
+    if found.nearest is None:
+        one = replace(base, **{name: values[0] for name, values in axes.items()})
+        why = "; ".join(one.problems(model)) or "no combination of these sizes divides everything"
+        return f"{title}: no plan is possible. {why}"
+    memory = step(model, cluster, found.nearest.plan).memory
+    room = ROOM * cluster.memory
+    return (
+        f"{title}: none of {found.possible:,} plans fits into {room / GIB:.1f} GiB, which is {ROOM:.0%} of a GPU. The "
+        f"nearest is {found.nearest.plan.mesh}, which needs {(memory.total - room) / GIB:.1f} GiB more: {memory}. Take "
+        f"more GPUs ({memory.total / room:.1f} times as many would do, if all of it were shared out), or shorter "
+        "sequences"
+    )
+
+
+def _show(title: str, model: Transformer, cluster: Cluster, found: Found, best: Sequence[Candidate]) -> None:
+    table = Table(
+        "", Column("plan", overflow="fold"), *numbers("a step", "MFU", "memory"), "largest parts", title=title
+    )
+    for number, one in enumerate(best, 1):
+        exact = step_in_order(model, cluster, one.plan)
+        parts = sorted(exact.parts.items(), key=lambda part: -part[1])[:3]
+        shares = ", ".join(f"{name} {time / exact.seconds:.0%}" for name, time in parts)
+        memory = f"{one.memory / GIB:.1f} GiB"
+        table.add_row(str(number), one.plan.mesh, f"{exact.seconds:.2f} s", f"{exact.mfu:.1%}", memory, shares)
+    show_table(table)
+    alike = sum(one.seconds <= (1 + ALIKE) * best[0].seconds for one in found.candidates)
+    say(
+        f"{found.possible:,} plans are possible and {len(found.candidates):,} fit; {alike} are alike, within "
+        f"{ALIKE:.0%} of the fastest."
+    )
+    for warning in best[0].plan.warnings(cluster):
+        say(f"Note: {warning}.")
+
+
+def _explain(model: Transformer, cluster: Cluster, best: Candidate) -> None:
+    """Say what the step of a plan is made of, what fills its memory, and what each choice costs one step away."""
+    one = step_in_order(model, cluster, best.plan)
+    say(f"\n{best.plan.mesh}: {one.seconds:.2f} s.")
+    for name, time in sorted(one.parts.items(), key=lambda part: -part[1]):
+        if time > 0.001 * one.seconds:
+            say(f"  {name:<12} {time:8.2f} s  {time / one.seconds:6.1%}")
+    say(f"Memory, {one.memory}.")
+    table = Table("field", "value", *numbers("a step", "memory"), "", title="One step away")
+    for name, others in one_step_away(model, cluster, best.plan).items():
+        for other in others:
+            change = other.seconds / best.seconds - 1
+            words = "alike" if abs(change) < ALIKE else f"{change:+.0%}"
+            if other.memory > ROOM * cluster.memory:
+                words += ", does not fit"
+            value = f"{getattr(best.plan, name)} -> {getattr(other.plan, name)}"
+            table.add_row(name, value, f"{other.seconds:.2f} s", f"{other.memory / GIB:.1f} GiB", words)
+    show_table(table)
+
+
+def _as_data(
+    title: str, model: Transformer, cluster: Cluster, found: Found, best: Sequence[Candidate]
+) -> dict[str, Any]:
+    """Return what was found for JSON: seconds, bytes, and shares of the peak."""
+
+    def one_of(one: Candidate) -> dict[str, Any]:
+        exact: Step = step_in_order(model, cluster, one.plan)
+        return {
+            "plan": plan_data(one.plan) | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
+            "seconds": exact.seconds,
+            "mfu": exact.mfu,
+            "mfu_causal": exact.mfu_causal,
+            "hfu": exact.hfu,
+            "tokens_a_second_and_gpu": exact.tokens,
+            "parts": exact.parts,
+            "memory": exact.memory._asdict() | {"total": exact.memory.total},
+            "warnings": [*one.plan.warnings(cluster)],
+        }
+
+    return {
+        "format": "llm-training-puzzles plan",
+        "version": 1,
+        "title": title,
+        "possible": found.possible,
+        "fit": len(found.candidates),
+        "plans": [one_of(one) for one in best],
+        "front": [{"plan": plan_data(one.plan), "seconds": one.seconds, "memory": one.memory} for one in found.front()],
+    }
+
+
+def _draw(out: Path, title: str, model: Transformer, cluster: Cluster, found: Found, best: Sequence[Candidate]) -> None:
+    """Write the front as a picture; or a page with it, and with the memory and the step of each plan shown."""
+    from drawing.planning.bytes import draw_memory  # here and not above: most calls draw nothing
+    from drawing.planning.points import draw_plans
+
+    front = draw_plans(found.front(), found.candidates, title=title)
+    if out.suffix != ".html":
+        front.save(out)
+        return
+    from drawing.planning.steps import MOST, draw_plan
+    from lib.plan.pipeline import timeline
+    from lib.suite.cli.pages import markup, page
+
+    shown: list[dict[str, Any]] = []
+    for one in best:
+        exact, plan = step_in_order(model, cluster, one.plan), one.plan
+        passes = 2 * plan.pp * plan.v * plan.microbatches
+        spans = timeline(model, cluster, plan) if passes <= MOST else []
+        picture = markup(draw_plan(spans, plan.mesh).svg()) if spans else None
+        memory = markup(draw_memory({"this plan": exact.memory}, cluster.memory).svg())
+        parts = [(name, time, time / exact.seconds) for name, time in exact.parts.items() if time > 0]
+        shown.append({"plan": one.plan.mesh, "step": exact, "memory": memory, "picture": picture, "parts": parts})
+    html = page("plan.html", "explore", script=False, title=title, front=markup(front.svg()), plans=shown)
+    write_whole(ready(out), html)
+
+
+def predictions(
+    each: Annotated[bool, option("Also print each run.", "--each")] = False,
+    out: Annotated[Path | None, output("a picture", (".svg", ".png", ".pdf"))] = None,
+) -> None:
+    """Print predicted beside published: how far the closed forms are from runs that others measured, by set.
+
+    Errors are of the time of a step: +10 % is predicted too slow by a tenth. A set is fitted, held out, or one where
+    the closed forms fail, which says why.
+    """
+    table = Table(Column("set", overflow="fold"), "", *numbers("runs", "mean error", "worst", "promised"))
+    for name, one in sets().items():
+        runs = [run for run in published() if run.set == name]
+        kind = "fitted" if one.fitted else "fails" if one.fails else "held out"
+        worst = max(map(error, runs), key=abs)
+        promise = "" if one.promise is None else f"{one.promise:g} %"
+        table.add_row(one.title, kind, str(len(runs)), f"{mean_error(runs):.1f} %", f"{worst:+.0%}", promise)
+    show_table(table)
+    for one in sets().values():
+        if one.fails:
+            say(f"{one.title}: {one.fails}")
+    if each:
+        rows = Table(
+            "model", *numbers("GPUs"), Column("plan", overflow="fold"), *numbers("published"), "", *numbers("error")
+        )
+        for run in published():
+            value = f"{run.value:g}"
+            rows.add_row(
+                run.model_name, f"{run.plan.gpus:,}", run.plan.mesh, value, METRICS[run.metric], f"{error(run):+.1%}"
+            )
+        show_table(rows)
+    if out is not None:
+        from drawing.planning.points import Prediction, draw_predictions  # here and not above: most calls draw nothing
+
+        points: list[Prediction] = []
+        for run in published():
+            seconds, one = step(run.model, CLUSTERS[run.cluster_name], run.plan).seconds, sets()[run.set]
+            look = "fitted" if one.fitted else "fails" if one.fails else "held out"
+            name = f"{run.model_name}, {run.plan.gpus:,} GPUs"
+            points.append(Prediction(name, seconds, seconds / (1 + error(run)), look))
+        draw_predictions(points).save(out)
+        say(f"Wrote {out}")

@@ -1,0 +1,308 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# GPT-3 has 175 billion weights. In 2022 NVIDIA trained it on 64 A100s, 80 GiB each: 8-way tensor parallel, 8 stages of a
+# pipeline [1]. Written down naively, that run needs 113.7 GiB on a GPU. It does not start.
+#
+# Sequence parallelism brings it down to 88.3 GiB. Recomputing the square of attention brings it down to 84.9. Neither is
+# enough. Both together need 59.5 GiB, and the run that did not start has 20 GiB to spare.
+#
+# You can know all of that before you book the GPUs. It takes a page of arithmetic, and the arithmetic is exact.
+#
+# > **To tell a friend:** weights, gradients and Adam are 18 bytes a weight. Activations are 34 bytes an entry, and 5 more
+# > for every score of attention.
+#
+# *Reminder.* **ZeRO** shards over the data-parallel ranks: stage 1 Adam's state, 2 the gradients too, 3 the weights too
+# (puzzle $number_zero1 and after). **Sequence parallelism** cuts the rows of what tensor parallelism leaves whole (puzzle
+# $number_sequence_parallel). A **pipeline** rank holds the activations of several microbatches (puzzle
+# $number_one_f_one_b).
+
+# %%
+from drawing import draw_memory
+from lib import check_function, goal
+from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of
+
+# %%
+a100, naive = CLUSTERS["a100"], Plan(64, 64, tp=8, pp=8, v=3, zero=0, sp=False, stack=STACKS["megatron"])
+draw_memory({"as written down": memory_of(MODELS["gpt3-175b"], naive)}, a100.memory, "GPT-3 on 64 A100")
+
+# %% [markdown]
+# ## The idea
+#
+# **State.** A weight in bf16 is 2 bytes. Its gradient, summed in fp32, is 4. Adam keeps a copy of the weight in fp32 and two
+# moments: 12. A layer of GPT with a hidden size of $h$ has $12 h^2$ weights, and tensor parallelism and the pipeline
+# share them out.
+#
+# **Activations of a layer.** Let a microbatch have $b$ sequences of $s$ tokens, and $a$ heads. Everything that backward
+# reads is kept, mostly in 2 bytes a number [1]:
+#
+# | what is kept | bytes | with tensor parallelism of $t$ |
+# |---|---|---|
+# | two norms, two inputs of products, two masks of dropout | $10\,sbh$ | whole on every rank; with sequence parallelism cut by $t$ |
+# | queries, keys, values, the result; the two wide activations of the MLP | $24\,sbh$ | cut by $t$ |
+# | the square of attention: scores, softmax, its mask | $5\,a s^2 b$ | cut by $t$, as heads are |
+#
+# **Selective recomputation** throws the third row away and makes it again in backward. That is cheap in time, and for
+# GPT-3 the third row is more than the first two together.
+#
+# **In flight.** How many layers' worth of activations does a rank of a pipeline hold? With 1F1B the first of $p$ ranks has
+# $L/p$ layers and $p$ microbatches on the way, so $L$ layers' worth, *whatever p is*. Interleaved, with $v$ stages a
+# rank, it is $L \left(1 + \frac{p-1}{pv}\right)$.
+
+# %% [markdown]
+# ## The puzzle
+#
+# Write `will_it_fit(model, plan)`.
+#
+# **Given:** two dicts. `model` has `layers`, `hidden`, `heads` and `sequence`. `plan` has `tp`, `pp`, `dp`, `v` (stages a
+# rank), `micro` (sequences of a microbatch), `zero` (0 to 3), and `sp` and `selective`, which are true or false.
+#
+# **To do:** give back a dict of the bytes on the first rank: `weights`, `gradients`, `optimizer`, `activations`.
+#
+# **Rules**
+#
+# - Only layers count, with $12h^2$ weights each. Embeddings, norms and logits are left out.
+# - The pipeline runs 1F1B, interleaved where `v` is more than 1, and has enough microbatches to be full.
+
+# %% [markdown]
+# ### Predict first
+#
+# A 22-billion model on 8 GPUs: 48 layers, hidden size 6,144, 64 heads, 8-way tensor parallel, microbatches of 4 sequences
+# of 2,048 tokens. What needs more memory: its state, or its activations?
+#
+# <details><summary>Answer</summary>
+#
+# Its activations: 59.25 GiB, and the state 45.6. Of the activations 43.5 GiB are the square of attention and the rows that
+# tensor parallelism leaves whole. With both savings 9.56 GiB are left.
+#
+# </details>
+
+# %% [markdown]
+# ### The goal
+#
+# The first table is figure 1 of the paper [1], and your figures have to be its figures to the last digit.
+
+# %%
+goal("will_it_fit")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+def will_it_fit(model, plan):
+    # The state in three kinds, each sharded from its stage of ZeRO on; then a layer's activations in three rows.
+    # --- your code (about 16 lines) ---
+    layers, h, a, s = model["layers"], model["hidden"], model["heads"], model["sequence"]
+    t, p, v = plan["tp"], plan["pp"], plan["v"]
+    weights = 12 * h * h * layers / (t * p)
+
+    def shard(zero):
+        return plan["dp"] if plan["zero"] >= zero else 1
+
+    entries = s * plan["micro"] * h
+    rows = 10 * entries / (t if plan["sp"] else 1)
+    inside = 24 * entries / t
+    square = 0 if plan["selective"] else 5 * a * s * s * plan["micro"] / t
+    deep = layers * (1 + (p - 1) / (p * v)) if v > 1 else layers
+    return {
+        "weights": 2 * weights / shard(3),
+        "gradients": 4 * weights / shard(2),
+        "optimizer": 12 * weights / shard(1),
+        "activations": deep * (rows + inside + square),
+    }
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(will_it_fit, puzzle="will_it_fit")
+verdict
+
+# %% [markdown]
+# Passed? Then `reveal("will_it_fit")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+
+# %% [markdown]
+# ### See what it is for
+#
+# GPT-3 on 64 A100s, and the two savings. `memory_of` is what `puzzles plan` uses: your formulas, with embeddings and
+# logits, and with the layers of Llama and DeepSeek beside those of GPT.
+
+# %%
+picture = None
+if verdict:
+    gpt3, megatron = MODELS["gpt3-175b"], STACKS["megatron"]
+    ways = {
+        "as written down": Plan(64, 64, tp=8, pp=8, v=3, zero=0, sp=False, stack=megatron),
+        "sequence parallel": Plan(64, 64, tp=8, pp=8, v=3, zero=0, stack=megatron),
+        "selective": Plan(64, 64, tp=8, pp=8, v=3, zero=0, sp=False, recompute="selective", stack=megatron),
+        "both": Plan(64, 64, tp=8, pp=8, v=3, zero=0, recompute="selective", stack=megatron),
+    }
+    memories = {name: memory_of(gpt3, plan) for name, plan in ways.items()}
+    picture = draw_memory(memories, a100.memory, "GPT-3 on 64 A100")
+picture
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# The memory model of Megatron-LM, as Korthikanti and others published it in 2022 [1]. Per layer it is the famous
+#
+# $$ sbh \left( 34 + 5 \frac{as}{h} \right) $$
+#
+# with no parallelism at all, $sbh\,(10 + 24/t + 5as/(ht))$ with tensor parallelism, and all of it over $t$ with sequence
+# parallelism. With flash attention the square is never there [2]; then the question is what else is cheap to make again.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *What it was worth.* For the 530B model on 2,240 A100s the share of the peak rose from 42.1 to 54.2 %, because with the
+#   memory that it saved nothing had to be computed twice [1].
+# - *18 bytes or 16?* ZeRO's paper counts 16 a weight, with gradients in fp16: 7.5 billion weights are 120 GB, and 1.9 GB
+#   on each of 64 GPUs with everything sharded [3].
+# - *80 GB are 80 GiB.* An H100 says 81,559 MiB: 85.5 billion bytes. Who divides by 80e9 gives 7 % away.
+# - *It is a lower bound.* torchtitan measured 77.0 GiB for Llama 3 8B on 8 H100s, where these formulas say 75.4 [4]. The
+#   rest is what the allocator keeps, and what kernels need while they run.
+#
+# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, arXiv 2205.05198.
+# [2] Dao et al., *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*, 2022, arXiv 2205.14135.
+# [3] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020, arXiv 1910.02054.
+# [4] pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, table 1, with compile.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# The first rank of the pipeline is not always the one that holds most: the last one has the logits, 10 bytes for each
+# entry of a vocabulary. `memory_of` takes whichever is larger. And a layer with grouped heads, a gated MLP or experts has
+# other rows in the table; the idea is the same.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Twice as many pipeline ranks, all else equal. What happens to the activations of the first rank?
+#
+# <details><summary>Answer</summary>
+#
+# Nothing. Half of the layers, twice as many microbatches in flight. A pipeline shares out state and not activations: that
+# is tensor, sequence and context parallelism's job.
+#
+# </details>
+#
+# **2.** For which sequence length is the square of GPT-3 as large as all the rest?
+#
+# <details><summary>Answer</summary>
+#
+# $5as/h = 34$: with 96 heads and a hidden size of 12,288 that is 870 tokens. At 2,048 it is 80 against 34.
+#
+# </details>
+#
+# **3.** ZeRO-3 on 64 ranks, or 8-way tensor parallel with 8 stages: both divide the state by 64. Where is the difference?
+#
+# <details><summary>Answer</summary>
+#
+# ZeRO leaves the activations of a microbatch as they are, and gathers every layer's weights again for each of them. Tensor
+# parallelism divides activations too, and pays with an all-reduce in the middle of every layer, which is why it stays
+# inside a host.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Now you can say what fits. But where exactly do 80 GiB go, and why do 16 times as many GPUs save so little?
+
+# %% [markdown]
+# <!-- part: links -->
+
+
+# %% tags=["judge"]
+from math import isclose
+
+from lib.errors.wording import exact
+
+KINDS = ("weights", "gradients", "optimizer", "activations")
+
+
+def will_it_fit_inputs(draw):
+    heads = draw.choice([8, 16, 32, 64, 96])
+    model = {
+        "layers": draw.choice([24, 48, 96]),
+        "hidden": heads * draw.choice([64, 128]),
+        "heads": heads,
+        "sequence": draw.choice([512, 2048, 4096]),
+    }
+    pp = draw.choice([1, 2, 4, 8])
+    plan = {
+        "tp": draw.choice([1, 2, 4, 8]),
+        "pp": pp,
+        "dp": draw.choice([1, 2, 8]),
+        "v": draw.choice([1, 2, 3]) if pp > 1 else 1,
+        "micro": draw.choice([1, 2, 4]),
+        "zero": draw.choice([0, 1, 2, 3]),
+        "sp": draw.choice([False, True]),
+        "selective": draw.choice([False, True]),
+    }
+    return model, plan
+
+
+def will_it_fit_accepts(answer, model, plan):
+    """True where all kinds are right to a billionth, or what is wrong with the first that is not."""
+    right = will_it_fit(model, plan)
+    if not isinstance(answer, dict) or set(answer) != set(KINDS):
+        return f"a dict of {', '.join(KINDS)}, in bytes, is to come out"
+    if bad := [kind for kind in KINDS if isinstance(answer[kind], bool) or not isinstance(answer[kind], int | float)]:
+        return f"{bad[0]} is a number of bytes; it is {answer[bad[0]]!r}"
+
+    def same(kind, value):
+        return isclose(answer[kind], value, rel_tol=1e-9)
+
+    wrong = [kind for kind in KINDS if not same(kind, right[kind])]
+    if not wrong:
+        return True
+    kind = wrong[0]
+    fine = [one for one in KINDS if one not in wrong]
+    start = f"{', '.join(fine)} {'is' if len(fine) == 1 else 'are'} right; " if fine else ""
+    start += f"{kind} should be {exact(right[kind])} bytes, and {exact(answer[kind])} came: "
+    unit = {"weights": 2, "gradients": 4, "optimizer": 12}.get(kind)
+    if unit is not None:
+        from_zero = {"weights": 3, "gradients": 2, "optimizer": 1}[kind]
+        if kind == "gradients" and same(kind, right[kind] / 2):
+            return start + "gradients are summed in fp32, in 4 bytes"
+        if any(same(kind, right[kind] * factor) for factor in (plan["dp"], 1 / plan["dp"])):
+            return start + f"{unit} bytes a weight, and only from zero {from_zero} on divided by dp; this plan has zero {plan['zero']}"
+        return start + f"{unit} bytes for each of the 12·h² weights of a layer that this rank has"
+    with_factor = model["layers"] * (1 + (plan["pp"] - 1) / (plan["pp"] * plan["v"]))
+    if plan["v"] == 1 and plan["pp"] > 1 and same(kind, right[kind] / model["layers"] * with_factor):
+        return start + "1 + (p - 1)/(p·v) is for interleaved schedules; with v = 1 it is the layers of the model, whatever p is"
+    whole = will_it_fit(model, plan | {"tp": 1})[kind], will_it_fit(model, plan | {"sp": not plan["sp"]})[kind]
+    if same(kind, whole[1]):
+        return start + "sp divides the 10·s·b·h by tp, and nothing else does"
+    if same(kind, will_it_fit(model, plan | {"selective": not plan["selective"]})[kind]):
+        return start + "selective recomputation drops the square of attention, and nothing but that"
+    square = right[kind] - will_it_fit(model, plan | {"selective": True})[kind]
+    if same(kind, right[kind] + square * (plan["tp"] - 1)):
+        return start + "the square of attention is divided by tp too: heads are shared out"
+    if same(kind, right[kind] / plan["pp"]):
+        return start + "a rank has L/p layers, and p microbatches of them in flight"
+    return start + "three rows of the table, times the layers' worth that are in flight"

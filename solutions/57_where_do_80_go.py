@@ -1,0 +1,231 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# Llama 3 8B on 8 H100s, fully sharded: torchtitan measured 77.0 GiB on each [1]. Somebody gets 128 GPUs. With 16 times as
+# many to share out the state, what is left of the 77?
+#
+# 62. Sixteen times the machines, and one fifth less memory. Where do 80 GiB go?
+#
+# > **To tell a friend:** more GPUs make what is sharded small. What is not sharded stays, and soon it is all that there is.
+#
+# *Reminder.* **FSDP** (puzzle $number_fsdp) shards weights, gradients and Adam's state over all data-parallel ranks. What
+# it does not shard: the activations of a rank's own microbatch, the logits, and the layers that are gathered just now.
+
+# %%
+from drawing import draw_memory
+from lib import check_function, goal
+from lib.plan import CLUSTERS, MODELS, Plan, memory_of
+
+# %% [markdown]
+# ## Predict, then look
+#
+# A step of 2 sequences of 8,192 tokens a GPU, on 8 GPUs; backward computes every other product again. **What is the
+# largest part of the 77 GiB?** The state: weights, gradients and Adam's moments of 8 billion weights, an eighth of it? The
+# activations of 32 layers? Or the **logits**: a number for each of 16,384 tokens and each of 128,256 words of the
+# vocabulary, of which the loss keeps a copy in fp32, and its gradient?
+#
+# Write your guess down, in GiB for each. Then run the cell.
+
+# %%
+llama, h100 = MODELS["llama3-8b"], CLUSTERS["h100"]
+small = Plan(8, 16, 8192, micro=2, zero=3, recompute="half")
+large = Plan(128, 256, 8192, micro=2, zero=3, recompute="half")
+bars = {"8 GPUs": memory_of(llama, small), "128 GPUs": memory_of(llama, large)}
+draw_memory(bars, h100.memory, "Llama 3 8B, fully sharded")
+
+# %% [markdown]
+# The logits take 19.6 GiB, more than weights, gradients and optimizer together (17.7). All of the state is sharded, all
+# of it shrinks by 16 on 128 GPUs, and the bar gets 14 GiB shorter: what is left does not care how many GPUs there are.
+#
+# **A second guess.** Llama 3 405B, on 16,384 GPUs, as Meta ran it: 8-way tensor parallel, 16 stages of a pipeline, 8 stages
+# a rank. How much of its 70 GiB is state?
+
+# %%
+big = MODELS["llama3-405b"]
+meta = Plan(16384, 2048, 8192, tp=8, pp=16, v=8, zero=2)
+selective = Plan(16384, 2048, 8192, tp=8, pp=16, v=8, zero=2, recompute="selective")
+bars = {"as Meta ran it": memory_of(big, meta), "recompute a little": memory_of(big, selective)}
+draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")
+
+# %% [markdown]
+# Nine tenths are activations. The rest is weights, for gradients and optimizer lie in 128 pieces.
+
+# %% [markdown]
+# ## The puzzle
+#
+# Write `where_do_80_go(state, rest, room)`.
+#
+# **Given:** three numbers in GiB: `state` is all that can be sharded, on one GPU; `rest` is what stays on each GPU, however
+# many there are; `room` is what a GPU holds.
+#
+# **To do:** give back the smallest number of GPUs on which it fits, or `None` where no number will do.
+#
+# **Rules**
+#
+# - What fits exactly fits.
+# - There is at least one GPU.
+
+# %% [markdown]
+# ### Predict first
+#
+# 128 GiB of state, 60 GiB of rest, 76 GiB of room. How many GPUs? And with 75 GiB of rest?
+#
+# <details><summary>Answer</summary>
+#
+# 16 GiB are free, so 8 GPUs. With 75 there is one GiB free, and it takes 128. One more, and no number will do.
+#
+# </details>
+
+# %% [markdown]
+# ### The goal
+
+# %%
+goal("where_do_80_go")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+def where_do_80_go(state, rest, room):
+    # What is left of a GPU when the rest is on it? How many shares of that size make the state?
+    # --- your code (about 5 lines) ---
+    if state <= 0:
+        return 1 if rest <= room else None
+    if rest >= room:
+        return None
+    return max(1, -(-state // (room - rest)))
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(where_do_80_go, puzzle="where_do_80_go")
+verdict
+
+# %% [markdown]
+# Passed? Then `reveal("where_do_80_go")`, in a cell of its own, shows the official solution. (`from lib import reveal`
+# first.)
+
+# %% [markdown]
+# ### See what it is for
+#
+# Llama 3 8B with more and more tokens a GPU. `state` is 16 bytes a weight, `rest` is what the formulas say of one GPU.
+
+# %%
+if verdict:
+    print("sequences   rest a GPU   GPUs")
+    for micro in (1, 2, 3, 4):
+        memory = memory_of(llama, Plan(8, 8 * micro, 8192, micro=micro, zero=3, recompute="half"))
+        rest, state = round((memory.activations + memory.logits) / 2**30), round(16 * llama.weights / 2**30)
+        print(f"{micro:>9}   {rest:>6} GiB   {where_do_80_go(state, rest, 76) or 'no number will do'}")
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# The asymptote of FSDP. Memory on $n$ GPUs is $\text{state}/n + \text{rest}$, so the first few GPUs save nearly all that
+# there is to save, and the rest is a floor. Everything else in this chapter lowers the floor: microbatches, sequence and
+# context parallelism, recomputation, tensor parallelism for the logits.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Predicted and measured.* 75.4 and 61.4 GiB here; torchtitan measured 77.0 on 8 GPUs and 62.0 on 128, compiled [1]. Not
+#   compiled it was 82.4 and 67.0: kernels that are not fused keep more.
+# - *Logits are a real problem.* A loss over a vocabulary that is cut among ranks (puzzle $number_loss_parallel) divides
+#   them by the tensor-parallel size; others compute the loss in chunks of tokens and never have all logits at once [2].
+# - *Where these formulas are wrong.* Llama 3 70B with 8-way tensor parallelism needed 71.9 GiB, and they say 48.8: what
+#   waits between two collectives, and buffers of NCCL, are not in them.
+#
+# [1] pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, tables 1 and 3.
+# [2] Wijmans et al., *Cut Your Losses in Large-Vocabulary Language Models*, 2024, arXiv 2411.09009.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# FSDP gathers two layers at a time, 1.6 GiB for this model, which is in the first bars and not in `rest`. And a sharded
+# state has a remainder: weights that do not divide are padded.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** On 8 GPUs: half the sequences in a microbatch, or selective recomputation? Which saves more?
+#
+# <details><summary>Answer</summary>
+#
+# Half the sequences: activations and logits are both proportional to tokens, so it saves half of 58 GiB. Recomputation does
+# nothing for logits.
+#
+# </details>
+#
+# **2.** Gradients are summed in bf16 for once. What changes in the two bars?
+#
+# <details><summary>Answer</summary>
+#
+# On 8 GPUs 1.9 GiB; on 128 GPUs 0.1. Whoever wants to save memory on many GPUs should not look at what is sharded.
+#
+# </details>
+#
+# **3.** Where do the two GiB go by which the measurement is above the formulas?
+#
+# <details><summary>Answer</summary>
+#
+# Nobody knows exactly, and that is the honest answer: what the allocator keeps, buffers of NCCL, what kernels need while
+# they run. A memory snapshot of PyTorch shows it for one run. A plan leaves five percent for it.
+#
+# </details>
+#
+# ## Where this leads
+#
+# So shard everything, over as many GPUs as there are? The bytes say yes. Now ask the network.
+
+# %% [markdown]
+# <!-- part: links -->
+
+
+# %% tags=["judge"]
+from math import ceil
+
+
+def where_do_80_go_inputs(draw):
+    room = draw.choice([40, 76, 80, 141])
+    return draw.integer(0, 2000), draw.integer(0, room + 10), room
+
+
+def where_do_80_go_accepts(answer, state, rest, room):
+    """False, or what is wrong: there is one right answer."""
+    right = where_do_80_go(state, rest, room)
+    if answer is None or isinstance(answer, bool) or not isinstance(answer, int | float):
+        return False
+    if right is None:
+        return f"{rest} GiB stay on each GPU, and it has {room}: no number of GPUs will do, so None is to come out"
+    if isinstance(answer, float) and answer != int(answer) and ceil(answer) == right:
+        return f"there are no parts of a GPU: {answer:g} is {right} GPUs"
+    if answer == state // max(1, room - rest) and answer < right:
+        return f"{state} GiB on {answer} GPUs are {state / max(1, answer):.4g} each, and there is room for {room - rest}: round up"
+    if answer == -(-state // room):
+        return f"the {rest} GiB of rest are on each GPU too: only {room - rest} of {room} are left for the state"
+    return False

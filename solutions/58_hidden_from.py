@@ -1,0 +1,267 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# 70 billion weights in bf16 are 140 GB. FSDP sends all of them into every host twice a step, and as many gradients out. A
+# host of eight H100s takes in 400 GB/s. So that is a third of a second for each gather, *whatever the batch*.
+#
+# With a large batch nobody sees it: the GPUs compute for ten seconds, and the gather of the next layer runs beside it. With
+# a small batch everybody waits. Somewhere between there is a number of tokens a GPU from which on the network is hidden.
+# How large is it for an 8B model? For a 70B? For a 405B?
+#
+# > **To tell a friend:** how many tokens a GPU hide the gathers of FSDP is one number a machine: its FLOP/s over its
+# > bytes/s. The model cancels.
+#
+# *Reminder.* **FSDP** (puzzle $number_fsdp) gathers the weights of a layer before its forward and again before its
+# backward, and reduce-scatters its gradients; with prefetching (puzzle $number_fsdp_prefetch) that runs beside the work
+# of the layer before.
+
+# %%
+from drawing import draw_roofline
+from lib import check_function, goal
+from lib.plan import CLUSTERS, MODELS, Plan
+from lib.plan.roofline import roofline
+from lib.plan.timing import layer_time
+
+# %% [markdown]
+# ## The idea
+#
+# Take one layer with $W$ weights, and $T$ tokens on each GPU.
+#
+# - **Work.** Each weight is multiplied and added once for each token: $2WT$ FLOP forward, and twice as many backward.
+# - **Wire.** A weight in bf16 is 2 bytes. A ring over many hosts brings all of them into each host once. All cards of a host
+#   take part, so the rate is that of a *host*: 8 cards of 50 GB/s are 400.
+# - In backward the weights come in once more, and a gradient of each goes out, in as many bytes as you sum it in.
+#
+# Hidden means: the work takes at least as long as the wire.
+
+# %%
+for gpu in ("a100", "h100", "h800", "b200"):
+    machine = CLUSTERS[gpu]
+    host = machine.nic * machine.host_size
+    print(f"{gpu:<4}  {machine.flops / 1e12:5.0f} TFLOP/s a GPU   {host / 1e9:3.0f} GB/s into a host of {machine.host_size}")
+
+# %% [markdown]
+# ## The puzzle
+#
+# Write `hidden_from(weights, flops, rate, gradient)`.
+#
+# **Given:** the weights of a layer; the FLOP/s of a GPU; the bytes/s that enter (or leave) a host, for each of its GPUs to
+# use; and the bytes of a gradient on the wire, 2 or 4. All are whole numbers.
+#
+# **To do:** give back two numbers of tokens a GPU, rounded up: from how many on forward hides its gather, and from how
+# many on backward hides its gather and its scatter.
+#
+# **Rules**
+#
+# - Every GPU of a host needs the same weights at the same time: what enters the host serves all of them.
+# - What goes out in backward goes over the same wire, after what comes in.
+
+# %% [markdown]
+# ### Predict first
+#
+# Twice as many weights in a layer: twice as many tokens, half as many, or the same?
+#
+# <details><summary>Answer</summary>
+#
+# The same. Twice as much to send, and twice as much to compute with it.
+#
+# </details>
+
+# %% [markdown]
+# ### The goal
+
+# %%
+goal("hidden_from")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+def hidden_from(weights, flops, rate, gradient):
+    # FLOP over FLOP/s is the work, bytes over bytes/s the wire. Which T makes them equal?
+    # --- your code (about 3 lines) ---
+    forward = -(-2 * weights * flops // (2 * weights * rate))
+    backward = -(-(2 + gradient) * weights * flops // (4 * weights * rate))
+    return forward, backward
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(hidden_from, puzzle="hidden_from")
+verdict
+
+# %% [markdown]
+# Passed? Then `reveal("hidden_from")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+
+# %% [markdown]
+# ### See what it is for
+#
+# At the peak of an H100 it is 2,473 tokens, for any model. But nobody multiplies at the peak. Here is how long the forward
+# of a layer really takes, over what it sends, in products that reach four fifths of the peak when they are large, and in
+# rings over 64 hosts that have a latency. Change the model and the GPU, and run it again.
+
+# %%
+MODEL, GPU = "llama3-70b", "h100"
+TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+picture = None
+if verdict:
+    curves = roofline(MODELS[MODEL], CLUSTERS[GPU], TOKENS)
+    picture = draw_roofline(curves, f"{MODEL} on {GPU}: the forward of a layer over what it sends")
+picture
+
+# %% [markdown]
+# 1,140 tokens for data parallelism. It is 1,127 for the 8B and 1,218 for the 405B, fifty times as large. At 405 billion
+# weights and 16,384 GPUs a step of 2,048 sequences of 8,192 tokens leaves 1,024 for each GPU: that is why Meta could not
+# use FSDP alone, however much memory it saves.
+#
+# **Tensor parallelism is another kind of thing.** Its all-reduces are proportional to tokens, as its work is: more tokens
+# hide little more, once the products are large. What counts is how thin the slices get. A layer of the 70B model, by tensor-parallel size:
+
+# %%
+if verdict:
+    model, h100 = MODELS["llama3-70b"], CLUSTERS["h100"]
+    alone = layer_time(model, h100, Plan(512, 512, 8192)).total
+    print("tp   efficiency of a layer")
+    for tp in (1, 2, 4, 8, 16, 32):
+        print(f"{tp:>2}   {alone / tp / layer_time(model, h100, Plan(512, 512, 8192, tp=tp)).total:>6.0%}")
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# $T \ge C/W_{\text{host}}$, FLOP/s of a GPU over bytes/s of its host, is the data-parallel roofline of *How to Scale Your
+# Model* [1]. An H100 needs 2,473 tokens a GPU forward, and 3,709 backward with gradients in fp32. The condition is about
+# tokens a **GPU**, so with a fixed batch more GPUs make it worse: it is where scaling out ends, and where tensor,
+# context and pipeline parallelism begin.
+#
+# </details>
+
+# %% [markdown]
+# ## A case for a detective
+#
+# In 2021 ZeRO-3 was measured with GPT-3 on A100s, at a fixed batch of 1,536 sequences [2]. On 384 GPUs it reached 144
+# TFLOP/s a GPU, on 1,536 only 44. Our formulas say 211 and 163. One number of `CLUSTERS["a100"]` explains nearly all of
+# it. Which one, and what might have happened?
+#
+# <details><summary>Answer</summary>
+#
+# The network. With 20 GB/s a host in place of 200 the formulas say 150 and 49. Eight cards of 25 GB/s are 200; one of them
+# is 25. As if only one card of eight had been used. That is our hypothesis, and not a finding of the paper.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *H100s in practice.* How to Scale Your Model computes 2,475 tokens a GPU for data parallelism across hosts [1].
+# - *FSDP on many hosts.* Llama 3 8B on 128 H100s: 6,514 tokens a second and GPU with 16,384 tokens on each, 98 % of what 8
+#   GPUs reach [3]. It is hidden thirteen times over.
+# - *Tensor parallel stays in the host.* A measurement of Hugging Face: from 8-way to 16-way, out of the host, throughput
+#   fell by 43 % [4].
+#
+# [1] Austin et al., *How To Scale Your Model*, 2025, jax-ml/scaling-book, gpus.md.
+# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
+# 2104.04473, table 2.
+# [3] pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, tables 1 and 3.
+# [4] Tazi et al., *The Ultra-Scale Playbook*, 2025, Hugging Face.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# A gather that runs beside the work slows the work down: both want memory and a few multiprocessors. On H100s that cost
+# was fitted to be 0.7 times the gather's own length (`puzzles predictions`). And the square of attention is work that
+# moves no weights, so long texts hide a little more.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** An oversubscribed network, 7 to 1 between pods. What happens to the number, and what would you do?
+#
+# <details><summary>Answer</summary>
+#
+# It grows by 7 for everything that crosses pods: 17,000 tokens a GPU. So no gather may cross: shard within a pod and
+# replicate between them (puzzle $number_hsdp), where only sums of gradients travel, once a step.
+#
+# </details>
+#
+# **2.** A mixture of experts in which a token uses 8 of 256. What changes?
+#
+# <details><summary>Answer</summary>
+#
+# All experts are gathered, and each token multiplies with a thirty-second of them: 32 times as many tokens to hide it.
+# That is why experts stay where they are, and tokens travel.
+#
+# </details>
+#
+# **3.** B200s compute 2.3 times as fast as H100s, and the cards of their hosts are the same. What happens to the number?
+#
+# <details><summary>Answer</summary>
+#
+# 2.3 times as many tokens: 5,625. Machines get faster in FLOP/s before they get faster in anything else, so what was
+# hidden last year is seen this year.
+#
+# </details>
+#
+# ## Where this leads
+#
+# You know what fits and what hides. Now choose: GPT-3, 64 A100s, and a clock.
+
+# %% [markdown]
+# <!-- part: links -->
+
+
+# %% tags=["judge"]
+from math import ceil
+
+
+def hidden_from_inputs(draw):
+    weights = draw.choice([218_103_808, 855_638_016, 3_187_671_040, 1])
+    return weights, draw.integer(50, 2500) * 10**12, draw.choice([1, 5, 25, 50, 200, 400]) * 10**9, draw.choice([2, 4])
+
+
+def hidden_from_accepts(answer, weights, flops, rate, gradient):
+    """True where both numbers are right, or what is wrong with the first that is not."""
+    right = hidden_from(weights, flops, rate, gradient)
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        return "two numbers are to come out, for forward and for backward"
+    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in answer):
+        return False
+    if tuple(answer) == right:
+        return True
+    for name, mine, one in zip(("forward", "backward"), answer, right):
+        if mine == one:
+            continue
+        if mine != int(mine) and ceil(mine) == one:
+            return f"{name}: there are no parts of a token; {mine:g} is to be rounded up"
+        if mine == one - 1:
+            return f"{name}: with {mine:,} tokens the wire still takes longer than the work: round up"
+        if name == "backward" and mine == right[0]:
+            return "backward sends a gradient out besides, and has twice the work of forward"
+        if name == "backward" and abs(mine - 2 * one) <= 2:
+            return "backward: 4 FLOP a weight and token, twice those of forward"
+        if abs(mine - 8 * one) <= 8 or abs(8 * mine - one) <= 8:
+            return f"{name}: the rate is that of the host already, and each of its GPUs gets all that comes in"
+        return f"{name}: {one:,} tokens, where 2·W·T over FLOP/s is as long as the bytes over bytes/s; {mine:,} came"
+    return False

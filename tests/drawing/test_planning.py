@@ -1,0 +1,77 @@
+"""Pictures of plans: what they say in words, what is drawn, and what they refuse."""
+
+import pytest
+
+from drawing.canvas.scene import Rect, Text
+from drawing.planning.bytes import draw_memory
+from drawing.planning.points import Prediction, draw_plans, draw_predictions
+from drawing.planning.roofline import draw_roofline
+from drawing.planning.steps import draw_plan
+from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of, search
+from lib.plan.pipeline import timeline
+from lib.plan.roofline import roofline
+from lib.plan.search import candidate
+
+GPT3, A100 = MODELS["gpt3-175b"], CLUSTERS["a100"]
+PLAN = Plan(64, 64, tp=8, pp=8, v=3, zero=0, recompute="selective", stack=STACKS["megatron"])
+
+
+def test_memory_is_drawn_to_scale_beside_the_memory_of_a_gpu() -> None:
+    picture = draw_memory({"both": memory_of(GPT3, PLAN)}, A100.memory)
+    kinds = [mark for mark in picture.scene.marks if isinstance(mark, Rect) and mark.title]
+    sizes = [size for size in memory_of(GPT3, PLAN) if size]
+    assert [mark.width / kinds[0].width for mark in kinds] == pytest.approx(
+        [size / sizes[0] for size in sizes], rel=0.05
+    )
+    assert "both: 59.5 GiB: optimizer 31.3, activations 12.6" in picture.words
+    with pytest.raises(ValueError, match="there are none"):
+        draw_memory({}, A100.memory)
+
+
+def test_a_step_has_a_line_a_rank_and_a_box_a_pass() -> None:
+    spans = timeline(GPT3, A100, PLAN)
+    picture = draw_plan(spans, "GPT-3")
+    boxes = [mark for mark in picture.scene.marks if isinstance(mark, Rect) and "microbatch" in mark.title]
+    assert len(boxes) == len(spans) == 3072
+    assert "in the open: tensor" in boxes[0].title
+    assert picture.words.startswith("GPT-3. 8 lines, 3,072 passes, 13723 ms")
+    words = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
+    assert {"pp rank 0", "pp rank 7", "tensor, in the open", "milliseconds"} <= set(words)
+    with pytest.raises(ValueError, match="1 to 20,000 passes; got 0"):
+        draw_plan([], "nothing")
+
+
+def test_plans_that_nothing_beats_are_numbered_and_listed() -> None:
+    found = search(GPT3, A100, PLAN)
+    picture = draw_plans(found.front(), found.candidates, {"NVIDIA": candidate(GPT3, A100, PLAN)})
+    assert "NVIDIA: tp8 pp8 v3 micro 1 zero0 1f1b recompute selective: 13.8 s, 59.5 GiB" in picture.words
+    words = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
+    assert words.count("1") == 2, "at its point and at its row"
+    with pytest.raises(ValueError, match="no plan that fits"):
+        draw_plans([])
+
+
+def test_predictions_that_fail_are_named() -> None:
+    runs = [
+        Prediction("good", 10, 10.5, "held out"),
+        Prediction("bad", 10, 30, "fails"),
+        Prediction("own", 1, 1, "fitted"),
+    ]
+    picture = draw_predictions(runs)
+    words = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
+    assert "bad" in words
+    assert "good" not in words
+    assert picture.words.endswith("3 runs; the farthest is bad.")
+    with pytest.raises(ValueError, match="there are no runs"):
+        draw_predictions([])
+
+
+def test_the_roofline_says_from_where_on_each_kind_hides() -> None:
+    tokens = (256, 512, 1024, 2048, 4096)
+    picture = draw_roofline(roofline(MODELS["llama3-70b"], CLUSTERS["h100"], tokens), "70B")
+    assert picture.words == (
+        "70B. What is sent is hidden, data: from 1,140 tokens; tensor 4: always; tensor 8: always; tensor 16: from 890 "
+        "tokens."
+    )
+    with pytest.raises(ValueError, match="two points or more"):
+        draw_roofline({"data": [(1, 1.0)]}, "nothing")
