@@ -250,7 +250,7 @@ def hidden_from_accepts(answer, weights, flops, rate, gradient):
         return False
     if tuple(answer) == right:
         return True
-    for name, mine, one in zip(("forward", "backward"), answer, right):
+    for name, mine, one in zip(("forward", "backward"), answer, right, strict=True):
         if mine == one:
             continue
         if mine != int(mine) and ceil(mine) == one:
