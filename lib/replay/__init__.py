@@ -95,14 +95,14 @@ def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = No
     chosen: ReplayOptions
     chosen = replace(options, **choices) if options is not None else __getattr__("ReplayOptions")(**choices)
     trace = trace_of(schedule, "replay takes a Trace, or the Models that simulate returned")
-    _need_torch()
+    need_torch("a replay")
     from lib.replay.run import run  # here and not above: it imports torch
 
     return run(trace, chosen)
 
 
-def _need_torch() -> None:
-    """Raise ImportError where torch is missing: it says in one line what to type here."""
+def need_torch(what: str) -> None:
+    """Raise ImportError where torch is missing: it says in one line what needs it, and what to type here."""
     try:
         import torch
         import torch.distributed
@@ -112,7 +112,7 @@ def _need_torch() -> None:
         pip = [sys.executable, "-m", "pip", "install", "torch", "numpy"]  # torch warns where there is no numpy
         typed = subprocess.list2cmdline(pip) if os.name == "nt" else shlex.join(pip)
         here = "run `%pip install torch numpy` in a cell" if notebook() is not None else f"run `{typed}`"
-        raise ImportError(f"a replay needs torch, which is not installed: {here}, then try again") from None
+        raise ImportError(f"{what} needs torch, which is not installed: {here}, then try again") from None
     if not torch.distributed.is_available():
         raise ImportError("this torch was built without torch.distributed; install an official one")
 

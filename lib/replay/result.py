@@ -336,7 +336,7 @@ def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) 
                     rows.append((*moved[program.rank, number], seconds))
                 elif event.blocking and event.op == "receive":
                     rows.append((1.0, float(total_elements(program.values_of(event.outputs))), seconds))
-    latency, beta = _least_squares(rows)
+    latency, beta = least_squares(rows)
     medians = {op: median(found) for op, found in compute.items()}
     costs = Links(**medians, p2p=beta * PRICED.batch, latency=latency, host_size=None, cards=None)
     predictions = [
@@ -367,7 +367,7 @@ def _moved(trace: Trace) -> dict[tuple[int, int], tuple[float, float]]:
     return found
 
 
-def _least_squares(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+def least_squares(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
     """Latency and beta, neither of them negative, that explain the times of so many messages and elements best."""
     if not rows:
         return 0.0, 0.0

@@ -28,7 +28,7 @@ MODULES: Final = {
     "compare": "compare gallery",
     "grading.command": "grade",
     "pipelines": "schedule explore profile",
-    "plan": "plan predictions",
+    "plan": "plan predictions calibrate",
     "app": "build export lab",
 }
 """The commands of each module, in the order of the help. Their functions are called as they are; with an underscore at

@@ -1,5 +1,5 @@
-"""`puzzles plan`: which parallelism for a model on a cluster; and `puzzles predictions`: how far such plans are from
-what was published."""
+"""`puzzles plan`: which parallelism for a model on a cluster; `puzzles predictions`: how far such plans are from what
+was published; and `puzzles calibrate`: one's own machine as a cluster."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich.table import Column, Table
 
 from lib.files import ready, write_whole
-from lib.plan.files import cluster_named, model_named, plan_data, torchtitan
+from lib.plan.files import cluster_named, cluster_text, model_named, plan_data, torchtitan
 from lib.plan.pipeline import step_in_order
 from lib.plan.published import METRICS, error, mean_error, published, sets
 from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
@@ -254,3 +254,41 @@ def predictions(
             points.append(Prediction(name, seconds, seconds / (1 + error(run)), look))
         draw_predictions(points).save(out)
         say(f"Wrote {out}")
+
+
+def calibrate(
+    out: Annotated[Path, output("a cluster", (".toml",))],
+    like: Annotated[
+        str | None, option(f"What is not measured, and the data sheet: {', '.join(CLUSTERS)}; or a .toml.")
+    ] = None,
+    ranks: Annotated[int | None, option("Ranks of the all-gathers; else all GPUs, or 2.", min=1, max=64)] = None,
+    backend: Annotated[Literal["gloo", "nccl"] | None, option("Else nccl where there is a GPU.")] = None,
+) -> None:
+    """Measure this machine with torch, and write it as a cluster that `puzzles plan --gpu` takes.
+
+    Products of matrices and copies on one GPU (or a core of the CPU), and all-gathers over all ranks, give the rates of
+    `puzzles plan`, each beside what the fit makes of it. All else is that of the cluster it is like: by default the one
+    with the GPU's name, else h100, whose data sheet does not count then.
+    """
+    if like is not None:
+        _known("like", like, cluster_named)
+    from lib.replay import ReplayError, need_torch  # here and not above: most calls measure nothing
+
+    need_torch("a calibration")
+    from lib.replay.machine import calibrated, predicted
+
+    ready(out)  # OSError before the measurement, not after it
+    try:
+        found, timed, ranks = calibrated(like, ranks, backend)
+    except (ReplayError, ValueError) as error:
+        fail(str(error).replace("transport='gloo'", "--backend gloo"))  # the words of `puzzles replay`
+    table = Table("", *numbers("size", "measured", "fitted", "error"))
+    for one in timed:
+        size = " x ".join(map(str, one.sizes)) if one.kind == "product" else f"{one.sizes[0] / 2**20:g} MiB"
+        seconds = predicted(one, found, ranks)
+        milliseconds = [f"{1e3 * time:.3f} ms" for time in (one.seconds, seconds)]
+        table.add_row(one.kind, size, *milliseconds, f"{seconds / one.seconds - 1:+.0%}")
+    say(f"{found.source}.")
+    show_table(table)
+    write_whole(out, cluster_text(found))
+    say(f"Wrote {out}, for: puzzles plan --gpu {out} --model llama3-8b --gpus 8")

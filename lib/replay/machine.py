@@ -1,0 +1,168 @@
+"""Calibration: the constants of one's own machine, measured and fitted, as a cluster that `puzzles plan` takes.
+
+Products of matrices and copies of memory are timed on one device, and all-gathers in a replay over all ranks. The forms
+are the planner's (`lib/plan/timing.py`); the constants make the relative errors least, in closed form. What is not
+measured (attention, interference, the network between hosts) is that of a record that is alike. This imports torch.
+"""
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+import itertools
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from lib.plan.files import cluster_named
+from lib.plan.records import CLUSTERS, Cluster, Plan
+from lib.plan.timing import product, ring
+from lib.replay import ReplayError, replay
+from lib.replay.options import ReplayOptions
+from lib.replay.rank.interpreter import Clock
+from lib.replay.result import least_squares
+from lib.schedules.steps import backward, forward, load, loss, mine, step
+from lib.simulator.model import Model
+from lib.simulator.simulator import simulate
+
+RATES: Final = {"product": ("flops", "gemm"), "copy": ("hbm", "hbm_share"), "all-gather": ("nvlink", "link_share")}
+"""What is timed, and the fields of a Cluster whose product is its rate: the peak, and the share of it."""
+WARMUP, ROUNDS, CALLS = 2, 9, 5
+"""Rounds that do not count, rounds of which the median does, and calls in each: one launch hides behind another."""
+Sizes = Mapping[str, Sequence[tuple[int, ...]]]
+"""By what is timed: M, N and K of products, the bytes of copies, and the sides of weights that are gathered."""
+SIZES: Final[Mapping[str, Sizes]] = {
+    "cuda": {
+        "all-gather": [(512,), (1024,), (2048,), (8192,)],
+        "product": [*itertools.product((1024, 8192), repeat=3), (2048, 2048, 2048), (4096, 4096, 4096)],
+        "copy": [(2**28,), (2**30,)],
+    },
+    "cpu": {
+        "all-gather": [(256,), (512,), (1024,), (2048,)],
+        "product": [*itertools.product((128, 1024), repeat=3), (256, 256, 256), (512, 512, 512)],
+        "copy": [(2**26,), (2**27,)],
+    },
+}
+"""By device. Copies are larger than a cache, and the largest products are near the peak."""
+
+
+class Timed(NamedTuple):
+    """The median `seconds` of a product of M, N and K, of a copy of so many bytes, or of an all-gather to so many."""
+
+    kind: str
+    sizes: tuple[int, ...]
+    seconds: float
+
+
+def calibrated(like: str | None, ranks: int | None, backend: str | None) -> tuple[Cluster, list[Timed], int]:
+    """Measure the device at hand, a GPU if there is one: return its cluster, what was timed, and by how many ranks.
+
+    `like` is a cluster's name or file: by default the one that has the GPU's name, else h100, whose data sheet does not
+    count then. `ranks` are by default the GPUs for nccl, and two for gloo. ReplayError where the ranks cannot be
+    started or the times make no sense, ValueError for options that contradict each other.
+    """
+    on_gpu = torch.cuda.is_available()
+    place, numbers = ("cuda", "bfloat16") if on_gpu else ("cpu", "float32")  # few CPUs have units for bfloat16
+    way = backend or ("nccl" if on_gpu else "gloo")
+    options = ReplayOptions(transport=way, device=place, dtype=numbers, warmup=WARMUP, steps=ROUNDS, verify=False)
+    ranks = ranks or (torch.cuda.device_count() if way == "nccl" else 2)
+    device = torch.cuda.get_device_name() if on_gpu else f"a core of a CPU ({platform.machine()})"
+    known = like or next((name for name in CLUSTERS if name in device.lower()), None)
+    base = cluster_named(known or "h100")
+    if on_gpu:
+        base = replace(base, memory=float(torch.cuda.get_device_properties(0).total_memory))
+    timed = measured(options, ranks, SIZES[place])
+    cluster = fitted(timed, base, ranks, sheet=on_gpu and known is not None)
+    rings = f"all-gathers of {ranks} ranks over {way}" if ranks > 1 else "one rank, so no ring"
+    source = f"Measured on {device} with torch {torch.__version__}: products in {numbers}, copies, {rings}"
+    return replace(cluster, source=f"{source}; all else is that of {known or 'h100'}"), timed, ranks
+
+
+def measured(options: ReplayOptions, ranks: int, sizes: Sizes) -> list[Timed]:
+    """Time all-gathers, products and copies. The ranks come first: until it has used CUDA, a process can be forked."""
+    timed: list[Timed] = []
+    for (side,) in sizes["all-gather"] if ranks > 1 else ():
+        result = replay(simulate(_gathering, ranks=ranks, layers=1, batches=ranks), options, hidden=side)
+        seconds = next(one.measured for one in result.spreads if one.op == "allgather")
+        timed.append(Timed("all-gather", (side * side * options.number.bytes,), seconds))
+    device, dtype = torch.device("cuda" if options.on_gpu else "cpu"), getattr(torch, options.dtype)
+    numbers, threads = torch.Generator(device).manual_seed(0), torch.get_num_threads()
+    torch.set_num_threads(options.threads)  # as a rank has them
+    try:
+        for m, n, k in sizes["product"]:
+            left, right = (torch.randn(*two, generator=numbers, device=device, dtype=dtype) for two in ((m, k), (k, n)))
+            timed.append(Timed("product", (m, n, k), _seconds(torch.matmul, left, right)))
+        for (size,) in sizes["copy"]:
+            new, old = (torch.ones(size, device=device, dtype=torch.uint8) for _ in range(2))
+            timed.append(Timed("copy", (size,), _seconds(torch.Tensor.copy_, new, old)))
+    finally:
+        torch.set_num_threads(threads)
+    return timed
+
+
+async def _gathering(model: Model) -> None:
+    """A training step of one layer, whose weight is gathered by all ranks."""
+    load(model, shard=model.rank, total=model.RANKS)
+    whole = await model.allgather(model.weights[0], 0)
+    model.activations[0] = model.get_activation(mine(model))
+    forward(model, 0, whole)
+    loss(model)
+    model.grad_weights[0] = await model.scatterreduce(backward(model, 0, whole), 0)
+    step(model, 0)
+
+
+def _seconds(work: Callable[..., Any], *inputs: torch.Tensor) -> float:
+    """Return the median seconds of a call."""
+    clock = Clock(WARMUP + ROUNDS, on_gpu=inputs[0].is_cuda)
+    clock.start()
+    for number in range(WARMUP + ROUNDS):
+        clock.begin(number)
+        for _ in range(CALLS):
+            work(*inputs)
+        clock.end(number)
+    starts, ends, _, _ = clock.stop()
+    return median(end - start for start, end in list(zip(starts, ends, strict=True))[WARMUP:]) / CALLS / 1e9
+
+
+def fitted(timed: Sequence[Timed], like: Cluster, ranks: int, *, sheet: bool) -> Cluster:
+    """Return the cluster whose constants explain these times best, to four digits. ReplayError where they give no rate.
+
+    What was not timed, as the ring of one rank, is that of `like`. So are the peaks of its data `sheet`, with the share
+    that is reached of each; without a sheet, or beyond it, the peak is what was measured.
+    """
+    constants: dict[str, float] = {}
+    for kind, (peak, share) in RATES.items():
+        terms = [(*_terms(one, ranks), one.seconds) for one in timed if one.kind == kind]
+        if not terms:
+            continue
+        # Each row is divided by its time: what counts is the relative error.
+        inverse, more = least_squares([(work / time, other / time, 1.0) for work, other, time in terms])
+        if not inverse:
+            wrong = f"the times of each {kind} do not grow with its size, so they give no rate"
+            raise ReplayError(f"{wrong}: did other programs run on this machine? Try again when they are over")
+        of_sheet = sheet and 1 / inverse <= getattr(like, peak)
+        constants |= {share: 1 / inverse / getattr(like, peak)} if of_sheet else {peak: 1 / inverse, share: 1.0}
+        constants |= {"product": {"half_size": more / inverse}, "all-gather": {"collective": 2 * more}}.get(kind, {})
+    return replace(like, **{name: float(f"{value:.4g}") for name, value in constants.items()})
+
+
+def _terms(one: Timed, ranks: int) -> tuple[float, float]:
+    """Return what the planner's form is linear in: the work (FLOP, bytes read and written, bytes a rank sends), and a
+    second term: of a product that of its short sides, of an all-gather what it takes whatever its size."""
+    work = 2 * prod(one.sizes)
+    if one.kind == "product":
+        return work, work * sum(1 / side for side in one.sizes)
+    return (work, 0) if one.kind == "copy" else ((ranks - 1) / ranks * one.sizes[0], 1)
+
+
+def predicted(one: Timed, cluster: Cluster, ranks: int) -> float:
+    """Return the seconds that the planner expects of what was timed."""
+    if one.kind == "product":
+        m, n, k = one.sizes
+        return product(cluster, Plan(1, 1), m, (n, k))
+    (size,) = one.sizes
+    return 2 * size / cluster.hbm / cluster.hbm_share if one.kind == "copy" else ring(size, ranks, ranks, cluster)
