@@ -452,11 +452,11 @@ def _message(facts: _Facts, rank: int) -> Iterator[Said]:
     """Yield what is sent and not made before, computed and its input not received, awaited and not begun."""
     done = facts.done[rank]
     for position, stage, kind, microbatch in facts.ranks[rank] if facts.messages else ():
-        row, told, why = KINDS[kind], _told(stage, kind, microbatch), ""
+        row, why = KINDS[kind], ""
         end = stage + (row.towards or (KINDS[row.needs].towards if row.needs else 0))
         if row.towards and facts.other(rank, end) is None:
             why = f"stage {end} is on this rank too" if end in facts.place else f"there is no stage {end}"
-            yield position, f"{told}: {why}, so there is no message"
+            yield position, f"{_told(stage, kind, microbatch)}: {why}, so there is no message"
             continue
         if row.needs and facts.other(rank, end) is not None:
             wait = WAITS[row.needs]
@@ -469,7 +469,7 @@ def _message(facts: _Facts, rank: int) -> Iterator[Said]:
             continue
         keys = [(stage, name, microbatch) for name in names]
         if all(done.get(key, position) >= position for key in keys):
-            yield position, f"{told}{why}{facts.needs(rank, keys)}"
+            yield position, f"{_told(stage, kind, microbatch)}{why}{facts.needs(rank, keys)}"
 
 
 def _memory(facts: _Facts, rank: int) -> Iterator[Said]:

@@ -193,16 +193,9 @@ def _layers(model: Model, stages: int, given: Sequence[range] | None) -> list[ra
     return found
 
 
-class Step(NamedTuple):
-    """An action of a rank: whether its input is what was received right before (`taken`), and whether what it makes is
-    sent right after (`kept`), so that neither has to lie in a store; and its position in the order that is done."""
-
-    kind: str
-    stage: int
-    microbatch: int
-    taken: bool
-    kept: bool
-    number: int
+Step = tuple[str, int, int, bool, bool, int]
+"""An action of a rank: kind, stage, microbatch; whether its input is what was received right before, and whether what
+it makes is sent right after, so that neither has to lie in a store; and its position in the order that is done."""
 
 
 def _steps(actions: Sequence[Action], recompute: bool) -> list[Step]:
@@ -225,15 +218,15 @@ def _steps(actions: Sequence[Action], recompute: bool) -> list[Step]:
         taken = stage == last.stage and microbatch == last.microbatch and (last.kind, kind) in at_hand
         begins = kind in MESSAGES and (kind, stage, microbatch) in behind
         if taken:
-            found[last_step] = found[last_step]._replace(kept=True)
+            found[last_step] = (*found[last_step][:4], True, found[last_step][5])
         if kind == "UNSHARD":
             gathering.add(stage)
         elif stage in gathering and KINDS[kind].computes:
             gathering.remove(stage)
-            found.append(Step("WAIT_UNSHARD", stage, -1, False, False, number))
+            found.append(("WAIT_UNSHARD", stage, -1, False, False, number))
         if BEGINS.get(kind) not in SENDS:  # such a wait has nothing to do with what is at hand
             last, last_step = Action(-1, "") if begins and kind not in SENDS else action, len(found)
-        found.append(Step(f"BEGIN_{kind}" if begins else kind, stage, microbatch, taken, False, number))
+        found.append((f"BEGIN_{kind}" if begins else kind, stage, microbatch, taken, False, number))
     return found
 
 
