@@ -13,7 +13,6 @@ from os import environ as _environ
 from typing import TYPE_CHECKING
 
 from lib import checker as _checker
-from lib.simulator import attached as _attached
 
 if TYPE_CHECKING:
     from lib.analysis.waiting.critical_path import critical_path
@@ -151,7 +150,6 @@ def _record(verdict: "Verdict | FunctionVerdict", trace: "Trace | None") -> None
 
 
 _checker.listen(_record)
-_attached["check"] = _checker.check  # `Model.check`: a run needs none, so the simulator stands below the checker
 if _environ.get("PUZZLES_GRADING"):  # see `lib.errors.graded`, which nobody else need load
     from lib.errors.graded import watch as _watch
 

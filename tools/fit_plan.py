@@ -1,4 +1,4 @@
-"""Fit the constants of `lib/plan/data/clusters.toml` to the published runs that are for it, and print them.
+"""Fit the constants of `lib/plan/clusters.toml` to the published runs that are for it, and print them.
 
     python -m tools.fit_plan
 

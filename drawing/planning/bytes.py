@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 from drawing.canvas.layout import legend, swatch
@@ -10,6 +11,7 @@ from drawing.canvas.palette import ALARM, INK, KINDS, MINE, NONE, SOFT, Colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, text_width
 from drawing.comparing.bars import Part, stack
+from drawing.planning import require
 from lib.plan.memory import Memory
 from lib.plan.records import GIB
 
@@ -28,16 +30,18 @@ WIDTH, ROW, HIGH = 840, 30, 18
 
 def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "Memory of the GPU that holds most") -> Picture:
     """Draw the memory of plans, by their names, below each other, and the `limit` in bytes as a line."""
-    if not plans:
-        raise ValueError("draw_memory takes plans by name, with their Memory; there are none")
+    said = "draw_memory takes plans by name, with their Memory as memory_of gives it, and a limit in bytes"
+    require(getattr(plans, "values", list[Memory])(), Memory, said)
+    if not isinstance(limit, int | float) or not 0 < limit < inf:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"{said}; got the limit {limit!r:.80}")
     scene = Scene(WIDTH, 84 + ROW * len(plans) + 34)
-    scene.add(Text(20, 24, fit(title, WIDTH - 40, TEXT + 2), TEXT + 2, INK, bold=True))
+    scene.add(Text(20, 24, fit(f"{title}", WIDTH - 40, TEXT + 2), TEXT + 2, INK, bold=True))
     top = legend(scene, 20, 42, WIDTH - 20, [swatch(colour, text=kind) for kind, colour in MEMORY_LOOKS.items()]) + 12
-    left = 30 + min(220.0, max(text_width(name, TEXT) for name in plans))
+    left = 30 + min(220.0, max(text_width(f"{name}", TEXT) for name in plans))
     scale = (WIDTH - left - 110) / max(limit, *(memory.total for memory in plans.values()))
     for row, (name, memory) in enumerate(plans.items()):
         y = top + ROW * row
-        scene.add(Text(left - 10, y + HIGH / 2, fit(name, left - 30, TEXT), TEXT, INK, "end"))
+        scene.add(Text(left - 10, y + HIGH / 2, fit(f"{name}", left - 30, TEXT), TEXT, INK, "end"))
         parts = [
             Part(
                 size,

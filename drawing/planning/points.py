@@ -12,6 +12,7 @@ from drawing.canvas.palette import ACCENT, ACCENT_INK, ALARM, EDGE, GOOD, GRID, 
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit
 from drawing.comparing.plot import Frame, Labels, front_line, scales
+from drawing.planning import require
 from lib.errors.wording import exact
 from lib.plan.records import GIB
 from lib.plan.search import Candidate
@@ -33,9 +34,12 @@ def draw_plans(
 ) -> Picture:
     """Draw plans by seconds and GiB: the `front` of those that nothing beats, up to twice as long as the fastest and
     with a row below, `others` as small dots, and what is `marked` by its name, such as what was published."""
+    said = "draw_plans takes plans that fit, as the front and the candidates of a search are"
+    require(front, Candidate, said)
+    for some in (others, getattr(marked, "values", tuple[Candidate, ...])()):
+        if some or not isinstance(some, Sequence):
+            require(some, Candidate, said)
     named = dict(marked or {})
-    if not front:
-        raise ValueError("draw_plans: there is no plan that fits")
     low, high = front[0].seconds, max(2 * front[0].seconds, *(one.seconds for one in named.values()), 0)
     front = [one for one in front if one.seconds <= high]
     numbered: list[Candidate] = []
@@ -46,7 +50,7 @@ def draw_plans(
     most = max(one.memory for one in (*near, *front, *named.values())) / GIB
     frame = Frame(LEFT, TOP, WIDTH - 24, TOP + 240, (low - 0.03 * (high - low), 0.0), (high, 1.1 * most))
     scene = Scene(WIDTH, frame.bottom + 62 + ROW * (len(numbered) + 1))
-    scene.add(Text(LEFT, 22, fit(title, WIDTH - LEFT - 24, TEXT + 2), TEXT + 2, INK, bold=True))
+    scene.add(Text(LEFT, 22, fit(f"{title}", WIDTH - LEFT - 24, TEXT + 2), TEXT + 2, INK, bold=True))
     scene.add(Rect(frame.left, frame.top, frame.right - frame.left, frame.bottom - frame.top, NONE, EDGE))
     scales(scene, frame, "seconds a step", "GiB of the GPU that holds most")
     for one in near:
@@ -92,13 +96,12 @@ LOOKS: Final = {"fitted": (PAPER, MINE), "held out": (ACCENT, PAPER), "fails": (
 def draw_predictions(runs: Sequence[Prediction], title: str = "Seconds of a step, predicted and published") -> Picture:
     """Draw predicted over published seconds, both as logarithms, with a band of 10 percent. Fitted runs are hollow,
     held-out ones full, and those where the model fails red and named."""
-    if not runs:
-        raise ValueError("draw_predictions: there are no runs")
+    require(runs, Prediction, "draw_predictions takes one Prediction or more")
     every = [value for run in runs for value in (run.predicted, run.published)]
     low, high = log10(min(every)) - 0.1, log10(max(every)) + 0.1
     frame = Frame(LEFT, TOP + 26, WIDTH - 24, TOP + 486, (low, low), (high, high))
     scene = Scene(WIDTH, TOP + 536)
-    scene.add(Text(LEFT, 22, title, TEXT + 2, INK, bold=True))
+    scene.add(Text(LEFT, 22, f"{title}", TEXT + 2, INK, bold=True))
     entries = [swatch(fill, border, name) for name, (fill, border) in LOOKS.items()]
     legend(scene, LEFT, 40, WIDTH - 24, [*entries, swatch(mix(GOOD, PAPER, 0.8), text="within 10 percent")])
     wide = log10(1 + BAND)

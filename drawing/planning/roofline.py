@@ -10,6 +10,7 @@ from drawing.canvas.palette import BOUND, EDGE, GRID, INK, NONE, PAPER, SOFT, TR
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit
 from drawing.comparing.plot import Frame
+from drawing.planning import require
 from lib.errors.wording import exact
 from lib.plan.roofline import hides_from
 
@@ -23,14 +24,16 @@ def draw_roofline(curves: Mapping[str, Sequence[tuple[int, float]]], title: str)
     """Draw the curves of `lib.plan.roofline.roofline`, both axes as logarithms of base 2: below the line at 1 what is
     sent takes longer than the work, and a ring marks from how many tokens on it does not. ValueError without a curve,
     or with one that has no two points."""
-    if not curves or any(len(curve) < 2 for curve in curves.values()):
-        raise ValueError("draw_roofline draws curves of two points or more, as roofline(model, cluster, tokens) gives")
+    takes = "draw_roofline draws curves of two points or more, as lib.plan.roofline.roofline gives them"
+    require(getattr(curves, "values", list[object])(), list, takes)
+    if any(len(curve) < 2 for curve in curves.values()):
+        raise ValueError(takes)
     every = [min(TALLEST, ratio) for curve in curves.values() for _, ratio in curve]
     low, high = log2(min([0.5, *every])) - 0.3, log2(max([2.0, *every])) + 0.3
     tokens = [count for count, _ in next(iter(curves.values()))]
     frame = Frame(LEFT, TOP, WIDTH - RIGHT, TOP + HIGH, (log2(tokens[0]), low), (log2(tokens[-1]), high))
     scene = Scene(WIDTH, TOP + HIGH + 48)
-    scene.add(Text(LEFT, 22, fit(title, WIDTH - LEFT - 24, TEXT + 2), TEXT + 2, INK, bold=True))
+    scene.add(Text(LEFT, 22, fit(f"{title}", WIDTH - LEFT - 24, TEXT + 2), TEXT + 2, INK, bold=True))
     one = frame.y(0)
     scene.add(Rect(LEFT, one, frame.right - LEFT, frame.bottom - one, TRACK))
     for count in tokens:

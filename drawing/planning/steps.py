@@ -12,8 +12,9 @@ from drawing.canvas.layout import legend, nice, swatch
 from drawing.canvas.palette import EDGE, GRID, INK, PASSES, SOFT, TINTS, TRACK, fill_and_border, layer_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, hatch
+from drawing.planning import require
 from lib.errors.wording import exact
-from lib.plan.pipeline import Span
+from lib.plan.timing import Span
 
 __all__ = ["draw_plan"]
 
@@ -27,12 +28,14 @@ HATCHED: Final = {"tp": "communication", "cp": "shared", "ep": "collective", "fs
 
 def draw_plan(spans: Sequence[Span], title: str) -> Picture:
     """Draw the passes of a step (`lib.plan.pipeline.timeline`). ValueError for none, or for more than can be seen."""
-    if not 0 < len(spans) <= MOST:
-        raise ValueError(f"draw_plan draws 1 to {MOST:,} passes; got {len(spans):,}")
+    said = f"draw_plan draws 1 to {MOST:,} passes, as timeline(model, cluster, plan) of lib.plan.pipeline gives them"
+    require(spans, Span, said)
+    if len(spans) > MOST:
+        raise ValueError(f"{said}; got {len(spans):,}")
     ranks, stages = 1 + max(span.rank for span in spans), 1 + max(span.stage for span in spans)
     end = max(span.end for span in spans)
     scale, scene = (WIDTH - LEFT - RIGHT) / end, Scene(WIDTH, 0)
-    scene.add(Text(20, 24, fit(title, WIDTH - 40, TEXT + 2), TEXT + 2, INK, bold=True))
+    scene.add(Text(20, 24, fit(f"{title}", WIDTH - 40, TEXT + 2), TEXT + 2, INK, bold=True))
     kinds = [kind for kind in LOOKS if any(span.kind == kind for span in spans)]
     shares = [kind for kind in NAMES if any(kind in span.exposed for span in spans)]
     entries = [swatch(*_look(kind, 0, stages), PASSES[LOOKS[kind]].words) for kind in kinds]

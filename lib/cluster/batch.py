@@ -62,7 +62,9 @@ class PhysicalBatch:
 
     def device(self, feed: int, slot: int) -> int | None:
         """The device that has a slot; None where the slots are not shared out."""
-        return self.devices and (feed * len(self.feeds[feed]) + slot) // (self.size // self.devices)
+        if self.devices is None:
+            return None
+        return (feed * len(self.feeds[feed]) + slot) // (self.size // self.devices)
 
     def words(self) -> str:
         """Describe it in a line."""

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from lib.plan.records import SCHEDULES, Cluster, Plan, Transformer
-from lib.plan.timing import Stages, Step, stages, step
+from lib.plan.timing import Span, Stages, Step, stages, step
 from lib.schedules.pipelines.action import Action, Order
 from lib.schedules.pipelines.catalogue import SCHEDULES as ORDERS
 from lib.schedules.pipelines.timing import Timed, time_order
 
-__all__ = ["Pass", "Span", "layers_of_stages", "order_of", "passes", "step_in_order", "time_pipeline", "timeline"]
+__all__ = ["Pass", "layers_of_stages", "order_of", "passes", "step_in_order", "time_pipeline", "timeline"]
 
 MS: Final = 1e3
 MOST: Final = 20_000
@@ -108,19 +108,6 @@ def cost_of(stages_take: Sequence[Pass]):
         )
 
     return cost
-
-
-class Span(NamedTuple):
-    """A pass in the timeline of a step: the rank of the pipeline, start and end in ms, its kind (F, B, I or W), stage
-    and microbatch, and the share of it that is communication which nothing hides, by kind."""
-
-    rank: int
-    start: float
-    end: float
-    kind: str
-    stage: int
-    microbatch: int
-    exposed: dict[str, float]
 
 
 def timeline(model: Transformer, cluster: Cluster, plan: Plan) -> list[Span]:

@@ -57,7 +57,7 @@ def sets() -> dict[str, RunSet]:
 @cache
 def published() -> tuple[Published, ...]:
     """Return all runs, set by set."""
-    text = (files("lib.plan") / "data" / "published.csv").read_text("utf-8")
+    text = (files("lib.plan") / "published.csv").read_text("utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     found = [_published(row) for row in rows]
     return tuple(sorted(found, key=lambda run: list(sets()).index(run.set)))

@@ -398,11 +398,11 @@ class _Records(Mapping[str, T]):
 
 @cache
 def read_toml(name: str) -> dict[str, dict[str, Any]]:
-    """Read a file of `lib/plan/data`."""
+    """Read a file of `lib/plan`."""
     import tomllib
     from importlib.resources import files
 
-    return tomllib.loads((files("lib.plan") / "data" / f"{name}.toml").read_text("utf-8"))
+    return tomllib.loads((files("lib.plan") / f"{name}.toml").read_text("utf-8"))
 
 
 MODELS: Final[Mapping[str, Transformer]] = _Records(Transformer, "models", "model")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lib.plan.memory import Memory, memory_of
 from lib.plan.records import Cluster, Matrix, Plan, Transformer
 
-__all__ = ["LayerTime", "Stages", "Step", "layer_time", "ring", "stages", "step"]
+__all__ = ["LayerTime", "Span", "Stages", "Step", "layer_time", "ring", "stages", "step"]
 
 
 def product(cluster: Cluster, plan: Plan, m: float, matrix: Matrix, times: float = 1) -> float:
@@ -266,6 +266,19 @@ def bubble(plan: Plan, pipeline: Stages) -> float:
     if halves is not None:
         return idle * max(0, f + b - halves * w) / (f + b)
     return idle / (plan.v if plan.schedule == "1f1b" else 1)
+
+
+class Span(NamedTuple):
+    """A pass in the timeline of a step: the rank of the pipeline, start and end in ms, its kind (F, B, I or W), stage
+    and microbatch, and the share of it that is communication which nothing hides, by kind."""
+
+    rank: int
+    start: float
+    end: float
+    kind: str
+    stage: int
+    microbatch: int
+    exposed: dict[str, float]
 
 
 @dataclass(frozen=True)

@@ -4,4 +4,4 @@ from collections.abc import Callable
 from typing import Any
 
 attached: dict[str, Callable[..., Any]] = {}
-"""Methods of a Model that are none of ours, by name: `lib/__init__`, which is loaded first, attaches its `check`."""
+"""Methods of a Model that are none of ours, by name: the checker attaches `check`. `lib/__init__` loads it first."""

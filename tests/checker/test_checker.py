@@ -303,7 +303,7 @@ def test_the_records_stand_in_order_and_get_harder() -> None:
         assert record.stem == f"{record.number:02d}_{name}"
         assert isinstance(record.costs, Costs)
         assert record.mesh is None or len(record.mesh) == record.ranks
-        assert bool(record.goals) != record.is_function
+        assert bool(record.goals) != (record.kind == "function")
         for easy, hard in pairwise(record.goals):
             assert hard.time <= easy.time
             assert hard.memory <= easy.memory

@@ -23,7 +23,8 @@ from tests.support.schedules import CLASSIC
 
 
 def test_public_names() -> None:
-    kinds = "attention collective curves experts figures gallery group halo mesh recordings ring step trade_off"
+    kinds = "attention collective curves experts figures gallery group halo memory mesh plan plans "
+    kinds += "predictions recordings ring roofline step trade_off"
     others = {"Picture", "compare", "draw", "picture_of", "puzzle_map", "step_through"}
     assert set(drawing.__all__) == others | {f"draw_{kind}" for kind in kinds.split()}
 

@@ -24,7 +24,7 @@ def test_memory_is_drawn_to_scale_beside_the_memory_of_a_gpu() -> None:
         [size / sizes[0] for size in sizes], rel=0.05
     )
     assert "both: 59.5 GiB: optimizer 31.3, activations 12.6" in picture.words
-    with pytest.raises(ValueError, match="there are none"):
+    with pytest.raises(ValueError, match="takes plans by name"):
         draw_memory({}, A100.memory)
 
 
@@ -37,7 +37,7 @@ def test_a_step_has_a_line_a_rank_and_a_box_a_pass() -> None:
     assert picture.words.startswith("GPT-3. 8 lines, 3,072 passes, 13723 ms")
     words = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
     assert {"pp rank 0", "pp rank 7", "tensor, in the open", "milliseconds"} <= set(words)
-    with pytest.raises(ValueError, match="1 to 20,000 passes; got 0"):
+    with pytest.raises(ValueError, match="1 to 20,000 passes"):
         draw_plan([], "nothing")
 
 
@@ -47,7 +47,7 @@ def test_plans_that_nothing_beats_are_numbered_and_listed() -> None:
     assert "NVIDIA: tp8 pp8 v3 micro 1 zero0 1f1b recompute selective: 13.8 s, 59.5 GiB" in picture.words
     words = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
     assert words.count("1") == 2, "at its point and at its row"
-    with pytest.raises(ValueError, match="no plan that fits"):
+    with pytest.raises(ValueError, match="takes plans that fit"):
         draw_plans([])
 
 
@@ -62,7 +62,7 @@ def test_predictions_that_fail_are_named() -> None:
     assert "bad" in words
     assert "good" not in words
     assert picture.words.endswith("3 runs; the farthest is bad.")
-    with pytest.raises(ValueError, match="there are no runs"):
+    with pytest.raises(ValueError, match="one Prediction or more"):
         draw_predictions([])
 
 

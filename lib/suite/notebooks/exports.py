@@ -49,7 +49,7 @@ LINK = re.compile(r"\[([^\]]+)\]\((\w+)\.ipynb\)")
 BETWEEN = " · "
 NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
 """A part of a line that has nothing but links to other notebooks, or a badge."""
-ENDINGS: Final = (".py", ".toml", ".json", ".typed", ".css", ".js", ".html")
+ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html")
 ELSEWHERE: Final = (
     "lib/_notebooks/",
     "lib/analysis/bounds/best_orders.",
@@ -58,7 +58,6 @@ ELSEWHERE: Final = (
     "lib/suite/grade/",
     "lib/suite/isolation/",
     "lib/suite/notebooks/",
-    "lib/processes.py",
     "lib/replay/",
     "lib/schedules/gallery.py",
 )

@@ -149,6 +149,7 @@ NO_DEBUGGER = "debugpy"
 """Half of the time in which a kernel starts goes into this, and nobody debugs a notebook that is only run."""
 OURS = ("lib", "drawing")
 READY = (
+    "lib.checker",
     "lib.simulator.simulator",
     "lib.simulator.running_loop",
     "lib.checker.checker",

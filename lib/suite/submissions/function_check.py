@@ -18,8 +18,6 @@ from lib.checker.verdict import FunctionVerdict
 from lib.errors import graded
 from lib.errors.exceptions import CheckError, NotSolved, PuzzleError
 from lib.errors.source_lines import raised_at
-from lib.plan.judge import Task, judge
-from lib.plan.records import GIB
 from lib.puzzles.records import PUZZLES, Puzzle
 from lib.suite.submissions.load import SourceError, function_of, load_function
 from lib.suite.submissions.locations import reference
@@ -177,6 +175,9 @@ def _asked_once() -> Generator[Given]:
 
 def _accepts_plan(record: Puzzle, answer: object) -> bool | str:
     """Tell whether a plan is possible, fits and is within the first goal, for all runs of its puzzle; or why not."""
+    from lib.plan.judge import Task, judge  # here and not above: it loads schedules, which answers are not to see
+    from lib.plan.records import GIB
+
     for number, run in enumerate(record.runs):
         fields = dict(run)
         allowed = fields.pop("allowed", record.goals[0].time)
@@ -190,6 +191,9 @@ def _accepts_plan(record: Puzzle, answer: object) -> bool | str:
 
 def _worth(record: Puzzle, answer: object) -> FunctionVerdict:
     """Return the verdict on a plan that is right: its seconds and GiB, and which goals it reaches."""
+    from lib.plan.judge import Task, judge
+    from lib.plan.records import GIB
+
     task = Task(**record.runs[0])
     judged = judge(task, answer)
     assert judged.step is not None, "it was judged before"
