@@ -79,7 +79,7 @@ def _record_problem(root: Path, record: Puzzle) -> str:
             return f"goal {hard.name!r} asks for less than {easy.name!r}"
     if not record.goals and not record.is_function:
         return "it has no goals"
-    if record.is_function and not record.table:
+    if record.kind == "function" and not record.table:
         return "its table is empty"
     for need in record.needs:  # each comes earlier, so there can be no circle
         if need not in PUZZLES:
