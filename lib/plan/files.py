@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -162,8 +162,3 @@ def torchtitan(plan: Plan) -> str:
         f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
         for name, table in tables.items()
     )
-
-
-def plan_data(plan: Plan) -> dict[str, Any]:
-    """Return the fields of a plan that are chosen, as an answer to a puzzle has them."""
-    return {name: value for name, value in asdict(plan).items() if name != "stack"}

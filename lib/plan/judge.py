@@ -9,14 +9,12 @@ from typing import Any, Final, NamedTuple, cast
 from lib.errors.arguments import written
 from lib.plan.memory import memory_of
 from lib.plan.pipeline import step_in_order
-from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
+from lib.plan.records import CHOSEN, CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
 from lib.plan.search import ROOM
 from lib.plan.timing import Step
 
-__all__ = ["CHOSEN", "Judged", "Task", "judge", "plan_of"]
+__all__ = ["Judged", "Task", "judge", "plan_of"]
 
-CHOSEN: Final = ("tp", "cp", "pp", "ep", "micro", "v", "schedule", "zero", "recompute", "sp")
-"""What an answer says: dp is what is left, and the rest is the task's."""
 PARTS: Final = {
     "again": "computing again",
     "tp": "tensor parallelism in the open",
@@ -70,7 +68,7 @@ def plan_of(task: Task, answer: object) -> Plan:
     """Return the plan of an answer, a dict of `CHOSEN` or a Plan. ValueError for anything else."""
     base = Plan(task.gpus, task.batch, task.sequence, stack=STACKS[task.stack])
     if isinstance(answer, Plan):
-        return replace(base, **{name: getattr(answer, name) for name in CHOSEN})
+        answer = answer.as_answer()
     if not isinstance(answer, Mapping):
         raise ValueError(f"a plan is a dict of {', '.join(CHOSEN)}; {type(answer).__name__} came")
     told = cast("Mapping[Any, Any]", answer)

@@ -221,6 +221,8 @@ SCHEDULES: Final = {
 }
 """Orders of a pipeline, and their names in the catalogue of our schedules. 1F1B is interleaved
 where a rank has more than one stage (v > 1). DualPipe is drawn as its half, DualPipe-V, which has the same bubble."""
+CHOSEN: Final = ("tp", "cp", "pp", "ep", "micro", "v", "schedule", "zero", "recompute", "sp")
+"""What is chosen of a plan, beside the sizes that are given; dp is what is left."""
 RECOMPUTE: Final = ("none", "selective", "half", "full")
 """What backward makes again: nothing; the square of attention (with flash attention what is cheap: norms, the SwiGLU
 product, MLA's up-projections); every other matrix product, as torchtitan does; all of the layer."""
@@ -260,6 +262,10 @@ class Plan:
     def microbatches(self) -> int:
         """How many microbatches a copy takes in a step."""
         return self.batch // (self.dp * self.micro) if self.dp else 0
+
+    def as_answer(self) -> dict[str, Any]:
+        """Return what is chosen of the plan, as the answer to a puzzle has it: all but the sizes that are given."""
+        return {name: getattr(self, name) for name in CHOSEN}
 
     @property
     def mesh(self) -> str:

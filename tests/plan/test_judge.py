@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from lib.plan import GIB, Plan
-from lib.plan.judge import CHOSEN, Task, judge, plan_of
+from lib.plan.judge import Task, judge, plan_of
+from lib.plan.records import CHOSEN
 
 GPT3 = Task("gpt3-175b", "a100", 64, 64, 2048, "megatron")
 GOOD: dict[str, Any] = {

@@ -13,7 +13,7 @@ import typer
 from rich.table import Column, Table
 
 from lib.files import ready, write_whole
-from lib.plan.files import cluster_named, cluster_text, model_named, plan_data, torchtitan
+from lib.plan.files import cluster_named, cluster_text, model_named, torchtitan
 from lib.plan.pipeline import step_in_order
 from lib.plan.published import METRICS, error, mean_error, published, sets
 from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
@@ -165,7 +165,7 @@ def _as_data(
     def one_of(one: Candidate) -> dict[str, Any]:
         exact: Step = step_in_order(model, cluster, one.plan)
         return {
-            "plan": plan_data(one.plan) | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
+            "plan": one.plan.as_answer() | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
             "seconds": exact.seconds,
             "mfu": exact.mfu,
             "mfu_causal": exact.mfu_causal,
@@ -183,7 +183,9 @@ def _as_data(
         "possible": found.possible,
         "fit": len(found.candidates),
         "plans": [one_of(one) for one in best],
-        "front": [{"plan": plan_data(one.plan), "seconds": one.seconds, "memory": one.memory} for one in found.front()],
+        "front": [
+            {"plan": one.plan.as_answer(), "seconds": one.seconds, "memory": one.memory} for one in found.front()
+        ],
     }
 
 

@@ -249,6 +249,8 @@ def encode(value: Any) -> Any:
         return {"set": sorted((encode(item) for item in cast("set[Any]", value)), key=repr)}
     if isinstance(value, dict):
         return {"dict": [[encode(key), encode(item)] for key, item in cast("dict[Any, Any]", value).items()]}
+    if callable(told := getattr(kind, "as_answer", None)):  # such as a Plan
+        return encode(told(value))
     try:
         number = index(value)  # also of numpy's integers
     except TypeError:
