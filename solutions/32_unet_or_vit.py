@@ -277,9 +277,10 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where does this number come from?</summary>
 #
-# Three convolutions, each with an exchange of rows and one of columns forward: 6. Two of them give back, rows and columns:
-# 4. Nobody needs the gradient of the data. Four sums of weights' gradients: **14** in all. With a halo that is read, and not
-# fetched, 12 are left.
+# Three convolutions, each with an exchange of rows and one of columns forward: 6. Two of them give back rows and
+# columns:
+# 4. Nobody needs the gradient of the data. Four sums of weights' gradients: **14** in all. If the first halo is read
+#    instead of fetched, 12 remain.
 #
 # </details>
 
@@ -434,7 +435,8 @@ for rows in (1, 2, 4):
 #
 # A **2-D domain decomposition** with two exchanges for each layer, as weather and fluid codes have done it for decades,
 # plus its backward. In *d* dims it takes *d* exchanges, two messages each, instead of 3^d - 1 messages: 4 instead of 8,
-# 6 instead of 26. Any order will do, as long as backward reverses it.
+# 6 instead of 26. Any order will do, in backward too, as long as the second exchange includes what the first one
+# brought.
 #
 # A part of *r* rows and *c* columns with a halo of *h* borrows 2h(r + c) + 4h² points. Strips of an n x n grid on p ranks
 # borrow 2hn points, tiles 4hn/√p: fewer from 5 ranks on.
@@ -494,10 +496,11 @@ for rows in (1, 2, 4):
 #
 # <details><summary>Answer</summary>
 #
-# You can, by computing it: read a wider part, and let each convolution compute a little more than its own tile. The
-# three convolutions of this U-Net need margins of 1, 2 (one point of the smaller grid is two of the larger) and 1: four
-# points around the tile, and no exchange in forward at all. But the work done twice grows with every layer, and
-# backward must sum the weight gradients without counting the margin twice.
+# You can, by computing it: read a wider part, and let each convolution compute a little more than its own tile. Count
+# from the end: layer 5 needs 1 point around its tile, which the smaller grid rounds up to one of its own, 2 here; layer
+# 2 adds another one of those, so 4; layer 0 adds 1. That is five points around the tile, and no exchange in forward at
+# all. But the work done twice grows with every layer, and backward must sum the weight gradients without counting the
+# margin twice.
 #
 # </details>
 #
