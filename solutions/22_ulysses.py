@@ -366,8 +366,8 @@ draw_curves(
 #   [1].
 # - *How many ranks.* Llama 3 has 8 heads of keys and values [2]. Swap those as they are, and Ulysses stops at 8 ranks.
 #   Beyond that, send each key head to several ranks, or build a ring of groups with Ulysses inside each.
-# - *Across hosts.* By the bandwidths, an all-to-all over two hosts with H100s takes more than four times as long as
-#   inside one [3]. So the ranks that swap heads sit in one host.
+# - *Across hosts.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [3]: half
+#   of what a GPU sends has to pass its one network card. So the ranks that swap heads sit in one host.
 # - *What a ring can do.* On eight H800s zigzag reached 90 % of the speed of attention with nothing to send [4]. Which
 #   of the two is better on your machines? Measure it.
 #

@@ -353,8 +353,9 @@ draw_experts(run)
 # ## On real GPUs
 #
 # - *How large.* GShard had 600 billion parameters and was trained in 4 days on 2,048 TPU v3 [1].
-# - *Where the link is slow.* By the bandwidths, an all-to-all over two hosts with H100s takes more than four times as
-#   long as inside one [2]. So routers are often limited to a few hosts for each token.
+# - *Where the link is slow.* An all-to-all over two hosts with H100s takes more than four times as long as inside one
+#   [2]: half of what a GPU sends has to pass its one network card. So routers are often limited to a few hosts for each
+#   token.
 # - *A library of its own.* DeepEP does nothing but dispatch and combine. Over two hosts of eight Hopper GPUs it reports
 #   90 GB/s on 12 of a GPU's multiprocessors [3]. That counts tokens for the own host too, so up to half of it never
 #   leaves the host: a card carries 50 GB/s. With DeepEP and fused kernels, a model of 30 billion parameters, its

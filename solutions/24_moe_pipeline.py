@@ -323,9 +323,9 @@ draw_experts(run, layer=1)
 #
 # - *Three axes.* DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the data parallel
 #   ranks (ZeRO-1), on 2,048 H800s [1].
-# - *Exchanges cost.* By the bandwidths, an all-to-all over two hosts with H100s takes more than four times as long as
-#   inside one [1]. So `expert` is usually the last axis of a mesh: its neighbours share a host, as far as one host can
-#   hold them.
+# - *Exchanges cost.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [1]: half
+#   of what a GPU sends has to pass its one network card. So `expert` is usually the last axis of a mesh: its neighbours
+#   share a host, as far as one host can hold them.
 # - *Not all stages are alike.* In torchtitan a stage without any MoE layer crashed in the step that balances the loads
 #   [2].
 # - *Zero bubble.* Splitting backward in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with more

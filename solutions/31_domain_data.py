@@ -429,7 +429,7 @@ if out:
 #   the first for copies: HSDP. NeMo Automodel passed its axes for data and context that way, and on 8 GPUs kept four
 #   copies of what was meant to be sharded over all of them. The fix flattens both axes into one [6].
 #
-# [1] ecmwf/aifs-single, [model card](https://huggingface.co/ecmwf/aifs-single-1.0), 2025.
+# [1] ecmwf/aifs-single, [model card](https://huggingface.co/ecmwf/aifs-single).
 # [2] PyTorch, *DistributedDataParallel*, documentation,
 # [docs.pytorch.org](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html): the
 # gradients of all nodes are averaged.

@@ -456,7 +456,7 @@ for rows in (1, 2, 4):
 #   ranks does.
 # - *CosmoFlow* used cubes 64 times as large as before, cut in space, on about 2,000 V100 GPUs [3].
 #
-# [1] ecmwf/aifs-single, [model card](https://huggingface.co/ecmwf/aifs-single-1.0), 2025.
+# [1] ecmwf/aifs-single, [model card](https://huggingface.co/ecmwf/aifs-single).
 # [2] NVIDIA/physicsnemo, *Domain parallelism and ShardTensor*, documentation, 2026,
 # [docs.nvidia.com](https://docs.nvidia.com/physicsnemo/).
 # [3] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism*,
