@@ -188,7 +188,7 @@ async def cut_off(model):
             x[layer] = x[layer].combine(row)
         x.append(model.forward(layer, x[layer], weights[layer]))
     _, gradient = model.backward(1, x[1], model.loss(x[2]), weights[1])
-    gradient = gradient.cut("rows", low, high)  # the halo's rows are cut off, and nobody gets them
+    gradient = gradient.cut("rows", low, high)  # the halo's rows are cut off, and never go home
     model.backward(0, x[0], gradient, weights[0])
 
 
@@ -351,7 +351,7 @@ async def halo_conv(model: Model, sizes: list[int] | None = None) -> None:
         for block in needy:  # first, because neighbours wait for what comes of them
             grad = grad_activations[layer + 1].cut("rows", *block)
             grad_activations[layer, block] = backward(model, layer, around(activations[layer], *block), grad)
-        if layer > 0:  # nobody needs the gradient of the data
+        if layer > 0:  # the gradient of the data is not needed
             home = [
                 grad_activations[layer, block].cut("rows", row, row + 1)
                 for block, row in zip(needy * 2, halo, strict=False)

@@ -313,7 +313,7 @@ async def domain_data(model: Model) -> None:
         grad_weights[layer], grad_activations[layer] = model.backward(
             layer, activations.pop(layer), grad_activations.pop(layer + 1), weights.pop((layer, "full"))
         )
-        if layer > 0:  # nobody needs the gradient of the data
+        if layer > 0:  # the gradient of the data is not needed
             arrived = await exchange(model, grad_activations[layer], halo, layer, group="domain")
             grad_activations[layer] = summed(low, high, grad_activations.pop(layer), edges, arrived)
             del arrived
@@ -464,8 +464,8 @@ if out:
 #
 # </details>
 #
-# **2.** Someone computes the loss as a mean over the rows, on each rank over its own rows. Is the mean over all four ranks
-# right then?
+# **2.** You compute the loss as a mean over rows, on each rank over its own rows. Is the mean over all four ranks right
+# then?
 #
 # <details><summary>Answer</summary>
 #

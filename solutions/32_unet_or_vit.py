@@ -279,7 +279,7 @@ guess.against(out)
 #
 # Three convolutions, each with an exchange of rows and one of columns forward: 6. Two of them give back rows and
 # columns:
-# 4. Nobody needs the gradient of the data. Four sums of weights' gradients: **14** in all. If the first halo is read
+# 4. The gradient of the data is not needed. Four sums of weights' gradients: **14** in all. If the first halo is read
 #    instead of fetched, 12 remain.
 #
 # </details>
@@ -351,7 +351,7 @@ def step(layers, images, **axes):
 
 
 def lost(ranks, layers=UNET, images=8, **axes):
-    """How much of the time of so many ranks is lost, compared with one that does all of it and waits for nobody."""
+    """How much of the time of so many ranks is lost, compared with one that does all of it and never waits."""
     return 1 - end(step(layers, images, data=1)) / (ranks * end(step(layers, images, **axes)))
 
 

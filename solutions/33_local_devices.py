@@ -85,9 +85,9 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 #
 # <details><summary>Answer</summary>
 #
-# Process 1 owns devices 4 to 7. They stand in row 0 (4 and 5) and in row 3 (6 and 7): `{0: 0, 3: 1}`. Process 2 owns 8
-# to 11, which stand in rows 1 and 2: `{1: 0, 2: 1}`. Process 0 has the same table as process 1, and process 3 the same
-# as process 2. Remember that for the next puzzle.
+# Process 1 owns devices 4 to 7. They are in row 0 (4 and 5) and in row 3 (6 and 7): `{0: 0, 3: 1}`. Process 2 owns 8 to
+# 11, which are in rows 1 and 2: `{1: 0, 2: 1}`. Process 0 has the same table as process 1, and process 3 the same as
+# process 2. Remember that for the next puzzle.
 #
 # </details>
 

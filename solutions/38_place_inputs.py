@@ -134,8 +134,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Suppose you take the batches of your row, await every collective where you call it, and sum nothing that nobody needs.
-# When is the step over? (Forward and backward of a whole layer take 1 a batch, an update 0.5, any collective 0.3.)
+# Suppose you take the batches of your row, await every collective where you call it, and sum only what is needed. When
+# is the step over? (Forward and backward of a whole layer take 1 a batch, an update 0.5, any collective 0.3.)
 
 # %%
 guess = predict("place_inputs", end=...)
@@ -202,7 +202,7 @@ async def place_inputs(model: Model, placement: str = "batch") -> None:
                 layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer]
             )
             del activations[layer, b], grad_activations[layer + 1, b]
-            if layer % 2 == 0:  # columns give a part of a sum, and nobody needs the gradient of the data
+            if layer % 2 == 0:  # columns give a part of a sum, and the gradient of the data is not needed
                 partial = grad_activations.pop((layer, b))
                 if layer > 0:
                     coming[layer, b] = model.allreduce(partial, layer, group="model")
@@ -330,7 +330,7 @@ draw_curves(
 
 # %%
 def of_the_input(placement: str, batches: int) -> float:
-    """How much later the step is over than one whose input is there for nothing."""
+    """How much later the step is over than one whose input comes free."""
     given, free = (
         Trace.of(simulate(tensor_parallel(way), layers=2, batches=2 * batches, mesh=mesh))
         for way in (placement, "batch")
