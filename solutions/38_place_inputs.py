@@ -36,7 +36,7 @@
 
 # %%
 from drawing import compare, draw, draw_collective, draw_curves, draw_group, draw_mesh
-from lib import Links, Mesh, Model, PuzzleError, Trace, goal, predict, retime, simulate
+from lib import Links, Mesh, Model, PuzzleError, Trace, check, goal, predict, retime, simulate
 from lib.analysis.figures import end
 from lib.schedules.mesh_parallel import tensor_parallel
 
@@ -249,7 +249,8 @@ Model.check(out, puzzle="place_inputs")
 # %% [markdown]
 # ### The three side by side
 #
-# The same function, three placements. Look at the beginning: the rest is the same.
+# The same function, three placements. Look at the beginning: the rest is the same. The cell after the picture also
+# checks that each of the three is one correct step.
 
 
 # %%
@@ -269,8 +270,9 @@ for placement, models in three.items():
         given = [program.values[event.outputs[0]] for event in program.events if event.op == "get_activation"]
         collectives = [event for event in program.events if event.group]
         elements = sum(value.elements() for value in given)
+        right = "correct" if check(Trace.of(models)).correct else "WRONG"
         print(
-            f"{placement:>10}: rank 0 is given {elements:,} elements and takes part in {len(collectives)} collectives"
+            f"{placement:>10}, {right}: rank 0 is given {elements:,} elements and calls {len(collectives)} collectives"
         )
 
 # %% [markdown]
