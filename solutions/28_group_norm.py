@@ -193,8 +193,9 @@ except PuzzleError as error:
 # by_moments, by_itself = model.backward(2, input, gradient, moments)
 # ```
 #
-# The first is a partial sum, and `model.backward(1, input, by_moments)` turns the whole one into a gradient of the
-# input. How the two meet is up to you. For 32 groups 64 numbers travel:
+# The input reaches the loss in two ways, through the norm itself and through the moments, so its gradient has two
+# parts: `by_itself`, and what `model.backward(1, input, ...)` makes of the gradient of the moments. But `by_moments` is
+# a partial sum, and you know what that means. For 32 groups it is 64 numbers:
 
 # %%
 print(f"backward:  {all_reduce(2 * groups):.5f}")

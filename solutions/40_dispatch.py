@@ -32,8 +32,10 @@
 # > **To tell a friend:** there are two batches, the one you mean and the one the machines run, and your code must
 # > record which row of the second is which row of the first.
 #
-# *Reminder.* A **process** runs on each host and reads the data for its devices. A **data shard** is one of n equal parts of
-# a data set; its reader gets every n-th example.
+# *Reminder.* A **process** runs on each host and reads the data for its devices. A **data shard** is one of n equal
+# parts of a data set; its reader gets every n-th example.
+#
+# *On a first pass you may skip this puzzle:* only puzzle $number_less_than_one builds on it, and that one may wait too.
 
 # %%
 from drawing import picture_of
