@@ -256,10 +256,10 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where do these numbers come from?</summary>
 #
-# Rank 3 has the most to do: three whole blocks and its own, 56.008, forward and backward. With 8 and 4 for the other layers,
-# twice, and 1.5 for the updates that is 137.516: as long as rank 3 has these tokens, it computes for that long. Awaited, there
-# are three shifts forward, three in backward and four of gradients: ten of 1.6. And two all-reduces, 1.8 together:
-# 12 collectives, over at 155.316.
+# Rank 3 has the most to do: three whole blocks and its own, 56.008, forward and backward. With 8 and 4 for the other
+# layers, twice, and 1.5 for the updates that is 137.516: with these tokens rank 3 computes for that long, whatever the
+# schedule. Awaited, there are three shifts forward, three in backward and four of gradients: ten of 1.6. And two
+# all-reduces, 1.8 together: 12 collectives, over at 155.316.
 #
 # With passes before computing all are hidden but the last, in which the gradients come home, and of the all-reduces
 # what is longer than an update: 137.516 + 1.6 + 0.7 = 139.816. Do the own block last, and that 1.6 is gone as well.
@@ -334,8 +334,8 @@ draw_curves(
 #
 # - *How long.* An 8B model on 8 H100s, the text cut in 8: 262,144 tokens, with 84.5 GiB on each GPU [1]. Those H100s
 #   have 96 GB; the usual ones have 80.
-# - *Where it comes from.* Ring attention with blocks, forward and backward, is of 2023 [2]. Within a block a kernel like
-#   FlashAttention does the same with smaller blocks, and keeps the same two numbers.
+# - *Where it comes from.* Blockwise ring attention, forward and backward, dates from 2023 [2]. Inside a block, a kernel
+#   like FlashAttention does the same with smaller blocks and keeps the same two numbers.
 # - *Or gathered.* Llama 3 gathers the keys and values of all ranks before attention, without a ring [3]. Its keys and
 #   values are small: several query heads share one key head.
 # - *How well.* On eight H800s a plain ring reached 53.9 % of the speed of FlashAttention with a perfectly even eighth
@@ -400,9 +400,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Rank 0 has its own block, 8.008 forward, and rank 3 has 56.008: 7 times as much. In the middle of the step rank 0 waits. All four
-# together have 128.03, which would be 32.008 for each. The lower bound in your review shares the whole step out that evenly, and
-# is 89.02: this ring takes 49 time units longer.
+# Rank 0 has its own block, 8.008 forward, and rank 3 has 56.008: 7 times as much. In the middle of the step rank 0
+# waits. All four together have 128.03, which would be 32.008 for each. The lower bound in your review spreads the whole
+# step that evenly, and is 89.02: this ring takes 49 time units longer.
 #
 # </details>
 #

@@ -335,8 +335,8 @@ draw_curves(
 #
 # </details>
 #
-# **2.** Cut the text into 16 pieces, and give them out in fours: 0 7 11 12, 1 2 13 14, 5 6 9 10 and 3 4 8 15. The numbers
-# of each four add up to 30, so the work is even. Is the ring as fast as zigzag?
+# **2.** Cut the text into 16 pieces, and deal them out in fours: 0 7 11 12, 1 2 13 14, 5 6 9 10 and 3 4 8 15. The
+# numbers of each four add up to 30, so the work is even. Is the ring as fast as zigzag?
 #
 # <details><summary>Answer</summary>
 #
@@ -351,10 +351,10 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# In each step, some ranks have the keys of a rank before them. There, the late keys are later than all of their own tokens:
-# nothing to do, and the early keys are the whole block. Others have keys of a rank after them, and each half is half of the
-# work. A shift begins when all have called it. Early first, and the first shift waits for those for whom the early half is
-# everything. Late first, and it sets out in the middle of the block.
+# In each step, some ranks hold the keys of a rank before them. There the late keys are later than all of their own
+# tokens, so the early keys are the whole block. Others hold keys of a rank after them, and each half is half of the
+# work. A shift begins once all ranks have called it. Early first: the first shift waits for the ranks for which the
+# early half is everything. Late first: it sets out in the middle of the block.
 #
 # </details>
 #

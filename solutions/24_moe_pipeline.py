@@ -52,7 +52,7 @@ draw_mesh(MESH)
 #
 # | layer | what it is | on a rank |
 # |---|---|---|
-# | 0 and 4 | a usual layer | all of it, on the 4 ranks of its stage |
+# | 0 and 4 | a dense layer | all of it, on the 4 ranks of its stage |
 # | 1 and 5 | dispatch: each token to its expert | no weight |
 # | 2 and 6 | two experts | the one with this rank's place along `expert`: 2 ranks have the same |
 # | 3 and 7 | combine: each token where it came from | no weight |
@@ -143,7 +143,7 @@ except PuzzleError as error:
 # - Backward of dispatch and combine needs the routing, but no input: `model.backward(layer, None, gradient)`. So
 #   forward has to leave only two activations of each batch in the stores.
 # - A rank sends one message at a time over a link, and a sum over the same link waits for it.
-# - `set_final_weight` gets the whole weight of the usual layer, and this rank's expert.
+# - `set_final_weight` gets the whole weight of the dense layer, and this rank's expert.
 
 # %% [markdown]
 # ### Predict first
@@ -264,10 +264,10 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where do these numbers come from?</summary>
 #
-# A batch takes 2.2 through a block, forward as backward: 1 + 1, and two exchanges. Stage 0 has four of them, 17.6. At the turn
-# it waits until its last batch has been through stage 1 and back, 4.4. Messages take 2.0: 0.2 for each that it sends or receives,
-# and for the two of stage 1 at the turn. Then come the sums, 0.4 and 0.6, and two updates of 0.5: over at 26.0. A rank calls 4
-# exchanges a batch and two all-reduces: 18 collectives.
+# A batch takes 2.2 through a block, forward and again backward: 1 + 1, and two exchanges. Stage 0 has four of them,
+# 17.6. At the turn it waits until its last batch has been through stage 1 and back, 4.4. Messages take 2.0: 0.2 for
+# each that it sends or receives, and for the two of stage 1 at the turn. Then come the sums, 0.4 and 0.6, and two
+# updates of 0.5: over at 26.0. A rank calls 4 exchanges a batch and two all-reduces: 18 collectives.
 #
 # Elements sent by a rank: 16 exchanges of half of 131,072, 4 messages of 131,072, and 262,144 + 393,216 in two sums: 2,228,224.
 #
@@ -321,8 +321,8 @@ draw_experts(run, layer=1)
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Three axes.* DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the data parallel
-#   ranks (ZeRO-1), on 2,048 H800s [1].
+# - *Three axes.* DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the
+#   data-parallel ranks (ZeRO-1), on 2,048 H800s [1].
 # - *Exchanges cost.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [1]: half
 #   of what a GPU sends has to pass its one network card. So `expert` is usually the last axis of a mesh: its neighbours
 #   share a host, as far as one host can hold them.
@@ -351,9 +351,10 @@ draw_experts(run, layer=1)
 #
 # <details><summary>Answer</summary>
 #
-# With one rank along `expert` each rank has both experts, nothing is exchanged, and both gradients are summed along `data`: a
-# pipeline with data parallelism. With one rank along `data` the expert's gradient is complete where it is, and nothing is summed;
-# the usual layer's is summed along `expert`. Your function should be right for both without an `if`.
+# With one rank along `expert` each rank has both experts, nothing is exchanged, and both gradients are summed along
+# `data`: a pipeline with data parallelism. With one rank along `data` the expert's gradient is already complete, and
+# nothing is summed; that of the dense layer is summed along `expert`. Your function should be right for both without an
+# `if`.
 #
 # </details>
 #
@@ -367,8 +368,8 @@ draw_experts(run, layer=1)
 #
 # </details>
 #
-# **3.** In the timeline, the ranks of a stage do the same at the same time. Which part of the picture would change if expert 0
-# got three tokens of four?
+# **3.** In the timeline, all ranks of a stage do the same thing at the same time. What would change if expert 0 got
+# three tokens of four?
 #
 # <details><summary>Answer</summary>
 #

@@ -203,8 +203,8 @@ for name, run in runs.items():
 # | 5 | 4 | `"chunk"` | 2 2 1 0 | 0 1 2 3 4 |
 # | 5 | 4 | `"tensor_split"` | 2 1 1 1 | 0 1 2 4 6 |
 #
-# Your function is asked for every image of up to 20 rows on up to 8 ranks, and for larger ones. A wrong answer shows the
-# smallest one that it is wrong for, as a picture.
+# The check tries every image of up to 20 rows on up to 8 ranks, and larger ones. If an answer is wrong, you see the
+# smallest image that breaks it, as a picture.
 
 # %%
 goal("scatter_rows")
@@ -265,7 +265,7 @@ if verdict:
 picture
 
 # %% [markdown]
-# Both rules take the same time. But from 64 GPUs on `chunk` leaves some with nothing and one with a single row. By
+# Both rules take the same time. But with 64 GPUs `chunk` leaves three with nothing and one with a single row. With
 # `tensor_split` no two parts ever differ by more than one row.
 #
 # Here are your parts in the simulator, with a rank that has no rows. It still takes part in the gather: every rank of a
@@ -284,9 +284,9 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# `"parts"` by `chunk` is what PyTorch's `DTensor` calls `local_shard_size_and_offset` [2]; a test of this puzzle compares
-# the two. `"slots"` is what every library does after it has gathered: DTensor takes the padding off again [2], and
-# NVIDIA's **ShardTensor**, made for such grids, slices the real elements out of the slots of each rank [3].
+# `"parts"` by `chunk` is what PyTorch's `DTensor` calls `local_shard_size_and_offset` [2]; a test of this puzzle
+# compares the two. `"slots"` is what every library does after a gather: DTensor removes the padding [2], and NVIDIA's
+# **ShardTensor**, made for such grids, slices the real elements out of the slots of each rank [3].
 #
 # With c the size of the largest part, both are one formula:
 #
@@ -307,9 +307,8 @@ picture
 # - *DTensor's rule.* `Shard(dim)` follows `torch.chunk`, and its documentation says that the last few parts may be
 #   empty, and that parts that do not divide evenly are experimental [2]. `torch.chunk` itself gives *fewer* pieces:
 #   three for 9 rows in 4. DTensor adds the empty one.
-# - *Any parts.* ShardTensor keeps a list of the shapes of all ranks with each tensor. By default they follow from a rule,
-#   with no communication; parts of any other sizes are made known with an all-gather of shapes
-#   (`sharding_shapes="infer"`) [4].
+# - *Any parts.* ShardTensor keeps a list of the shapes of all ranks with each tensor. By default they follow from a
+#   rule, with no communication; other sizes are announced with an all-gather of shapes (`sharding_shapes="infer"`) [4].
 # - *Padding.* The gather that ShardTensor uses needs equal shapes, so it pads every part to the largest one, gathers,
 #   and slices [3].
 # - *Handing out.* ShardTensor's `scatter_tensor` broadcasts the shape and the type first, unless all ranks pass them
@@ -336,9 +335,9 @@ picture
 # %% [markdown]
 # ## What is simplified here
 #
-# An image is cut along one dimension here. ShardTensor cuts along several, one for each axis of a mesh, and then the rule
-# holds for each dimension by itself. A row costs the same wherever it lies. And one rank reads everything, which is
-# simple but slow: a data set that can be read by rows is read by each rank for itself, with the very same `"parts"`.
+# An image is cut along one dimension here. ShardTensor cuts along several, one for each axis of a mesh, and then the
+# rule applies to each dimension separately. Every row costs the same. And one rank reads everything, which is simple
+# but slow: a data set that can be read by rows is read by each rank for itself, with the very same `"parts"`.
 
 # %% [markdown]
 # ## Questions to think about

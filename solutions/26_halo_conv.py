@@ -240,7 +240,7 @@ for ranks in (4, 16, 32):
 # |---|---|---|---|---|---|---|---|
 # | 4 | 64 | 64, so 16 each | 4 | 3 | 0.195 | 0.6975 | 0.09375 |
 #
-# A layer takes these 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less.
+# A layer takes 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less.
 #
 # **Given:** all weights, whole on every rank, and this rank's rows of all images. `my_rows` and `exchange` are above, and
 # here are four more:
@@ -507,15 +507,15 @@ draw_curves(
 # - *Which exchange?* An all-to-all by default, in which all sizes except those for the two neighbours are 0; messages
 #   between neighbours are the other choice [4]. What goes to a neighbour and what comes from it are assumed to have the
 #   same size.
-# - *The way back.* The backward of the padding cuts the halo off the gradient, exchanges it, and adds what arrives to the
-#   first and the last rows [4]. The pull request that brought it says that an earlier version failed to, and that it got
-#   more pronounced with smaller data [2].
+# - *The way back.* The backward of the padding cuts the halo off the gradient, exchanges it, and adds what arrives to
+#   the first and the last rows [4]. The pull request that brought it says that an earlier version did not, and that the
+#   error was more pronounced with smaller data [2].
 # - *Not hidden.* The convolution begins when the halo is there [4]. To hide the exchange, the library would have to
 #   call the convolution three times for a layer, for two thin strips and the rest, as you did, and a thin strip does
 #   not fill a GPU.
 # - *What it refuses.* Even kernels, unless the stride equals the kernel, the dilation is 1, and there is no padding
 #   [3].
-# - *One rank.* With a domain of one rank both neighbours are missing, and that was an error until 2026 [5].
+# - *One rank.* With a domain of one rank both neighbours are missing, which raised an error until 2026 [5].
 #
 # [1] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism*,
 # 2020, [arXiv:2007.12856](https://arxiv.org/abs/2007.12856).

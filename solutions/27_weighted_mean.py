@@ -154,7 +154,7 @@ for rank in (0, 3):
 # | 3 | linear | 1 | 0.03125 on every rank | 0.03125 | |
 #
 # Backward takes as long as forward. The rank with the most rows has the most to do, and the others wait for it. So rank
-# 3 should never wait itself.
+# 3 itself should never wait.
 #
 # **Given:** the weights, whole on every rank, `my_rows` above, and
 
@@ -370,7 +370,7 @@ draw_curves(
 #   It now gathers the tensor first if its parts are uneven, and takes the mean of all of it [2]. That is right, and it
 #   is the third curve.
 # - *ShardTensor*, of NVIDIA's PhysicsNeMo, multiplies the mean of each rank by its share of all elements, and marks it
-#   as a part of a sum. Its backward divides by the number of elements of the whole tensor [3].
+#   as a partial sum. Its backward divides by the number of elements of the whole tensor [3].
 # - *SyncBatchNorm* of PyTorch is a mean over all ranks of data parallelism. It gathers mean, spread and count of each
 #   rank; a comment explains that an all-reduce would be wrong, as counts may differ. A process without elements
 #   contributes zeros, because the others wait for it [4].
@@ -406,7 +406,7 @@ draw_curves(
 # That of layer 3. Its input is the mean of all rows, the same on every rank, and so is its gradient. An all-reduce
 # would add up four copies: a gradient four times as large, and here an error, as the same batches are counted several
 # times. If the all-reduce averaged, as DDP's does, it would be right for layer 3, and layers 0 and 1 would have a
-# quarter of their gradient. A framework has to know for each weight which of the two it is.
+# quarter of their gradient. A framework has to know for each weight which of the two applies.
 #
 # </details>
 #

@@ -92,7 +92,7 @@ show([4, 3, 3, 4])
 
 # %% [markdown]
 # Row 0 looks at rows 0 to 6, as row 3 does: the windows of the first rows all stay at the edge. In the middle a window
-# reaches 3 rows up and 3 rows down, half of the 7, without its own.
+# reaches 3 rows up and 3 rows down, half of the 7 without the row itself.
 #
 # So a rank has to fetch 3 rows of keys and values from each side. And of the queries? None: a point is computed where
 # its query is, and that never leaves its rank.

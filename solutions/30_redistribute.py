@@ -309,10 +309,11 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where do these numbers come from?</summary>
 #
-# A grid takes 2 · 0.25 + 4 · 0.5 = 2.5 forward on a rank; four grids, forward and backward, are 20. A rank has a quarter
-# of a grid, 32,768 elements, and gives three quarters of that away: 24,576 elements at 2.0 for 131,072 are 0.375. Four
-# grids are 1.5, and there are four swaps: rows to columns before layer 2, columns to rows before layer 5, and both again
-# in backward. That is 26. Two sums of 1,024 elements take 0.047, and the updates 0.2: 6 collectives, over at 26.247.
+# A grid takes 2 · 0.25 + 4 · 0.5 = 2.5 forward on a rank; four grids, forward and backward, are 20. A rank has a
+# quarter of a grid, 32,768 elements, and sends three quarters of that: 24,576 elements at 2.0 for 131,072 are 0.375.
+# Four grids are 1.5, and there are four swaps: rows to columns before layer 2, columns to rows before layer 5, and both
+# again in backward. That is 26. Two sums of 1,024 elements take 0.047, and the updates 0.2: 6 collectives, over at
+# 26.247.
 #
 # An all-gather brings each rank three quarters of the whole *grid*, four times as much: 44.247.
 #

@@ -31,9 +31,9 @@
 #
 # > **To tell a friend:** rows are parts of one image, so their gradients are summed; images are averaged.
 #
-# *Reminder.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In backward the gradient
-# of a borrowed row goes home to its owner, who adds it (puzzle $number_halo_conv). `group="domain"` is a collective with the
-# ranks of my line along that axis of the mesh (puzzle $number_hsdp).
+# *Reminder.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In backward the
+# gradient of a borrowed row goes home to its owner, who adds it (puzzle $number_halo_conv). `group="domain"` means a
+# collective with the ranks of my line along that axis of the mesh (puzzle $number_hsdp).
 
 # %%
 from drawing import draw, draw_mesh
@@ -68,7 +68,7 @@ draw_mesh(MESH, groups_of=1)
 # | `domain` | 0 | the same images, other rows |
 # | `data` | 3 | the same rows of other images |
 #
-# Halos come from the `domain` partner. Here are three functions for them, which you will have in the puzzle. They are simpler
+# Halos come from the `domain` partner. Here are three functions for them, which you get in the puzzle. They are simpler
 # than those of puzzle $number_halo_conv: every rank has rows, and all of them wait for their halo.
 
 
@@ -244,7 +244,7 @@ for layer in (Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, pad
 # The last columns are for collectives over all four ranks. A layer takes 3 forward and 3 backward.
 #
 # **Given:** `my_rows`, `exchange` and `summed`, above. `model.coord` says where on the mesh this rank is, and
-# `model.group("data")` who is in its line.
+# `model.group("data")` which ranks are in its line.
 #
 # **To do:** one training step. Each rank finds its images and its rows, loads what it needs of the weights and optimizer
 # states, and at the end each weight has the gradient of all rows of all images.

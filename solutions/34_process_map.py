@@ -206,9 +206,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Because the devices along `model` need the same examples. Process 1 stands at model 2 and 3; taken by its own smallest
-# place it would get a name of its own, and with it another data shard than process 0, which has the same rows. With
-# `model` 0 all processes with the same smallest row come to the same device.
+# Because the devices along `model` need the same examples. Process 1 stands at model 2 and 3; by its own smallest place
+# it would get a name of its own, and with it a different data shard from process 0, which has the same rows. With
+# `model` 0 all processes with the same smallest row arrive at the same device.
 #
 # </details>
 #

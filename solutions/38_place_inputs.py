@@ -43,8 +43,8 @@ from lib.schedules.mesh_parallel import tensor_parallel
 # %% [markdown]
 # ## The idea
 #
-# Four ranks, two axes. Along `data` the batches differ, as ever. Along `model` the ranks share the *same* batches, and
-# each layer is cut between them:
+# Four ranks, two axes. Along `data` the batches differ, as always. Along `model` the ranks share the *same* batches,
+# and each layer is cut between them:
 
 # %%
 mesh = Mesh({"data": 2, "model": 2})
