@@ -20,15 +20,15 @@
 # %% [markdown]
 # # $heading
 #
-# On eight H100s an 8-billion-parameter model can be trained on texts of 262,144 tokens [1]. In attention each token looks at
-# all tokens before it: 34 billion pairs, in every head of every layer. No GPU has the time for them, and no GPU has the room
-# for the activations of such a text.
+# On eight H100s an 8-billion-parameter model can be trained on texts of 262,144 tokens [1]. In attention each token
+# looks at all tokens before it: 34 billion pairs, in every head of every layer. No single GPU has the time for them, or
+# the memory for the activations of such a text.
 #
-# So the *text* is cut: each GPU takes an eighth of the tokens. Almost nothing in a model minds, because a linear layer takes
-# row by row. Attention minds. A token in the last eighth asks all those before it, and seven of eight of these are somewhere
-# else.
+# So the *text* is cut: each GPU takes an eighth of the tokens. Most of a model does not notice: a linear layer works
+# row by row. Attention does notice. A token in the last eighth attends to all tokens before it, and nearly all of those
+# are on other GPUs.
 #
-# > **To tell a friend:** queries stay at home, keys and values go round, and nobody ever has the whole text.
+# > **To tell a friend:** queries stay at home, keys and values go round, and no GPU ever holds the whole text.
 #
 # *Reminder.* For each token, attention makes a **query**, a **key** and a **value**. A query is compared with the keys of
 # all tokens up to its own. Each comparison gives a **score**; the result is the mean of the values, weighted by the
@@ -62,15 +62,16 @@ LAYERS = [
 # | **of rank 2** | all | all | half | |
 # | **of rank 3** | all | all | all | half |
 #
-# A token looks at no token after it, so above the diagonal there is nothing to do, and on it half. Each row of the table is
-# one rank's work. It can begin with its own block. For the others it needs keys and values that it does not have.
+# A token attends to no later token (the **causal mask**), so blocks above the diagonal are empty, and those on it are
+# half full. Each row of the table is one rank's work. A rank can start with its own block. For the others it needs keys
+# and values that it does not have.
 #
-# Let them go round. Each rank passes its keys and values to the next one, and gets those of the one before: a **shift**.
-# After one shift rank 2 has the keys of rank 1, after two those of rank 0. After three it gets those of rank 3, which come
-# later in the text: there is nothing to compute with them, and that takes no time.
+# Let them go round. Each rank passes its keys and values to the next one, and gets those of the one before: a
+# **shift**. After one shift rank 2 has the keys of rank 1, after two those of rank 0. After three it gets those of rank
+# 3, which come later in the text: the mask leaves nothing to compute, and that takes no time.
 #
-# That leaves one question: a softmax over keys that come bit by bit? The weights of a softmax add up to 1 over *all* keys.
-# Here is one query with four keys, two at a time:
+# One question is left: how do you take a softmax over keys that arrive bit by bit? Its weights add up to 1 over *all*
+# keys. Here is one query with four keys, two at a time:
 
 # %%
 scores, values = [0.0, 1.0, 4.0, 2.0], [1.0, 2.0, 3.0, 4.0]
@@ -88,13 +89,13 @@ print(f"mean of the two results:      {(first[0] / first[1] + second[0] / second
 print(f"both sums added, then divided: {(first[0] + second[0]) / (first[1] + second[1]):.4f}")
 
 # %% [markdown]
-# The mean of two results is wrong: keys with high scores should count for more, in whichever part they are. So a result that
-# is not done keeps the *sums*, of weighted values and of weights, and they are divided when all keys have been seen. (To be
-# exact, it keeps the highest score too, because the exponential of a high one is too large for a float. It is two numbers
-# more for each query and head.)
+# The mean of two results is wrong: keys with high scores must count for more, whichever part they are in. So a partial
+# result keeps two *sums*, of the weighted values and of the weights, and divides them once it has seen all keys. (A
+# real kernel also keeps the highest score so far, because the exponential of a large score overflows. That is the
+# **online softmax**: two extra numbers for each query and head.)
 #
-# You need not write this. `forward(1, queries, keys)` gives such sums for the keys that are there, and `+` adds them up as it
-# should be. Here is rank 2, first with its own keys, then after one shift:
+# You need not write this: `forward(1, queries, keys)` gives these sums for the keys that it is handed, and `+` adds
+# them up correctly. Here is rank 2, first with its own keys, then after one shift:
 
 
 # %%
@@ -117,13 +118,13 @@ draw_group(shown[2][0])
 draw_group(shown[2][1])
 
 # %% [markdown]
-# Pale means: not done yet, there are keys it has not seen. The shift between the two:
+# Pale means partial: some keys are still missing. The shift between the two:
 
 # %%
 draw_collective(demo, "shift")
 
 # %% [markdown]
-# Go on with a result that has not seen all its keys, and the next operation notices:
+# Use a result that has not seen all its keys, and the next operation refuses it:
 
 
 # %%
@@ -141,9 +142,9 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# In backward the blocks are the same, and each gives two things. The gradient of the queries is this rank's own; here the
-# queries are the data, so nobody wants it. The gradient of keys and values is a part of a sum: **each rank that
-# asked a key owes it something.** The rank that the key belongs to needs all of that sum.
+# Backward has the same blocks, and each gives two gradients. That of the queries belongs to this rank; here the queries
+# are the data, so it is not needed. That of the keys and values is a partial sum: **every rank that attended to a key
+# owes it a gradient**, and the rank that owns the key needs the whole sum.
 #
 # ## The puzzle
 #
@@ -165,7 +166,7 @@ except PuzzleError as error:
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
-# - Works may wait in a dict or a list of your own.
+# - You may keep pending operations in a dict or a list of your own.
 # - `model.shift(value, layer)` passes a value to the next rank, from the last one to the first.
 
 # %% [markdown]
@@ -181,8 +182,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. For the second, nobody waits for keys: they travel while others are in use. For the third,
-# look for a pass in backward that nothing hides, and for one that nobody needs.
+# The first goal is a correct step. For the second, no rank waits for keys: they travel while others are in use. For the
+# third, find a pass in backward that nothing hides, and one that you can do without.
 
 # %%
 goal("ring_attention")
@@ -255,13 +256,13 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where do these numbers come from?</summary>
 #
-# Rank 3 has the most to do: three whole blocks and its own, 56.008, forward and backward. With 8 and 4 for the other layers,
-# twice, and 1.5 for the updates that is 137.516: as long as rank 3 has these tokens, it computes for that long. Awaited, there
-# are three shifts forward, three in backward and four of gradients: ten of 1.6. And two all-reduces, 1.8 together:
-# 12 collectives, over at 155.316.
+# Rank 3 has the most to do: three whole blocks and its own, 56.008, forward and backward. With 8 and 4 for the other
+# layers, twice, and 1.5 for the updates that is 137.516: with these tokens rank 3 computes for that long, whatever the
+# schedule. Awaited, there are three shifts forward, three in backward and four of gradients: ten of 1.6. And two
+# all-reduces, 1.8 together: 12 collectives, over at 155.316.
 #
-# With passes before computing all are hidden but the last, in which the gradients come home, and of the all-reduces what is
-# longer than an update: 137.516 + 1.6 + 0.7 = 139.816. The own block last, and that 1.6 is gone as well.
+# With passes before computing all are hidden but the last, in which the gradients come home, and of the all-reduces
+# what is longer than an update: 137.516 + 1.6 + 0.7 = 139.816. Do the own block last, and that 1.6 is gone as well.
 #
 # </details>
 
@@ -280,9 +281,9 @@ Model.check(out, puzzle="ring_attention")
 # %% [markdown]
 # ## The table fills up
 #
-# The table of blocks again, as this run filled it forward: queries down, keys across, each block in the colour of the rank that
-# worked on it, paler when it is done. After each shift the blocks lie one further from the diagonal, and one rank more has
-# nothing to do. The bars say how long each works.
+# The table of blocks again, as this run filled it forward: queries down, keys across, each block in the colour of the
+# rank that worked on it, paler when it is done. After each shift the blocks lie one step further from the diagonal, and
+# one more rank is idle. The bars show how long each rank works.
 
 # %%
 run, _ = run_of("ring_attention")  # yours, once it is correct
@@ -291,8 +292,8 @@ draw_attention(run)
 # %% [markdown]
 # ## How slow may the link be?
 #
-# A pass takes a tenth of a block here. Forward there is one pass to hide behind each block, in backward there are two: keys
-# and a gradient. Here is that run under slower links, and beside it what it would take if all were awaited.
+# A pass takes a tenth of a block here. Forward there is one pass to hide behind each block, in backward there are two:
+# keys and a gradient. Here is that run on slower links, next to the time it would take with every pass awaited.
 
 # %%
 SLOW = (1, 2, 4, 5, 6, 8, 10, 12)
@@ -306,8 +307,8 @@ draw_curves(
 )
 
 # %% [markdown]
-# Up to five times slower, two passes fit behind a block, and only the all-reduce at the end grows. Then the ring turns at the
-# pace of the link. With longer texts the bend comes later, because blocks grow faster than passes.
+# Up to five times slower, two passes fit behind a block, and only the all-reduce at the end grows. Beyond that the ring
+# turns at the pace of the link. With longer texts the bend comes later, because blocks grow faster than passes.
 #
 # ## What you built
 #
@@ -323,35 +324,42 @@ draw_curves(
 # keys and values on a rank        own, in use, coming: 3 parts, and with n·t tokens gathered n parts
 # ```
 #
-# The last line is why the ring exists. With twice as many ranks a text may be twice as long, and each rank has as much as
-# before.
+# The last line is why the ring exists: double the ranks, and you can double the text without using more memory on any
+# rank.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How long.* An 8B model on 8 H100s, the text cut in 8: 262,144 tokens, with 84.5 GiB on each GPU [1].
-# - *Where it comes from.* Ring attention with blocks, forward and backward, is of 2023 [2]. Within a block a kernel like
-#   FlashAttention does the same with smaller blocks, and keeps the same two numbers.
-# - *Or gathered.* Llama 3 gathers keys and values of all ranks before attention, in place of a ring [3]. Its keys and values
-#   are small: several heads of queries share one head of keys.
-# - *How well.* Of what eight H800s could do, a plain ring reached 53.9 % in forward and backward [4]. Look at the
-#   timeline of rank 0, and think of eight ranks.
-# - *Which dim?* Gather or shift along a dim that is not the tokens, and all shapes may still fit. It has happened, after a
-#   transpose [5].
+# - *How long.* An 8B model on 8 H100s, the text cut in 8: 262,144 tokens, with 84.5 GiB on each GPU [1]. Those H100s
+#   have 96 GB; the usual ones have 80.
+# - *Where it comes from.* Blockwise ring attention, forward and backward, dates from 2023 [2]. Inside a block, a kernel
+#   like FlashAttention does the same with smaller blocks and keeps the same two numbers.
+# - *Or gathered.* Llama 3 gathers the keys and values of all ranks before attention, without a ring [3]. Its keys and
+#   values are small: several query heads share one key head.
+# - *How well.* On eight H800s a plain ring reached 53.9 % of the speed of FlashAttention with a perfectly even eighth
+#   of the work, forward and backward [4]. Look at the timeline of rank 0, and imagine eight ranks: waiting alone would
+#   explain a loss of almost half.
+# - *Which dim?* Gather or shift along a dim other than the tokens, and all shapes may still fit. In torchtitan a
+#   transpose had moved the heads to where the tokens used to be, and the all-gather followed the number [5].
 #
-# [1] pytorch/torchtitan, *benchmarks/llama3_h100_202412_torchtitan.md*, 2024. [2] Liu et al., *Ring Attention with Blockwise
-# Transformers for Near-Infinite Context*, 2023, arXiv 2310.01889. [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024,
-# arXiv 2407.21783. [4] zhuzilin/ring-flash-attention, README. [5] pytorch/torchtitan, issue 3206.
+# [1] pytorch/torchtitan, *Performance of Llama 3 on H100s*, 2024,
+# [benchmarks/llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md).
+# [2] Liu et al., *Ring Attention with Blockwise Transformers for Near-Infinite Context*, 2023,
+# [arXiv:2310.01889](https://arxiv.org/abs/2310.01889).
+# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
+# [4] zhuzilin/ring-flash-attention, [README](https://github.com/zhuzilin/ring-flash-attention), 2024.
+# [5] pytorch/torchtitan, [pull request 3206](https://github.com/pytorch/torchtitan/pull/3206), *CP AllGather on the
+# wrong dimension*, 2026.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# The queries are the data itself; a real layer makes them with a matrix of their own, and wants their gradient. Backward of a
-# block takes as long as forward, and on a GPU more than twice as long: five products for two, as the scores are worked out
-# anew. A shift that travels takes nothing from the block that is computed. The weights are whole on every rank, with their
-# optimizer states; add FSDP over the same ranks, and they need not be.
+# The queries are the data itself; a real layer computes them with a weight of their own, and needs their gradient.
+# Backward of a block takes as long as forward here. On a GPU it takes more than twice as long: five matrix products
+# instead of two, because the scores are recomputed. A shift in flight takes nothing away from the block being computed.
+# The weights are whole on every rank, with their optimizer states; add FSDP over the same ranks, and they need not be.
 
 # %% [markdown]
 # ## Questions to think about
@@ -360,9 +368,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# A query that travels has to take its result with it, or what there is of it, with the two numbers of each head: as much as
-# a key and a value. And then it has to go home. With grouped heads, as in Llama 3, keys and values are a quarter or an eighth
-# of the queries, so it is clear which to send.
+# A query that travels must carry its partial result and two numbers for each head: about as much as a key and a value.
+# And then it must return home. With grouped heads the case is clear: in Llama 3 8B, keys and values together are half
+# as large as the queries (8 heads each, against 32), and in 405B an eighth (8 each, against 128).
 #
 # </details>
 #
@@ -370,20 +378,21 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# For the memory. The gathered keys and values of 4,096 tokens are 4.2 million elements on each rank, those of 262,144 tokens
-# 268 million, in each layer, and it does not help to take more ranks. In backward it takes room for as many gradients, and a
-# reduce-scatter of them all can only begin when the last block is done. Forward alone, with few heads of keys, gathering is
+# Because of memory. The gathered keys and values of 4,096 tokens are 4.2 million elements on each rank, those of
+# 262,144 tokens 268 million, in each layer, and more ranks do not help. Backward needs room for as many gradients, and
+# their reduce-scatter can only start once the last block is done. For few key heads and forward alone, gathering is
 # simple and good.
 #
 # </details>
 #
-# **3.** On this ring a rank gets keys of tokens later than its own, passes them on, and does nothing with them. Who needs them?
+# **3.** In this ring a rank receives keys of tokens later than its own, does nothing with them, and passes them on. Who
+# needs them?
 #
 # <details><summary>Answer</summary>
 #
-# Nobody. The keys of rank 3 go through ranks 0, 1 and 2 in vain, and those of rank 2 through 0 and 1: half of all passes. With
-# `pass_to` you could leave them out. It would send half as much, and be over at the same time, because rank 3 does not wait
-# for its passes anyway. Without the causal mask all are needed.
+# No rank does. The keys of rank 3 visit ranks 0, 1 and 2 for nothing, and those of rank 2 visit 0 and 1: half of all
+# passes. With `pass_to` you could leave them out. That would send half as much and end at the same time, because rank 3
+# does not wait for its passes anyway. Without the causal mask all are needed.
 #
 # </details>
 #
@@ -391,15 +400,16 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Rank 0 has its own block, 8.008 forward, and rank 3 has 56.008: 7 times as much. In the middle of the step rank 0 waits. All four
-# together have 128.03, which would be 32.008 for each. The lower bound in your review shares the whole step out that evenly, and
-# is 89.02: this ring takes 49 time units longer.
+# Rank 0 has its own block, 8.008 forward, and rank 3 has 56.008: 7 times as much. In the middle of the step rank 0
+# waits. All four together have 128.03, which would be 32.008 for each. The lower bound in your review spreads the whole
+# step that evenly, and is 89.02: this ring takes 49 time units longer.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Everybody has as many tokens, and somebody has seven times the work. Does a rank's share have to be in one piece?
+# All ranks have the same number of tokens, and one has seven times the work of another. Must a rank's share be a single
+# piece of the text?
 
 # %% [markdown]
 # <!-- part: links -->

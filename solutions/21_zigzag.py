@@ -20,15 +20,16 @@
 # %% [markdown]
 # # $heading
 #
-# In a ring of four, the rank with the first quarter of the text computes attention for 8 time units, forward. The rank with
-# the last quarter needs 56 for the same number of tokens. Everybody waits for that one: of all the time that four ranks spend
-# in attention, three sevenths go by in waiting.
+# In a ring of four, the rank with the first quarter of the text computes attention for 8 time units, forward. The rank
+# with the last quarter needs 56 for the same number of tokens. The others wait for it: of the time that four ranks
+# spend in attention, three sevenths is waiting.
 #
-# It gets worse with more ranks. The first of *n* has half a block, and the last *n* - 1/2: in a ring of 16 that is 31 times
-# as much, and nearly half of a very expensive machine stands still. On eight H800s a plain ring reached 54 % of what the GPUs
-# can do, forward and backward. Then somebody dealt out the tokens differently, changed nothing else, and it was 90 % [1].
+# It gets worse with more ranks. The first of *n* has half a block, and the last *n* - 1/2: in a ring of 16 that is 31
+# times as much, and nearly half of a very expensive machine stands idle. On eight H800s a plain ring reached 54 % of
+# the speed of FlashAttention with an even share of the work, forward and backward. Dealing out the tokens differently,
+# and changing nothing else, raised that to 90 % [1].
 #
-# > **To tell a friend:** deal out the text so that everybody has easy tokens and hard ones.
+# > **To tell a friend:** deal out the text so that every rank gets easy tokens and hard ones.
 
 # %%
 from drawing import draw, draw_attention, draw_curves, draw_group
@@ -47,8 +48,8 @@ LAYERS = [
 # %% [markdown]
 # ## The idea
 #
-# Here is the forward pass of a ring, for any way of dealing out the text. Cut it into equal pieces and say which of them each
-# rank has. The ring itself is the one that you know.
+# Here is the forward pass of a ring for any way to deal out the text. Cut the text into equal pieces and say which of
+# them each rank gets. The ring itself is the one you know.
 
 
 # %%
@@ -75,30 +76,30 @@ def ring_of(*shares: tuple[int, ...]) -> list[Model]:
 draw_attention(ring_of((0,), (1,), (2,), (3,)))
 
 # %% [markdown]
-# This is the table of blocks from the last puzzle, with queries down and keys across. A block has the colour of the rank that
-# works on it, and what was done before is paler. The bars say how long each rank works in each step.
+# This is the table of blocks from the last puzzle, with queries down and keys across. A block has the colour of the
+# rank that works on it; finished blocks are paler. The bars show how long each rank works in each step.
 #
-# From step 1 on there is always somebody with a whole block, and somebody with nothing. The keys go round in step, so each
-# step takes as long as its longest bar: 56.008 in all. The work of all four together is 128.03. Dealt out evenly, that would be
+# From step 1 on, some rank always has a whole block and another has nothing. The keys move in lockstep, so each step
+# takes as long as its longest bar: 56.008 in all. The four ranks together have 128.03 to do. Dealt out evenly, that is
 # **32.008 each**.
 #
-# Nothing says that a rank's tokens have to lie together. A ring passes on keys, whichever they are, and `forward` knows
-# from the positions which pairs there are. So cut the text into eight pieces and give two to each rank. For instance every
-# fourth one: pieces 0 and 4 to rank 0, 1 and 5 to rank 1, and so on.
+# A rank's tokens need not be neighbours. A ring passes on whatever keys it has, and `forward` knows from the positions
+# which pairs count. So cut the text into eight pieces and give each rank two. For instance, every fourth one: pieces 0
+# and 4 to rank 0, 1 and 5 to rank 1, and so on.
 
 # %%
 dealt = ring_of((0, 4), (1, 5), (2, 6), (3, 7))
 draw_attention(dealt)
 
 # %% [markdown]
-# Better: 44.004, and nobody is ever without work. But rank 3 still has more than the others in every step. What it holds is
-# one value whose rows have a gap, and all that you can do with rows works on it as before:
+# Better: 44.004, and no rank is ever idle. But rank 3 still has more than the others in every step. It holds one value
+# whose rows have a gap, and everything you can do with rows still works on it:
 
 # %%
 draw_group({"rank 3": dealt[3].activations[0]})
 
 # %% [markdown]
-# Two of eight pieces for each rank: can it be 32.008? Try it. How much work is piece 0, and how much is piece 7?
+# Two of eight pieces for each rank: can you reach 32.008? Try it. How much work is piece 0, and how much is piece 7?
 
 # %%
 draw_attention(ring_of((0, 4), (1, 5), (2, 6), (3, 7)))  # deal them out as you like
@@ -115,22 +116,22 @@ draw_attention(ring_of((0, 4), (1, 5), (2, 6), (3, 7)))  # deal them out as you 
 #
 # **Given:** the weights of layers 0 and 2, whole on every rank, and `data`: all tokens, of which a rank keeps a quarter.
 #
-# **To do:** choose the tokens of each rank, and write the training step. Bring your ring along: it is correct whichever tokens
-# a rank has. At the end every rank has the updated weights.
+# **To do:** choose the tokens of each rank, and write the training step. Reuse your ring: it is correct whichever
+# tokens a rank has. At the end every rank has the updated weights.
 #
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what a shift will bring takes memory from its start on.
-# - Works may wait in a dict or a list of your own.
+# - You may keep pending operations in a dict or a list of your own.
 # - `model.shard(value, "rows", i, n)` cuts what a value has into *n* equal parts, in order: of rows 0-511 and 3584-4095 the
 #   second of two is 3584-4095.
 
 # %% [markdown]
 # ### Predict first
 #
-# With a quarter of the text in one piece, the best ring of the last puzzle was over at 138.216, and its ranks were idle for
-# 35 % of the time. Leave it as it is, but deal out the tokens evenly. When is the step over, and how much of the time are
-# ranks idle?
+# With a quarter of the text in one piece, the best ring of the last puzzle ended at 138.216, and its ranks were idle
+# for 35 % of the time. Keep the ring, but deal out the tokens evenly. When is the step over, and how much of the time
+# are ranks idle?
 
 # %%
 guess = predict("zigzag", end=..., idle=...)
@@ -139,8 +140,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal wants even work, nothing else. For the second nobody waits for keys, and for the third no pass at the end of
-# backward is waited for. The fourth is as quick, and needs 13 % less memory.
+# The first goal only asks for even work. For the second, no rank waits for keys; for the third, no rank waits for a
+# pass at the end of backward either. The fourth is just as fast and needs 13 % less memory.
 
 # %%
 goal("zigzag")
@@ -222,13 +223,15 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where do these numbers come from?</summary>
 #
-# Attention takes 32.008 on every rank, forward and backward. With 8 and 4 for the other layers, twice, and 1.5 for the updates
-# that is 89.516: all that there is to compute. The ring of the last puzzle leaves nothing to wait for but the end of the last
-# all-reduce, 0.7 more than an update hides: 90.216, of which 0.8 % is idle. It was 138.216, and more than a third.
+# Attention takes 32.008 on every rank, forward and backward. With 8 and 4 for the other layers, twice, and 1.5 for the
+# updates that is 89.516: all there is to compute. The ring of the last puzzle then waits only for the end of the last
+# all-reduce, 0.7 more than an update hides: 90.216, of which 0.8 % is idle. It was 138.216, and more than a third of it
+# idle.
 #
-# The memory is the same whichever tokens a rank has. To keep your own keys until the end of backward takes 1,048,576 elements.
-# Do your own block first, and you need not keep them, but then the last gradient comes home late: 91.816 and 7,077,888. Send
-# the two pieces' gradients one after the other, and while the second travels layer 0 is busy with the first: 90.216 again.
+# The memory does not depend on which tokens a rank has. Keeping your own keys until the end of backward takes 1,048,576
+# elements. Do your own block first and you need not keep them, but then the last gradient comes home late: 91.816 and
+# 7,077,888. Send the two pieces' gradients one after the other, and while the second travels layer 0 is busy with the
+# first: 90.216 again.
 #
 # </details>
 
@@ -247,7 +250,7 @@ Model.check(out, puzzle="zigzag")
 # %% [markdown]
 # ## One ring, two ways to deal
 #
-# Two runs, the text in four pieces and in eight. In every step of the second all bars are equally long.
+# Two runs, with the text in four pieces and in eight. In every step of the second, all bars are equally long.
 
 # %%
 run, _ = run_of("zigzag")  # yours, once it is correct
@@ -255,7 +258,7 @@ contiguous, _ = run_of("ring_attention")
 draw_attention({"one piece each": contiguous, "two pieces each": run})
 
 # %% [markdown]
-# But the bars are half as long, and the passes are not: as many keys travel as before, with half the time to hide behind.
+# But the bars are half as long, and the passes are not: just as many keys travel, with half the time to hide behind.
 # Slower links show it.
 
 # %%
@@ -270,84 +273,88 @@ draw_curves(
 )
 
 # %% [markdown]
-# Two pieces each hide all passes up to a link that is 2.5 times as slow, one piece each up to five times. At eight times the
-# link alone decides, and it makes no difference who has which tokens.
+# Two pieces each hide all passes up to a link that is 2.5 times as slow, one piece each up to five times. At eight
+# times, the link alone decides, and it no longer matters which rank has which tokens.
 #
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Zigzag** ring attention: with *n* ranks the text is cut into 2*n* pieces, and rank *i* has pieces *i* and 2*n* - 1 - *i*. The
-# work on a piece grows with its number by the same amount from piece to piece, so first and last together have as much as
-# second and last but one. That is the way in which Gauss is said to have added up the numbers from 1 to 100. With *t* tokens on
-# each rank, and a block of *b* = *t*²/65,536:
+# **Zigzag** ring attention: with *n* ranks the text is cut into 2*n* pieces, and rank *i* has pieces *i* and 2*n* - 1 -
+# *i*. The work on a piece grows by the same amount from one piece to the next, so the first and the last together have
+# as much as the second and the last but one: the trick with which Gauss is said to have added up the numbers from 1 to
+# 100. With *t* tokens on each rank, and a block of *b* = *t*²/65,536:
 #
 # ```
 # attention, one way     contiguous: (n - 1/2)·b     zigzag: n/2·b     together: n²/2·b
 # each step              contiguous: b for some      zigzag: b/2 for all
 # ```
 #
-# So for many ranks it is nearly twice as fast. Which rank has which of the pairs does not matter, and no other way to give out
-# two pieces each is even.
+# So with many ranks it is nearly twice as fast. Which rank gets which of these pairs does not matter, and no other way
+# to deal out two pieces each is even.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How much.* On eight H800s, forward and backward: a plain ring 54 % of what they can do, zigzag 90 % [1]. The text is cut
-#   once, when it is loaded, so it costs nothing later.
-# - *In PyTorch* it is what you get: `context_parallel` rearranges causal text in this way unless you turn it off. After its own
-#   block, a rank takes either all its queries and the early half of the keys, or the late half of its queries and all keys:
-#   always half a block, and never one with a mask in it [2].
+# - *How much.* On eight H800s, forward and backward, 100 % being FlashAttention on an even eighth of the work with
+#   nothing to send: a plain ring 54 %, zigzag 90 % [1]. The text is cut once, when it is loaded, so it costs nothing
+#   later.
+# - *In PyTorch* it is the default: `context_parallel` rearranges causal text in this way unless you turn it off. After
+#   its own block, a rank takes either all its queries and the early half of the keys, or the late half of its queries
+#   and all keys: always half a block, and never one with a mask in it [2].
 # - *Without a ring.* Llama 3 deals out its text in the same 2*n* pieces, and gathers keys and values [3].
-# - *In stripes.* Give rank *i* tokens *i*, *n* + *i*, 2*n* + *i* and so on, and it is almost even too. But now each block of
-#   every step has a mask, along all of its diagonal. It reached 83 % [1].
+# - *In stripes.* Give rank *i* tokens *i*, *n* + *i*, 2*n* + *i* and so on, and the work is almost even too. But now
+#   every block of every step has a mask along its whole diagonal. It reached 83 % [1].
 #
-# [1] zhuzilin/ring-flash-attention, README. [2] pytorch/pytorch 2.13,
-# *torch/distributed/tensor/experimental/_context_parallel/_attention.py*: head-tail load balance. [3] Grattafiori et al., *The
-# Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [1] zhuzilin/ring-flash-attention, [README](https://github.com/zhuzilin/ring-flash-attention), 2024.
+# [2] pytorch/pytorch,
+# [*torch/distributed/tensor/experimental/_context_parallel/_attention.py*](https://github.com/pytorch/pytorch/blob/main/torch/distributed/tensor/experimental/_context_parallel/_attention.py):
+# head-tail load balance.
+# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# A pair of a query and a key costs the same wherever it is, and one behind the mask costs nothing. A kernel works on tiles of
-# 64 or 128 tokens at a time, and a tile that the mask cuts through costs as much as a whole one. And all texts here fill all
-# 4,096 tokens. Where short texts are packed into one long row, each token looks only at those of its own text, and the work
-# lies somewhere else again.
+# A pair of a query and a key costs the same wherever it is, and one behind the mask costs nothing. A kernel works on
+# tiles of 64 or 128 tokens, and a tile that the mask cuts through costs as much as a full one. And every text here
+# fills all 4,096 tokens. Where short texts are packed into one long row, each token attends only to its own text, and
+# the work is distributed differently again.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Do all ranks send equally much? Are there keys that travel in vain?
+# **1.** Do all ranks send the same amount? Do any keys travel for nothing?
 #
 # <details><summary>Answer</summary>
 #
-# All send as much as each other, and as much as without zigzag. The early half of a rank's keys is needed by every other rank.
-# The late half is piece 2*n* - 1 - *i*, and only ranks before *i* have tokens that are later. So a quarter of all that is
-# passed on is in vain; in the plain ring it was a half.
+# All ranks send the same amount, and as much as without zigzag. Every other rank needs the early half of a rank's keys.
+# The late half is piece 2*n* - 1 - *i*, and only ranks before *i* have later tokens. So a quarter of everything passed
+# on is wasted; in the plain ring it was half.
 #
 # </details>
 #
-# **2.** Cut the text into 16 pieces, and give them out in fours: 0 7 11 12, 1 2 13 14, 5 6 9 10 and 3 4 8 15. The numbers
-# of each four add up to 30, so the work is even. Is the ring as fast as zigzag?
+# **2.** Cut the text into 16 pieces, and deal them out in fours: 0 7 11 12, 1 2 13 14, 5 6 9 10 and 3 4 8 15. The
+# numbers of each four add up to 30, so the work is even. Is the ring as fast as zigzag?
 #
 # <details><summary>Answer</summary>
 #
-# No: `draw_attention(ring_of((0, 7, 11, 12), (1, 2, 13, 14), (5, 6, 9, 10), (3, 4, 8, 15)))`. Each rank has as much as the others
-# in all, but not in each step. After the first step the longest block takes 10, and the shortest 6: 38.008 together, and not
-# 32.008. For a ring it is not enough to be even in total, it has to be even in every step. Zigzag is.
+# No: `draw_attention(ring_of((0, 7, 11, 12), (1, 2, 13, 14), (5, 6, 9, 10), (3, 4, 8, 15)))`. Each rank has the same
+# total, but not in each step. After the first step the longest block takes 10 and the shortest 6: 38.008 together
+# instead of 32.008. For a ring an even total is not enough; every step has to be even. With zigzag it is.
 #
 # </details>
 #
-# **3.** In the last goal the late half of the gradients goes first. Try the early half first: why does it take 0.8 longer?
+# **3.** For the last goal the late half of the gradients goes first. Try the early half first: why does it take 0.8
+# longer?
 #
 # <details><summary>Answer</summary>
 #
-# In each step, some ranks have the keys of a rank before them. There, the late keys are later than all of their own tokens:
-# nothing to do, and the early keys are the whole block. Others have keys of a rank after them, and each half is half of the
-# work. A shift begins when all have called it. Early first, and the first shift waits for those for whom the early half is
-# everything. Late first, and it sets out in the middle of the block.
+# In each step, some ranks hold the keys of a rank before them. There the late keys are later than all of their own
+# tokens, so the early keys are the whole block. Others hold keys of a rank after them, and each half is half of the
+# work. A shift begins once all ranks have called it. Early first: the first shift waits for the ranks for which the
+# early half is everything. Late first: it sets out in the middle of the block.
 #
 # </details>
 #
@@ -355,16 +362,15 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Nothing. All blocks are equally large, and contiguous pieces are fine. The same is true if the mask is a window of a fixed
-# size that moves with the token: then each token has equally many keys, and contiguous pieces have the advantage that most of
-# them are close by.
+# Nothing: all blocks are the same size, and contiguous pieces are fine. The same holds for a sliding window of a fixed
+# size: each token has the same number of keys, and with contiguous pieces most of them are close by.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Zigzag is fair because it counts pairs. There is a fair way that need not count: give every rank all the tokens, but not all
-# the heads.
+# Zigzag is fair because it counts pairs. There is a fair way without counting: give every rank all the tokens, but only
+# some of the heads.
 
 # %% [markdown]
 # <!-- part: links -->

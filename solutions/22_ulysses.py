@@ -20,12 +20,13 @@
 # %% [markdown]
 # # $heading
 #
-# In a ring, nearly all keys and values of the text pass every rank: with 4 ranks three quarters of them, with 64 ranks 98 %.
-# Take more GPUs, and each has less to compute, but as much to pass on as before. At some point a ring does nothing else.
+# In a ring, nearly all keys and values of the text pass every rank: with 4 ranks three quarters of them, with 64 ranks
+# 98 %. Add GPUs, and each has less to compute, but just as much to pass on. At some point passing on takes all the
+# time.
 #
-# DeepSpeed went another way and called it Ulysses. For a text of *N* tokens with *h* features, on *P* GPUs, each link carries
-# 4*Nh*/*P* for the attention of a layer. With the sequence parallelism that they compare it with it is 4*Nh*, however many
-# GPUs there are. They report up to 2.5 times the speed [1].
+# DeepSpeed went another way and called it Ulysses. For a text of *N* tokens with *h* features, on *P* GPUs, each link
+# carries 4*Nh*/*P* for the attention of a layer. With the sequence parallelism that they compare it with, it is 4*Nh*,
+# however many GPUs there are. They report up to 2.5 times the speed [1].
 #
 # > **To tell a friend:** tokens need each other, heads do not. So for attention, swap some tokens of all heads for all tokens
 # > of some heads.
@@ -50,9 +51,9 @@ def layers(tokens: int) -> list[Layer]:
 # %% [markdown]
 # ## The idea
 #
-# With the text cut among four ranks, most layers need nothing from anybody: they take it row by row. Attention needs other rows,
-# because a query asks the keys of all rows before it. But only those of its own **head**: the 512 features of a query are 8
-# heads of 64, and each head asks for itself.
+# With the text cut among four ranks, most layers need nothing from other ranks: they work row by row. Attention needs
+# other rows, because a query attends to the keys of all rows before it. But only to those of its own **head**: the 512
+# features of a query are 8 heads of 64, and heads do not interact.
 #
 # | | heads 0 1 | heads 2 3 | heads 4 5 | heads 6 7 |
 # |---|---|---|---|---|
@@ -61,8 +62,9 @@ def layers(tokens: int) -> list[Layer]:
 # | **of rank 2** | to rank 0 | to rank 1 | stays | to rank 3 |
 # | **of rank 3** | to rank 0 | to rank 1 | to rank 2 | stays |
 #
-# Before the swap a rank has a row of this table, afterwards a column: 2 of the 8 heads, for all rows. Every rank has something
-# else for every other one, and that is an **all-to-all**. Here are the queries of rank 1, before and after:
+# Before the swap a rank has a row of this table, afterwards a column: 2 of the 8 heads, for all rows. Every rank has
+# something different for every other rank, and that is an **all-to-all**. Here are the queries of rank 1, before and
+# after:
 
 
 # %%
@@ -96,21 +98,21 @@ draw_group({"after": demo[1].activations["after"]})
 draw_collective(demo, "alltoall")
 
 # %% [markdown]
-# A rank keeps a quarter of what it has and sends three quarters. To give everybody all rows, with an all-gather, it would send
-# four times as much.
+# A rank keeps a quarter of what it has and sends three quarters. An all-gather, which gives every rank all rows, would
+# send four times as much.
 #
-# Swap queries, keys and values, and attention is an ordinary attention on one rank: all pairs, the mask, the softmax, and no
-# sums to be finished. It is even, too. All heads have the same triangle, and every rank has some of the heads:
+# Swap queries, keys and values, and attention is ordinary attention on one rank: all pairs, the mask, the softmax, no
+# partial sums. It is also even: all heads have the same triangle, and every rank has the same number of heads:
 
 # %%
 draw_attention(demo)
 
 # %% [markdown]
-# The result has all rows and some features, and the next layer wants it the other way round. So swap back, and this time cut
-# along the rows. In backward it is all the same: what came by an all-to-all has a gradient that goes back by one.
+# The result has all rows and some features, and the next layer wants it the other way round. So swap back. In backward,
+# whatever came by an all-to-all has a gradient that goes back by one.
 #
-# There is one condition. Cut between heads, and each rank has an attention of its own. Cut through a head, and no score is
-# right. Here are 16 ranks for 8 heads:
+# There is one condition. Cut between heads, and each rank has a complete attention of its own. Cut through a head, and
+# no score is right. Here are 16 ranks for 8 heads:
 
 # %%
 try:
@@ -130,15 +132,15 @@ except PuzzleError as error:
 #
 # **Given:** the weights of layers 0, 1 and 3, whole on every rank, and the data of this rank's tokens.
 #
-# **To do:** one training step. `model.forward(2, queries, keys)` takes activations 1 and 2, and `model.backward(2, queries,
-# gradient, keys)` gives the gradients of activation 2 and of activation 1, in this order. Activation 1 is used twice, by
-# layer 1 and by attention: add up the two gradients of it that their backwards give.
+# **To do:** one training step. `model.forward(2, queries, keys)` takes activations 1 and 2, and `model.backward(2,
+# queries, gradient, keys)` gives the gradients of activation 2 and of activation 1, in this order. Activation 1 is used
+# twice, by layer 1 and by attention: add the gradients that both give for it.
 #
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts.
-# - Works may wait in a dict or a list of your own. Functions inside yours are fine.
-# - No goal is reached by a run that sends more than 4,718,592 elements per rank. A ring sends more than twice that.
+# - You may keep pending operations in a dict or a list of your own. Functions inside yours are fine.
+# - A run that sends more than 4,718,592 elements per rank reaches no goal. A ring sends more than twice that.
 
 # %% [markdown]
 # ### Predict first
@@ -153,8 +155,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. For the second, everything travels behind something that is there already. For the third,
-# a rank has two heads.
+# The first goal is a correct step. For the second, hide every swap that has something to hide behind. For the third,
+# remember that a rank has two heads.
 
 # %%
 goal("ulysses")
@@ -253,9 +255,9 @@ guess.against(out)
 # forward, of queries, keys and results, 2.4, three of their gradients, 2.4 again, and three all-reduces, 2.4: nine collectives,
 # over at 105.216.
 #
-# Queries travel behind layer 1, their gradients behind its backward, and the all-reduces behind what is computed after them.
-# What is left are keys and results forward, and their gradients: 3.6, so 101.616. One head after the other, half of that is
-# hidden behind the other head: 99.816.
+# Queries travel behind layer 1, their gradients behind its backward, and the all-reduces behind what is computed after
+# them. What remains are the keys and results forward, and their gradients: 3.6, so 101.616. Taken head by head, half of
+# that hides behind the other head: 99.816.
 #
 # </details>
 
@@ -274,8 +276,9 @@ Model.check(out, puzzle="ulysses")
 # %% [markdown]
 # ## When is it better than a ring?
 #
-# A ring sends more, but it sends it behind the blocks. For long texts that is free. How short must a text be for Ulysses to win?
-# Here is attention forward, each as it is known: the rings pass before they compute, and Ulysses awaits its swaps.
+# A ring sends more, but it hides that behind the blocks. For long texts that is free. How short must a text be for
+# Ulysses to win? Here is attention forward in the usual form of each: the rings pass before they compute, and Ulysses
+# awaits its swaps.
 
 
 # %%
@@ -334,9 +337,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# Up to about 408 tokens Ulysses is first: 102 on each rank. With so few, a block of zigzag is too short to hide a pass behind.
-# From then on zigzag is first, because the swaps here are awaited. Against contiguous pieces Ulysses wins at every length: it
-# waits for its swaps, and they wait for the last rank.
+# Up to about 408 tokens, 102 on each rank, Ulysses wins: a block of zigzag is then too short to hide a pass behind.
+# Beyond that zigzag wins, because the swaps here are awaited. Against contiguous pieces Ulysses wins at every length:
+# it waits for its swaps, but the ring waits for its last rank.
 #
 # ## What you built
 #
@@ -351,31 +354,36 @@ draw_curves(
 # ranks                      as many as divide the heads; a ring has no such limit
 # ```
 #
-# Take twice as many ranks for the same text, and a rank of Ulysses sends about half as much, and one of a ring as much as
-# before. And all of attention is one call: any kernel will do, with any mask.
+# With twice as many ranks for the same text, a rank of Ulysses sends about half as much, and a rank of a ring as much
+# as before. And attention is a single call: any kernel will do, with any mask.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How well.* On up to 64 A100s with 40 GB, DeepSpeed reports 175 TFLOP/s per GPU: 54 % of what they can do [1].
-# - *How many ranks.* Llama 3 has 8 heads of keys and values [2]. Swap those as they are, and Ulysses ends at 8 ranks. With more,
-#   each head of keys goes to several ranks; or a ring of groups, each of them with Ulysses inside.
-# - *Across hosts.* An all-to-all over two hosts with H100s took more than four times as long as inside one [3]. So the ranks that
-#   swap heads sit in one host.
-# - *What a ring can do.* Zigzag reached 90 % on eight H800s [4]. Which of the two is better on your machines? Measure.
+# - *How well.* On up to 64 A100s with 40 GB, DeepSpeed reports more than 175 TFLOP/s per GPU, over 54 % of the peak
+#   [1].
+# - *How many ranks.* Llama 3 has 8 heads of keys and values [2]. Swap those as they are, and Ulysses stops at 8 ranks.
+#   Beyond that, send each key head to several ranks, or build a ring of groups with Ulysses inside each.
+# - *Across hosts.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [3]: half
+#   of what a GPU sends has to pass its one network card. So the ranks that swap heads sit in one host.
+# - *What a ring can do.* On eight H800s zigzag reached 90 % of the speed of attention with nothing to send [4]. Which
+#   of the two is better on your machines? Measure it.
 #
-# [1] Jacobs et al., *DeepSpeed Ulysses*, 2023, arXiv 2309.14509, and DeepSpeed's blog. [2] Grattafiori et al., *The
-# Llama 3 Herd of Models*, 2024, arXiv 2407.21783. [3] Austin et al., *How To Scale Your Model*, 2025, jax-
-# ml.github.io/scaling-book. [4] zhuzilin/ring-flash-attention, README.
+# [1] Jacobs et al., *DeepSpeed Ulysses: System Optimizations for Enabling Training of Extreme Long Sequence Transformer
+# Models*, 2023, [arXiv:2309.14509](https://arxiv.org/abs/2309.14509), and DeepSpeed's blog.
+# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
+# [3] Austin et al., *How To Scale Your Model*, 2025,
+# [jax-ml.github.io/scaling-book](https://jax-ml.github.io/scaling-book/).
+# [4] zhuzilin/ring-flash-attention, [README](https://github.com/zhuzilin/ring-flash-attention), 2024.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# An all-to-all of small parts has a latency for each of them, here it has none. To cut features out of an activation and
-# put rows together again is work for the memory of a GPU, and here it takes no time. The queries are activation 1 itself.
-# An attention that works on some heads of four ranks takes the same time as one on a quarter of the rows.
+# A real all-to-all pays a latency for each part; here there is none. Cutting features out of an activation and joining
+# rows again costs memory bandwidth on a GPU, and nothing here. The queries are activation 1 itself. And attention on a
+# quarter of the heads takes as long as on an even quarter of the pairs.
 
 # %% [markdown]
 # ## Questions to think about
@@ -384,9 +392,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# In a ring a rank answers for its own rows, and needs the keys and values of all others: 2·(*n* - 1) parts as large as its own.
-# Here it answers for its heads. It needs queries, keys and values of all rows, and sends the result back: four things, but
-# only (*n* - 1)/*n* of a part of each.
+# In a ring a rank is responsible for its own rows and needs the keys and values of all others: 2·(*n* - 1) parts as
+# large as its own. Here it is responsible for its heads. It needs queries, keys and values of all rows and sends the
+# result back: four things, but only (*n* - 1)/*n* of a part of each.
 #
 # </details>
 #
@@ -394,9 +402,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Two heads cannot be cut in four. Each pair of ranks needs the same head of keys, so send it to both. That is twice as much as
-# there is, but of a quarter of the heads. Or let pairs of ranks swap heads, and make a ring of two such pairs. What you cannot
-# do is cut the head: the scores of half a head are a part of a sum, and the softmax has to wait for the rest.
+# You cannot deal two heads to four ranks. Each pair of ranks needs the same key head, so send it to both: twice the
+# traffic, but for a quarter of the heads. Or let pairs of ranks swap heads, and make a ring of two such pairs. What you
+# cannot do is cut a head: the scores of half a head are partial sums, and the softmax would have to wait for the rest.
 #
 # </details>
 #
@@ -404,9 +412,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Yes, by rows. Let layer 1 take half of your rows, start the swap of their keys, and take the other half meanwhile. From each
-# rank you get the keys of some rows, and combine them with those of the others when they come. Then only the second swap is
-# waited for. Each cut makes the messages smaller, and here that is free.
+# Yes, by rows. Let layer 1 take half of your rows, start the swap of their keys, and take the other half meanwhile.
+# From each rank you get the keys of some rows, and combine them with those of the others when they come. Then only the
+# second swap is exposed. Each cut makes the messages smaller, which costs nothing here.
 #
 # </details>
 #
@@ -414,16 +422,16 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# It cuts the weights: each rank has the columns of its heads, and all rows. So the queries of its heads are made where they are
-# needed, and nothing is swapped. But the input is on every rank, and the output is a part of a sum for all rows. Ulysses has
-# all weights everywhere, which FSDP can mend, and moves activations only. In *Sequence parallel* the two come together: rows
-# are gathered and scattered where here they are swapped.
+# It cuts the weights: each rank has the columns of its heads, and all rows. So the queries of its heads are computed
+# where they are needed, and nothing is swapped. But the input is on every rank, and the output is a partial sum for all
+# rows. Ulysses keeps all weights everywhere, which FSDP can fix, and moves only activations. *Sequence parallel* is in
+# between: rows are gathered and scattered where here they are swapped.
 #
 # </details>
 #
 # ## Where this leads
 #
-# So far all ranks do the same for each token. What if a token chooses who works on it?
+# So far every token takes the same path. What if each token chooses which weights work on it?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,12 +20,12 @@
 # %% [markdown]
 # # $heading
 #
-# In 2020 a model with 600 billion parameters was trained in four days, on 2,048 TPUs [1]. In a usual model of that size every
-# token is multiplied by all 600 billion. Here it met only a few of them.
+# In 2020 a model with 600 billion parameters was trained in four days, on 2,048 TPUs [1]. In a dense model of that size
+# every token is multiplied by all 600 billion. Here each token used only a small part of them.
 #
-# The trick is a layer that has many weights, the **experts**, and a **router** that chooses two of them for each token. Add
-# experts, and the model grows, but a token takes no longer. There is one catch: all those experts do not fit on one GPU. So
-# they live on different ones.
+# The trick is a layer that has many weights, the **experts**, and a **router** that chooses two of them for each token.
+# Add experts, and the model grows, but a token takes no longer: a **mixture of experts**, MoE. There is one catch: the
+# experts do not all fit on one GPU. So they live on different GPUs.
 #
 # > **To tell a friend:** the weights stay where they are, and each token goes to see its experts.
 
@@ -51,8 +51,8 @@ def layers(*loads: int, capacity: int | None = None) -> list[Layer]:
 # %% [markdown]
 # ## The idea
 #
-# Four ranks, four experts, one on each rank. Each rank has a batch of its own, 256 tokens, and each token has chosen two
-# experts. The layer of experts comes in three steps, which are layers of their own here:
+# Four ranks, four experts, one on each rank. Each rank has a batch of its own, 256 tokens, and each token has chosen
+# two experts. An MoE layer has three steps, which are layers of their own here:
 #
 # | layer | what forward gives | weight |
 # |---|---|---|
@@ -60,9 +60,10 @@ def layers(*loads: int, capacity: int | None = None) -> list[Layer]:
 # | 2, **experts** | what each expert makes of its tokens | four, one for each expert |
 # | 3, **combine** | each token once again: its two results, added, each as much as the router trusts that expert | none |
 #
-# After dispatch a rank holds its own tokens, sorted by expert, and has only one of the experts. So between layers 1 and 2 all
-# ranks exchange: each cuts what it has into the parts for expert 0, 1, 2 and 3, and sends each part to the rank where that
-# expert is. An **all-to-all** does that for all of them at once. After layer 2 another one brings the results home.
+# After dispatch a rank holds its own tokens, sorted by expert, but only one of the experts. So between layers 1 and 2
+# the ranks exchange tokens: each cuts what it has into parts for experts 0, 1, 2 and 3, and sends each part to the rank
+# with that expert. An **all-to-all** does that for all ranks at once. After layer 2 another one brings the results
+# home.
 #
 # Cutting and joining are a line or two each, so here they are:
 
@@ -98,8 +99,8 @@ balanced = simulate(only_forward, layers=layers(1, 1, 1, 1), batches=4, ranks=4,
 draw_experts(balanced)
 
 # %% [markdown]
-# Each rank has 512 choices to place, two for each of its 256 tokens, and here the router is fair: 128 for each expert. What
-# rank 2 has after dispatch is its own batch, for all experts:
+# Each rank has 512 choices to place, two for each of its 256 tokens, and here the router is balanced: 128 for each
+# expert. After dispatch rank 2 has its own batch, for all experts:
 
 # %%
 draw_group({"by expert": shown[2]["by expert"]})
@@ -117,8 +118,8 @@ draw_group({"arrived": shown[2]["arrived"]})
 draw_collective(balanced, "alltoall")
 
 # %% [markdown]
-# Now leave out the second exchange. Combine adds up the results that it is given, and the next operation says which ones are
-# missing:
+# Now leave out the second exchange. Combine adds the results that it is given, and the next operation says which ones
+# are missing:
 
 
 # %%
@@ -136,9 +137,9 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Backward is the same way in the other direction. The gradient of each result goes to the expert that made it; the expert
-# works out the gradients of its weight and of its tokens; and the latter go home, where dispatch adds up the two that each
-# token has.
+# Backward takes the same route in the other direction. The gradient of each result goes to the expert that computed it;
+# the expert computes the gradients of its weight and of its tokens; the latter go home, where dispatch adds the two
+# gradients of each token.
 #
 # ## The puzzle
 #
@@ -153,14 +154,14 @@ except PuzzleError as error:
 # **To do:** one training step.
 #
 # - Dispatch and combine have no weight: `model.forward(1, tokens)`, and `model.backward(1, tokens, gradient)` gives one
-#   gradient. Neither needs its input for that: `None` will do for `tokens`.
+#   gradient. Neither needs its input for that: pass `None` for `tokens`.
 # - `cut` and `joined`, from above, are yours to use. Cut along `"experts"` on the way to the experts, and along `"batch"` on
 #   the way home.
 #
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what an exchange will bring takes memory from its start on.
-# - Calls may wait in a dict or a list of your own.
+# - You may keep pending operations in a dict or a list of your own.
 # - `set_final_weight` gets layer 0, and this rank's expert of layer 2.
 
 # %% [markdown]
@@ -176,8 +177,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, wherever the experts are. For the second, they stay on their ranks, and only tokens travel.
-# For the third, a rank has something to compute while tokens are on their way. In the last, it never waits for a token at all.
+# The first goal is a correct step, wherever the experts are. For the second, they stay on their ranks and only tokens
+# travel. For the third, a rank computes while tokens are in flight. For the last, it never waits for a token at all.
 
 # %%
 goal("expert_parallel")
@@ -266,8 +267,8 @@ guess.against(out)
 # The time of an exchange: a rank sends 384 of its 512 choices to others, 512 numbers each, 196,608 elements, and receives as
 # many. Four exchanges and an all-reduce are 1,179,648 elements sent.
 #
-# Four parts: tokens of one travel while those of another are computed, and only the all-reduce, 0.1 longer than the update
-# beside it, is waited for. Over at 7.1.
+# In four parts, the tokens of one travel while those of another are computed. Only the all-reduce is exposed, 0.1
+# longer than the update beside it: over at 7.1.
 #
 # </details>
 
@@ -286,8 +287,8 @@ Model.check(out, puzzle="expert_parallel")
 # %% [markdown]
 # ## When all want the same expert
 #
-# A router learns, and nothing says that it learns to be fair. Suppose that 7 of 8 tokens choose expert 0. Here is forward
-# alone, with the function from above:
+# A router is trained, and nothing makes it balanced. Suppose that 7 of 8 tokens choose expert 0. Here is forward alone,
+# with the function from above:
 
 # %%
 hot = simulate(only_forward, layers=layers(7, 3, 3, 3), batches=4, ranks=4, costs=PRICES)
@@ -297,12 +298,12 @@ draw_experts(hot)
 draw(hot)
 
 # %% [markdown]
-# Rank 0 has more than twice the work of each of the others, and they all wait for it, because their results come home in one
-# exchange. That exchange is longer, too: it takes as long as the rank that sends or receives the most.
+# Rank 0 has more than twice the work of any other rank, and they all wait for it, because their results come home in
+# one exchange. That exchange takes longer, too: it lasts as long as the rank that sends or receives the most.
 #
-# One answer is a **capacity**: of each rank's tokens an expert takes so many and no more. First choices go before second
-# ones, and tokens in their order, so each rank decides alone what it sends. The rest is **dropped**: that token does without
-# that expert.
+# One answer is a **capacity**: an expert takes only so many tokens of each rank. First choices come before second
+# choices, and tokens in their order, so each rank decides alone what it sends. The rest is **dropped**: those tokens do
+# without that expert.
 
 # %%
 capped = simulate(only_forward, layers=layers(7, 3, 3, 3, capacity=160), batches=4, ranks=4, costs=PRICES)
@@ -317,20 +318,21 @@ for capacity in (224, 192, 160, 128, 96):
     print(f"{capacity:8} {at_expert[0]:13} {dropped:9.1%} {max(model.time for model in run):15.4g}")
 
 # %% [markdown]
-# With a capacity of 128, which is just an even share, forward is as fast as with a fair router, and 19 % of all choices are
-# lost. It is usually given as a multiple of the even share, the **capacity factor**: 160 is a factor of 1.25.
+# With a capacity of 128, exactly an even share, forward is as fast as with a balanced router, and 19 % of all choices
+# are lost. A capacity is usually given as a multiple of the even share, the **capacity factor**: 160 is a factor of
+# 1.25.
 #
-# A capacity also says the size of the largest part that travels. Where a library exchanges only parts of equal size, all of
-# them are padded to it, with slots that no token takes: `model.alltoall_padded`. With a capacity of 160 each rank then sends
-# 3 × 160 slots each time, and with parts as large as they are 3 × 96 tokens (rank 0) or 160 + 2 × 96 (the others).
+# A capacity also bounds the largest part that travels. A library that can only exchange parts of equal size pads all of
+# them to it, with empty slots: `model.alltoall_padded`. With a capacity of 160 each rank then sends 3 × 160 slots each
+# time; without padding it sends 3 × 96 tokens (rank 0) or 160 + 2 × 96 (the others).
 #
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Expert parallelism**, beside data parallelism over the same ranks: layer 0 is on all of them, and its gradients are
-# summed; each expert is on one, sees the tokens of all, and nothing is summed. With *n* ranks, *t* tokens on each, and *k*
-# experts for each token, *h* numbers a token:
+# **Expert parallelism**, combined with data parallelism over the same ranks: layer 0 is on all of them, and its
+# gradients are summed; each expert is on one rank, sees the tokens of all ranks, and its gradient needs no sum. With
+# *n* ranks, *t* tokens on each, and *k* experts for each token, *h* numbers a token:
 #
 # ```
 # one exchange, in elements sent        t·k·h·(n - 1)/n
@@ -339,7 +341,7 @@ for capacity in (224, 192, 160, 128, 96):
 # all experts on all ranks               no exchange, n times the weights, and an all-reduce of all their gradients
 # ```
 #
-# The first line hardly grows with *n*: with more experts, each on a rank of its own, a token still travels twice.
+# The first line hardly grows with *n*: however many experts there are, each token still makes *k* trips out and back.
 #
 # </details>
 
@@ -351,27 +353,36 @@ draw_experts(run)
 # ## On real GPUs
 #
 # - *How large.* GShard had 600 billion parameters and was trained in 4 days on 2,048 TPU v3 [1].
-# - *Where the link is slow.* On H100s an all-to-all over two hosts takes more than four times as long as in one [2]. So
-#   routers are told to prefer few hosts for each token.
-# - *A library of its own.* DeepEP does dispatch and combine alone, with 90 GB/s to a second host, on 12 of a GPU's
-#   multiprocessors [3]. With it, a model of 30 billion parameters, its experts spread over 8 GPUs, went from 9,930 to 14,796
-#   tokens a second on each GPU [4].
-# - *Without dropping.* MegaBlocks multiplies experts' tokens as one sparse matrix, however many each has, and drops none: up
-#   to 40 % faster than Tutel [5].
-# - *And with pipelines.* A stage that had no layer of experts crashed where loads were balanced [6].
+# - *Where the link is slow.* An all-to-all over two hosts with H100s takes more than four times as long as inside one
+#   [2]: half of what a GPU sends has to pass its one network card. So routers are often limited to a few hosts for each
+#   token.
+# - *A library of its own.* DeepEP does nothing but dispatch and combine. Over two hosts of eight Hopper GPUs it reports
+#   90 GB/s on 12 of a GPU's multiprocessors [3]. That counts tokens for the own host too, so up to half of it never
+#   leaves the host: a card carries 50 GB/s. With DeepEP and fused kernels, a model of 30 billion parameters, its
+#   experts spread over 8 GPUs, went from 9,930 to 14,796 tokens a second on each GPU [4].
+# - *Without dropping.* MegaBlocks multiplies the tokens of all experts as one block-sparse matrix, however many each
+#   has, and drops none: up to 40 % faster than Tutel [5].
+# - *And with pipelines.* In torchtitan a stage without any MoE layer crashed in the step that balances the loads [6].
 #
-# [1] Lepikhin et al., *GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding*, 2020, arXiv
-# 2006.16668. [2] Austin et al., *How To Scale Your Model*, 2025, jax-ml/scaling-book. [3] deepseek-ai/DeepEP, README.
-# [4] NousResearch/torchtitan, pull request 19, 2025. [5] Gale et al., *MegaBlocks: Efficient Sparse Training with
-# Mixture-of-Experts*, 2022, arXiv 2211.15841. [6] pytorch/torchtitan, issue 1689.
+# [1] Lepikhin et al., *GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding*, 2020,
+# [arXiv:2006.16668](https://arxiv.org/abs/2006.16668).
+# [2] Austin et al., *How To Scale Your Model*, 2025,
+# [jax-ml.github.io/scaling-book](https://jax-ml.github.io/scaling-book/).
+# [3] deepseek-ai/DeepEP, [README](https://github.com/deepseek-ai/DeepEP) of version 2, 2026.
+# [4] NousResearch/torchtitan, [pull request 19](https://github.com/NousResearch/torchtitan/pull/19), *Add new expert
+# parallelism with DeepEP and fused kernels*, 2025.
+# [5] Gale et al., *MegaBlocks: Efficient Sparse Training with Mixture-of-Experts*, 2022,
+# [arXiv:2211.15841](https://arxiv.org/abs/2211.15841).
+# [6] pytorch/torchtitan, [pull request 1689](https://github.com/pytorch/torchtitan/pull/1689), *fix: moe load balancing
+# pp edge cases*, 2025.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# The router is given: which experts a token goes to does not depend on what is learned, and how much each result counts is
-# fixed. A real router is a small matrix with a gradient of its own, and with an extra loss that makes it fair. An expert is
-# one matrix here, and two or three in a transformer. Ranks know how many tokens will come; real ones first exchange the
-# counts. Adding up what a token's experts say takes no time.
+# The router is given: which experts a token goes to does not depend on what is learned, and how much each result counts
+# is fixed. A real router is a small matrix with a gradient of its own, and usually an extra loss or bias that balances
+# it. An expert is one matrix here, and two or three in a transformer. Ranks know how many tokens will arrive; real ones
+# exchange the counts first. Combining a token's results takes no time.
 
 # %% [markdown]
 # ## Questions to think about
@@ -380,47 +391,47 @@ draw_experts(run)
 #
 # <details><summary>Answer</summary>
 #
-# A gradient has to be of all tokens. Layer 0 on rank 2 has only seen the tokens of rank 2. Expert 2, on rank 2, has seen
-# everybody's: the exchange brought them. Its gradient is whole where it is. A sum over the ranks would add up gradients of
-# different experts, which have nothing to do with each other.
+# A gradient must cover all tokens. Layer 0 on rank 2 has only seen the tokens of rank 2. Expert 2, on rank 2, has seen
+# the tokens of all ranks that chose it: the exchange brought them. Its gradient is already complete. A sum over the
+# ranks would add gradients of different experts, which have nothing to do with each other.
 #
 # </details>
 #
-# **2.** Put all four experts on each rank. What does a step take then?
+# **2.** Put all four experts on each rank. How long does a step take then?
 #
 # <details><summary>Answer</summary>
 #
-# No exchange. But four experts' gradients are summed over all ranks, 2.4, and four experts updated, 2, on each. Awaited, it
-# is over at 11.5, and each rank holds four times the experts' weights, gradients and optimizer states. With 256 experts it
-# would be 256 times.
+# There is no exchange. But the gradients of four experts are summed over all ranks, 2.4, and each rank updates four
+# experts, 2. Awaited, the step ends at 11.5, and each rank holds four times the experts' weights, gradients and
+# optimizer states. With 256 experts it would be 256 times.
 #
 # </details>
 #
-# **3.** Which tokens are dropped, and what becomes of them?
+# **3.** Which tokens are dropped, and what happens to them?
 #
 # <details><summary>Answer</summary>
 #
-# Of each rank's batch those that come last: first choices go first, tokens in their order. A token that loses one of its
-# two experts goes on with the other result, which counts for no more than before. If it loses both, combine gives zero; in
-# a transformer the residual connection carries the token past the layer. That the last tokens of a text are those that
-# lose is unfair as well: shuffle them first, and it is chance.
+# The last ones of each rank's batch: first choices go first, and tokens in their order. A token that loses one of its
+# two experts continues with the other result, which counts for no more than before. If it loses both, combine gives
+# zero; in a transformer the residual connection carries the token past the layer. It is unfair that the last tokens of
+# a text always lose: shuffle them first, and chance decides.
 #
 # </details>
 #
-# **4.** The step is over at 7.1, and a rank computes for 7. Where are the 0.1, and could they be had?
+# **4.** The step is over at 7.1, and a rank computes for 7. Where does the 0.1 go, and could you save it?
 #
 # <details><summary>Answer</summary>
 #
-# The all-reduce of layer 0 takes 0.6, and only the update of the expert, 0.5, is left to do beside it. Keep something back
-# for it: the weight half of the expert's last backward, with `backward_input` and `backward_weight`, is 0.25. Then the step
-# is over at 7.0.
+# The all-reduce of layer 0 takes 0.6, and only the update of the expert, 0.5, is left to hide it. Save some work for
+# that moment: the weight half of the expert's last backward, with `backward_input` and `backward_weight`, is 0.25. Then
+# the step is over at 7.0.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Tensor, sequence, context and now expert parallelism each fill a group of ranks, and each has its own idea of who sums what
-# with whom. A large model uses three or four of them at once. Which ranks should lie next to each other?
+# Tensor, sequence, context and now expert parallelism: each has its own group of ranks and its own rule for who sums
+# what with whom. A large model combines three or four of them. Which ranks should be neighbours?
 
 # %% [markdown]
 # <!-- part: links -->

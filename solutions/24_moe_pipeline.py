@@ -20,12 +20,13 @@
 # %% [markdown]
 # # $heading
 #
-# DeepSeek-V3 was trained on 2,048 GPUs, more than any single idea of this course is good for. So it takes three at once: pipelines of 16 stages, the experts of each layer on 64 GPUs, and data parallelism around it all [1].
+# DeepSeek-V3 was trained on 2,048 GPUs, more than any single idea of this course can use well. So it combines three:
+# pipelines of 16 stages, the experts of each layer spread over 64 GPUs, and data parallelism around it all [1].
 #
-# You know all three. What is new is that they meet: a GPU belongs to a pipeline, to a group that exchanges tokens, and to a
-# group that sums gradients. It has three kinds of partners, and for each thing that it sends only one of them is right.
+# You know all three. What is new is that they meet: a GPU belongs to a pipeline, to a group that exchanges tokens, and
+# to a group that sums gradients. It has three kinds of partners, and whatever it sends, only one of them is right.
 #
-# > **To tell a friend:** ask of each gradient whose tokens it has seen. What is missing says with whom to sum it.
+# > **To tell a friend:** ask of each gradient whose tokens it has seen. The missing ones tell you with whom to sum it.
 
 # %%
 from drawing import draw, draw_experts, draw_mesh
@@ -46,12 +47,12 @@ BLOCK = [Layer(), Layer("dispatch", experts=2, route=FAIR), Layer("experts", exp
 draw_mesh(MESH)
 
 # %% [markdown]
-# A stage has one **block**: a layer that all tokens meet, and a layer of two experts, which is three layers here, as in puzzle
-# $number_expert_parallel. Stage 0 has layers 0 to 3, stage 1 has layers 4 to 7.
+# A stage has one **block**: a dense layer, which all tokens pass through, and an MoE layer with two experts, which is
+# three layers here, as in puzzle $number_expert_parallel. Stage 0 has layers 0 to 3, stage 1 has layers 4 to 7.
 #
 # | layer | what it is | on a rank |
 # |---|---|---|
-# | 0 and 4 | a usual layer | all of it, on the 4 ranks of its stage |
+# | 0 and 4 | a dense layer | all of it, on the 4 ranks of its stage |
 # | 1 and 5 | dispatch: each token to its expert | no weight |
 # | 2 and 6 | two experts | the one with this rank's place along `expert`: 2 ranks have the same |
 # | 3 and 7 | combine: each token where it came from | no weight |
@@ -64,7 +65,7 @@ draw_mesh(MESH)
 # | `expert` | 0 | tokens that want the other expert, and their way home |
 # | `data` | 3 | gradients, of something |
 #
-# Exchanging tokens takes a few lines that you know. Here they are, for the group along `expert`:
+# To exchange tokens takes a few lines that you know. Here they are, for the group along `expert`:
 
 
 # %%
@@ -81,7 +82,7 @@ async def exchange(model: Model, value, dim: str, layer: int):
 
 
 # %% [markdown]
-# One stage on its own, with one batch for each rank, and its two sums left out. Look at who has what at the end:
+# Here is one stage on its own, with one batch for each rank and without its two sums. Look at who has what at the end:
 
 
 # %%
@@ -105,8 +106,8 @@ for rank, (of_layer_0, of_expert) in seen.items():
     print(f"rank {rank}   layer 0: {of_layer_0}   expert: {of_expert}")
 
 # %% [markdown]
-# Layer 0 has seen one batch on each rank. An expert has seen two: its rank's own, and that of the rank it exchanges with.
-# **So they are not summed over the same ranks.** What happens to someone who sums both over all four?
+# Layer 0 has seen one batch on each rank. An expert has seen two: its rank's own, and that of the rank it exchanges
+# with. **So they are not summed over the same ranks.** What happens if you sum both over all four?
 
 
 # %%
@@ -137,11 +138,12 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. Messages and sums may wait in a dict of your own.
-# - Backward of dispatch and combine needs to know who went where, and no input: `model.backward(layer, None, gradient)`. So
+# - Values live in the stores, and everything alive counts. You may keep pending messages and sums in a dict of your
+#   own.
+# - Backward of dispatch and combine needs the routing, but no input: `model.backward(layer, None, gradient)`. So
 #   forward has to leave only two activations of each batch in the stores.
 # - A rank sends one message at a time over a link, and a sum over the same link waits for it.
-# - `set_final_weight` gets the whole weight of the usual layer, and this rank's expert.
+# - `set_final_weight` gets the whole weight of the dense layer, and this rank's expert.
 
 # %% [markdown]
 # ### Predict first
@@ -156,8 +158,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. The second is as fast as your guess, with fewer activations. For the third, look at what a
-# rank has to do when its last expert is through; for the last, at who waits while a message is on its way.
+# The first goal is a correct step. The second is as fast as your guess, with fewer activations. For the third, look at
+# what a rank still has to do once its last expert is done; for the last, at which rank waits while a message is in
+# flight.
 
 # %%
 goal("moe_pipeline")
@@ -261,20 +264,20 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where do these numbers come from?</summary>
 #
-# A batch takes 2.2 through a block, forward as backward: 1 + 1, and two exchanges. Stage 0 has four of them, 17.6. At the turn
-# it waits until its last batch has been through stage 1 and back, 4.4. Messages take 2.0: 0.2 for each that it sends or receives,
-# and for the two of stage 1 at the turn. Then come the sums, 0.4 and 0.6, and two updates of 0.5: over at 26.0. A rank calls 4
-# exchanges a batch and two all-reduces: 18 collectives.
+# A batch takes 2.2 through a block, forward and again backward: 1 + 1, and two exchanges. Stage 0 has four of them,
+# 17.6. At the turn it waits until its last batch has been through stage 1 and back, 4.4. Messages take 2.0: 0.2 for
+# each that it sends or receives, and for the two of stage 1 at the turn. Then come the sums, 0.4 and 0.6, and two
+# updates of 0.5: over at 26.0. A rank calls 4 exchanges a batch and two all-reduces: 18 collectives.
 #
 # Elements sent by a rank: 16 exchanges of half of 131,072, 4 messages of 131,072, and 262,144 + 393,216 in two sums: 2,228,224.
 #
-# Memory: two weights and two optimizer states are 1,048,576. Stage 1 has at the turn four batches in hand, two activations and
-# a gradient of 131,072 each, and makes the first gradient of an expert, 262,144: 2,883,584. With two batches in hand it is stage
-# 0 that has the most: two activations of each, both gradients of weights (524,288) and one that goes back, 2,228,224. With a
-# message that is on its way, 2,359,296.
+# Memory: two weights and two optimizer states are 1,048,576. At the turn stage 1 has four batches in flight, each with
+# two activations and a gradient of 131,072, and makes the first gradient of an expert, 262,144: 2,883,584. With two
+# batches in flight, stage 0 has the most: two activations of each, both gradients of weights (524,288) and one that
+# goes back, 2,228,224. With a message in flight, 2,359,296.
 #
-# The expert's sum is done while layer `dense` goes back, and the sum of `dense` begins together with the update of the expert,
-# which saves 0.4 + 0.5: over at 25.1. Messages that nobody waits for make it 24.9.
+# The expert's sum is done while layer `dense` goes back, and the sum of `dense` begins together with the update of the
+# expert, which saves 0.4 + 0.5: over at 25.1. With messages that no rank waits for it is 24.9.
 #
 # </details>
 
@@ -295,8 +298,8 @@ Model.check(out, puzzle="moe_pipeline")
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Pipeline × expert × data parallelism**, the shape in which the large models with experts are trained. With *p* stages, *e*
-# ranks along `expert`, and *d* along `data`:
+# **Pipeline × expert × data parallelism**, the shape in which large MoE models are trained. With *p* stages, *e* ranks
+# along `expert`, and *d* along `data`:
 #
 # ```
 # a usual layer              on e·d ranks, gradient summed over data and expert
@@ -306,8 +309,8 @@ Model.check(out, puzzle="moe_pipeline")
 # batches in hand            p - stage, in the order 1F1B
 # ```
 #
-# The order in which stage 0 is ahead by one batch, and each backward makes room for the next forward, is called **1F1B**: one
-# forward, one backward. It has a puzzle of its own in the chapter on pipelines.
+# The order in which stage 0 is one batch ahead, and each backward makes room for the next forward, is called **1F1B**:
+# one forward, one backward. The chapter on pipelines has a puzzle about it.
 #
 # </details>
 
@@ -318,72 +321,79 @@ draw_experts(run, layer=1)
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Three axes.* DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the data parallel
-#   ranks (ZeRO-1), on 2,048 H800s [1].
-# - *Exchanges cost.* On H100s an all-to-all over two hosts takes more than four times as long as in one [1]. So the axis
-#   `expert` comes last in a mesh: neighbours are in one host.
-# - *Not all stages are alike.* In torchtitan a stage without a layer of experts crashed when the loads of experts were
-#   balanced [2].
-# - *Zero bubble.* Backward cut in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with more [3].
+# - *Three axes.* DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the
+#   data-parallel ranks (ZeRO-1), on 2,048 H800s [1].
+# - *Exchanges cost.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [1]: half
+#   of what a GPU sends has to pass its one network card. So `expert` is usually the last axis of a mesh: its neighbours
+#   share a host, as far as one host can hold them.
+# - *Not all stages are alike.* In torchtitan a stage without any MoE layer crashed in the step that balances the loads
+#   [2].
+# - *Zero bubble.* Splitting backward in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with more
+#   [3].
 #
-# [1] Austin et al., *How To Scale Your Model*, 2025, jax-ml/scaling-book. [2] pytorch/torchtitan, issue 1689. [3] Qi et al.,
-# *Zero Bubble Pipeline Parallelism*, 2023, arXiv 2401.10241.
+# [1] Austin et al., *How To Scale Your Model*, 2025,
+# [jax-ml.github.io/scaling-book](https://jax-ml.github.io/scaling-book/).
+# [2] pytorch/torchtitan, [pull request 1689](https://github.com/pytorch/torchtitan/pull/1689), *fix: moe load balancing
+# pp edge cases*, 2025.
+# [3] Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, [arXiv:2401.10241](https://arxiv.org/abs/2401.10241).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Two stages and two experts instead of 16 and 256, and one block in a stage. The router is given and fair. All links are equally
-# fast: see puzzle $number_hsdp for meshes where they are not. Each expert counts its tokens beforehand, for nothing.
+# Two stages and two experts instead of 16 and 256, and one block in a stage. The router is given and balanced. All
+# links are equally fast: see puzzle $number_hsdp for meshes where they are not. Each expert knows the number of its
+# tokens beforehand, at no cost.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Which gradients are summed over which ranks, if `expert` has 1 rank? And if `data` has?
+# **1.** Which gradients are summed over which ranks if `expert` has one rank? And if `data` has one?
 #
 # <details><summary>Answer</summary>
 #
-# With one rank along `expert` each rank has both experts, nothing is exchanged, and both gradients are summed along `data`: a
-# pipeline with data parallelism. With one rank along `data` the expert's gradient is complete where it is, and nothing is summed;
-# the usual layer's is summed along `expert`. Your function should be right for both without an `if`.
+# With one rank along `expert` each rank has both experts, nothing is exchanged, and both gradients are summed along
+# `data`: a pipeline with data parallelism. With one rank along `data` the expert's gradient is already complete, and
+# nothing is summed; that of the dense layer is summed along `expert`. Your function should be right for both without an
+# `if`.
 #
 # </details>
 #
-# **2.** Both experts of each stage on all of its ranks: no token travels. What does that cost?
+# **2.** Keep both experts of a stage on all of its ranks: no token travels. What does that cost?
 #
 # <details><summary>Answer</summary>
 #
-# One weight, its gradient and its optimizer state more on each rank, and an all-reduce of both experts' gradients over four ranks,
-# where it was one over two. It is over at 23.7, earlier than any of these goals, but a rank holds 3,145,728 elements. With
-# two small experts that may be the better choice. With 256 it is none.
+# One more weight, gradient and optimizer state on each rank, and an all-reduce of both experts' gradients over four
+# ranks instead of one over two. The step ends at 23.7, earlier than any of these goals, but a rank holds 3,145,728
+# elements. With two small experts that may be the better choice. With 256 it is impossible.
 #
 # </details>
 #
-# **3.** In the timeline, the ranks of a stage do the same at the same time. Which part of the picture would change if expert 0
-# got three tokens of four?
+# **3.** In the timeline, all ranks of a stage do the same thing at the same time. What would change if expert 0 got
+# three tokens of four?
 #
 # <details><summary>Answer</summary>
 #
-# In each stage the two ranks with expert 0 would take 1.5 for it, and the two with expert 1 would wait for them twice a batch,
-# forward and backward. And the other stage would wait as well: a pipeline is as slow as its slowest stage, and a stage as slow
-# as its busiest expert.
+# In each stage the two ranks with expert 0 would take 1.5 for it, and the two with expert 1 would wait for them twice a
+# batch, forward and backward. The other stage would wait as well: a pipeline is as slow as its slowest stage, and a
+# stage is as slow as its busiest expert.
 #
 # </details>
 #
-# **4.** A rank computes for 17 of the 24.9. Where is the rest, and which of it could be had?
+# **4.** A rank computes for 17 of the 24.9. Where does the rest go, and how much of it could you save?
 #
 # <details><summary>Answer</summary>
 #
-# On stage 0: 16 exchanges, 1.6, which the other half of the tokens could hide, as in puzzle $number_expert_parallel. The turn,
-# 4.4: a pipeline of two stages waits for one batch, forward and backward. Some of that could be had by cutting backward in two, as
-# zero-bubble schedules do. Messages, 1.8. And the last all-reduce, 0.1 longer than the update beside it.
+# On stage 0: 16 exchanges, 1.6, which the other half of the tokens could hide, as in puzzle $number_expert_parallel.
+# The turn, 4.4: a pipeline of two stages waits for one batch, forward and backward. Splitting backward in two, as
+# zero-bubble schedules do, would save some of that. Messages, 1.8. And the last all-reduce, 0.1 longer than the update
+# beside it.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Whatever is inside a layer, a pipeline is a line of GPUs of which some always wait. The chapter on pipelines is about how
-# few of them it can be. But first two other questions: what if a single example is too large for a GPU? And where do all
-# those batches come from?
+# Whatever is inside a layer, some GPUs of a pipeline always wait. The chapter on pipelines asks how few. But first two
+# other questions: what if a single example is too large for a GPU? And where do all those batches come from?
 
 # %% [markdown]
 # <!-- part: links -->

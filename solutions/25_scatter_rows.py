@@ -20,17 +20,15 @@
 # %% [markdown]
 # # $heading
 #
-# ERA5, a record of past weather, is a grid of 721 rows and 1,440 columns [1].
-# Now cut its rows among 64 GPUs, by the rule of `torch.chunk`, which is also the rule of PyTorch's DTensor. 60 GPUs get
-# 12 rows each. One GPU gets a single row. And **three get nothing**: they hold the model, they wait in every collective,
-# and they have no weather to work on.
+# ERA5, a record of past weather, is a grid of 721 rows and 1,440 columns [1]. Split its rows among 64 GPUs by the rule
+# of `torch.chunk`, which is also the rule of PyTorch's DTensor. 60 GPUs get 12 rows each. One GPU gets a single row.
+# And **three get nothing**: they hold the model, they wait in every collective, and they have no weather to work on.
 #
-# Why cut a grid at all? Until now every rank had whole examples, and more ranks meant more examples at a time. That is no
-# help when *one* example, with all that its layers leave behind for the backward pass, does not fit into a GPU. **Domain
-# parallelism** cuts the example itself: each rank has some rows of the image. And images come in the sizes that they
-# have.
+# Why cut a grid at all? Until now every rank had whole examples, and more ranks meant more examples at a time. That is
+# no help when *one* example, with all the activations kept for backward, does not fit on a GPU. **Domain parallelism**
+# cuts the example itself: each rank has some rows of the image. And image sizes rarely divide evenly.
 #
-# > **To tell a friend:** if the rows of a rank follow from a rule, everybody knows everybody's shapes, and nobody has to ask.
+# > **To tell a friend:** if the rows of a rank follow from a rule, every rank knows all shapes without asking.
 #
 # *Reminder.* An **all-gather** puts the parts of all ranks together, and gives each rank the whole.
 
@@ -43,11 +41,11 @@ from lib.cluster.batch import PhysicalBatch
 # %% [markdown]
 # ## The idea
 #
-# Two rules are common, and both are named after a function of PyTorch. Take 10 rows and 4 ranks.
+# Two rules are common, each named after a function of PyTorch. Take 10 rows and 4 ranks.
 #
 # **`chunk`**: divide and round up, 3 here. Every rank gets 3 rows, as long as there are any.
 #
-# **`tensor_split`**: as even as can be. Every rank gets 2, and the 2 that are left go to the first ranks, one each.
+# **`tensor_split`**: as even as possible. Every rank gets 2, and the 2 that are left go to the first ranks, one each.
 
 
 # %%
@@ -67,13 +65,13 @@ tensor_split = [(0, 3), (3, 6), (6, 8), (8, 10)]
 picture_of(image(tensor_split, "10 rows by tensor_split"))
 
 # %% [markdown]
-# The largest part has 3 rows both times, and everybody waits for the rank that has it. So one rule is as fast as the
-# other. They differ at the small end. What is hatched, and what the slots are for, comes in a moment.
+# The largest part has 3 rows both times, and all ranks wait for the one that has it. So both rules are equally fast.
+# They differ at the small end. The hatching and the slots are explained in a moment.
 #
 # ### Hand it out
 #
-# Rank 0 has read the image, 10 rows of 2,048 elements. Every rank knows the rule, so rank 0 sends rows and nothing else:
-# no shapes first.
+# Rank 0 has read the image, 10 rows of 2,048 elements. Every rank knows the rule, so rank 0 sends only rows, and no
+# shapes before them.
 
 # %%
 GRID = [Layer(rows=10, inputs=2048, outputs=2048)]
@@ -95,7 +93,7 @@ def hand_out(parts):
 draw(simulate(hand_out(chunk), ranks=4, layers=GRID, batches=1, costs=Links()))
 
 # %% [markdown]
-# The other way is to send everything to everybody, and each rank cuts out its rows:
+# The other way is to broadcast everything and let each rank cut out its rows:
 
 
 # %%
@@ -112,8 +110,8 @@ for program in (hand_out, broadcast):
     print(f"{program.__name__:<9}  time {max(model.time for model in run):.6f}")
 
 # %% [markdown]
-# Hardly slower, and one line. But now every rank needs room for the whole image, and the lack of room was the reason to
-# cut it.
+# Hardly slower, and only one line. But now every rank needs room for the whole image, and lack of room was the reason
+# to cut it.
 #
 # ### Put it together
 #
@@ -138,8 +136,8 @@ for gather in ("unequal", "padded"):
 draw_collective(runs["unequal"])
 
 # %% [markdown]
-# But the all-gather of a real library takes parts of *one* size. So each rank fills its part up to the largest one and
-# sends the padding along. What does that cost?
+# But the fast all-gathers of real libraries want parts of *one* size. So each rank pads its part to the size of the
+# largest one and sends the padding along. What does that cost?
 
 # %%
 print("parts    time      sent by rank 0, 1, 2 and 3")
@@ -148,13 +146,13 @@ for name, run in runs.items():
     print(f"{name:<7}  {max(model.time for model in run):.6f}  {sent}")
 
 # %% [markdown]
-# No time at all. In a ring every rank passes on the parts of the others, and in each step somebody is busy with a large
-# one; the others wait for it anyway. (Each rank sends all parts but that of the rank after it. For rank 2 that is the
-# small one, so it had 9 rows to send from the start, and the others 7. Now all send 9.)
+# No time at all. In a ring every rank passes on the parts of the others, and in each step some link carries a large
+# part; the others wait for it anyway. (Each rank sends all parts except that of the rank after it. For rank 2 that is
+# the small one, so it had 9 rows to send from the start, and the others 7. Now all send 9.)
 #
-# There is a price, and it is not time. What arrives is not the image yet. It is a line of **slots**, 3 for each rank, as
-# in the two pictures above, and the hatched ones are padding. `model.allgather_padded` takes the rows out for you. On
-# real GPUs that is your job.
+# The price is something else: what arrives is not the image yet. It is a line of **slots**, 3 for each rank, as in the
+# two pictures above, and the hatched ones are padding. `model.allgather_padded` takes the rows out for you. On real
+# GPUs that is your job.
 
 # %% [markdown]
 # ## The puzzle
@@ -175,21 +173,21 @@ for name, run in runs.items():
 # - By `chunk` every rank gets `rows / ranks` rows, rounded up, as long as there are any.
 # - By `tensor_split` every rank gets `rows // ranks` rows, and the first ranks get one more each until none is left.
 # - Every part begins where the one before it ends. That also holds for a part without rows: for 9 rows it is `[9, 9]`.
-# - Each rank fills its part up to the size of the largest one, with padding behind its rows. The gather is all these
-#   filled parts, one after the other, that of rank 0 first. Its slots are counted from 0.
-# - No row, no rank, or another rule is a `ValueError`.
+# - Each rank pads its part to the size of the largest one, behind its rows. The gather is all these padded parts in
+#   order of rank, and its slots are counted from 0.
+# - Fewer than one row, fewer than one rank, or an unknown rule is a `ValueError`.
 
 # %% [markdown]
 # ### Predict first
 #
-# 9 rows among 4 ranks, by `tensor_split`. How many rows does each rank have, how many slots has the gather, and which of
-# them are padding? Somebody has gathered these slots and takes `gathered[:9]` for the image. What is in it?
+# 9 rows among 4 ranks, by `tensor_split`. How many rows does each rank have, how many slots does the gather have, and
+# which of them are padding? A program gathers these slots and takes `gathered[:9]` for the image. What is in it?
 #
 # <details><summary>Answer</summary>
 #
-# The ranks have 3, 2, 2 and 2 rows. The largest part has 3, so there are 12 slots, and slots 5, 8 and 11 are padding: the
-# last slot of each rank but rank 0. `gathered[:9]` has rows 0 to 4, a slot of padding, rows 5 and 6, and padding again.
-# Rows 7 and 8 are missing. It has the right shape, and no error comes.
+# The ranks have 3, 2, 2 and 2 rows. The largest part has 3, so there are 12 slots, and slots 5, 8 and 11 are padding:
+# the last slot of each rank but rank 0. `gathered[:9]` has rows 0 to 4, a slot of padding, rows 5 and 6, and padding
+# again. Rows 7 and 8 are missing. The shape is right, and nothing raises an error.
 #
 # </details>
 
@@ -205,8 +203,8 @@ for name, run in runs.items():
 # | 5 | 4 | `"chunk"` | 2 2 1 0 | 0 1 2 3 4 |
 # | 5 | 4 | `"tensor_split"` | 2 1 1 1 | 0 1 2 4 6 |
 #
-# Your function is asked for every image of up to 20 rows on up to 8 ranks, and for larger ones. A wrong answer shows the
-# smallest one that it is wrong for, as a picture.
+# The check tries every image of up to 20 rows on up to 8 ranks, and larger ones. If an answer is wrong, you see the
+# smallest image that breaks it, as a picture.
 
 # %%
 goal("scatter_rows")
@@ -248,8 +246,8 @@ verdict
 # %% [markdown]
 # ### See what it is for
 #
-# The weather from the beginning, on more and more GPUs. `slowest` is how much longer a step takes than if the rows could
-# be cut evenly: the largest part, compared with 721 / GPUs. Change the numbers and run it again.
+# The weather from the beginning, on more and more GPUs. `slowest` is how much longer a step takes than if the rows
+# divided evenly: the largest part compared with 721 / GPUs. Change the numbers and run it again.
 
 # %%
 picture = None
@@ -267,11 +265,11 @@ if verdict:
 picture
 
 # %% [markdown]
-# Both rules take the same time. But from 64 GPUs on `chunk` leaves some with nothing and one with a single row. By
+# Both rules take the same time. But with 64 GPUs `chunk` leaves three with nothing and one with a single row. With
 # `tensor_split` no two parts ever differ by more than one row.
 #
-# Here are your parts in the simulator, with a rank that has no rows. It still takes part in the gather: all-gathers are
-# for everybody.
+# Here are your parts in the simulator, with a rank that has no rows. It still takes part in the gather: every rank of a
+# group has to.
 
 # %%
 picture = None
@@ -286,9 +284,9 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# `"parts"` by `chunk` is what PyTorch's `DTensor` calls `local_shard_size_and_offset` [2]; a test of this puzzle compares
-# the two. `"slots"` is what every library does after it has gathered: DTensor takes the padding off again [2], and
-# NVIDIA's **ShardTensor**, made for such grids, slices the real elements out of the slots of each rank [3].
+# `"parts"` by `chunk` is what PyTorch's `DTensor` calls `local_shard_size_and_offset` [2]; a test of this puzzle
+# compares the two. `"slots"` is what every library does after a gather: DTensor removes the padding [2], and NVIDIA's
+# **ShardTensor**, made for such grids, slices the real elements out of the slots of each rank [3].
 #
 # With c the size of the largest part, both are one formula:
 #
@@ -306,33 +304,40 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
-# - *DTensor's rule.* `Shard(dim)` follows `torch.chunk`, and its documentation says that the last few parts may be empty,
-#   and that parts that do not divide evenly are experimental [2]. `torch.chunk` itself gives *fewer* pieces: three for 9
-#   rows in 4. DTensor adds the empty ones.
-# - *Any parts.* ShardTensor keeps a list of the shapes of all ranks with each tensor. By default they follow from a rule,
-#   with no communication; parts of any other sizes are made known with an all-gather of shapes
-#   (`sharding_shapes="infer"`) [4].
-# - *Padding.* The gather that ShardTensor uses wants equal shapes, so it fills every part up to the largest one, gathers,
+# - *DTensor's rule.* `Shard(dim)` follows `torch.chunk`, and its documentation says that the last few parts may be
+#   empty, and that parts that do not divide evenly are experimental [2]. `torch.chunk` itself gives *fewer* pieces:
+#   three for 9 rows in 4. DTensor adds the empty one.
+# - *Any parts.* ShardTensor keeps a list of the shapes of all ranks with each tensor. By default they follow from a
+#   rule, with no communication; other sizes are announced with an all-gather of shapes (`sharding_shapes="infer"`) [4].
+# - *Padding.* The gather that ShardTensor uses needs equal shapes, so it pads every part to the largest one, gathers,
 #   and slices [3].
-# - *Handing out.* ShardTensor's `scatter_tensor` broadcasts the shape and the type first, unless all ranks say them; then
-#   it broadcasts the whole tensor, and each rank cuts out its part. A comment says that this is not optimized, and that it
-#   happens once per iteration [5].
+# - *Handing out.* ShardTensor's `scatter_tensor` broadcasts the shape and the type first, unless all ranks pass them
+#   in; then it broadcasts the whole tensor, and each rank cuts out its part. A comment says that this is not optimized,
+#   and that it happens once per iteration [5].
 # - *A third rule.* The function with which ShardTensor computes the shapes rounds up as `chunk` does, unless the last
 #   rank would get nothing. Then it rounds *down*, and the last rank gets all the rest: 9 rows become 2 2 2 3 [6].
 #
-# [1] NVIDIA/physicsnemo, docs/api/datapipes/physicsnemo.datapipes.climate.rst.
-# [2] pytorch/pytorch, torch/distributed/tensor/placement_types.py (PyTorch 2.13).
-# [3] NVIDIA/physicsnemo, physicsnemo/domain_parallel/_shard_redistribute.py (2026).
-# [4] NVIDIA/physicsnemo, physicsnemo/domain_parallel/_shard_tensor_spec.py.
-# [5] NVIDIA/physicsnemo, physicsnemo/domain_parallel/shard_tensor.py.
-# [6] NVIDIA/physicsnemo, physicsnemo/distributed/utils.py.
+# [1] NVIDIA/physicsnemo,
+# [docs/api/datapipes/physicsnemo.datapipes.climate.rst](https://github.com/NVIDIA/physicsnemo/blob/main/docs/api/datapipes/physicsnemo.datapipes.climate.rst).
+# [2] pytorch/pytorch,
+# [torch/distributed/tensor/placement_types.py](https://github.com/pytorch/pytorch/blob/main/torch/distributed/tensor/placement_types.py)
+# (PyTorch 2.13).
+# [3] NVIDIA/physicsnemo,
+# [physicsnemo/domain_parallel/_shard_redistribute.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/_shard_redistribute.py)
+# (2026).
+# [4] NVIDIA/physicsnemo,
+# [physicsnemo/domain_parallel/_shard_tensor_spec.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/_shard_tensor_spec.py).
+# [5] NVIDIA/physicsnemo,
+# [physicsnemo/domain_parallel/shard_tensor.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_tensor.py).
+# [6] NVIDIA/physicsnemo,
+# [physicsnemo/distributed/utils.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/distributed/utils.py).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# An image is cut along one dimension here. ShardTensor cuts along several, one for each axis of a mesh, and then the rule
-# holds for each dimension by itself. A row costs the same wherever it lies. And one rank reads everything, which is
-# simple but slow: a data set that can be read by rows is read by each rank for itself, with the very same `"parts"`.
+# An image is cut along one dimension here. ShardTensor cuts along several, one for each axis of a mesh, and then the
+# rule applies to each dimension separately. Every row costs the same. And one rank reads everything, which is simple
+# but slow: a data set that can be read by rows is read by each rank for itself, with the very same `"parts"`.
 
 # %% [markdown]
 # ## Questions to think about
@@ -341,9 +346,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Somebody has at least the average, rows / ranks, and rows are whole: so at least the average, rounded up. Both rules
-# give nobody more than that, each in its own way: `chunk` by rounding up for all, `tensor_split` by giving one more to
-# some, if anything is left. No rule can do better. And with the largest part the number of slots is the same as well.
+# Some rank has at least the average, rows / ranks, and rows are whole: so at least the average, rounded up. Neither
+# rule gives any rank more than that: `chunk` rounds up for all, `tensor_split` gives one more to some ranks if anything
+# is left. No rule can do better. And since the largest part is the same, so is the number of slots.
 #
 # </details>
 #
@@ -353,20 +358,20 @@ picture
 # <details><summary>Answer</summary>
 #
 # Rounded up it is 12, and 12 · 63 = 756 is more than 721, so the last rank would get nothing. Rounded down it is 11 for
-# each of the first 63, and 721 - 693 = **28** for the last. A step is as long as the largest part: 28 rows and not 12,
-# 2.3 times as long. On 128 GPUs it is 5 rows each, and 86 for the last. Nobody has an empty part, and nearly everybody
-# waits.
+# each of the first 63, and 721 - 693 = **28** for the last. A step takes as long as the largest part: 28 rows instead
+# of 12, 2.3 times as long. On 128 GPUs it is 5 rows each, and 86 for the last. No part is empty, and nearly all GPUs
+# wait.
 #
 # </details>
 #
-# **3.** Somebody computes the mean over the gather, padding and all, and the padding is zeros. By how much is the mean
-# wrong, for 10 rows on 4 ranks?
+# **3.** A program takes the mean over the whole gather, and the padding is zeros. By how much is the mean wrong, for 10
+# rows on 4 ranks?
 #
 # <details><summary>Answer</summary>
 #
 # The sum is right, and it is divided by 12 rows where there are 10: the mean is 10/12 of what it should be, 17 % too
-# small. The same happens on each rank: the mean of a filled part is wrong wherever there is padding, and then the rank
-# with the smallest part is the most wrong. So padding belongs on the wire, and nowhere else.
+# small. The same happens on each rank: the mean of a padded part is wrong, and the smaller the part, the worse. So
+# padding belongs on the wire, and nowhere else.
 #
 # </details>
 #
@@ -375,18 +380,18 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Everything but the rule. The sizes are now data: each rank knows its own, and the others have to be told, with one
-# all-gather of a number each. From the sizes on it is the same: every part begins where the one before ends, and rank r
-# has slots from r · 40 on. But now padding is dear: 160 slots for 64 rows, and every rank sends 120 rows where 24 to 60
-# would do.
+# Everything except the rule. The sizes are now data: each rank knows its own and has to tell the others, with one
+# all-gather of a single number. After that nothing changes: every part begins where the one before ends, and rank r has
+# slots from r · 40 on. But padding becomes expensive: 160 slots for 64 rows, and every rank sends 120 rows where 24 to
+# 60 would do.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Every rank has its rows. Work on each row by itself, and nobody has to talk. But the layers that images are made for
-# look at the rows above and below: the first row of a rank needs the last row of its neighbour. And by `chunk` that
-# neighbour may have none.
+# Every rank has its rows. As long as a layer works row by row, no rank needs another. But a convolution looks at the
+# rows above and below: the first row of a rank needs the last row of its neighbour. And by `chunk` that neighbour may
+# have none.
 
 # %% [markdown]
 # <!-- part: links -->

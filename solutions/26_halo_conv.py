@@ -21,18 +21,18 @@
 # # $heading
 #
 # CosmoFlow is a convolutional network that looks at cubes of the universe. In 2020 it was trained on cubes 64 times as
-# large as before, on about 2,000 GPUs [1]. No GPU can hold the activations of such a cube, so many GPUs work on *one* of
-# them, each on a part.
+# large as before, on about 2,000 GPUs [1]. No GPU can hold the activations of such a cube, so several GPUs share *one*
+# cube, each working on a part.
 #
-# A layer that works row by row would not mind. A **convolution** minds: for each row of its output it looks at a few rows
-# around it, three in most networks. For the rows at the edge of a part, one of them is on another GPU.
+# A layer that works row by row does not notice. A **convolution** does: for each row of its output it looks at a few
+# rows of its input, three in most networks. At the edge of a part, one of them is on another GPU.
 #
-# You could send every row to everybody. Or you could ask who needs what: a rank with a thousand rows lacks *two*,
-# one on each side. They are called its **halo**, and fetching them is the easy half. The other half is what PhysicsNeMo,
-# NVIDIA's library for physics, got wrong at first [2]: in backward the halo has a gradient, and it belongs to somebody
-# else.
+# You could send every row to every rank. Or you could ask who needs what: a rank with a thousand rows lacks *two*, one
+# on each side. They are its **halo**, and fetching them is the easy half. The other half is what PhysicsNeMo, NVIDIA's
+# library for physics, got wrong at first [2]: in backward the halo has a gradient, and that gradient belongs to another
+# rank.
 #
-# > **To tell a friend:** what you borrowed forward, you give back in backward, and its owner adds it up.
+# > **To tell a friend:** what you borrow in forward you give back as a gradient in backward, and the owner adds it up.
 #
 # *Reminder.* The row in the middle of the **kernel** is the one that the output row belongs to. **Padding** is rows of zeros
 # around the image. Here a kernel has 3 rows and the padding is 1, so an image has as many rows after a layer as before it.
@@ -55,9 +55,9 @@ LAYERS = [Layer("convolution", inputs=128, outputs=128, rows=64, kernel=3, paddi
 #
 # ### Who computes what
 #
-# Both sides of an edge could compute the output rows there. One has to do it, and all have to know who. The usual rule:
-# **the rank that has the middle row of the kernel computes the output row.** From it follows what each rank has to fetch.
-# Here is a rank for each column, and a convolution in each line:
+# Either side of an edge could compute the output rows there. All ranks have to agree on which. The usual rule: **the
+# rank that has the middle row of the kernel computes the output row.** It decides what each rank has to fetch. Here
+# each column is a rank and each line a convolution:
 
 
 # %%
@@ -89,21 +89,22 @@ for sizes, how in (
     print(f"{' '.join(map(str, sizes)):<18}{words:<34}" + "".join(f"{share:>14}" for share in shares(sizes, **how)))
 
 # %% [markdown]
-# `16 rows, 1+1`: the rank gives 16 rows of the output, and lacks one row before its own and one after. What to read from it:
+# `16 rows, 1+1`: the rank computes 16 rows of the output, and lacks one row before its own and one after. What the
+# table shows:
 #
-# - *Kernel and dilation* say how wide the halo is: half of what a kernel spans. 3 rows, 1; 7 rows, 3; 3 rows with every
-#   second one left out (dilation 2), 2.
-# - *Without padding* the image gets smaller, and the first and the last rank lose what is lost: 15 16 16 15.
-# - *Stride 2* takes every second row as a middle, so half of the rows come out. And some halos are not needed any more:
-#   here nobody needs a row from below.
-# - *Uneven parts* change nothing about the halo. The rank with 4 rows fetches as much as the rank with 40.
+# - *Kernel and dilation* set the width of the halo: half of what a kernel spans. A kernel of 3 rows needs 1; of 7 rows,
+#   3; of 3 rows with dilation 2 (every second row skipped), 2.
+# - *Without padding* the image shrinks, and the first and the last rank lose a row each: 15 16 16 15.
+# - *Stride 2* centres the kernel on every second row, so half as many rows come out. And some halos become unnecessary:
+#   here no rank needs a row from below.
+# - *Uneven parts* do not change the halo: the rank with 4 rows fetches as much as the rank with 40.
 #
 # ### Fetch it
 #
-# `model.halo(edges, layer)` is a **halo exchange**: each rank hands in the rows that its neighbours need, first the one for
-# the rank before it, then the one for the rank after it, and gets theirs. The first and the last rank have one neighbour
-# and one row to hand in. Here is one layer for one image, forward and backward, with the functions that you will have in the
-# puzzle:
+# `model.halo(edges, layer)` is a **halo exchange**: each rank hands in the rows that its neighbours need, first the one
+# for the rank before it, then the one for the rank after it, and receives theirs. The first and the last rank have only
+# one neighbour and hand in one row. Here is one layer for one image, forward and backward, with the functions that you
+# will have in the puzzle:
 
 
 # %%
@@ -160,21 +161,21 @@ draw_group(shown[1])
 # %% [markdown]
 # ### Give it back
 #
-# Now backward. Rank 1 gets a gradient for every row that it *used*, so also for rows 15 and 32. Here it is, in
+# Now backward. Rank 1 gets a gradient for every row that it *used*, so also for rows 15 and 32. Here it is, cut into
 # pieces:
 
 # %%
 draw_group(gradients)
 
 # %% [markdown]
-# Pale, and "of a sum", is what is not done. Row 15 was used three times: for output rows 14 and 15, on rank 0, and for output
-# row 16, here. Rank 1 only knows the last of these three. So the gradient of the halo goes home, to the rank that lent the
-# row, and is added there. Row 16 lacks what rank 0 used it for, output row 15. In the same exchange that comes to rank 1,
-# which adds it at its own edge. Rows 17 to 30 are done already: nobody else has used them.
+# Pale, marked "of a sum", means partial. Row 15 was used three times: for output rows 14 and 15, on rank 0, and for
+# output row 16, here. Rank 1 only knows the last of these three. So the gradient of the halo goes home, to the rank
+# that lent the row, and is added there. Row 16, in turn, lacks the part of output row 15, on rank 0. It comes to rank 1
+# in the same exchange, and rank 1 adds it at its own edge. Rows 17 to 30 are complete: no other rank has used them.
 #
-# Forget it, and all shapes are right: 16 rows of gradient for 16 rows. That is what makes it such a good bug. In
-# PhysicsNeMo the gradients of the halo were not added at the edges. It showed most with small images [2]: with 1,000 rows
-# on a rank 2 are wrong, with 4 rows half of them. Here it is:
+# Forget this, and all shapes are still right: 16 rows of gradient for 16 rows. That is why the bug survives. In
+# PhysicsNeMo the gradients of the halo were not added at the edges, and it showed most with small images [2]: of 1,000
+# rows on a rank two are wrong, of 4 rows half. Here is that bug:
 
 
 # %%
@@ -187,7 +188,7 @@ async def cut_off(model):
             x[layer] = x[layer].combine(row)
         x.append(model.forward(layer, x[layer], weights[layer]))
     _, gradient = model.backward(1, x[1], model.loss(x[2]), weights[1])
-    gradient = gradient.cut("rows", low, high)  # the halo's rows are cut off, and nobody gets them
+    gradient = gradient.cut("rows", low, high)  # the halo's rows are cut off, and never go home
     model.backward(0, x[0], gradient, weights[0])
 
 
@@ -199,13 +200,13 @@ except PuzzleError as error:
 picture
 
 # %% [markdown]
-# On the left is what went well: each rank borrowed its rows. On the right every dashed row is a gradient that somebody
-# has and somebody else lacks.
+# On the left, all is well: each rank borrowed its rows. On the right, every dashed row is a gradient that one rank has
+# and another lacks.
 #
 # ### What an exchange costs
 #
-# Three ways to come by the halo of 64 images: gather all rows everywhere (**all-gather**); an **all-to-all**, in which every rank has a
-# message for every other, most of them empty; and the exchange with neighbours.
+# Three ways to get the halo of 64 images: gather all rows everywhere (**all-gather**); an **all-to-all**, in which
+# every rank has a message for every other, most of them empty; and the exchange with neighbours.
 
 
 # %%
@@ -229,9 +230,9 @@ for ranks in (4, 16, 32):
         print(f"{ranks:>5}  {way:<11}{end(Trace.of(run)):>6.3f}{int(most_sent(Trace.of(run))):>16,}")
 
 # %% [markdown]
-# The all-gather moves everything, and more ranks only make it worse. The all-to-all moves no more than the halo exchange,
-# but it pays for a message to each rank, 0.06 each, also for the empty ones. A halo exchange takes 0.195 on 4 ranks and on
-# 4,000: two messages, and two rows.
+# The all-gather moves everything, and more ranks only make it worse. The all-to-all moves no more than the halo
+# exchange, but it pays 0.06 for a message to every rank, even for the empty ones. A halo exchange takes 0.195 on 4
+# ranks and on 4,000: two messages, and two rows.
 #
 # ## The puzzle
 #
@@ -239,7 +240,7 @@ for ranks in (4, 16, 32):
 # |---|---|---|---|---|---|---|---|
 # | 4 | 64 | 64, so 16 each | 4 | 3 | 0.195 | 0.6975 | 0.09375 |
 #
-# A layer takes these 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less.
+# A layer takes 3 forward on a rank, for its 16 rows of all images, and 3 backward. Fewer rows take less.
 #
 # **Given:** all weights, whole on every rank, and this rank's rows of all images. `my_rows` and `exchange` are above, and
 # here are four more:
@@ -285,18 +286,18 @@ def summed(low, high, parts):
 # %% [markdown]
 # **To do:** one training step.
 #
-# - A layer computes as many output rows as its input is good for. With its halo that is all rows of this rank, and without
-#   it all but those at an edge to a neighbour.
+# - A layer computes every output row for which it has the input. With the halo that is all rows of this rank; without
+#   it, all but those next to a neighbour.
 # - `summed(low, high, [(low - 1, high + 1, gradient), (low, low + 1, row), ...])` adds at the right rows.
-# - Each rank has seen some rows, so the gradients of the weights are summed over all ranks.
+# - Each rank has seen only some rows, so the gradients of the weights are summed over all ranks.
 #
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts.
 # - The same function has to be right on any number of ranks up to 32 whose parts have two rows or more, by `chunk`, and
-#   where the last ranks have no rows at all: 12 ranks get 6 rows each, then 4, then none. A rank without rows still takes
-#   part in the sums. It calls forward and backward as all others do, on values without rows, which takes no time.
-# - `sizes` is for later, when you try your function on parts of any size. Hand it on to `my_rows`.
+#   where the last ranks have no rows at all: 12 ranks get 6 rows each, then 4, then none. A rank without rows still
+#   takes part in the sums. It calls forward and backward like all others, on values without rows, which takes no time.
+# - `sizes` is for later, when you try your function on parts of any size. Pass it on to `my_rows`.
 
 # %% [markdown]
 # ### Predict first
@@ -311,9 +312,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step with halo exchanges. For the second, let the sums of the weights' gradients travel while
-# other layers are computed, and find the exchange that nobody needs. For the third, nobody waits for a neighbour: what can
-# a rank compute before the halo is there, and what should it compute first in backward?
+# The first goal is a correct step with halo exchanges. For the second, let the sums of the weights' gradients travel
+# while other layers are computed, and find the exchange that is not needed. For the third, no rank waits for a
+# neighbour: what can a rank compute before the halo arrives, and what should it compute first in backward?
 
 # %%
 goal("halo_conv")
@@ -350,7 +351,7 @@ async def halo_conv(model: Model, sizes: list[int] | None = None) -> None:
         for block in needy:  # first, because neighbours wait for what comes of them
             grad = grad_activations[layer + 1].cut("rows", *block)
             grad_activations[layer, block] = backward(model, layer, around(activations[layer], *block), grad)
-        if layer > 0:  # nobody needs the gradient of the data
+        if layer > 0:  # the gradient of the data is not needed
             home = [
                 grad_activations[layer, block].cut("rows", row, row + 1)
                 for block, row in zip(needy * 2, halo, strict=False)
@@ -392,11 +393,11 @@ guess.against(out)
 # Then there are four sums of 0.6975, three quarters of 49,152 elements twice and six messages, and four updates of 0.09375:
 # 12 collectives, over at **28.725**.
 #
-# Started early, the sums travel while layers further down are computed, and only the last one is waited for, with three
-# updates beside it: 26.35125. And nobody trains the data. The exchange that brings its gradient home is for nothing: 26.15625.
+# Started early, the sums travel while earlier layers go backward, and only the last one is exposed, with three updates
+# beside it: 26.35125. And the data is not trained, so the exchange that brings its gradient home is wasted: 26.15625.
 #
-# The third goal: the halo travels while the inner rows are computed, and the sums while layers further down are. What is
-# left is the last sum and an update after it: 24 + 0.6975 + 0.09375 = 24.79125.
+# For the third goal, the halo travels while the inner rows are computed, and the sums while earlier layers go backward.
+# What remains is the last sum and an update after it: 24 + 0.6975 + 0.09375 = 24.79125.
 #
 # </details>
 
@@ -404,7 +405,8 @@ guess.against(out)
 draw(out)
 
 # %% [markdown]
-# And who lends what to whom, in one layer. Stripes are a gradient that came home: a sum of what both ranks have worked out.
+# And here is which rank lends what to which, in one layer. Stripes mark a gradient that came home: a sum of what both
+# ranks computed.
 
 # %%
 draw_halo(out, layer=1)
@@ -421,8 +423,8 @@ Model.check(out, puzzle="halo_conv")
 # %% [markdown]
 # ## What a machine pays
 #
-# Your function, on other parts. `computing` is what the rank with the most rows computes, and `waiting` is all that comes on
-# top. Change the sizes, and run it again: a rank at an end needs two rows or more.
+# Run your function on other parts. `computing` is how long the rank with the most rows computes, and `waiting` is
+# everything on top. Change the sizes and run it again: a rank at an end needs at least two rows.
 
 # %%
 PARTS = {
@@ -450,12 +452,12 @@ if out:
 picture
 
 # %% [markdown]
-# With 4 8 12 40 rows a step takes two and a half times as long as with even ones: everybody waits for the rank with 40.
-# It waits for nobody. The halo is hardly ever what is expensive; uneven parts are. On 16 ranks the sum of the weights'
-# gradients takes its time, 30 messages for each layer, and there is less and less to compute beside it.
+# With 4 8 12 40 rows a step takes two and a half times as long as with even parts: all ranks wait for the one with 40,
+# and it waits for none. The halo is rarely the expensive part; uneven parts are. On 16 ranks the sums of the weights'
+# gradients hurt: 30 messages for each layer, and ever less to compute beside them.
 #
-# How slow may the link be? Here is that run on slower ones, with what it would take if every exchange and every sum were
-# awaited:
+# How slow may the link be? Here is that run on slower links, next to the time it would take with every exchange and
+# every sum awaited:
 
 # %%
 run, _ = run_of("halo_conv")  # yours, once it is correct
@@ -472,9 +474,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# The halo stays hidden for long: 14 inner rows take 2.625, so an exchange of 0.195 may become 13 times slower. The bend comes
-# earlier, where the link is four times slower. Then the sum of a weight's gradient takes nearly as long as a layer, and from
-# there on the link is never free.
+# The halo stays hidden for long: 14 inner rows take 2.625, so an exchange of 0.195 may become 13 times slower. The bend
+# comes earlier, where the link is four times slower: there the sum of a weight's gradient takes nearly as long as a
+# layer, and from then on the link is never free.
 #
 # ## What you built
 #
@@ -492,8 +494,8 @@ draw_curves(
 # hidden                            as long as the inner rows of a layer take no less than an exchange
 # ```
 #
-# What a rank sends does not depend on its rows, and what it computes does. So halos are cheap while parts are thick. Twice as
-# many ranks halve the work and keep the halo.
+# What a rank sends does not depend on how many rows it has; what it computes does. So halos are cheap while parts are
+# thick. Twice as many ranks halve the work and keep the halo.
 #
 # </details>
 
@@ -502,35 +504,44 @@ draw_curves(
 #
 # - *PhysicsNeMo.* A `ShardTensor` has a part of a tensor and the sizes of all parts. Its convolution pads each part by
 #   `dilation · (kernel - 1) + 1` over 2 rows on each side, rounded down, sets the padding to 0, and convolves [3].
-# - *Which exchange?* An all-to-all by default, in which all sizes but those for the two neighbours are 0; messages between
-#   neighbours are the other choice [4]. What is sent to a neighbour and what comes from it are taken to be equally large.
-# - *The way back.* The backward of the padding cuts the halo off the gradient, exchanges it, and adds what arrives to the
-#   first and the last rows [4]. The pull request that brought it says that an earlier version failed to, and that it got
-#   more pronounced with smaller data [2].
-# - *Not hidden.* The convolution begins when the halo is there [4]. To hide the exchange, the library would have to call the
-#   convolution three times for a layer, for two thin strips and the rest, as you did. A thin strip keeps a GPU less busy.
-# - *What it refuses.* Even kernels, unless the stride is as large, the dilation 1, and there is no padding [3].
-# - *One rank.* With a domain of one rank both neighbours are missing, and that was an error until 2026 [5].
+# - *Which exchange?* An all-to-all by default, in which all sizes except those for the two neighbours are 0; messages
+#   between neighbours are the other choice [4]. What goes to a neighbour and what comes from it are assumed to have the
+#   same size.
+# - *The way back.* The backward of the padding cuts the halo off the gradient, exchanges it, and adds what arrives to
+#   the first and the last rows [4]. The pull request that brought it says that an earlier version did not, and that the
+#   error was more pronounced with smaller data [2].
+# - *Not hidden.* The convolution begins when the halo is there [4]. To hide the exchange, the library would have to
+#   call the convolution three times for a layer, for two thin strips and the rest, as you did, and a thin strip does
+#   not fill a GPU.
+# - *What it refuses.* Even kernels, unless the stride equals the kernel, the dilation is 1, and there is no padding
+#   [3].
+# - *One rank.* With a domain of one rank both neighbours are missing, which raised an error until 2026 [5].
 #
-# [1] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism*, 2020, arXiv
-# 2007.12856. [2] NVIDIA/physicsnemo, pull request 784, 2025. [3] NVIDIA/physicsnemo,
-# physicsnemo/domain_parallel/shard_utils/conv_patches.py, 2026. [4] NVIDIA/physicsnemo,
-# physicsnemo/domain_parallel/shard_utils/halo.py, 2026. [5] NVIDIA/physicsnemo, pull request 1400, 2026.
+# [1] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism*,
+# 2020, [arXiv:2007.12856](https://arxiv.org/abs/2007.12856).
+# [2] NVIDIA/physicsnemo, [pull request 784](https://github.com/NVIDIA/physicsnemo/pull/784), *Enable Domain Parallelism
+# with ShardTensor*, 2025.
+# [3] NVIDIA/physicsnemo,
+# [physicsnemo/domain_parallel/shard_utils/conv_patches.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_utils/conv_patches.py),
+# 2026.
+# [4] NVIDIA/physicsnemo,
+# [physicsnemo/domain_parallel/shard_utils/halo.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_utils/halo.py),
+# 2026.
+# [5] NVIDIA/physicsnemo, [pull request 1400](https://github.com/NVIDIA/physicsnemo/pull/1400), 2026.
 
 # %% [markdown]
 # ## What is simplified here
 #
 # A row of an image has 128 numbers here, and the kernel mixes all of them. Real images have columns too, and kernels of
-# 3 × 3, so that a row is much more data than a weight. Cut rows *and* columns, and you exchange rows first, then columns with
-# the halo that is there by then: so the corners come by themselves. A thin block takes as long as its share of the rows
-# here. Backward takes as long as forward, and on a GPU about twice as long. And all images are there at once; with one image
-# at a time there would be a halo exchange for each.
+# 3 × 3, so that a row is much more data than a weight. Cut rows *and* columns, and you exchange rows first, then
+# columns together with the halo that has arrived: the corners come along by themselves. A thin block takes as long as
+# its share of the rows here. Backward takes as long as forward, and on a GPU about twice as long. And all images are
+# processed at once; with one image at a time there would be a halo exchange for each.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** With dilation 2, which rows does a rank need from its neighbours, and what becomes of the picture of output rows that
-# can be computed early?
+# **1.** With dilation 2, which rows does a rank need from its neighbours, and which output rows can it compute early?
 #
 # <details><summary>Answer</summary>
 #
@@ -540,14 +551,14 @@ draw_curves(
 #
 # </details>
 #
-# **2.** Parts of 4 rows and a kernel of 11: what is different?
+# **2.** Parts of 4 rows and a kernel of 11: what changes?
 #
 # <details><summary>Answer</summary>
 #
-# The halo is 5 rows wide, and the neighbour has only 4. The fifth is on the rank after the next, and an exchange between
-# neighbours cannot bring it. A library that cuts 5 rows off a tensor of 4 fails there on *that* rank, and the others wait in
-# the exchange for ever. So each rank should look at the sizes of all parts, which everybody knows, and say no before anybody
-# sends.
+# The halo is 5 rows wide, and the neighbour has only 4. The fifth is on the rank after the next, and an exchange
+# between neighbours cannot bring it. A library that cuts 5 rows off a tensor of 4 fails on *that* rank, and the others
+# wait in the exchange forever. So every rank should check the sizes of all parts, which all ranks know, and refuse
+# before any of them sends.
 #
 # </details>
 #
@@ -555,27 +566,27 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Yes. With a halo of 2 a rank computes layer 0 for its own rows and one more on each side, and layer 1 needs nothing. Half as
-# many messages, as much data, and each rank between two others computes two more rows in layer 0. That is worth it where α is
-# large and rows are cheap. But it adds up: for eight layers at once the halo is 8 rows on each side, and the first layer
-# computes 14 rows more. The gradients of all these rows go the same way home.
+# Yes. With a halo of 2 a rank computes layer 0 for its own rows and one more on each side, and layer 1 needs nothing.
+# Half as many messages, the same amount of data, and each rank between two others computes two more rows in layer 0.
+# That pays where α is large and rows are cheap. But it adds up: for eight layers at once the halo is 8 rows on each
+# side, and the first layer computes 14 extra rows. The gradients of all these rows go home the same way.
 #
 # </details>
 #
-# **4.** The lower bound in your review is 24.375. Where is the rest, and which work in this step is for nothing?
+# **4.** The lower bound in your review is 24.375. Where is the rest, and which work in this step is wasted?
 #
 # <details><summary>Answer</summary>
 #
-# The last sum takes 0.6975, and only three updates are left to do beside it: 0.41625 is waited for. And the gradient of the
-# data, which nobody needs, was computed all the same: `model.backward_weight` for layer 0 leaves it out and saves 1.5.
-# The bound and the goals do not speak of such steps, as the check will tell you.
+# The last sum takes 0.6975, and only three updates are left to hide it: 0.41625 is exposed. And the gradient of the
+# data, which is never used, was computed all the same: `model.backward_weight` for layer 0 leaves it out and saves 1.5.
+# The bound and the goals do not cover such steps, as the check will tell you.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Each rank has a part of the image, and the parts are uneven. Now somebody asks for the *mean* of the image, or of the
-# loss. Four ranks have a mean each. Is the mean of the four the mean of all?
+# Each rank has a part of the image, and the parts are uneven. Now you need the *mean* of the image, or of the loss.
+# Each of four ranks has the mean of its part. Is the mean of the four the mean of all?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,15 +20,15 @@
 # %% [markdown]
 # # $heading
 #
-# In September 2025 somebody took the numbers 0 to 11, as 3 rows of 4, cut the rows between two GPUs, and asked
+# In September 2025 a user took the numbers 0 to 11, as 3 rows of 4, split the rows between two GPUs, and asked
 # PyTorch's DTensor for the mean [1]. It is 5.5, and the answer was wrong. By `chunk` one GPU has two rows with the mean
 # 3.5, and the other one row with the mean 9.5. The mean of *these* is 6.5. With a single row the answer was NaN: one
-# GPU had nothing to take the mean of.
+# GPU had no rows to average.
 #
-# Nothing fails, nothing looks odd, and with parts of equal size nothing is even wrong. A mean over a grid is in many
-# models: at the end of a network that says one thing about a whole image, in every norm, in the loss.
+# Nothing fails, nothing looks odd, and with parts of equal size nothing is even wrong. Many models take a mean over a
+# grid: at the end of a network that classifies a whole image, in every norm, in the loss.
 #
-# > **To tell a friend:** never send a mean without saying of how many.
+# > **To tell a friend:** never send a mean without its count.
 #
 # *Reminder.* An **all-reduce** adds up what all ranks bring, and gives each rank the sum.
 
@@ -44,7 +44,7 @@ PRICES = Links(latency=0.02, forward=2, backward=2)  # 0.02 for each message, an
 # %% [markdown]
 # ## The idea
 #
-# Four ranks have 4, 8, 12 and 16 rows of one number each, 40 in all, and each has worked out the mean of its own:
+# Four ranks have 4, 8, 12 and 16 rows of one number each, 40 in all, and each has computed the mean of its own:
 
 # %%
 means, sizes = [0.0, 1.0, 2.0, 3.0], [4, 8, 12, 16]
@@ -55,13 +55,12 @@ print(f"sum of all, by how many:  {sum(sums) / sum(sizes)}")
 
 # %% [markdown]
 # The second is right. The first lets each of the 4 rows of rank 0 count as much as four rows of rank 3. So bring two
-# numbers, **a sum and a count**, and add up both. A rank without rows brings two zeros, and nobody has to ask whether
-# it has any.
+# numbers, **a sum and a count**, and add up both. A rank without rows brings two zeros and needs no special case.
 #
 # ### Forward
 #
-# In the simulator `"mean"` is a kind of layer, which has no weight. Of some rows it gives a **partial mean**, and that
-# has its count with it. Here is rank 3:
+# In the simulator `"mean"` is a kind of layer, without a weight. Given some of the rows it computes a **partial mean**,
+# which carries its count. Here is rank 3:
 
 # %%
 ONE = [Layer("mean", inputs=1, outputs=1, rows=40)]
@@ -94,7 +93,7 @@ for name, value in shown[3].items():
 draw_group({name: shown[3][name] for name in ("rows", "their mean")})
 
 # %% [markdown]
-# Pale, and "of a sum", is what is not done. An all-reduce adds up the sums and the counts, and divides:
+# Pale, marked "of a sum", means partial. An all-reduce adds up the sums and the counts, and divides:
 
 # %%
 draw_collective(demo)
@@ -104,10 +103,10 @@ reduce = next(event for event in demo[3].trace.programs[3].events if event.op ==
 print(f"2 numbers: {(reduce.end - reduce.start) / 1e9:.9f}, of which messages: {2 * 3 * 0.02:.2f}")
 
 # %% [markdown]
-# Two numbers are as good as none: all that it takes is the 6 messages of the ring. The count is free.
+# Two numbers cost next to nothing: the time is that of the 6 messages of the ring. The count is free.
 #
-# Libraries have an average, too: it adds up and divides by the number of ranks. Here it is `model.allreduce_mean`, and
-# it knows what it is given:
+# Libraries also have an averaging all-reduce: it sums and divides by the number of ranks. Here it is
+# `model.allreduce_mean`, and it checks what it is given:
 
 
 # %%
@@ -136,17 +135,17 @@ for rank in (0, 3):
     print(f"a number of rank {rank} changes the mean of all by {by:.4f}, and that of its rank by {own:.4f}")
 
 # %% [markdown]
-# The mean of all changes by 1/40, wherever the number is. So **the gradient of each row is that of the mean, by 40**:
-# by how many rows there are in all, not by how many are here. Call `.mean()` on each rank and average afterwards, and
-# it is 1/4 · 1/4 on rank 0 and 1/4 · 1/16 on rank 3: four times as much for each row of the smallest part. Such a model
-# learns most from the rank that has the fewest rows.
+# The mean of all changes by 1/40, whichever rank the number is on. So **the gradient of each row is that of the mean,
+# divided by 40**: by the number of rows in all, not by the number here. Call `.mean()` on each rank and average
+# afterwards, and it is 1/4 · 1/4 on rank 0 and 1/4 · 1/16 on rank 3: four times as much for each row of the smallest
+# part. Such a model learns most from the rank with the fewest rows.
 #
-# Backward needs no communication for that. Every rank has the mean of all, so every rank works out the same gradient of
+# Backward needs no communication for that. Every rank has the mean of all, so every rank computes the same gradient of
 # it, and `model.backward(2, rows, gradient)` gives that of the rows here.
 #
 # ## The puzzle
 #
-# Each of 64 images has 40 rows of 128 numbers, and the network says 128 things about the whole image:
+# Each of 64 images has 40 rows of 128 numbers, and the network computes 128 numbers for the whole image:
 #
 # | layer | what | rows | takes forward on rank 3 | an update | sum of its weight's gradient |
 # |---|---|---|---|---|---|
@@ -155,7 +154,7 @@ for rank in (0, 3):
 # | 3 | linear | 1 | 0.03125 on every rank | 0.03125 | |
 #
 # Backward takes as long as forward. The rank with the most rows has the most to do, and the others wait for it. So rank
-# 3 should never wait itself.
+# 3 itself should never wait.
 #
 # **Given:** the weights, whole on every rank, `my_rows` above, and
 
@@ -175,11 +174,11 @@ def backward(model, layer, inp, grad):
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. Works may wait in a dict of your own.
-# - Each rank has seen some rows, so most gradients of weights are parts of a sum. Find the one that is not.
-# - The same function has to be right for any number of ranks from 2 on, and for any number of images, also a single
-#   one. Of 12 ranks the first has no rows. It calls everything that the others call.
-# - `sizes` is for later, when you try your function on other parts. Hand it on to `my_rows`.
+# - Values live in the stores, and everything alive counts. You may keep pending operations in a dict of your own.
+# - Each rank has seen only some rows, so most weight gradients are partial sums. Find the one that is not.
+# - The same function has to be right for any number of ranks from 2 on, and for any number of images, even a single
+#   one. Of 12 ranks the first has no rows. It makes the same calls as the others.
+# - `sizes` is for later, when you try your function on other parts. Pass it on to `my_rows`.
 
 # %% [markdown]
 # ### Predict first
@@ -195,7 +194,7 @@ guess
 # ### The goal
 #
 # The first goal is a correct step. For the second, the sum of a weight's gradient travels while another layer is
-# computed. For the third, rank 3 does not wait for the mean: what else is there to do, while it is on its way?
+# computed. For the third, rank 3 does not wait for the mean: what else can it do while the mean is in flight?
 
 # %%
 goal("weighted_mean")
@@ -264,8 +263,8 @@ guess.against(out)
 # the mean: 2.0703125. The means of 64 images are 64 · 129 numbers, 128 sums and a count each: 0.1389 for their
 # all-reduce. Then 0.1575 for each of two gradients, and three updates. That is three collectives, over at **2.61796**.
 #
-# With the sums on their way while other things are computed, layer 1's is hidden behind backward of layer 0. Beside
-# that of layer 0 there are only two updates left: 2.0703125 + 0.1389 + 0.1575 + 0.03125 = 2.39796.
+# Started early, the sum of layer 1 hides behind backward of layer 0. Beside that of layer 0 only two updates are left:
+# 2.0703125 + 0.1389 + 0.1575 + 0.03125 = 2.39796.
 #
 # The mean of half of the images travels while the other half is computed, forward or backward: 2.259 is what rank 3
 # computes, the last sum, and an update.
@@ -287,8 +286,8 @@ Model.check(out, puzzle="weighted_mean")
 # %% [markdown]
 # ## What a machine pays
 #
-# Your function, on other parts. `computing` is what the rank with the most rows computes, and `waiting` all that comes
-# on top.
+# Run your function on other parts. `computing` is how long the rank with the most rows computes, and `waiting` is
+# everything on top.
 
 # %%
 PARTS = {
@@ -313,9 +312,9 @@ if out:
         print(f"{name:<22}{computing / 1e9:>10.4f}{end(run) - computing / 1e9:>10.4f}")
 
 # %% [markdown]
-# However uneven the parts are, rank 3 waits for the last sum alone. What differs is how much the rank with the most
-# rows has to compute. And with 16 ranks there is little to compute, and the sums take 30 messages each, one after the
-# other: 0.6 for next to nothing. A mean costs no bytes, it costs messages:
+# However uneven the parts are, the busiest rank only waits for the last sum. What differs is how much that rank has to
+# compute. And with 16 ranks there is little to compute, while the sums take 30 messages each, one after the other: 0.6
+# for next to nothing. A mean costs no bytes, it costs messages:
 
 # %%
 RANKS = (2, 4, 8, 16, 32)
@@ -341,9 +340,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# A pair is a sum and its count. With few ranks the rows are what is dear. With many it is the messages, and an
-# all-gather in a ring has half as many as an all-reduce. So a library may well gather the pairs, and let each rank add
-# them up for itself.
+# A pair is a sum and its count. With few ranks, gathering rows is the expensive way. With many ranks the messages are,
+# and an all-gather in a ring has half as many as an all-reduce. So a library may well gather the pairs and let each
+# rank add them up for itself.
 #
 # ## What you built
 #
@@ -359,8 +358,8 @@ draw_curves(
 # after the mean      all is the same on every rank, and nothing is to be summed
 # ```
 #
-# The second form needs no count beside the sum, if everybody knows S: it multiplies each mean by s(r)/S, and adds up.
-# But a mean of no rows is 0/0, and NaN times 0 is NaN.
+# The second form needs no count beside the sum if every rank knows S: multiply each mean by s(r)/S and add up. But a
+# mean of no rows is 0/0, and NaN times 0 is NaN.
 #
 # </details>
 
@@ -368,39 +367,46 @@ draw_curves(
 # ## On real GPUs
 #
 # - *DTensor* made a mean of sharded rows a plain average over ranks, also where the last part was smaller or empty [1].
-#   Then it was changed to gather the tensor first if its parts are uneven, and take the mean of all of it [2]. That is
-#   right, and it is the third curve.
+#   It now gathers the tensor first if its parts are uneven, and takes the mean of all of it [2]. That is right, and it
+#   is the third curve.
 # - *ShardTensor*, of NVIDIA's PhysicsNeMo, multiplies the mean of each rank by its share of all elements, and marks it
-#   as a part of a sum. Its backward divides by the number of elements of the whole tensor [3].
+#   as a partial sum. Its backward divides by the number of elements of the whole tensor [3].
 # - *SyncBatchNorm* of PyTorch is a mean over all ranks of data parallelism. It gathers mean, spread and count of each
-#   rank; a comment says that an all-reduce would not be right, as the counts could be different. A process without
-#   elements brings zeros, as the others wait for it [4].
-# - *In a loss.* With weights for classes a mean divides by the sum of weights, and that is another one on each rank
-#   even if parts are equal. DTensor was off by several percent there [5].
+#   rank; a comment explains that an all-reduce would be wrong, as counts may differ. A process without elements
+#   contributes zeros, because the others wait for it [4].
+# - *In a loss.* With class weights, a mean divides by the sum of the weights, and that differs from rank to rank even
+#   if the parts are equal. DTensor was off by several percent there [5].
 #
-# [1] pytorch/pytorch, issue 162692, 2025. [2] pytorch/pytorch, pull request 163241, 2025. [3] NVIDIA/physicsnemo,
-# physicsnemo/domain_parallel/custom_ops/_reductions.py. [4] pytorch/pytorch, torch/nn/modules/_functions.py, 2026.
-# [5] pytorch/pytorch, issue 185167, 2026.
+# [1] pytorch/pytorch, [issue 162692](https://github.com/pytorch/pytorch/issues/162692), *Incorrect results of
+# DTensor.mean with uneven sharding*, 2025.
+# [2] pytorch/pytorch, [pull request 163241](https://github.com/pytorch/pytorch/pull/163241), *Fix DTensor.mean with
+# uneven sharding*, 2025.
+# [3] NVIDIA/physicsnemo,
+# [physicsnemo/domain_parallel/custom_ops/_reductions.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/custom_ops/_reductions.py).
+# [4] pytorch/pytorch,
+# [torch/nn/modules/_functions.py](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/_functions.py), 2026.
+# [5] pytorch/pytorch, [issue 185167](https://github.com/pytorch/pytorch/issues/185167), *DTensor:
+# F.nll_loss(weight=..., reduction='mean') over a sharded batch returns wrong result*, 2026.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# A ring is what our collectives travel in. For a few numbers real libraries take trees, whose messages grow with the
-# logarithm of the number of ranks. Sums of many numbers are rounded, so a mean over other parts differs in the last
-# digits. And there is a single mean in this network; with one in each layer, or in each norm, there is one such
-# exchange each time.
+# Our collectives travel in a ring. For a few numbers real libraries use trees, in which the number of messages in a row
+# grows with the logarithm of the number of ranks. Floating-point sums are rounded, so a mean over other parts differs
+# in the last digits. And there is a single mean in this network; with one in each norm there is such an exchange each
+# time.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Which gradient of a weight needs no all-reduce here, and what would come of one?
+# **1.** Which weight gradient needs no all-reduce here, and what would an all-reduce do to it?
 #
 # <details><summary>Answer</summary>
 #
 # That of layer 3. Its input is the mean of all rows, the same on every rank, and so is its gradient. An all-reduce
 # would add up four copies: a gradient four times as large, and here an error, as the same batches are counted several
 # times. If the all-reduce averaged, as DDP's does, it would be right for layer 3, and layers 0 and 1 would have a
-# quarter of their gradient. A framework has to know for each weight which of the two it is.
+# quarter of their gradient. A framework has to know for each weight which of the two applies.
 #
 # </details>
 #
@@ -408,8 +414,8 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Yes, and `model.allreduce_mean` takes them. That is what makes it a trap: it passes all tests with 8 GPUs and 64 rows,
-# and is wrong with 721 rows, or with 7 GPUs. So a good test has parts that do not divide, and one that is empty.
+# Yes, and `model.allreduce_mean` takes them. That is the trap: it passes every test with 8 GPUs and 64 rows, and is
+# wrong with 721 rows, or with 7 GPUs. So a good test has parts that do not divide, and one that is empty.
 #
 # </details>
 #
@@ -418,28 +424,28 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# When ranks have different numbers of what the loss is a mean over. With as many examples on each rank it is right.
-# With texts, the loss is usually a mean over *tokens*, and those differ: padding does not count. Then the tokens of a
-# rank with short texts count for more than others. The way out is the same, sums and counts: divide by the tokens of
-# all ranks, which takes one all-reduce of a number before backward.
+# When ranks hold different numbers of the items that the loss averages over. With the same number of examples on each
+# rank it is right. With texts, the loss is usually a mean over *tokens*, and those differ: padding does not count. Then
+# the tokens of a rank with short texts count for more than others. The way out is the same: sums and counts. Divide by
+# the number of tokens on all ranks, which takes one all-reduce of a single number before backward.
 #
 # </details>
 #
-# **4.** Which of these can be put together from one number a rank, which need a few, and which need all rows: maximum,
-# variance, median?
+# **4.** Which of these can you compute from one number per rank, which from a few, and which only from all rows:
+# maximum, variance, median?
 #
 # <details><summary>Answer</summary>
 #
 # The maximum of maxima is the maximum: one number, and no count. The variance needs three: count, sum, and sum of
-# squares. The median needs all rows, or several rounds of counting how many rows are below a guess. The mean is in the
-# middle: it needs two numbers, and looks as if it needed one.
+# squares. The median needs all rows, or several rounds of counting how many rows are below a guess. The mean needs two
+# numbers and looks as if it needed one.
 #
 # </details>
 #
 # ## Where this leads
 #
-# The mean was at the end of the network, once. A norm takes the mean and the variance of a whole image in the middle of
-# it, forward, and something like it again in backward. How many exchanges does that take?
+# Here the mean came once, at the end of the network. A norm sits in the middle, takes the mean and the variance of a
+# whole image in forward, and needs something similar in backward. How many exchanges does that take?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -22,15 +22,14 @@
 #
 # A U-Net for weather or for images has a norm after nearly every convolution. PhysicsNeMo, NVIDIA's library for
 # physics, can cut the grid of such a network among GPUs. Until February 2026 its **group norm** let PyTorch normalize
-# the rows of each GPU by themselves, and corrected the result afterwards. That was numerically unstable, and did not
-# work for uneven parts; it was written anew, with sums over the whole grid and one all-reduce [1].
+# the rows of each GPU separately and corrected the result afterwards. That was numerically unstable and did not work
+# for uneven parts; it was rewritten with sums over the whole grid and one all-reduce [1].
 #
-# Which sums? A norm needs the mean and the variance of a grid that nobody has. You know how to put means together. Put
-# the variances of the parts together in the same way, and you get 0.45 where 1.07 is right, as you will see in a
-# moment.
+# Which sums? A norm needs the mean and the variance of a grid that no GPU has. You know how to combine means. Combine
+# the variances of the parts in the same way, and you get 0.45 where 1.07 is right, as you will see in a moment.
 #
-# And a norm is in the middle of a network. In backward its gradient needs to know the whole grid *again*. So a U-Net
-# with 50 norms has 100 exchanges a step, and in each of them everybody waits for a handful of numbers.
+# And a norm sits in the middle of a network. In backward its gradient depends on the whole grid *again*. So a U-Net
+# with 50 norms has 100 exchanges a step, and in each of them all GPUs wait for a handful of numbers.
 #
 # > **To tell a friend:** variances do not add up. Counts, sums and sums of squares do.
 #
@@ -88,8 +87,8 @@ print(f"mean of the four variances:            {sum(map(variance, parts)) / 4:.4
 print(f"weighted by how many numbers each has: {sum(variance(part) * len(part) for part in parts) / 192:.4f}")
 
 # %% [markdown]
-# Even weighted it is wrong. The variance of a part knows how far its numbers are from the mean *of the part*. The parts
-# have different means, and how far these are from each other, no part can know.
+# Even the weighted mean is wrong. The variance of a part measures how far its numbers are from the mean *of that part*.
+# The parts have different means, and no part knows how far apart these are.
 #
 # What can be added up? The numbers themselves, and their squares. The variance is the mean of the squares, less the
 # square of the mean:
@@ -104,9 +103,9 @@ print(f"mean {total / count:.4f}, variance {squares / count - (total / count) **
 #
 # ### Forward
 #
-# In the simulator a norm is two layers. `"moments"` gives two numbers for each group, and has the count with them. Of
-# some rows it is a part of a sum. `"group_norm"` takes its input and all of the moments: `model.forward(2, input,
-# moments)`.
+# In the simulator a norm is two layers. `"moments"` computes two numbers for each group and carries the count with
+# them. Given only some of the rows, it is a partial sum. `"group_norm"` takes its input and the moments of all rows:
+# `model.forward(2, input, moments)`.
 
 
 # %%
@@ -149,11 +148,11 @@ print(f"the mean, and then the variance around it:      {2 * all_reduce(2 * grou
 print(f"counts, sums and sums of squares, all at once:  {all_reduce(3 * groups):.5f}")
 
 # %% [markdown]
-# The second is how one would write it down: first the mean of all, then how far each number is from it. Two exchanges,
-# one after the other, and each costs what six messages cost. The third number for each group costs next to nothing.
+# The second is the textbook way: first the mean of all, then the distance of each number from it. Two exchanges, one
+# after the other, and each costs six messages. The third number for each group costs next to nothing.
 #
-# Go on with the moments of your own rows, and a real program says nothing. The same value would come out differently
-# above and below the edge between two ranks. Here:
+# Normalize with the moments of your own rows, and a real program says nothing: the same value just comes out
+# differently above and below the edge between two ranks. Here:
 
 
 # %%
@@ -171,23 +170,32 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Backward
 #
-# Make one number larger, and what comes out changes in three ways: by itself, because the mean grows, and because the
-# variance changes. The last two change *every* point of the group, on all ranks. With g the gradient
-# that arrives, x̂ what the norm gave, σ the root of the variance, and N points in the group:
+# Increase one number, and the output changes in three ways: at that point, because the mean grows, and because the
+# variance changes. The last two change *every* point of the group, on all ranks. With g the arriving gradient, x̂ the
+# output of the norm, σ the root of the variance, and N points in the group:
 #
 # ```
 # gradient of x  =  (g  -  Σg / N  -  x̂ · Σ(g·x̂) / N) / σ          sums over all points of the group
 # ```
 #
-# Two sums for each group, of which each rank knows a part. In the simulator:
+# What must the ranks exchange to compute this? Decide before you open the answer.
+#
+# <details><summary>Answer</summary>
+#
+# Two sums for each group, Σg and Σ(g·x̂), of which each rank knows a part. N is known from forward, so it need not
+# travel again.
+#
+# </details>
+#
+# In the simulator backward of the norm gives two gradients:
 #
 # ```python
-# by_moments, by_itself = model.backward(2, input, gradient, moments)  # a part of a sum, and this rank's own
-# by_moments = await model.allreduce(by_moments, 2)
-# gradient = by_itself + model.backward(1, input, by_moments)
+# by_moments, by_itself = model.backward(2, input, gradient, moments)
 # ```
 #
-# The count is known by now, so there are 64 numbers:
+# The input reaches the loss in two ways, through the norm itself and through the moments, so its gradient has two
+# parts: `by_itself`, and what `model.backward(1, input, ...)` makes of the gradient of the moments. But `by_moments` is
+# a partial sum, and you know what that means. For 32 groups it is 64 numbers:
 
 # %%
 print(f"backward:  {all_reduce(2 * groups):.5f}")
@@ -216,10 +224,10 @@ def add(model, layer, grad_weight):
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. Works may wait in a dict of your own.
-# - The same function has to be right on any number of ranks from 2 on, and for any number of images, also a single one.
-#   On 12 ranks the last one has no rows; it calls everything that the others call.
-# - `sizes` is for later, when you try your function on other parts. Hand it on to `my_rows`.
+# - Values live in the stores, and everything alive counts. You may keep pending operations in a dict of your own.
+# - The same function has to be right on any number of ranks from 2 on, and for any number of images, even a single one.
+#   On 12 ranks the last one has no rows; it makes the same calls as the others.
+# - `sizes` is for later, when you try your function on other parts. Pass it on to `my_rows`.
 
 # %% [markdown]
 # ### Predict first
@@ -235,9 +243,8 @@ guess
 # ### The goal
 #
 # The first goal is a correct step, with one exchange forward and one in backward. For the second, find something to
-# compute in backward while the gradients of the moments are on their way. Forward there is nothing else to do with
-# these images. But there are others: that is the third goal. The fourth asks how many images have to be under way for
-# that.
+# compute in backward while the gradients of the moments are in flight. For the third, find something to compute in
+# forward, where the norm of an image has nothing else to wait behind. The fourth asks how much memory that takes.
 
 # %%
 goal("group_norm")
@@ -311,13 +318,12 @@ guess.against(out)
 # Layers 0 and 3, forward and backward, are 4; moments and norm 4 · 0.015625: 4.0625. Two exchanges of 0.12022 and
 # 0.12015, two sums of 0.129375, and two updates of 0.0078125, all awaited: four collectives, over at **4.57724**.
 #
-# Between the two halves of layer 3's backward, the gradient of its input comes first. It goes through the norm, the
-# exchange starts, and the other half of layer 3 hides it. The sum for layer 3 travels behind backward of layer 0. What
-# is left is the exchange of the moments, the last sum, and an update: 4.0625 + 0.12022 + 0.129375 + 0.0078125 =
-# 4.31991.
+# Of the two halves of layer 3's backward, the gradient of its input comes first. It goes through the norm, the exchange
+# starts, and the other half of layer 3 hides it. The sum for layer 3 hides behind backward of layer 0. What remains is
+# the exchange of the moments, the last sum, and an update: 4.0625 + 0.12022 + 0.129375 + 0.0078125 = 4.31991.
 #
 # With another image to compute meanwhile, the exchange of the moments is hidden as well: 4.0625 + 0.129375 + 0.0078125
-# = 4.19969. Two images under way are enough for that.
+# = 4.19969. Two images in flight are enough for that.
 #
 # </details>
 
@@ -336,8 +342,8 @@ Model.check(out, puzzle="group_norm")
 # %% [markdown]
 # ## What a machine pays
 #
-# Your function, on other parts. `computing` is what the rank with the most rows computes, and `waiting` all that comes
-# on top.
+# Run your function on other parts. `computing` is how long the rank with the most rows computes, and `waiting` is
+# everything on top.
 
 # %%
 PARTS = {
@@ -355,8 +361,8 @@ if out:
         print(f"{name:<22}{computing:>10.4f}{end(Trace.of(run)) - computing:>10.4f}")
 
 # %% [markdown]
-# Uneven parts wait no longer than even ones. But on 16 ranks a rank computes for one time unit, and waits for five and
-# a half: each exchange is 30 messages, and there is not enough to compute to hide them. How slow may a message be on 4
+# Uneven parts wait no longer than even ones. But on 16 ranks a rank computes for one time unit and waits for five and a
+# half: each exchange is 30 messages, and there is too little computing to hide them. How slow may a message be on 4
 # ranks?
 
 # %%
@@ -379,10 +385,10 @@ draw_curves(
 )
 
 # %% [markdown]
-# Image by image there are twice as many exchanges as halves would have, and four times as many as all images at once.
-# With 0.02 a message they are just hidden: half of layer 3's backward for one image takes 0.125, and an exchange
-# 0.12004. With slower messages each image waits for its own, and soon a single exchange for all images is better,
-# awaited or not. So how many images you take at a time depends on what a message costs.
+# Taken image by image there are twice as many exchanges as with halves, and four times as many as with all images at
+# once. With 0.02 a message they are just hidden: half of layer 3's backward for one image takes 0.125, and an exchange
+# 0.12004. With slower messages each image waits for its own exchange, and soon a single exchange for all images is
+# better, awaited or not. So the price of a message decides how many images to take at a time.
 #
 # ## What you built
 #
@@ -397,9 +403,9 @@ draw_curves(
 # gradient of x        (g - Σg/N - x̂·Σ(g·x̂)/N) / σ
 # ```
 #
-# Which norms need this, if rows are shared out? An *instance norm* is a group norm with a feature in each group. A
-# *batch norm* has its sums over all images as well, so over all ranks of data parallelism and all that share an image.
-# A *layer norm* over the features of a point, as in transformers, needs nothing.
+# Which norms need this when rows are shared? An *instance norm* is a group norm with one feature in each group. A
+# *batch norm* also sums over all images, so over all data-parallel ranks as well as all that share an image. A *layer
+# norm* over the features of a point, as in transformers, needs no exchange.
 #
 # </details>
 
@@ -407,36 +413,41 @@ draw_curves(
 # ## On real GPUs
 #
 # - *ShardTensor*, since 2026: sums and sums of squares in one all-reduce forward; Σg and Σg·x̂ in one all-reduce
-#   backward; and one more for the gradients of scale and shift, which our norm does not have. The number of points is
-#   known from the shape of the whole tensor and does not travel [2].
+#   backward; and one more for the gradients of scale and shift, which our norm does not have. The number of points
+#   follows from the shape of the whole tensor and does not travel [2].
 # - *SyncBatchNorm*, in PyTorch: mean, 1/σ and count of each process, in one all-gather; in backward two sums for each
-#   channel, in one all-reduce. All of it is awaited at once, and for a process without elements there is a branch that
-#   only takes part [3].
+#   channel, in one all-reduce. Everything is awaited right away, and a process without elements has a branch of its own
+#   that merely takes part [3].
 # - *DDP and FSDP* do not synchronize the buffers of a norm over the ranks that share an image, says the documentation
 #   of ShardTensor [4].
 #
-# [1] NVIDIA/physicsnemo, pull request 1421, 2026. [2] NVIDIA/physicsnemo,
-# physicsnemo/domain_parallel/shard_utils/normalization_patches.py, 2026. [3] pytorch/pytorch,
-# torch/nn/modules/_functions.py, 2026. [4] NVIDIA/physicsnemo, examples of ShardTensor, part 5.
+# [1] NVIDIA/physicsnemo, [pull request 1421](https://github.com/NVIDIA/physicsnemo/pull/1421), *Fix sharded Group
+# Norm*, 2026.
+# [2] NVIDIA/physicsnemo,
+# [physicsnemo/domain_parallel/shard_utils/normalization_patches.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_utils/normalization_patches.py),
+# 2026.
+# [3] pytorch/pytorch,
+# [torch/nn/modules/_functions.py](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/_functions.py), 2026.
+# [4] NVIDIA/physicsnemo, examples of ShardTensor, part 5.
 
 # %% [markdown]
 # ## What is simplified here
 #
 # Our norm has no scale and no shift. With them there are two more numbers for each feature, whose gradients are summed
 # like those of any weight. Σx²/N - (Σx/N)² loses digits if the mean is large compared with the spread, as temperatures
-# in kelvin are; see question 2. A norm is hardly any work here, and on a GPU it moves as much memory as a layer does.
-# And image by image, or in halves, a GPU is kept less busy than with all of them at once.
+# in kelvin are; see question 2. A norm is hardly any work here; on a GPU it moves as much memory as a layer does. And
+# one image at a time fills a GPU less well than all of them at once.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** A rank has no rows. What does it bring to each exchange, and what would happen if it left them out?
+# **1.** A rank has no rows. What does it bring to each exchange, and what would happen if it skipped them?
 #
 # <details><summary>Answer</summary>
 #
-# Zeros: no points, no sum, no squares, and in backward no gradient. If it left an exchange out, the others would wait
-# for it for ever. If it left out only the first, its second would meet the first of the others: numbers of the wrong
-# kind, and 64 where 96 are expected. That is why PyTorch has a branch for it.
+# Zeros: no points, no sum, no squares, and in backward no gradient. If it skipped all exchanges, the others would wait
+# forever. If it skipped only the first, its second would meet the first of the others: numbers of the wrong kind, and
+# 64 where 96 are expected. That is why PyTorch has a branch for it.
 #
 # </details>
 #
@@ -445,38 +456,38 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Both terms are about 90,000, so with 7 digits they are known to about 0.01. And so is their difference, which should
-# be 0.01. Nothing of it is left; it may even be negative. Better: each rank brings its count, its mean, and the sum of
-# the squared distances from *its* mean. Two such parts are put together exactly: add up the distances, and add how far
-# the means are apart, squared, times n·m/(n + m). It is three numbers as well, but no plain sum, so they are gathered,
-# and each rank puts them together. SyncBatchNorm gathers such triples too.
+# Both terms are about 90,000, so 7 digits resolve them to about 0.01. Their difference, which should be 0.01, drowns in
+# that; it may even come out negative. Better: each rank brings its count, its mean, and the sum of the squared
+# distances from *its* mean. Two such parts combine exactly: add the two sums, plus the squared distance between the two
+# means times n·m/(n + m). These are three numbers as well, but no plain sum, so you gather them and each rank combines
+# them. SyncBatchNorm gathers such triples too.
 #
 # </details>
 #
-# **3.** In backward, what is wrong if every rank uses its own Σg and Σg·x̂? When would nobody notice?
+# **3.** In backward, what goes wrong if every rank uses its own Σg and Σg·x̂? When would you not notice?
 #
 # <details><summary>Answer</summary>
 #
-# The loss of this step is right, as forward is. The gradient is not: it should have no part that shifts or scales the
-# whole group, and now it has none that shifts or scales *a rank's rows*. Where parts look alike, both are nearly the
-# same, so training goes on and looks well. It gets worse the smaller the parts are.
+# The loss of this step is right, because forward is. The gradient is not: it should have no component that shifts or
+# scales the whole group; now it has none that shifts or scales *each rank's rows*. Where the parts look alike the two
+# are nearly the same, so training continues and looks fine. The smaller the parts, the worse it gets.
 #
 # </details>
 #
-# **4.** Could the exchange of the moments be left out by using those of the step before?
+# **4.** Could you skip the exchange of the moments by using those of the previous step?
 #
 # <details><summary>Answer</summary>
 #
-# For a batch norm that is thinkable: its moments are over many images, and change slowly. For a group norm they are of
-# *this* image, and were never seen before. What can be done is to use a norm that needs no exchange, such as a layer
-# norm over the features of each point. Then it is another model.
+# For a batch norm that is conceivable: its moments cover many images and change slowly. Those of a group norm belong to
+# *this* image, which was never seen before. You can use a norm that needs no exchange, such as a layer norm over the
+# features of each point, but that is a different model.
 #
 # </details>
 #
 # ## Where this leads
 #
-# A mean wants to know a little of everybody. A convolution wants to know all of its neighbours' edge. Attention wants
-# to know all of everybody, unless it is told to look at what is near.
+# A mean needs two numbers from every rank. A convolution needs whole rows, but only from its neighbours. Attention
+# needs everything from every rank, unless it only looks at what is near.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -21,21 +21,21 @@
 # # $heading
 #
 # A weather grid of 721 rows and 1,440 columns has a million points. Let each point attend to all others, and you have a
-# trillion pairs, in every head of every layer. **Neighbourhood attention** gives each point a window instead, such as the
-# 7 × 7 points around it [1]. That leaves 51 million pairs, 21,000 times fewer. And it is good news where the grid is cut
-# among GPUs: what a point looks at is on its own GPU, or next door.
+# trillion pairs, in every head of every layer. **Neighbourhood attention** gives each point a window instead, such as
+# the 7 × 7 points around it [1]. That leaves 51 million pairs, 21,000 times fewer. It also helps when the grid is split
+# among GPUs: what a point attends to is on its own GPU, or next door.
 #
-# Mostly. The window of a point at the very edge of the grid would stick out. It does not shrink there, it *moves*
-# inwards, so that every point has as many keys as all others. So a point of the first rank may need rows further away
-# than one in the middle does, and a rank with few rows may have windows that reach past its neighbour. Who notices that?
-# If only the rank itself does, it stops, and all others wait for it for ever.
+# Mostly. At the very edge of the grid a window would stick out. It does not shrink there; it *moves* inwards, so that
+# every point has the same number of keys. So a point of the first rank may need rows further away than a point in the
+# middle does, and a rank with few rows may have windows that reach past its neighbour. If only that rank notices, it
+# stops, and all others wait for it forever.
 #
-# > **To tell a friend:** what can go wrong on one rank has to be decided by all ranks, from what all of them know.
+# > **To tell a friend:** if something can fail on one rank, let all ranks decide, from what all of them know.
 #
 # *Reminder.* In a **halo exchange**, `model.halo(edges, layer)`, each rank hands in the rows at its edges, first those
-# for the rank before it, then those for the rank after it, and gets theirs. The first and the last rank have one
-# neighbour. In attention a **query** is compared with **keys**, and the result is the mean of the **values**, weighted by
-# that.
+# for the rank before it, then those for the rank after it, and receives theirs. The first and the last rank have one
+# neighbour. In attention a **query** is compared with **keys**, and the result is the mean of the **values**, weighted
+# by the outcome.
 
 # %%
 from functools import partial
@@ -61,7 +61,7 @@ LAYERS = [
 #
 # ### Whose rows?
 #
-# Columns are whole on each rank here, so it is all about rows. This is where the window of a row begins and ends:
+# Every rank has all columns here, so only rows matter. This is where the window of a row begins and ends:
 
 
 # %%
@@ -72,8 +72,8 @@ def window(row):
 
 
 # %% [markdown]
-# Here are 14 rows on four ranks, with a line for each row of queries. `#` is a row of keys that the rank has itself, `o`
-# one of a neighbour.
+# Here are 14 rows on four ranks, with a line for each row of queries. `#` is a row of keys on the same rank, `o` one on
+# a neighbour.
 
 
 # %%
@@ -92,10 +92,10 @@ show([4, 3, 3, 4])
 
 # %% [markdown]
 # Row 0 looks at rows 0 to 6, as row 3 does: the windows of the first rows all stay at the edge. In the middle a window
-# reaches 3 rows up and 3 rows down, half of the 7, without its own.
+# reaches 3 rows up and 3 rows down, half of the 7 without the row itself.
 #
-# So a rank has to fetch 3 rows of keys and values from each side. And of the queries? None. A point is worked on where
-# its query is, and *that* never leaves its rank.
+# So a rank has to fetch 3 rows of keys and values from each side. And of the queries? None: a point is computed where
+# its query is, and that never leaves its rank.
 #
 # ### Fetch it, and give it back
 #
@@ -157,21 +157,21 @@ draw_collective(demo, "halo")
 draw_group(shown)
 
 # %% [markdown]
-# Backward gives two gradients. That of the queries is done: nobody else has used them. That of keys and values has all
-# rows that were *used*, so those of the halo too:
+# Backward gives two gradients. That of the queries is complete: no other rank has used them. That of keys and values
+# covers all rows that were *used*, so the halo too:
 
 # %%
 draw_group(gradients)
 
 # %% [markdown]
-# Pale means that a part of the sum is missing. Rows 19 to 28 were used on this rank only, and are done. Rows 16 to 18
-# were used by queries of rank 0 as well, and their gradient lacks that. Rows 13 to 15 belong to rank 0, which waits for
-# what is here. So 3 rows of gradient go home on each side, and are added there.
+# Pale means partial. Rows 19 to 28 were only used on this rank, and are complete. Rows 16 to 18 were also used by
+# queries of rank 0, and their gradient lacks that part. Rows 13 to 15 belong to rank 0, which waits for what is here.
+# So 3 rows of gradient go home on each side, and are added there.
 #
 # ### What it costs
 #
-# Three ways to come by the keys and values of 4 grids. The second one treats queries, keys and values all alike, with an
-# exchange for each:
+# Three ways to get the keys and values of 4 grids. The second treats queries, keys and values alike, with an exchange
+# for each:
 
 
 # %%
@@ -197,27 +197,28 @@ for way in ("all-gather", "one by one", "together"):
 
 # %% [markdown]
 # Each exchange is two messages, and a message costs 0.1 before its first element. One exchange of keys and values
-# together has one third of the messages of three, and two thirds of the elements.
+# together takes a third of the messages of three exchanges, and two thirds of the elements.
 #
 # ### Too few rows
 #
-# Now the parts for which a halo of 3 rows is not enough. Here the first rank has 3 rows:
+# Some parts are too small for a halo of 3 rows. Here the first rank has 3 rows:
 
 # %%
 show([3, 4, 4, 4])
 
 # %% [markdown]
-# Its windows have `oooo`, 4 rows of the neighbour, and a halo has 3. In the middle 3 rows would do. Here rank 2 has a
-# single one, and `X` is a row of keys on a rank further away:
+# Its windows contain `oooo`, 4 rows of the neighbour, and a halo has 3. Here rank 2 has a single row, and `X` is a row
+# of keys on a rank further away:
 
 # %%
 show([6, 4, 1, 4])
 
 # %% [markdown]
-# Rank 2 has what it needs, with its halo. But it cannot *give* three rows, and both of its neighbours look past it.
+# With its halo rank 2 has what it needs. But it cannot *give* three rows, and both of its neighbours look past it. So
+# how few rows may a rank have, in the middle and at an end?
 #
-# What should a program do with such parts? Refuse them: fewer ranks would be about as fast. But *who* refuses? Suppose
-# that each rank looks at its own rows before the exchange:
+# What should a program do with such parts? Refuse them: fewer ranks would be about as fast. But *which ranks* refuse?
+# Suppose that each rank only checks its own rows before the exchange:
 
 
 # %%
@@ -237,9 +238,9 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# The simulator sees that nobody can go on. A cluster does not. Rank 2 stops with an error in a log file of its own, and
-# three GPUs wait until a timeout, or somebody, ends the job. And the error that *they* show is about an exchange that
-# took too long.
+# The simulator sees that no rank can continue. A cluster does not. Rank 2 stops with an error in its own log file, and
+# three GPUs wait until a timeout, or a person, ends the job. And the error that *they* report is an exchange that took
+# too long.
 #
 # ## The puzzle
 #
@@ -247,11 +248,11 @@ except PuzzleError as error:
 # |---|---|---|---|---|---|---|---|---|---|
 # | 4 | 4 | 64 × 64, so 16 rows each | 0.4 | 0.8 | 4.9 | 0.95 | 0.575 | 0.603 and 0.606 | 0.05 and 0.1 |
 #
-# The times of layers are those of all 4 grids forward on a rank; backward takes the same again. Attention of fewer rows
-# of queries takes less, however many keys it is given.
+# The times of layers are those of all 4 grids forward on a rank; backward takes the same again. Attention of fewer
+# query rows takes less, however many keys it is given.
 #
-# **Given:** the weights of layers 0 and 1, whole on every rank, and this rank's rows of all grids. `by_chunk`, `my_rows`,
-# `window` and `exchange` are above. Here are three more; `summed` is that of the convolution:
+# **Given:** the weights of layers 0 and 1, whole on every rank, and this rank's rows of all grids. `by_chunk`,
+# `my_rows`, `window` and `exchange` are above. Here are three more; `summed` is the one from the convolution:
 
 
 # %%
@@ -289,16 +290,16 @@ def summed(low, high, parts):
 #   2, for all queries that it is given. `model.backward(2, queries, gradient, keys)` gives the gradient of the keys (and
 #   values) and that of the queries, in this order.
 # - `summed(low, high, [(low - 3, high + 3, gradient), (low, low + 3, rows), ...])` adds at the right rows.
-# - Where some window needs more than three rows of a neighbour, or a rank has fewer to lend, **every** rank raises a
-#   `ValueError`, before it sends anything. `sizes` has the number of rows of each rank; ranks without rows do not count, and one rank alone needs no
-#   neighbour.
+# - Where a window needs more than three rows of a neighbour, or a rank has fewer than three to lend, **every** rank
+#   raises a `ValueError` before it sends anything. `sizes` has the number of rows of each rank; ranks without rows do
+#   not count, and a single rank needs no neighbour.
 #
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts.
-# - The same function has to be right on any number of ranks, with rows by `chunk`. 12 ranks get 6 rows each, then 4, then
-#   none. A rank without rows calls what all others call; it takes no time. 10 ranks get 7 rows each, and the last one
-#   gets 1: all ten refuse.
+# - The same function has to be right on any number of ranks, with rows by `chunk`. 12 ranks get 6 rows each, then 4,
+#   then none. A rank without rows makes the same calls as all others; they take no time. 10 ranks get 7 rows each, and
+#   the last one gets 1: all ten refuse.
 
 # %% [markdown]
 # ### Predict first
@@ -313,8 +314,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step with halo exchanges, be it three each way. The second has one each way. For the third,
-# ask what can be done while keys and values travel. For the fourth, nobody waits for a neighbour at all.
+# The first goal is a correct step with halo exchanges, even with three each way. The second has one each way. For the
+# third, find something to compute while keys and values are in flight. For the fourth, no rank waits for a neighbour at
+# all.
 
 # %%
 goal("neighborhood_attention")
@@ -403,11 +405,11 @@ guess.against(out)
 # 0.606. With the updates, 0.15, that is 12.2 + 1.9 + 1.209 + 0.15 = **15.459**, with 2 halo exchanges and 2 all-reduces:
 # 4 collectives. An exchange each for queries, keys and values takes 0.575, six times: 17.009.
 #
-# While keys and values travel, layer 0 can make the queries, and in backward it can be done while their gradients go
-# home. It takes 0.4 of the 0.95: 14.659.
+# While keys and values travel, layer 0 can compute the queries, and its backward fits while their gradients go home.
+# That hides 0.4 of the 0.95: 14.659.
 #
-# The rows whose windows are all at home are 10 of 16. They take 3.06, so nobody waits. And the sum for layer 0 travels
-# while layer 1 goes backward. What is left is the last sum and update: 12.2 + 0.606 + 0.1 = 12.906.
+# For 10 of 16 rows the whole window is at home. They take 3.06, so no rank waits. And the sum for layer 0 travels while
+# layer 1 goes backward. What remains is the last sum and update: 12.2 + 0.606 + 0.1 = 12.906.
 #
 # </details>
 
@@ -420,7 +422,8 @@ Model.check(out, puzzle="neighborhood_attention")
 # %% [markdown]
 # ### Who refuses?
 #
-# The check has seen one size. Here is your function on others: it should work, or every rank should refuse.
+# The check above never asked you to refuse. Here is your function on other parts: either it works, or every rank
+# refuses. You are done when no line says WRONG.
 
 
 # %%
@@ -470,9 +473,9 @@ for sizes in PARTS if out else ():
 # %% [markdown]
 # <details><summary>Which of them should work?</summary>
 #
-# The first three and the rows of 12 ranks work, and the rest is refused by all ranks. In `20 3 1 40` the rank with one
-# row has all that it needs itself; it is its neighbours who lack rows. In `61 3 0 0` the last rank with rows has 3, and
-# its last window begins 4 rows before them.
+# The first three and the rows of 12 ranks work; all ranks refuse the rest. In `20 3 1 40` the rank with one row has all
+# it needs; its neighbours lack rows. In `61 3 0 0` the last rank with rows has 3, and its last window begins 4 rows
+# before them.
 #
 # </details>
 
@@ -485,8 +488,8 @@ for sizes in PARTS if out else ():
 # %% [markdown]
 # ## What a machine pays
 #
-# How slow may the link be? Here is that run on slower ones, and beside it what it would take if every exchange and every
-# sum were awaited.
+# How slow may the link be? Here is that run on slower links, next to the time it would take with every exchange and
+# every sum awaited.
 
 # %%
 run, _ = run_of("neighborhood_attention")  # yours, once it is correct
@@ -507,8 +510,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# Our solution hides the halo until the link is about three and a half times slower: layer 0 and the inner rows take 3.46.
-# From there on each exchange shows. The sum at the end shows always, because nothing is left to do beside it.
+# Our solution hides the halo until the link is about three and a half times slower: layer 0 and the inner rows take
+# 3.46. Beyond that each exchange is exposed. The sum at the end always is, because nothing is left to compute beside
+# it.
 #
 # ## What you built
 #
@@ -525,41 +529,48 @@ draw_curves(
 # ```
 #
 # The third line in words: a rank gives h rows to each neighbour, so it must have them. The very first window reaches to
-# row k - 1 = 2·h, and the first rank has its own rows and h more. The same at the other end.
+# row k - 1 = 2·h, and the first rank has its own rows and h more. The other end mirrors this.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *NATTEN* is the library of those who proposed it [1], with the kernels: windows in one, two and three dimensions, with
+# - *NATTEN* is the library of its inventors [1], with the kernels: windows in one, two and three dimensions, with
 #   stride, dilation and causal masks, for training and inference [2].
-# - *PhysicsNeMo* cuts the grid. Its neighbourhood attention pads queries, keys **and** values, each in an exchange of its
-#   own, an all-to-all; then it calls NATTEN on the padded part, and cuts the halo off the result [3]. Why queries too?
-#   Then all three have one shape, and windows of the rank's own rows come out right by themselves. It is the second line
-#   of the costs above.
-# - *And backward.* What was cut off has a gradient of zeros [4]. So the queries of a halo have one, too, and it is sent
-#   home.
+# - *PhysicsNeMo* cuts the grid. Its neighbourhood attention pads queries, keys **and** values, each in an exchange of
+#   its own, an all-to-all; then it calls NATTEN on the padded part, and cuts the halo off the result [3]. Why queries
+#   too? Then all three have the same shape, and the windows of the rank's own rows come out right by themselves. In the
+#   table of costs above it is the line "one by one".
+# - *And backward.* What was cut off has a gradient of zeros [4]. So the queries of a halo have a gradient too, and it
+#   is sent home.
 # - *What it refuses.* Even kernels, and a dilation [3]. A reviewer asked whether these were limits of NATTEN; they were
-#   the author's, who had begun with the case in production [5]. A look at the sizes of all parts is not in this code. A
-#   rank takes its edge rows out of its part before the exchange [4], so we expect one with too few to stop there, and the
-#   others to wait. We have read this, and not run it.
-# - *On a sphere* the windows are disks. torch-harmonics has a neighbourhood attention for grids that are cut both ways: a
-#   halo along the latitudes, and along the longitudes keys and values go round a ring. Queries and the state of the
-#   softmax stay where they are [6].
+#   the author's, who had begun with the case in production [5]. This code does not check the sizes of all parts. A rank
+#   cuts its edge rows out of its part before the exchange [4], so we expect one with too few rows to stop there, and
+#   the others to wait. We have read this code, not run it.
+# - *On a sphere* the windows are disks. torch-harmonics has a neighbourhood attention for grids cut along both
+#   dimensions: a halo along the latitudes, and a ring for keys and values along the longitudes. Queries and the state
+#   of the softmax stay where they are [6].
 #
-# [1] Hassani et al., *Neighborhood Attention Transformer*, 2023, arXiv 2204.07143. [2] SHI-Labs, *NATTEN*,
-# pypi.org/project/NATTEN. [3] NVIDIA/physicsnemo, physicsnemo/domain_parallel/shard_utils/natten_patches.py, 2026.
-# [4] NVIDIA/physicsnemo, physicsnemo/domain_parallel/shard_utils/halo.py, 2026. [5] NVIDIA/physicsnemo, pull request 784,
-# 2025. [6] NVIDIA, *torch-harmonics*, nvidia.github.io/torch-harmonics, DistributedNeighborhoodAttentionS2.
+# [1] Hassani et al., *Neighborhood Attention Transformer*, 2023, [arXiv:2204.07143](https://arxiv.org/abs/2204.07143).
+# [2] SHI-Labs, *NATTEN*, 2026, [pypi.org/project/NATTEN](https://pypi.org/project/NATTEN/).
+# [3] NVIDIA/physicsnemo,
+# [physicsnemo/domain_parallel/shard_utils/natten_patches.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_utils/natten_patches.py),
+# 2026.
+# [4] NVIDIA/physicsnemo,
+# [physicsnemo/domain_parallel/shard_utils/halo.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_utils/halo.py),
+# 2026.
+# [5] NVIDIA/physicsnemo, [pull request 784](https://github.com/NVIDIA/physicsnemo/pull/784), *Enable Domain Parallelism
+# with ShardTensor*, 2025.
+# [6] NVIDIA, *torch-harmonics*, 2026, [DistributedNeighborhoodAttentionS2](https://nvidia.github.io/torch-harmonics/).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# One head, and no layer after attention. With more heads nothing changes: all of them are cut by rows. Backward takes as
-# long as forward, and on a GPU about twice as long. Attention of a few rows takes its share of the time, and on a GPU a
-# thin block is less efficient. All grids are there at once. And columns are whole: cut them too, and you exchange rows
-# first, then columns *with* the halo that has come, so that the corners come along.
+# One head, and no layer after attention. With more heads nothing changes: all of them are cut by rows. Backward takes
+# as long as forward, and on a GPU about twice as long. Attention of a few rows takes its share of the time, and on a
+# GPU a thin block is less efficient. All grids are processed at once. And every rank has all columns: cut them too, and
+# you exchange rows first, then columns *with* the halo that has arrived, so that the corners come along.
 
 # %% [markdown]
 # ## Questions to think about
@@ -568,10 +579,10 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# It could; some kinds of attention do that. Then every rank would need h rows, the first and the last too. But a corner
-# point would have 16 keys where others have 49, and the kernels could not work on blocks of one shape. Zeros around the
-# grid would be wrong: a key of zeros has a score of 0, which is not *no* weight. Moving the window keeps the number of
-# keys, and costs the two ranks at the ends a row.
+# It could; some kinds of attention do that. Then h rows would be enough for every rank, the first and the last too. But
+# a corner point would have 16 keys where others have 49, and the kernels could not work on blocks of one shape. Zeros
+# around the grid would be wrong: a key of zeros has a score of 0, which is not *no* weight. Moving the window keeps the
+# number of keys, at the price of one more row for the two ranks at the ends.
 #
 # </details>
 #
@@ -579,39 +590,39 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# The two at the ends have 4 rows, and the others 3 or more: 2 + (721 - 8) // 3 = **239** ranks. By `chunk` all parts but
-# the last are alike, and so have 4 rows at least. That would be 181 ranks, but the last of them has 1 row: too few. With
-# 5 rows it is 145 ranks, the last with 1 again, and with 6 rows 121, the last with 1. With 7 rows it is **103**, all of
+# The two at the ends need 4 rows, and the others 3: 2 + (721 - 8) // 3 = **239** ranks. By `chunk` all parts except the
+# last are equal, so they have at least 4 rows. That would be 181 ranks, but the last of them has 1 row: too few. With 5
+# rows it is 145 ranks, the last with 1 again, and with 6 rows 121, the last with 1. With 7 rows it is **103**, all of
 # them full, as 721 = 7 · 103. `tensor_split` is better here: **180** ranks, with 4 or 5 rows each.
 #
 # </details>
 #
-# **3.** Two layers of attention follow each other. Could one exchange do for both?
+# **3.** Two attention layers follow each other. Could one exchange serve both?
 #
 # <details><summary>Answer</summary>
 #
-# Fetch 6 rows of the *input* on each side. Then compute the first attention for 3 rows more on each side than you have.
-# That is one exchange of 8 numbers a point, where it was two of 64 numbers. The price is 6 rows of attention more on a
-# rank with 16, forward and backward, and that is more than both exchanges here. Where a message is slow and parts are
-# thick it is worth it.
+# Yes: fetch 6 rows of the *input* on each side. Then compute the first attention for 3 more rows on each side than you
+# own. That is one exchange of 8 numbers a point instead of two of 64. The price is 6 extra rows of attention on a rank
+# with 16, forward and backward, which here is more than both exchanges. Where messages are slow and parts are thick it
+# pays.
 #
 # </details>
 #
-# **4.** A rank knows the sizes of all parts. Where from, if rows are dealt out by hand?
+# **4.** Every rank knows the sizes of all parts. How, if rows are dealt out by hand?
 #
 # <details><summary>Answer</summary>
 #
-# Somebody has to tell it: a rule that all know, or an all-gather of one number from each rank when the parts are made,
-# once. It is the same with a check: if only one rank can know that something is wrong, such as a file that it cannot
-# read, then "is anybody in trouble?" is a sum over all ranks, before the next collective. A sum of a single number is
-# cheap, compared with a night of waiting.
+# By a rule that all ranks share, or by an all-gather of one number from each rank, once, when the parts are made. The
+# same holds for any check: if only one rank can see that something is wrong, such as a file that it cannot read, then
+# sum a flag over all ranks before the next collective. A sum of a single number is cheap compared with a night of
+# waiting.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Windows, kernels, neighbours: all of it is local. Some layers are not. A Fourier transform looks at a whole line of the
-# grid, so along the columns each rank can do it alone, and along the rows nobody can. Does everybody need everything
+# Windows, kernels, neighbours: all of it is local. Some layers are not. A Fourier transform looks at a whole line of
+# the grid: each rank can transform its own rows alone, but no rank has a whole column. Does every rank need everything
 # then?
 
 # %% [markdown]

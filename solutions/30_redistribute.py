@@ -20,16 +20,16 @@
 # %% [markdown]
 # # $heading
 #
-# A Fourier transform looks at a whole line of the grid at once: each wave that comes out depends on every point that went
-# in. For a grid, it goes along each row first, and then along each column of what came out. Models of the weather that
-# work on waves do this in every layer, there and back.
+# A Fourier transform looks at a whole line of the grid at once: each wave that comes out depends on every point that
+# went in. A grid is transformed along each row first, and then along each column of the result. Spectral weather models
+# do this in every layer, there and back.
 #
-# Now the rows are shared out. Along a row that is easy: each rank has whole rows. Along a column nobody has a single
-# whole one. You could give everything to everybody. On 64 GPUs that moves 64 times as much as is needed, and each GPU has
-# to have room for the whole grid, which was why you cut it.
+# Now share the rows among ranks. Along a row the transform is easy: each rank has whole rows. But no rank has a single
+# whole column. You could give every rank everything. On 64 GPUs that moves 64 times as much as needed, and each GPU
+# must hold the whole grid, which you cut because it did not fit.
 #
-# What is needed is this: who had a few whole rows, now has a few whole *columns*. Each rank keeps a little, and swaps all
-# the rest, a piece with every other rank. It is a transpose of who has what, and it is one collective.
+# All you need is this: each rank trades its few whole rows for a few whole *columns*. It keeps a little and swaps the
+# rest, one piece with every other rank. That is a distributed transpose, and it takes one collective.
 #
 # > **To tell a friend:** from rows to columns, rank i owes rank j just the piece where i's rows cross j's columns.
 #
@@ -58,9 +58,9 @@ LAYERS = [
 # %% [markdown]
 # ## The idea
 #
-# `along="columns"` means: all 64 columns of a row are mixed. So layers 1 and 5 need all columns of some rows, and layers
-# 2 and 4 all rows of some columns. The weights of layers 0 and 3 work point by point, and take whatever they are given.
-# Try it with the rows of this rank:
+# `along="columns"` means: all 64 columns of a row are mixed. So layers 1 and 5 need all columns of some rows, and
+# layers 2 and 4 need all rows of some columns. Layers 0 and 3 work point by point and take whatever they are given. Try
+# layer 2 with the rows of this rank:
 
 
 # %%
@@ -90,8 +90,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Pieces
 #
-# Cut your rows along the lines of everybody's columns. Piece number j is what rank j wants of you. How large is it? Your
-# rows, times *its* columns. Both follow from a rule that all know, so nobody has to ask:
+# Cut your rows at the column borders of all ranks. Piece j is what rank j wants from you. How large is it? Your rows
+# times *its* columns. Both follow from a rule that all ranks know, so none has to ask:
 
 
 # %%
@@ -105,9 +105,9 @@ def sizes_of_pieces(rows, columns):
 sizes_of_pieces([4, 8, 12, 40], [16, 16, 16, 16])
 
 # %% [markdown]
-# On the diagonal is what a rank keeps. A line of the table is all that a rank hands in: 64 columns of its rows. A column
-# of the table is all that it gets: 64 rows of its columns. So what arrives from different ranks has different sizes here,
-# even though the columns are even.
+# The diagonal is what a rank keeps. A line of the table is what a rank hands in: 64 columns of its rows. A column of
+# the table is what it receives: 64 rows of its columns. So the pieces that arrive have different sizes here, even
+# though the columns are even.
 #
 # Now swap. Here are all pieces of one grid, with even parts:
 
@@ -140,22 +140,21 @@ demo = simulate(one_swap, layers=LAYERS, ranks=4, batches=1, costs=PRICES)
 draw_collective(demo, "alltoall")
 
 # %% [markdown]
-# Before the swap all pieces of a rank have the same rows, and the numbers are columns. After it they have the same
-# columns, and come with the rows of the rank that had them. Here is all of it for rank 1:
+# Before the swap all pieces of a rank have the same rows, and the numbers are columns. Afterwards they have the same
+# columns, and each brings the rows of the rank it came from. Here is all of it for rank 1:
 
 # %%
 for name, value in shown.items():
     print(f"{name:<15} {value}")
 
 # %% [markdown]
-# In backward the gradient goes the other way: it comes in columns out of layer 2, and layer 1 wants rows. So the same
-# swap, with `"rows"` and `"columns"` changed over. A gradient here is never a part of a sum, because each piece was only
-# ever used on one rank at a time. So nothing is added.
+# In backward the gradient goes the other way: it leaves layer 2 in columns, and layer 1 wants rows. Is there anything
+# to add up, as with a halo? Think about it; question 3 has the answer.
 #
 # ### What it costs
 #
-# One grid, by an all-gather of which each rank cuts out its columns, and by an all-to-all. First with even rows, then
-# with the rows over land only, 4, 8, 12 and 40:
+# One grid, by an all-gather from which each rank cuts out its columns, and by an all-to-all. First with even rows, then
+# with 4, 8, 12 and 40 rows:
 
 
 # %%
@@ -178,9 +177,9 @@ for rows in ([16, 16, 16, 16], [4, 8, 12, 40]):
         print(f"{' '.join(map(str, rows)):<13}  {way:<10}  {end(run):>6.4f}   {sent}")
 
 # %% [markdown]
-# Four times less with 4 ranks. With uneven rows everybody waits for the busiest link: rank 3 has 40 of 64 rows, and gives
-# three quarters of them away. The other way, from columns to rows, the same rank *gets* as much, and everybody waits just
-# as long.
+# Four times less with 4 ranks. With uneven rows all ranks wait for the busiest link: rank 3 has 40 of 64 rows and gives
+# three quarters of them away. On the way back, from columns to rows, the same rank *receives* as much, and the wait is
+# just as long.
 #
 # ## The puzzle
 #
@@ -201,9 +200,10 @@ for rows in ([16, 16, 16, 16], [4, 8, 12, 40]):
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. Works may wait in a dict or a list of your own.
-# - The same function has to be right on any number of ranks: 3 ranks have 22, 22 and 20 rows, and as many columns. On 12
-#   ranks the last one has nothing, and pieces of no size. It calls what all others call.
+# - Values live in the stores, and everything alive counts. You may keep pending operations in a dict or a list of your
+#   own.
+# - The same function has to be right on any number of ranks: 3 ranks have 22, 22 and 20 rows, and as many columns. On
+#   12 ranks the last one has nothing, and its pieces are empty. It makes the same calls as all others.
 # - `rows` and `columns` are for later, when you try your function on parts of any sizes.
 
 # %% [markdown]
@@ -219,8 +219,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, be it with all-gathers. The second sends no more than is asked for. For the third,
-# grids travel while others are computed. For the fourth, look at how many grids are in memory for that.
+# The first goal is a correct step, even with all-gathers. The second sends only what is needed. For the third, some
+# grids travel while others are computed. For the fourth, ask how many grids that takes in memory.
 
 # %%
 goal("redistribute")
@@ -309,16 +309,17 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where do these numbers come from?</summary>
 #
-# A grid takes 2 · 0.25 + 4 · 0.5 = 2.5 forward on a rank; four grids, forward and backward, are 20. A rank has a quarter
-# of a grid, 32,768 elements, and gives three quarters of that away: 24,576 elements at 2.0 for 131,072 are 0.375. Four
-# grids are 1.5, and there are four swaps: rows to columns before layer 2, columns to rows before layer 5, and both again
-# in backward. That is 26. Two sums of 1,024 elements take 0.047, and the updates 0.2: 6 collectives, over at 26.247.
+# A grid takes 2 · 0.25 + 4 · 0.5 = 2.5 forward on a rank; four grids, forward and backward, are 20. A rank has a
+# quarter of a grid, 32,768 elements, and sends three quarters of that: 24,576 elements at 2.0 for 131,072 are 0.375.
+# Four grids are 1.5, and there are four swaps: rows to columns before layer 2, columns to rows before layer 5, and both
+# again in backward. That is 26. Two sums of 1,024 elements take 0.047, and the updates 0.2: 6 collectives, over at
+# 26.247.
 #
-# An all-gather brings each rank three quarters of the *grid*, four times as much: 44.247.
+# An all-gather brings each rank three quarters of the whole *grid*, four times as much: 44.247.
 #
-# If one grid travels while another is computed, the 6 are gone. The sum for layer 3 travels while layers 1 and 0 go
-# backward, and that for layer 0 while layer 3 is updated: 20 + 0.2 = 20.2. Nothing can be faster, as long as each rank
-# does its share.
+# If one grid travels while another is computed, those 6 disappear. The sum for layer 3 travels while layers 1 and 0 go
+# backward, and that for layer 0 while layer 3 is updated: 20 + 0.2 = 20.2. No schedule can be faster as long as each
+# rank does its share.
 #
 # </details>
 
@@ -337,8 +338,8 @@ Model.check(out, puzzle="redistribute")
 # %% [markdown]
 # ## What a machine pays
 #
-# Your function on other parts. `computing` is what the rank with the most to do computes: its rows count for layers 0, 1
-# and 5, its columns for layers 2, 3 and 4. Change the sizes, and run it again.
+# Run your function on other parts. `computing` is how long the busiest rank computes: its rows count for layers 0, 1
+# and 5, its columns for layers 2, 3 and 4. Change the sizes and run it again.
 
 # %%
 PARTS = {
@@ -359,12 +360,12 @@ if out:
         print(f"{name:<24}{computing:>10.2f}{end(Trace.of(run)) - computing:>10.2f}   {sent}")
 
 # %% [markdown]
-# With uneven rows and even columns it is the same rank that everybody waits for, in half of the layers. If somebody has
-# many rows *and* many columns, it gets worse, though fewer elements travel: the largest piece of all stays where it is.
-# Crosswise looks fair, 44 rows and columns for ranks 0 and 3, and yet the others wait: at any time somebody is the
-# slowest.
+# With uneven rows and even columns, all ranks wait for the same one in half of the layers. If a rank has many rows
+# *and* many columns, it gets worse, although fewer elements travel: the largest piece of all stays where it is.
+# Crosswise looks fair, 44 rows and columns together for ranks 0 and 3, and yet ranks wait: in every stage some rank is
+# the slowest.
 #
-# How slow may the link be? Here is that run on slower ones, and beside it what it would take if all swaps were awaited.
+# How slow may the link be? Here is that run on slower links, next to the time it would take with all swaps awaited.
 
 # %%
 run, _ = run_of("redistribute")  # yours, once it is correct
@@ -396,40 +397,45 @@ draw_curves(
 # swaps of a step                  4: two forward, two backward
 # ```
 #
-# In PyTorch's DTensor this is `Shard(0)` to `Shard(1)`. You have met it before: Ulysses swaps rows of a text for heads in
-# the same way.
+# In PyTorch's DTensor this is `Shard(0)` to `Shard(1)`. You have met it before: Ulysses swaps rows of a text for heads
+# in the same way.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *PhysicsNeMo.* A redistribution from one dimension to another cuts the local part along the new dimension, and is an
-#   all-to-all; a comment says that it could be a gather and a scatter, and that this is more efficient. But before it,
-#   there is another all-to-all, in which the ranks tell each other the *shapes* of what is to come. A to-do says to leave
-#   that out, because they are known [1].
-# - *In which order?* What arrives is a list of tensors, and the library puts it together in the order of the ranks, along
-#   the dimension that was cut before [1]. Here `combine` knows which rows it has. A real tensor does not: in another
-#   order all shapes are right, and the image is shuffled.
+# - *PhysicsNeMo.* A redistribution from one dimension to another cuts the local part along the new dimension and runs
+#   an all-to-all, which a comment calls more efficient than a gather and a scatter. But before it comes another
+#   all-to-all, in which the ranks tell each other the *shapes*. A to-do says to drop that one, because the shapes are
+#   known [1].
+# - *In which order?* What arrives is a list of tensors, and the library joins it in the order of the ranks, along the
+#   dimension that was cut before [1]. Here `combine` knows which rows it has. A real tensor does not: in another order
+#   all shapes are right and the image is shuffled.
 # - *On the sphere.* torch-harmonics transforms grids that are cut along both dimensions. It swaps longitudes for
 #   *channels* within a row of ranks, does its Fourier transforms, and swaps back; then the same for latitudes within a
 #   column of ranks [2]. So a transform takes four all-to-alls, each of fewer ranks. The function that swaps is *told* the
 #   sizes on all ranks [3].
 # - *Without any swap.* PhysicsNeMo's distributed Fourier operator (AFNO) cuts the channels, and each rank has the whole
-#   grid of some of them [4]. That is simple as long as a whole grid fits, and there are enough channels to go round.
+#   grid of some of them [4]. That is simple as long as a whole grid fits and there are enough channels for all ranks.
 #
-# [1] NVIDIA/physicsnemo, physicsnemo/domain_parallel/_shard_redistribute.py, 2025. [2] NVIDIA, *torch-harmonics*,
-# nvidia.github.io/torch-harmonics, DistributedRealSHT. [3] NVIDIA, *torch-harmonics*, distributed_transpose_azimuth.
-# [4] NVIDIA/physicsnemo, physicsnemo/models/afno/distributed/afno.py, 2024.
+# [1] NVIDIA/physicsnemo,
+# [physicsnemo/domain_parallel/_shard_redistribute.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/_shard_redistribute.py),
+# 2025.
+# [2] NVIDIA, *torch-harmonics*, 2026, [DistributedRealSHT](https://nvidia.github.io/torch-harmonics/).
+# [3] NVIDIA, *torch-harmonics*, 2026, [distributed_transpose_azimuth](https://github.com/NVIDIA/torch-harmonics).
+# [4] NVIDIA/physicsnemo,
+# [physicsnemo/models/afno/distributed/afno.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/models/afno/distributed/afno.py),
+# 2024.
 
 # %% [markdown]
 # ## What is simplified here
 #
 # The transform is a product with a matrix of cosines, and takes 64 multiplications for each number. A fast Fourier
-# transform takes far fewer, so in real life there is less to hide a swap behind. A message costs nothing but its
-# elements; with many ranks pieces are small, and it would be the number of messages that counts. Between the two
-# transforms there is one weight for all waves. And the figure of memory is taken when an operation begins: it does not
-# see the whole grid that an all-gather leaves for a moment until it is cut. Your GPU does.
+# transform takes far fewer, so in practice there is less to hide a swap behind. A message costs nothing but its
+# elements; with many ranks the pieces are small, and the number of messages would dominate. Between the two transforms
+# there is one weight for all waves. And memory is measured when an operation begins: it misses the whole grid that an
+# all-gather leaves for a moment until it is cut. Your GPU does not.
 
 # %% [markdown]
 # ## Questions to think about
@@ -438,21 +444,20 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# After layer 3 each rank has whole columns, with all rows of the grid, and that is what layer 4 needs. Along the columns
-# first would take a swap before layer 4, and another one before layer 5. For the result it makes no difference. What
-# could be spared is the way home: a net may end in columns, if what comes after it does not mind, and the next such layer
-# begins with the other transform.
+# After layer 3 each rank has whole columns, with all rows of the grid, and that is what layer 4 needs. The other order
+# would take a swap before layer 4 and another one before layer 5, for the same result. What you could save is the way
+# home: the network may end in columns if the next layer accepts that, and then it begins with the other transform.
 #
 # </details>
 #
-# **2.** Rows 4, 8, 12 and 40, and the columns are yours to choose. With which ones is a swap over first?
+# **2.** Rows are 4, 8, 12 and 40, and you choose the columns. Which choice makes a swap fastest?
 #
 # <details><summary>Answer</summary>
 #
-# Rank 3 is the busiest. With c columns it sends 40 · (64 - c) points and gets 24 · c. Both are 960 with **c = 40**, half
-# of what it sends with even columns, 40 · 48 = 1,920. So columns that are shared out as the rows are make for the fastest
-# swap. But then rank 3 has most of the work in layers 2, 3 and 4 as well. A swap is a chance to make the work even, and
-# that is worth more.
+# Rank 3 is the busiest. With c columns it sends 40 · (64 - c) points and receives 24 · c. Both are 960 with **c = 40**,
+# half of what it sends with even columns, 40 · 48 = 1,920. So sharing the columns like the rows gives the fastest swap.
+# But then rank 3 has most of the work in layers 2, 3 and 4 as well. A swap is a chance to even out the work, and that
+# is worth more.
 #
 # </details>
 #
@@ -461,9 +466,9 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # A row of a halo is on *two* ranks, and both use it, so its gradient has two parts. In a swap each element leaves one
-# rank and arrives at one other. It is a permutation of the elements, and its backward is the permutation the other way.
-# An all-gather is not: there each element is on all ranks. But here each rank cuts out what it uses, and no two use the
-# same element, so once more nothing is to be added.
+# rank and arrives at one other. It is a permutation of the elements, and its backward is the inverse permutation. An
+# all-gather is not: it puts each element on all ranks. But here each rank cuts out what it uses, and no two ranks use
+# the same element, so again there is nothing to add.
 #
 # </details>
 #
@@ -471,17 +476,17 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# With strips one swap among 16 ranks does it, and a rank sends 15/16 of what it has, in 15 messages. With tiles neither
-# rows nor columns are whole: you need a swap before *each* transform, and one after it if you want your tile back, but
-# each is among 4 ranks, 3 messages and 3/4 of what a rank has. Tiles move more, in fewer messages. And on more ranks than
-# the grid has rows, strips end: tiles are all that is left.
+# With strips one swap among 16 ranks is enough, and a rank sends 15/16 of what it has, in 15 messages. With tiles
+# neither rows nor columns are whole: you need a swap before *each* transform, and one after it if you want your tile
+# back, but each is among 4 ranks, with 3 messages and 3/4 of what a rank has. Tiles move more, in fewer messages. And
+# with more ranks than rows only tiles are left.
 #
 # </details>
 #
 # ## Where this leads
 #
-# So far all ranks have worked on the same grids. With many ranks you want both: some share a grid, and others take other
-# grids. Then a gradient is summed over some ranks and averaged over others. Which are which?
+# So far all ranks have worked on the same grids. With many ranks you want both: some ranks share a grid, others work on
+# different grids. Then a gradient is summed over some ranks and averaged over others. Which are which?
 
 # %% [markdown]
 # <!-- part: links -->

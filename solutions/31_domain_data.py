@@ -20,19 +20,20 @@
 # %% [markdown]
 # # $heading
 #
-# The European weather centre trained its model AIFS on 64 A100s, with a batch of 16 [1]. That is a quarter of an example for
-# each GPU: four GPUs of a host work on one state of the atmosphere together, and 16 such groups on different ones.
+# The European weather centre trained its model AIFS on 64 A100s, with a batch of 16 [1]. That is a quarter of an
+# example for each GPU: the four GPUs of a host work together on one state of the atmosphere, and 16 such groups work on
+# different ones.
 #
-# So two things are cut at once. Along one axis GPUs have *different examples*, as in data parallelism. Along the other they
-# have *different rows of the same example*. Both kinds of neighbours need something from you, and both want their part of
-# your gradient. Mix them up in forward, and you get rows of somebody else's weather. Mix them up in the gradient, and nothing
-# fails: with DDP over all 64 GPUs, training goes on with a quarter of the gradient, and no error.
+# So two things are cut at once. Along one axis GPUs have *different examples*, as in data parallelism. Along the other
+# they have *different rows of the same example*. Both kinds of neighbours need something from you, and both need their
+# part of your gradient. Mix them up in forward, and you get rows of another day's weather. Mix them up in the gradient,
+# and nothing fails: with DDP over all 64 GPUs, training continues with a quarter of the gradient and no error.
 #
-# > **To tell a friend:** the rows of an image are its parts, so their gradients are summed. Images are averaged.
+# > **To tell a friend:** rows are parts of one image, so their gradients are summed; images are averaged.
 #
-# *Reminder.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In backward the gradient
-# of a borrowed row goes home to its owner, who adds it (puzzle $number_halo_conv). `group="domain"` is a collective with the
-# ranks of my line along that axis of the mesh (puzzle $number_hsdp).
+# *Reminder.* A convolution with a kernel of 3 rows needs one row from each neighbour, the **halo**. In backward the
+# gradient of a borrowed row goes home to its owner, who adds it (puzzle $number_halo_conv). `group="domain"` means a
+# collective with the ranks of my line along that axis of the mesh (puzzle $number_hsdp).
 
 # %%
 from drawing import draw, draw_mesh
@@ -48,8 +49,8 @@ LAYERS = [Layer("convolution", inputs=128, outputs=128, rows=64, kernel=3, paddi
 #
 # ### Two kinds of neighbours
 #
-# Four ranks on a mesh: `data` 2, `domain` 2. Along `data` images are shared out, the even ones and the odd ones. Along
-# `domain` their rows are. (An image is a **batch** here, in all that our values and errors say.)
+# Four ranks on a mesh: `data` 2, `domain` 2. `data` splits the images into even and odd ones; `domain` splits their
+# rows. (Values and errors call an image a **batch** here.)
 
 # %%
 HOLDS = {0: "even, rows 0-31", 1: "even, rows 32-63", 2: "odd, rows 0-31", 3: "odd, rows 32-63"}
@@ -67,7 +68,7 @@ draw_mesh(MESH, groups_of=1)
 # | `domain` | 0 | the same images, other rows |
 # | `data` | 3 | the same rows of other images |
 #
-# Halos come from the `domain` partner. Here are three functions for them, which you will have in the puzzle. They are simpler
+# Halos come from the `domain` partner. Here are three functions for them, which you get in the puzzle. They are simpler
 # than those of puzzle $number_halo_conv: every rank has rows, and all of them wait for their halo.
 
 
@@ -95,8 +96,8 @@ def summed(low, high, gradient, edges, arrived):
 
 
 # %% [markdown]
-# With the `data` partner a rank could exchange rows, too. It has as many of them, at the same place, and of the same shape.
-# This is what becomes of it:
+# A rank could also exchange rows with its `data` partner: that one has the same number of rows, at the same place, of
+# the same shape. This is what happens:
 
 
 # %%
@@ -118,12 +119,12 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Our values know their rows and images. In PyTorch a row is a row: shapes agree, and the loss is wrong.
+# Our values know their rows and images. In PyTorch a row is a row: the shapes agree, and the loss is wrong.
 #
 # ### What each shape costs
 #
-# Four GPUs and 64 images of 64 rows each. Every shape of mesh gives a rank the same work, 1/4 of all rows of all images. A
-# layer takes 3, and four layers forward and backward take 24. What comes on top are 8 halo exchanges:
+# Four GPUs and 64 images of 64 rows each. Every mesh shape gives a rank the same work, 1/4 of all rows of all images. A
+# layer takes 3, so four layers forward and backward take 24. On top come 8 halo exchanges:
 
 # %%
 print("data  domain  images  rows   exchange   all 8 sent   forward and backward")
@@ -133,13 +134,14 @@ for data, domain in ((1, 4), (2, 2), (4, 1)):
     print(f"{data:>4}{domain:>8}{64 // data:>8}{64 // domain:>6}{one:>11.5f}{sent:>13,.0f}{24 + 8 * one:>23.2f}")
 
 # %% [markdown]
-# Data parallelism alone is the fastest: nobody waits for a row. Then why not always? It wants a batch of as many images as
-# there are GPUs, and a GPU that holds a whole one. So the advice is: **as little domain as fits, and the rest is data**
-# [3]. With two ranks along `domain` each has one neighbour and not two, and a halo of half as many images.
+# Data parallelism alone is the fastest: no rank waits for a row. Why not always use it? It needs a batch of at least as
+# many images as there are GPUs, and a GPU that can hold a whole one. So the advice is: **as little domain as fits, and
+# the rest is data** [3]. With two ranks along `domain` each has one neighbour and not two, and a halo of half as many
+# images.
 #
 # ### Whose gradient is missing?
 #
-# Every rank has all weights (for now). What has its gradient of a weight seen, at the end of backward?
+# Every rank has all weights (for now). At the end of backward, what has its weight gradient seen?
 
 
 # %%
@@ -161,7 +163,7 @@ async def one_layer(model):
 demo = simulate(one_layer, layers=LAYERS[:1], mesh=MESH, batches=4, costs=PRICES)
 
 # %% [markdown]
-# Each sum brings what was cut along its axis. One sum over all four ranks brings both at once.
+# Each sum restores what was cut along its axis. One sum over all four ranks restores both at once.
 #
 # ### Sums and means
 #
@@ -169,8 +171,8 @@ demo = simulate(one_layer, layers=LAYERS[:1], mesh=MESH, batches=4, costs=PRICES
 # **mean** over its images. Each `data` rank takes the mean over *its* images, and DDP then takes the mean of these gradients
 # over the ranks: it divides by their number [2]. For `data` that is right. And for `domain`?
 #
-# Two images, and each has two halves. The loss of an image is a sum over its rows. Each number is what one half adds to the
-# gradient of some weight. **Predict** which of the three lines is right:
+# Take two images, each in two halves. The loss of an image is a sum over its rows. Each number is what one half
+# contributes to the gradient of some weight. **Predict** which of the three lines is right:
 
 # %%
 PIECES = {("image 0", "top"): 1, ("image 0", "bottom"): 3, ("image 1", "top"): 5, ("image 1", "bottom"): 7}
@@ -220,10 +222,17 @@ for layer in (Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, pad
 #
 # ### Where may a shard lie?
 #
-# FSDP keeps a part of each weight on every rank that has the *same* weights. Which ranks are these? Not only those along
-# `data`. Ranks along `domain` have other rows, and the same weights as everybody. So a weight can be cut into **four** parts,
-# over both axes. You gather it over all four ranks before it is used, and reduce-scatter the gradient over all four: that is
-# the sum over rows and images in one go, and it leaves each rank with the part that it updates.
+# FSDP shards a weight over ranks that would otherwise hold the *same* weight. Which ranks are these here: those along
+# `data`, those along `domain`, or all four? And which collective then gives each rank the gradient of its shard, over
+# all rows and images? Decide before you write the third goal.
+#
+# <details><summary>Answer</summary>
+#
+# All four. Ranks along `domain` have different rows, but the same weights as all others. So a weight can be cut into
+# **four** shards, over both axes, and one reduce-scatter over all four sums over rows and images and leaves each rank
+# with the shard that it updates.
+#
+# </details>
 
 # %% [markdown]
 # ## The puzzle
@@ -232,21 +241,21 @@ for layer in (Layer("convolution", inputs=48, outputs=64, rows=64, kernel=3, pad
 # |---|---|---|---|---|---|---|---|---|---|
 # | 4 | data 2, domain 2 | 64, so 32 a rank | 64, so 32 a rank | 4 | 3 | 0.07875 | 0.6975 | 0.34875 each | 0.09375 |
 #
-# The last columns are for collectives over all four ranks. A layer takes these 3 forward, and 3 backward.
+# The last columns are for collectives over all four ranks. A layer takes 3 forward and 3 backward.
 #
 # **Given:** `my_rows`, `exchange` and `summed`, above. `model.coord` says where on the mesh this rank is, and
-# `model.group("data")` who is in its line.
+# `model.group("data")` which ranks are in its line.
 #
 # **To do:** one training step. Each rank finds its images and its rows, loads what it needs of the weights and optimizer
 # states, and at the end each weight has the gradient of all rows of all images.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts. Works may wait in a dict of your own.
+# - Values live in the stores, and everything alive counts. You may keep pending operations in a dict of your own.
 # - Collectives without a `group` go over all ranks. Those along an axis and those over all share a rank's link.
 # - `set_final_weight` gets the whole weight, or this rank's shard, as you loaded it.
-# - The same function has to be right on any mesh with these two axes: three replicas, no replicas, a domain of one rank, and
-#   axes in the other order.
+# - The same function has to be right on any mesh with these two axes: three data ranks, a single one, a domain of one
+#   rank, and axes in the other order.
 
 # %% [markdown]
 # ### Predict first
@@ -261,8 +270,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. For the second, no sum is waited for while there is something to compute, and nothing is
-# sent that nobody needs. The third takes no longer, with a quarter of each weight and optimizer state at rest.
+# The first goal is a correct step. For the second, never wait for a sum while there is something to compute, and send
+# nothing that is not needed. The third takes no longer, with a quarter of each weight and optimizer state at rest.
 
 # %%
 goal("domain_data")
@@ -304,7 +313,7 @@ async def domain_data(model: Model) -> None:
         grad_weights[layer], grad_activations[layer] = model.backward(
             layer, activations.pop(layer), grad_activations.pop(layer + 1), weights.pop((layer, "full"))
         )
-        if layer > 0:  # nobody needs the gradient of the data
+        if layer > 0:  # the gradient of the data is not needed
             arrived = await exchange(model, grad_activations[layer], halo, layer, group="domain")
             grad_activations[layer] = summed(low, high, grad_activations.pop(layer), edges, arrived)
             del arrived
@@ -336,14 +345,14 @@ guess.against(out)
 # elements: 0.06 + 0.01875 = 0.07875, and 8 of them are 0.63. That makes 24.63 and 32,768 elements, as in the table above.
 # Four all-reduces of 0.6975 are 2.79, four updates 0.375: over at **27.795**, after 8 + 4 = **12** collectives.
 #
-# The first layer's input is data, and its gradient is of no use to anybody: 7 exchanges, and 28,672 elements. Sums that
-# travel while layers are computed leave the last one, and one update behind it: 24 + 7 · 0.07875 + 0.6975 + 0.09375 =
+# The first layer's input is data, and its gradient is not needed: 7 exchanges, and 28,672 elements. With the sums
+# hidden behind layers, only the last one is exposed, and one update after it: 24 + 7 · 0.07875 + 0.6975 + 0.09375 =
 # 25.3425.
 #
-# With shards, a gather and a reduce-scatter cost as much as an all-reduce: 2 · 0.34875. What cannot be hidden is the first
-# gather and the last reduce-scatter, together again 0.6975. So the third goal takes the same 25.3425. It sends more: each
-# weight is gathered twice, but for the last layer's, and 7 gathers and 4 reduce-scatters of 36,864 elements are 405,504. With
-# the halos that is 434,176, where four all-reduces and the halos are 323,584.
+# With shards, a gather and a reduce-scatter cost as much as an all-reduce: 2 · 0.34875. What cannot be hidden is the
+# first gather and the last reduce-scatter, together again 0.6975. So the third goal takes the same 25.3425. It sends
+# more: each weight is gathered twice, except that of the last layer, and 7 gathers and 4 reduce-scatters of 36,864
+# elements are 405,504. With the halos that is 434,176, where four all-reduces and the halos are 323,584.
 #
 # Memory: four weights and four optimizer states of 49,152 are 393,216, and a quarter of that is 98,304. Activations are the
 # same in both: 4 inputs with their halos and a gradient, 671,744. So 1,064,960 with whole weights, and 868,352 with shards,
@@ -366,8 +375,8 @@ Model.check(out, puzzle="domain_data")
 # %% [markdown]
 # ## What a machine pays
 #
-# Your function, on 16 ranks in every shape. The work of a rank is the same in all of them, and so is the number of weights.
-# `waiting` is all that comes on top of computing.
+# Run your function on 16 ranks in every mesh shape. A rank has the same work in all of them. `waiting` is everything on
+# top of computing.
 
 # %%
 if out:
@@ -380,9 +389,9 @@ if out:
         print(f"{shape}{time:>8.3f}{time - 6.375:>9.3f}{most_sent(Trace.of(run)):>9,.0f}")
 
 # %% [markdown]
-# More ranks along `domain` cost halos, and more along `data` cost images. But most of the waiting is for neither: if you
-# gather a weight from 16 ranks, that is 15 messages and takes 1.11, and the layer that should hide it takes 0.75. On 16 ranks
-# it is no longer a good idea to cut every weight in 16 parts. Question 4 has a better one.
+# More ranks along `domain` cost halos; more along `data` need more images. But most of the waiting has another cause:
+# gathering a weight from 16 ranks takes 15 messages, 1.11 in all, and the layer that should hide it takes 0.75. On 16
+# ranks, cutting every weight into 16 shards no longer pays. Question 4 has something better.
 #
 # ## What you built
 #
@@ -399,41 +408,47 @@ if out:
 # gather, scatter       over all d·r ranks, (d·r - 1) · (α + W/(d·r) · p)
 # ```
 #
-# A mesh axis says *what is cut*, and that decides everything: who has your halo, and what a gradient lacks. Weights are cut
-# by neither of the two, which is why their shards may lie along both.
+# A mesh axis says *what is cut*, and that decides everything: which rank has your halo, and what a gradient lacks.
+# Neither axis cuts the weights, which is why their shards may lie along both.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *AIFS.* One instance of the model over four A100s with 40 GB in one host, a batch of 16, 64 GPUs, about one week [1]. The
-#   documentation of Anemoi, with which it is trained, says to share a model only where it does not fit, as more data parallelism
-#   is more efficient [3].
-# - *Who sums over the domain?* PhysicsNeMo's `ShardTensor` does it in backward: where a plain weight meets an activation that
-#   is cut, the weight counts as replicated over the domain, and its gradient is reduced there. DDP or FSDP2 is added for the
-#   data axis only [4].
-# - *What nobody sums.* DDP sees to the weights of its own process group, and the domain axis is not in it. So the weights
-#   have to be made equal along it once, before training starts, and buffers that change, such as the running mean of a batch
-#   norm, are yours to keep equal [5].
-# - *Two axes are not both.* Give PyTorch's `fully_shard` a mesh of two axes, and it takes the second for the shards and the
-#   first for copies: HSDP. NeMo Automodel did so with its axes for data and for context, and kept several copies of what was
-#   meant to be cut once over all GPUs. The fix is a mesh of one axis, made of both by flattening [6].
+# - *AIFS.* One instance of the model over four A100s with 40 GB in one host, a batch of 16, 64 GPUs, about one week
+#   [1]. The documentation of Anemoi, with which it is trained, says to shard a model only where it does not fit, as
+#   more data parallelism is more efficient [3].
+# - *Who sums over the domain?* PhysicsNeMo's `ShardTensor` does it in backward: where a plain weight meets a sharded
+#   activation, the weight counts as replicated over the domain, and its gradient is reduced there. DDP or FSDP2 is
+#   added for the data axis only [4].
+# - *What no wrapper does for you.* DDP synchronizes weights within its own process group, which does not include the
+#   domain axis. So you have to make the weights equal along that axis once, before training starts, and keep changing
+#   buffers equal, such as the running mean of a batch norm [5].
+# - *Two axes are not both.* Give PyTorch's `fully_shard` a mesh of two axes, and it takes the second for the shards and
+#   the first for copies: HSDP. NeMo Automodel passed its axes for data and context that way, and on 8 GPUs kept four
+#   copies of what was meant to be sharded over all of them. The fix flattens both axes into one [6].
 #
-# [1] ecmwf/aifs-single, model card.
-# [2] PyTorch, *DistributedDataParallel*, documentation: the gradients of all nodes are averaged.
-# [3] ECMWF, *Anemoi Training*, documentation, "Parallelisation".
-# [4] NVIDIA, *PhysicsNeMo domain_parallel*, documentation, 26.08.
-# [5] NVIDIA/physicsnemo, pull request 1682, 2026.
-# [6] NVIDIA-NeMo/Automodel, pull request 2768, 2026.
+# [1] ecmwf/aifs-single, [model card](https://huggingface.co/ecmwf/aifs-single).
+# [2] PyTorch, *DistributedDataParallel*, documentation,
+# [docs.pytorch.org](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html): the
+# gradients of all nodes are averaged.
+# [3] ECMWF, *Anemoi Training*, documentation,
+# [anemoi.readthedocs.io](https://anemoi.readthedocs.io/projects/training/), "Parallelisation".
+# [4] NVIDIA, *PhysicsNeMo domain_parallel*, documentation, version 26.08,
+# [docs.nvidia.com](https://docs.nvidia.com/physicsnemo/).
+# [5] NVIDIA/physicsnemo, [pull request 1682](https://github.com/NVIDIA/physicsnemo/pull/1682), *Enable Compile for
+# Shard Tensor*, 2026.
+# [6] NVIDIA-NeMo/Automodel, [pull request 2768](https://github.com/NVIDIA-NeMo/Automodel/pull/2768), *fix(distributed):
+# use flattened CP FSDP mesh*, 2026.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# All links are equally fast; in a real machine `domain` stays inside a host, where messages are quick, because everybody
-# waits for a halo and hardly anybody for a sum. All images are there at once, 32 on each rank. With one image at a time, as
-# in AIFS, the halo is one image's row, and α is most of its price. Weights are small here, as they are in convolutions. And
-# the loss is a sum, so that nothing is ever divided.
+# All links are equally fast; in a real machine `domain` stays inside a host, where messages are fast, because all ranks
+# wait for halos and hardly any for a sum. All images are processed at once, 32 on each rank. With one image at a time,
+# as in AIFS, the halo is a single row of one image, and α is most of its price. Weights are small here, as they are in
+# convolutions. And the loss is a sum, so nothing is ever divided.
 
 # %% [markdown]
 # ## Questions to think about
@@ -442,22 +457,22 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# With SGD each step is half as large, as if somebody had halved the learning rate. Adam divides the mean of the gradients by
-# the root of the mean of their squares, and the half cancels: the steps are the same but for ε. It shows elsewhere: the norm
-# of the gradient that you log is half of what it was on one GPU, and clipping at 1.0 clips less often. So compare *gradients*
-# with those of one GPU, not losses.
+# With SGD each step is half as large, as if the learning rate were halved. Adam divides the mean of the gradients by
+# the root of the mean of their squares, and the half cancels: the steps are the same except for ε. It shows elsewhere:
+# the norm of the gradient that you log is half of what it was on one GPU, and clipping at 1.0 clips less often. So
+# compare *gradients* with those of one GPU, not losses.
 #
 # </details>
 #
-# **2.** Someone computes the loss as a mean over the rows, on each rank over its own rows. Is the mean over all four ranks
-# right then?
+# **2.** You compute the loss as a mean over rows, on each rank over its own rows. Is the mean over all four ranks right
+# then?
 #
 # <details><summary>Answer</summary>
 #
-# With even rows, yes: the mean over an image is the mean of the means of its halves, and DDP over all four happens to be
-# right. With 40 and 24 rows it is not, as each of the 24 counts for more than each of the 40. And the right way to average
-# the gradient now depends on a line in the loss. Sum the rows and count them, and divide by the count of *all* rows: then
-# gradients are summed over the domain, always.
+# With even rows, yes: the mean over an image is the mean of the means of its halves, and DDP over all four happens to
+# be right. With 40 and 24 rows it is not: each of the 24 counts for more than each of the 40. And the right way to
+# average the gradient now depends on a line in the loss. Sum the rows and count them, and divide by the count of *all*
+# rows: then gradients are summed over the domain, always.
 #
 # </details>
 #
@@ -465,9 +480,9 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# One ring of four: 6 messages, 6 · (α + W/4 · p). Two rings of two: 4 messages, 4 · (α + W/2 · p). They are equal where 2·α =
-# W/2 · p. Here α is 0.06 and p is 0.6 / 131,072, so that is at about 52,400 elements. The 49,152 of the puzzle are just
-# below: 0.69 and 0.6975. Small weights can also travel together, as in DDP's buckets, and share the messages.
+# One ring of four: 6 messages, 6 · (α + W/4 · p). Two rings of two: 4 messages, 4 · (α + W/2 · p). They are equal where
+# 2·α = W/2 · p. Here α is 0.06 and p is 0.6 / 131,072, so that is at about 52,400 elements. The 49,152 of the puzzle
+# are just below: 0.69 and 0.6975. Small weights can also share messages, as in DDP's buckets.
 #
 # </details>
 #
@@ -480,25 +495,26 @@ if out:
 # `solutions/alternatives/domain_data_shards_along_domain.py` is over at 27.92625, where shards over both axes are over at
 # 29.11125.
 #
-# On 16 ranks, `data` 8 and `domain` 2, the same file is over at 13.05 and overtakes the reference, 13.52, though it hides
-# nothing. So HSDP may well be what you want. It is only bad if you did not know that you have it.
+# On 16 ranks, `data` 8 and `domain` 2, the same file ends at 13.05 and beats the reference, 13.52, although it hides
+# nothing. So HSDP may well be what you want, as long as you know that you have it.
 #
 # </details>
 #
-# **5.** Where are the 0.55125 that all goals still pay for halos, and how do they go away?
+# **5.** All goals still pay 0.55125 for halos. Where, and how do you get rid of it?
 #
 # <details><summary>Answer</summary>
 #
-# They are 7 exchanges for which everybody waits. As in puzzle $number_halo_conv, rows 0 to 30 of rank 0 need no halo: compute them while it travels, and the
-# last row when it is there. In backward begin with the row at the edge, and send what belongs to the neighbour while you
-# compute the rest. `solutions/alternatives/domain_data_inner_rows_first.py` does it, and is over at 24.79125.
+# In 7 exchanges for which all ranks wait. As in puzzle $number_halo_conv, rows 0 to 30 of rank 0 need no halo: compute
+# them while it travels, and the last row once it has arrived. In backward begin with the row at the edge, and send what
+# belongs to the neighbour while you compute the rest. `solutions/alternatives/domain_data_inner_rows_first.py` does it,
+# and is over at 24.79125.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Every rank now has its own images, its own rows, and a quarter of the weights. Somebody has to bring the images: which rank
-# reads which, and does a rank with half an image read all of it?
+# Every rank now has its own images, its own rows, and a quarter of the weights. Next, real networks: a U-Net cuts rows
+# *and* columns, and a tile has eight neighbours. How many exchanges does a layer need then?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -23,14 +23,15 @@
 # AIFS, the weather model of the European weather centre ECMWF, is trained on 64 GPUs for about a week, and one copy of it
 # covers *four* of them [1]. Its forecasts come from one network that looks at the whole globe.
 #
-# In this chapter you have shared rows. A grid has columns too. Cut it into strips and each of 64 ranks has one row of 64,
-# and borrows two: three times as many as its own. Cut it into **tiles**, 8 by 8, and a rank has the same 64 points, and
-# borrows 36.
+# In this chapter you have shared rows. A grid has columns too. Cut a 64 x 64 grid into strips for 64 ranks, and each
+# has one row and borrows two: 128 points, twice as many as it owns. Cut it into **tiles** of 8 by 8, and a rank owns
+# the same 64 points and borrows 36.
 #
-# But a tile has eight neighbours, and four of them touch it at a single point, the corner. Do you write eight exchanges
-# for each layer? You need two.
+# But a tile has eight neighbours, and four of them touch it at a single point, the corner. Do you need eight messages
+# in each layer? No: two exchanges are enough.
 #
-# > **To tell a friend:** exchange rows first, then columns with the halo that has come, and the corners come by themselves.
+# > **To tell a friend:** exchange rows first, then columns together with the halo that has arrived, and the corners
+# > come along by themselves.
 #
 # *Reminder.* A **halo** is what a rank borrows around its own part. Its gradient goes home and is added there.
 
@@ -49,11 +50,11 @@ PRICES = Links(latency=0.02, forward=8, backward=8)
 #
 # ### Corners
 #
-# Four ranks, and each has a tile. Rank 0 has the upper left one. For a kernel of 3 x 3 it needs a row from rank 2, below
+# Four ranks have a tile each. Rank 0 has the upper left one. For a kernel of 3 x 3 it needs a row from rank 2, below
 # it, a column from rank 1, beside it, and one point from rank 3.
 #
-# First the ranks exchange rows. Now rank 1 has *its* row from rank 3. Then they exchange columns, as long as they are by
-# now, with the borrowed row. So the point of rank 3 travels to rank 1, and then on to rank 0.
+# First the ranks exchange rows. Now rank 1 has *its* row from rank 3. Then they exchange columns, including the
+# borrowed row. So the corner point of rank 3 travels to rank 1, and then on to rank 0.
 
 
 # %%
@@ -81,7 +82,7 @@ async def corners(model):
 
 
 # %% [markdown]
-# These are its helpers: where a tile begins and ends, and an exchange along *one* dim, there and back.
+# Its helpers say where a tile begins and ends, and exchange along *one* dim, there and back.
 
 
 # %%
@@ -132,18 +133,18 @@ demo = simulate(corners, layers=[conv(64, 8, 8)] * 2, mesh=TILES, batches=1, cos
 draw_halo(demo, layer=1)
 
 # %% [markdown]
-# In backward the corner's gradient goes home in two steps, too: with a column to the rank beside, and from there with a row. It
-# is the same film run backwards. (Rows first would do as well, there and back. What counts is that the second exchange takes
-# along what the first one has brought.)
+# In backward the corner's gradient goes home in two steps, too: with a column to the rank beside, and from there with a
+# row. It is the same film run backwards. (The other order works as well. What counts is that the second exchange
+# includes what the first one brought.)
 #
 # ### What needs no halo
 #
-# A U-Net goes down and up again. A **pooling** of 2 x 2 takes the mean of four points: if the tile begins at an even row
-# and column, all four are there. A **transposed convolution** of 2 x 2 makes four points of one. Neither borrows anything.
-# The **skip connection** adds what came before the pooling to what comes after the way up. It needs the same points of
-# both, and it has them: a tile of 32 points across became one of 16, and is one of 32 again.
+# A U-Net goes down and up again. A **pooling** of 2 x 2 takes the mean of four points: if the tile begins at an even
+# row and column, the rank has all four. A **transposed convolution** of 2 x 2 turns one point into four. Neither
+# borrows anything. The **skip connection** adds the activation before the pooling to the one after the way up. It needs
+# the same points of both, and the rank has them: a tile of 32 points across became one of 16, and is one of 32 again.
 #
-# So which halos a network needs is a matter of its layers, and not of your patience. What each takes:
+# So the layers decide which halos a network needs:
 
 # %%
 WIDE, LOW = {"rows": 64, "columns": 64}, {"rows": 32, "columns": 32}
@@ -175,7 +176,7 @@ for number, layer in enumerate(UNET):
 # - `model.backward(1, x, grad)` gives one gradient. `model.backward(4, x, grad, skip)` gives two: that of the skip, and that
 #   of x.
 # - Activation 1 is used twice, so its gradient is the sum of two.
-# - Each rank has seen its tile, so the gradients of the weights are summed over all ranks.
+# - Each rank has only seen its tile, so the gradients of the weights are summed over all ranks.
 #
 # **Rules**
 #
@@ -187,8 +188,8 @@ for number, layer in enumerate(UNET):
 # %% [markdown]
 # ### Predict first
 #
-# Borrow for each convolution, also for the first, and give back what somebody needs. Await everything. How many collectives
-# does a rank call?
+# Borrow for each convolution, including the first, and give back every gradient that is needed. Await everything. How
+# many collectives does a rank call?
 
 # %%
 guess = predict("unet_or_vit", collectives=...)
@@ -197,8 +198,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. For the second, let the sums travel while other layers are computed. For the third, look
-# at the first exchange of all. What does it bring, and who else has that?
+# The first goal is a correct step. For the second, let the sums travel while other layers are computed. For the third,
+# look at the very first exchange. What does it bring, and where else could you get that?
 
 # %%
 goal("unet_or_vit")
@@ -276,9 +277,10 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where does this number come from?</summary>
 #
-# Three convolutions, each with an exchange of rows and one of columns forward: 6. Two of them give back, rows and columns:
-# 4. Nobody needs the gradient of the data. Four sums of weights' gradients: **14** in all. With a halo that is read, and not
-# fetched, 12 are left.
+# Three convolutions, each with an exchange of rows and one of columns forward: 6. Two of them give back rows and
+# columns:
+# 4. The gradient of the data is not needed. Four sums of weights' gradients: **14** in all. If the first halo is read
+#    instead of fetched, 12 remain.
 #
 # </details>
 
@@ -328,15 +330,15 @@ for numbers in (8, 32, 128, 512):
     print()
 
 # %% [markdown]
-# The fewest messages win where edges are short, and the fewest points where they are long. A message is 0.02 here, as much as
-# 13,107 elements. With 8 numbers a point, of four images, the 54 points that 8 by 2 saves are 1,728 elements: not worth one
-# more message. With 128 numbers they are 27,648. Four by four hardly saves anything more.
+# The fewest messages win where edges are short, and the fewest points where they are long. A message is 0.02 here, as
+# much as 13,107 elements. With 8 numbers a point, of four images, the 54 points that 8 by 2 saves are 1,728 elements:
+# not worth one more message. With 128 numbers they are 27,648. Four by four saves hardly anything more.
 #
 # ### Batch, domain, or both?
 #
-# Eight images, and more and more GPUs. You may share the images (**batch**), cut each of them (**domain**), or do both.
-# `domain_parallel` is a step like yours for any network of a grid, on a mesh with axes `rows`, `columns` and `data`. How much
-# of what you pay for is lost, because a GPU waits or has nothing to do?
+# Eight images, and more and more GPUs. You may share the images (**batch**), cut each image (**domain**), or do both.
+# `domain_parallel` is a step like yours for any network of a grid, on a mesh with axes `rows`, `columns` and `data`.
+# How much of the GPU time you pay for is lost, because a GPU waits or has nothing to do?
 
 # %%
 FAST = Links(latency=0.004, forward=8, backward=8)
@@ -349,7 +351,7 @@ def step(layers, images, **axes):
 
 
 def lost(ranks, layers=UNET, images=8, **axes):
-    """How much of the time of so many ranks is lost, compared with one that does all of it and waits for nobody."""
+    """How much of the time of so many ranks is lost, compared with one that does all of it and never waits."""
     return 1 - end(step(layers, images, data=1)) / (ranks * end(step(layers, images, **axes)))
 
 
@@ -367,13 +369,14 @@ draw_curves(
 )
 
 # %% [markdown]
-# Up to eight ranks, sharing images loses least. Then batch alone has no work for more of them, and *both* is best: one group
-# of ranks for each image, which cut it into strips. To cut where you need not, as "alone" does, costs a few per cent.
+# Up to eight ranks, sharing images loses least. Beyond that, batch alone has no work for more ranks, and *both* is
+# best: one group of ranks for each image, which they cut into strips. Cutting without need, as "alone" does, costs a
+# few per cent.
 #
 # ### How thin may a part be?
 #
-# A halo is a row on each side, however few rows a rank has. And each weight's gradient is summed over all ranks, however
-# little they have computed meanwhile. Here is one image in strips, on grids of two sizes:
+# A halo is one row on each side, however few rows a rank has. And each weight's gradient is summed over all ranks,
+# however little there is to compute meanwhile. Here is one image in strips, on grids of two sizes:
 
 
 # %%
@@ -401,9 +404,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# What counts is the number of rows, and hardly the size of the grid: with 32 rows 2 or 3 % is lost, with 16 rows 8 or 9 %,
-# with 8 rows more than a fifth, and with 4 rows half. Halos are the smaller part of it. The larger part is the sums of the
-# weights' gradients: twice as many ranks send twice as many messages, beside half of the work.
+# The number of rows counts, and the size of the grid hardly does: with 32 rows 2 or 3 % is lost, with 16 rows 8 or 9 %,
+# with 8 rows more than a fifth, and with 4 rows half. Halos are the smaller part of it. The larger part is the sums of
+# the weights' gradients: twice as many ranks send twice as many messages, with half as much work to hide them.
 #
 # And memory? Eight images again, in eight groups of 1, 2 or 4 ranks:
 
@@ -417,10 +420,10 @@ for rows in (1, 2, 4):
 # **What to take home**, if you ever set the sizes of a mesh for ShardTensor:
 #
 # 1. *Share the batch first.* Make the data axis as long as there are images in a step. Only ranks beyond that cut images.
-# 2. *Cut earlier for memory alone*: use the smallest domain with which a step fits.
-# 3. *Stop at 16 rows a rank*, on a machine like this one. ShardTensor awaits its halos as we do here. For another machine
-#    take two times from a profile: an exchange, and the convolution that waits for it. With 16 rows an exchange took a
-#    twentieth of layer 5, with 8 rows a tenth. Where it is more than a twentieth, do not cut further.
+# 2. *Cut earlier only for memory*: use the smallest domain with which a step fits.
+# 3. *Stop at 16 rows a rank*, on a machine like this one. ShardTensor awaits its halos as we do here. For another
+#    machine, read two times off a profile: an exchange, and the convolution that waits for it. With 16 rows an exchange
+#    took a twentieth of layer 5, with 8 rows a tenth. If it takes more than a twentieth, do not cut further.
 # 4. *Then look at the sums.* They were the larger part. DDP packs many gradients into one message, which we have not done.
 # 5. *Strips first, tiles later*, when an edge of the grid costs more than two messages.
 #
@@ -430,9 +433,10 @@ for rows in (1, 2, 4):
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# A **2-D domain decomposition** with two exchanges for each layer, as codes for weather and fluids have done it for decades,
-# and its backward. In *d* dims it is *d* exchanges instead of 3^d - 1 messages: 2 for 8, 3 for 26. The order is any, as long
-# as backward has the other one.
+# A **2-D domain decomposition** with two exchanges for each layer, as weather and fluid codes have done it for decades,
+# plus its backward. In *d* dims it takes *d* exchanges, two messages each, instead of 3^d - 1 messages: 4 instead of 8,
+# 6 instead of 26. Any order will do, in backward too, as long as the second exchange includes what the first one
+# brought.
 #
 # A part of *r* rows and *c* columns with a halo of *h* borrows 2h(r + c) + 4h² points. Strips of an n x n grid on p ranks
 # borrow 2hn points, tiles 4hn/√p: fewer from 5 ranks on.
@@ -443,24 +447,27 @@ for rows in (1, 2, 4):
 # ## On real GPUs
 #
 # - *ECMWF's AIFS* puts one copy of its network onto four A100 GPUs, and trains on 64 [1].
-# - *PhysicsNeMo's ShardTensor* keeps the shape of every rank's part, so that parts may be uneven, while PyTorch's DTensor
+# - *PhysicsNeMo's ShardTensor* records the shape of every rank's part, so parts may be uneven, while PyTorch's DTensor
 #   deals out chunks by a rule [2].
-# - *Plain DTensor does not fetch halos.* Give PyTorch 2.13 an image with `Shard(2)` or `Shard(3)`, and `conv2d` convolves each
-#   part as if it were alone, with zeros at its edges. No error, all shapes right (measured: `pytest
-#   tests/replay/test_dtensor.py` of this project).
-# - *Beside data parallelism.* DDP and FSDP know nothing of the domain: they do not sum over it [2]. That is your sum over all
-#   ranks.
-# - *CosmoFlow* cut cubes in three dims, and worked on inputs 64 times as large, on about 2,000 V100 GPUs [3].
+# - *Plain DTensor does not fetch halos.* Give PyTorch 2.13 an image with `Shard(2)` or `Shard(3)`, and `conv2d`
+#   convolves each part as if it were alone, with zeros at its edges. There is no error, and all shapes are right
+#   (measured: `pytest tests/replay/test_dtensor.py` of this project).
+# - *Beside data parallelism.* DDP and FSDP know nothing about the domain and do not sum over it [2]. Your sum over all
+#   ranks does.
+# - *CosmoFlow* used cubes 64 times as large as before, cut in space, on about 2,000 V100 GPUs [3].
 #
-# [1] ecmwf/aifs-single, model card. [2] NVIDIA/physicsnemo, documentation, *Domain parallelism and ShardTensor*.
-# [3] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism*, 2020, arXiv 2007.12856.
+# [1] ecmwf/aifs-single, [model card](https://huggingface.co/ecmwf/aifs-single).
+# [2] NVIDIA/physicsnemo, *Domain parallelism and ShardTensor*, documentation, 2026,
+# [docs.nvidia.com](https://docs.nvidia.com/physicsnemo/).
+# [3] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism*,
+# 2020, [arXiv:2007.12856](https://arxiv.org/abs/2007.12856).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# The U-Net has one step down, and no norms: a group norm would add an all-reduce of a few numbers forward and one backward,
-# as you have seen. A thin halo is as cheap for each point as a whole tile. On a GPU it is not, and a strided view has to be
-# copied before it can be sent: columns do not lie side by side in memory.
+# The U-Net has one step down, and no norms: a group norm would add an all-reduce of a few numbers forward and one
+# backward, as you have seen. A point of a thin halo costs as much as a point of a whole tile. On a GPU it costs more: a
+# column is not contiguous in memory and has to be copied before it can be sent.
 
 # %% [markdown]
 # ## Questions to think about
@@ -470,9 +477,9 @@ for rows in (1, 2, 4):
 #
 # <details><summary>Answer</summary>
 #
-# None, if each tile begins at a multiple of 16. Attention to all patches needs all keys and values: gather them, or pass
-# them round a ring. Attention to a window needs a halo of half a window. The residual connections, the norms and the MLP
-# work on each patch by itself, and need nothing.
+# None, if each tile begins at a multiple of 16. Attention to all patches needs all keys and values: gather them, or use
+# a ring. Attention to a window needs a halo of half a window. The residual connections, the norms and the MLP work on
+# each patch by itself, and need nothing.
 #
 # </details>
 #
@@ -480,8 +487,8 @@ for rows in (1, 2, 4):
 #
 # <details><summary>Answer</summary>
 #
-# The halo is 4 rows, and the neighbour has 3. Two exchanges of one kind will do (pass on what has come), or an all-to-all. The
-# U-Net's smaller grid is where that happens first: after three poolings a tile of 24 rows has 3.
+# The halo is 4 rows, and the neighbour has 3. Exchange twice (passing on what has arrived), or use an all-to-all. It
+# happens first on the smallest grid of a U-Net: after three poolings a tile of 24 rows has 3.
 #
 # </details>
 #
@@ -489,17 +496,18 @@ for rows in (1, 2, 4):
 #
 # <details><summary>Answer</summary>
 #
-# You can, by computing it: read a wider part, and let each convolution work on a little more than its own. For the three
-# convolutions of this U-Net the data needs a margin of 1, and 2 for the one below, and 1: four points around the tile, and
-# no exchange forward at all. What is computed twice grows with every layer, and backward has to sum the gradients of the
-# weights without counting the margin twice.
+# You can, by computing it: read a wider part, and let each convolution compute a little more than its own tile. Count
+# from the end: layer 5 needs 1 point around its tile, which the smaller grid rounds up to one of its own, 2 here; layer
+# 2 adds another one of those, so 4; layer 0 adds 1. That is five points around the tile, and no exchange in forward at
+# all. But the work done twice grows with every layer, and backward must sum the weight gradients without counting the
+# margin twice.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Every rank has its tile. But who read the image, and how did four processes agree on which one it is? The next chapter feeds
-# the machine.
+# Every rank has its tile. But which process read the image, and how did four processes agree on which one? The next
+# chapter feeds the machine.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -21,17 +21,17 @@
 # # $heading
 #
 # Llama 3 405B was trained on 16,384 GPUs, and its batch was cut into 128 parts [1]. So 128 GPUs worked on the same
-# examples. They had to: some of them held other parts of the same layers, and others held other layers.
+# examples. They had to: they held different parts of the same layers, and different layers of the same model.
 #
 # Now you write the data loader. It runs once on each host, in one process that feeds 8 GPUs. Which of the 128 parts
-# does *this* process need? It may be one (its GPUs share the inside of a layer), eight (each has a part of its own), or
-# something in between. A wrong answer makes no noise: training goes on, on the wrong examples.
+# does *this* process need? Perhaps one (its GPUs share each layer), perhaps eight (each GPU has a part of its own),
+# perhaps something in between. A wrong answer makes no noise: training continues, on the wrong examples.
 #
-# > **To tell a friend:** a process does not need a share of the data, it needs the rows that its devices stand in.
+# > **To tell a friend:** a process does not need "its share" of the data; it needs the rows that its devices are in.
 #
 # *Reminder.* A **mesh** arranges devices in a grid with named axes. Until now a rank was a process with one device.
-# From here on a **process** is a Python program on a host and owns several devices; it reads data, and hands each
-# device what that device needs.
+# From here on a **process** is a Python program on a host that owns several devices: it reads data and hands each
+# device what it needs.
 
 # %%
 from drawing import draw_mesh
@@ -42,8 +42,8 @@ from lib.cluster.grids import mesh_of
 # ## The idea
 #
 # Three axes are enough for most machines. Along `replica` and `data` the examples differ. Along `model` they are the
-# same, because those devices hold different parts of the same layers. All devices at one place of `replica` and `data`
-# are a **row of data**. Here are 16 devices of four processes, with a colour for each process:
+# same, because those devices hold different parts of the same layers. All devices with the same `replica` and `data`
+# coordinates form a **row of data**. Here are 16 devices of four processes, with a colour for each process:
 
 # %%
 grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
@@ -51,16 +51,16 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 
 # %% [markdown]
 # This picture is one list of lists: `grid[replica][data][model]` is the number of a device. Process 0 owns devices 0 to
-# 3, process 1 owns 4 to 7, and so on; that follows from where the devices are built in. Where they *stand* in the mesh
-# is another matter. It is chosen so that neighbours in the mesh are neighbours on the wires, and then the numbers are
-# in any order.
+# 3, process 1 owns 4 to 7, and so on: that depends on the host they are plugged into. Where they *stand* in the mesh is
+# chosen so that neighbours in the mesh are neighbours on the wires, and then the numbers can come in any order.
 #
-# A row is numbered through all replicas: with D rows in a replica, replica r and data d make row r · D + d.
+# Rows are numbered through all replicas: with D rows in a replica, the row at replica r and data d has number r · D +
+# d.
 #
-# A process does two things in each step. It reads the examples of all its rows in one go, as one list. Then it cuts the
-# list into as many equal pieces as it has rows, and hands the first piece to the devices in its first row, the second
-# piece to those in its second row. So it needs a small table: for each row that it feeds, the **place** of the piece in
-# its list.
+# A process does two things in each step. It reads the examples of all its rows as one list. Then it cuts the list into
+# as many equal pieces as it has rows, and hands the first piece to the devices in its first row, the second piece to
+# those in its second row, and so on. So it needs a small table: for each row that it feeds, the **place** of the piece
+# in its list.
 
 # %% [markdown]
 # ## The puzzle
@@ -70,12 +70,12 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # **Given:** the mesh as a list of lists (above), how many devices each process owns (process p owns the devices with
 # `device // per_process == p`), and the number of one process.
 #
-# **To do:** give back a dict with one entry for each row in which the process has a device: the number of the row, and
-# its place among the rows of the process, counted from 0 in the order of the rows.
+# **To do:** return a dict with one entry for each row in which the process has a device: the number of the row, and its
+# place among the rows of the process, counted from 0 in the order of the rows.
 #
 # **Rules**
 #
-# - A row counts once, however many devices of the process stand in it.
+# - A row counts once, however many devices of the process are in it.
 # - The devices of a process may stand anywhere.
 
 # %% [markdown]
@@ -85,9 +85,9 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 #
 # <details><summary>Answer</summary>
 #
-# Process 1 owns devices 4 to 7. They stand in row 0 (4 and 5) and in row 3 (6 and 7): `{0: 0, 3: 1}`. Process 2 owns 8
-# to 11, which stand in rows 1 and 2: `{1: 0, 2: 1}`. Process 0 has the same table as process 1, and process 3 the same
-# as process 2. Keep that in mind for the next puzzle.
+# Process 1 owns devices 4 to 7. They are in row 0 (4 and 5) and in row 3 (6 and 7): `{0: 0, 3: 1}`. Process 2 owns 8 to
+# 11, which are in rows 1 and 2: `{1: 0, 2: 1}`. Process 0 has the same table as process 1, and process 3 the same as
+# process 2. Remember that for the next puzzle.
 #
 # </details>
 
@@ -103,8 +103,8 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # | in order: replica 2, data 2, model 2 | 2 | 0 | `{0: 0}` |
 # | in order: replica 1, data 8, model 1 | 4 | 0 | `{0: 0, 1: 1, 2: 2, 3: 3}` |
 #
-# Your function is asked for these, for the processes of every small mesh, and of larger ones with their devices in any
-# order. A wrong answer shows the smallest mesh that it is wrong for, as a picture.
+# The check tries these, the processes of every small mesh, and larger meshes with their devices in any order. If an
+# answer is wrong, you see the smallest mesh that breaks it, as a picture.
 
 # %%
 goal("local_devices")
@@ -151,10 +151,10 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# Levanter, a training library for JAX, has this function, and calls it `local_devices_mapping` [2]. The mesh with 16
-# devices is the example with which it was proposed. In a library that hides devices behind processes, the same question
-# hides in one line: `DistributedSampler(num_replicas=..., rank=...)` wants the number of rows and the number of *your*
-# row, and the world size and the global rank are right only as long as no two ranks share a row.
+# Levanter, a training library for JAX, calls this function `local_devices_mapping` [2]. The mesh with 16 devices is the
+# example from the pull request that proposed it. In PyTorch the same question hides in one line:
+# `DistributedSampler(num_replicas=..., rank=...)` wants the number of rows and the number of *your* row. World size and
+# global rank are right only as long as no two ranks share a row.
 #
 # </details>
 
@@ -162,37 +162,38 @@ picture
 # ## On real GPUs
 #
 # - *Devices in any order.* `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the
-#   devices of a line form a ring [3]. Whoever counts on 0 to 7 feeds four devices wrongly. So Levanter searches the
+#   devices of a line form a ring [3]. A loader that assumes 0 to 7 feeds four devices wrongly. So Levanter searches the
 #   mesh for the devices of a process, as you have done [2].
 # - *Innermost is closest.* Llama 3 orders its ranks [tensor, context, pipeline, data], tensor innermost: those eight
-#   share the wires inside a host, and all GPUs of a host are in one row [1].
-# - *Making the groups is work, too.* MegaScale needed 1,047 seconds to set up the process groups of 2,048 GPUs, and
-#   under 5 after some engineering [4].
+#   GPUs share the links inside a host, and all GPUs of a host are in one row [1].
+# - *Making the groups is work, too.* MegaScale at first needed 1,047 seconds to set up the process groups of 2,048
+#   GPUs, and under 5 after some engineering [4].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
-# [2] marin-community/levanter, pull request 588, 2024.
-# [3] jax-ml/jax, documentation of `jax.make_mesh`.
-# [4] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024, arXiv
-# 2402.15627.
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
+# [2] marin-community/levanter, [pull request
+# 588](https://github.com/marin-community/levanter/pull/588), *Partially-sharded-data-parallel*, 2024.
+# [3] jax-ml/jax, *jax.make_mesh*, documentation, [docs.jax.dev](https://docs.jax.dev/en/latest/_autosummary/jax.make_mesh.html).
+# [4] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024,
+# [arXiv:2402.15627](https://arxiv.org/abs/2402.15627).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# One process for each host is how JAX does it; PyTorch starts one for each GPU, and a helper of its own reads. Here
-# each process owns the same number of devices, with numbers in a row. Every device of a row needs whole examples; with
-# sequence or context parallelism it needs a part of each of them. And a pipeline feeds examples to its first stage
-# only, which makes some processes need none at all.
+# JAX runs one process for each host; PyTorch starts one for each GPU, each with loader workers of its own. Here each
+# process owns the same number of devices, numbered consecutively. Every device of a row needs whole examples; with
+# sequence or context parallelism it needs a part of each of them. And a pipeline feeds examples only to its first stage
+# (and labels to its last), so some processes need none at all.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** How many rows can a process with 8 devices feed, at least and at most? What decides it?
+# **1.** How many rows can a process with 8 devices feed, at least and at most? What decides that?
 #
 # <details><summary>Answer</summary>
 #
-# Between 1 and 8. With `model` of 8 or more along the devices of a host it is one row; with `model` of 1 it is 8. What
-# decides it is the order of the axes: the last one changes fastest from device to device. A mesh in order with `model`
-# last and of size 2 gives 4 rows to each process.
+# Between 1 and 8. If `model` has 8 or more along the devices of a host, it is one row; with `model` 1 it is 8. The
+# order of the axes decides: the last one changes fastest from device to device. A mesh in order with `model` last and
+# of size 2 gives each process 4 rows.
 #
 # </details>
 #
@@ -200,37 +201,36 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Yes, exactly the same: each of them has two devices in row 0 and two in row 3. If they lie on different hosts, the
-# examples are read twice; there is no way around it but to send them over the network. If they are on one host, one of
-# them could read for both. (Had they the same *places* but other rows, as processes 0 and 2, they would need different
-# examples.)
+# Yes, exactly the same: each of them has two devices in row 0 and two in row 3. If they are on different hosts, the
+# examples are read twice, unless you send them over the network. If they are on one host, one of them could read for
+# both. (If they had the same *places* but different rows, like processes 0 and 2, they would need different examples.)
 #
 # </details>
 #
-# **3.** The order of the rows in the table follows their numbers. What would go wrong if each process ordered its rows
-# as it liked, say by the numbers of its devices?
+# **3.** The table orders rows by number. What would go wrong if each process chose its own order, say by the numbers of
+# its devices?
 #
 # <details><summary>Answer</summary>
 #
 # Two processes with the same rows read the same list. If one of them gives the first piece to row 0 and the other gives
-# it to row 3, then the devices of one row have different examples, and the layer that they compute together is computed
-# from two different inputs. Nothing fails. Any order will do, as long as it is the same for all.
+# it to row 3, then the devices of one row have different examples, and they compute one layer from two different
+# inputs. Nothing fails. Any order will do, as long as all processes use the same one.
 #
 # </details>
 #
-# **4.** What does a process hold that has no device in the mesh?
+# **4.** What is the table of a process without a device in the mesh?
 #
 # <details><summary>Answer</summary>
 #
-# An empty table, `{}`: it reads nothing. That happens with a mesh over a part of the machines, and in a pipeline, where
-# only the devices of the first stage need examples (and those of the last stage the labels).
+# An empty table, `{}`: it reads nothing. That happens when the mesh covers only some of the machines, and in a
+# pipeline, where only the first stage needs examples (and the last stage the labels).
 #
 # </details>
 #
 # ## Where this leads
 #
-# You know which rows a process feeds. But a reader of a data set is rarely asked for rows: it is asked for "part k of
-# n". Which k and which n belong to which process, so that processes with the same rows read the same part?
+# You know which rows a process feeds. But a data set is rarely read by rows: you ask for "part k of n". Which k and
+# which n belong to which process, so that processes with the same rows read the same part?
 
 # %% [markdown]
 # <!-- part: links -->

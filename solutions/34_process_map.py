@@ -20,20 +20,20 @@
 # %% [markdown]
 # # $heading
 #
-# Eight GPUs of a host that share the inside of each layer work on the same text. If each of them reads for itself,
-# every byte comes eight times from the storage. The people who trained on 12,288 GPUs with MegaScale saw this, and have
-# one reader for each host, which puts the text into shared memory for all eight [1].
+# Eight GPUs of a host that share each layer work on the same text. If each reads for itself, storage delivers every
+# byte eight times. MegaScale, training on 12,288 GPUs, found just that, and now has one reader on each host, which puts
+# the text into shared memory for all eight [1].
 #
-# Between hosts it is the other way round. Two processes on different hosts cannot share a reader, but they may need the
-# same examples, and then they have to read *exactly* the same ones. There is no boss who hands them out. Each process
-# must find out by itself, from the mesh alone, which part of the data set is its part, and all must come to answers
-# that fit.
+# Between hosts the problem is the opposite. Two processes on different hosts cannot share a reader, but they may need
+# the same examples, and then they must read *exactly* the same ones. No process hands them out. Each must work out from
+# the mesh alone which part of the data set is its own, and all answers must agree.
 #
-# > **To tell a friend:** nobody hands out the data. Every process works out its share from the same map, and a wrong
-# > map does not crash.
+# > **To tell a friend:** no process hands out the data. Each works out its share from the same map, and a wrong map
+# > does not crash.
 #
-# *Reminder.* A **row of data** is all devices at one place of `replica` and `data`: they need the same examples. A
-# **process** owns several devices, reads for all of them, and cuts what it reads into one piece for each of its rows.
+# *Reminder.* A **row of data** is all devices with the same `replica` and `data` coordinates: they need the same
+# examples. A **process** owns several devices, reads for all of them, and cuts what it reads into one piece for each of
+# its rows.
 
 # %%
 from drawing import draw_mesh
@@ -55,15 +55,15 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # %% [markdown]
 # Processes 0 and 1 both have rows 0 and 3. Processes 2 and 3 both have rows 1 and 2. Two shards.
 #
-# In 2024 a rule was published that finds them for any mesh [2]. It names each group of processes after one of them, the
-# one in the corner:
+# In 2024 a rule was published that finds them for any mesh [2]. It names each group of processes after the owner of the
+# device in one corner:
 #
 # 1. Take the **smallest place** of the process on each axis by itself: its smallest `replica`, its smallest `data`. And
 #    `model` 0, whatever its own places there are.
-# 2. Look which device stands there, and which process owns it. That process gives the group its name. (It may be the
-#    process itself, or another one.)
-# 3. Number the names 0, 1, 2, ... in the order in which they come up, going through the processes from 0 on. That
-#    number is the data shard.
+# 2. Find the device that stands there, and the process that owns it. The group is named after that process. (It may be
+#    the process itself or another one.)
+# 3. Go through the processes from 0 on, and number the names 0, 1, 2, ... in order of appearance. That number is the
+#    data shard.
 
 # %% [markdown]
 # ## The puzzle
@@ -72,17 +72,18 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 #
 # **Given:** the mesh, `grid[replica][data][model]`, and how many devices each process owns.
 #
-# **To do:** give back a dict with the data shard of every process, by the published rule.
+# **To do:** return a dict with the data shard of every process, by the published rule.
 #
 # **Rules**
 #
-# - The rule as it stands above. Whether it is a good one is the question of the next puzzle.
-# - The smallest place is taken on each axis alone. There may be no device of the process where they meet.
+# - Follow the rule exactly as it stands above. Whether it is a good one is the question of the next puzzle; start
+#   looking for a mesh on which you would not trust it.
+# - Take the smallest place on each axis separately. The process may have no device where they meet.
 
 # %% [markdown]
 # ### Predict first
 #
-# Say which shards the rule gives to the four processes above. Go through the three steps for each with your finger.
+# Which shards does the rule give to the four processes above? Trace the three steps by hand for each.
 #
 # <details><summary>Answer</summary>
 #
@@ -105,8 +106,8 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # | in order: replica 1, data 1, model 8 | 2 | `{0: 0, 1: 0, 2: 0, 3: 0}` |
 # | in order: replica 1, data 8, model 1 | 4 | `{0: 0, 1: 1}` |
 #
-# Your function is asked for these, for every small mesh, and for larger ones with their devices in any order. A wrong
-# answer shows the smallest mesh that it is wrong for, as a picture.
+# The check tries these, every small mesh, and larger ones with their devices in any order. If an answer is wrong, you
+# see the smallest mesh that breaks it, as a picture.
 
 # %%
 goal("process_map")
@@ -143,8 +144,8 @@ verdict
 # %% [markdown]
 # ### See what it is for
 #
-# With the two functions you have all that a loader needs. Let there be a batch of 16 examples. A process opens its data
-# shard, cuts it into pieces, and each device gets the piece of its row:
+# With these two functions you have all that a loader needs. Take a batch of 16 examples. A process opens its data shard
+# and cuts it into pieces, and each device gets the piece of its row:
 
 # %%
 from lib.suite.submissions.function_check import solution_of
@@ -165,13 +166,12 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# This is `process_mesh_mapping` of Levanter, as it was merged in May 2024 [2]. In the picture all is well: the four
-# devices of a row have the same four examples, and the rows have different ones. Row 0 has 0, 2, 4, 6 and row 3 has 8,
-# 10, 12, 14, all from data shard 0; row 1 has 1, 3, 5, 7 and row 2 has 9, 11, 13, 15, from data shard 1.
+# This is Levanter's `process_mesh_mapping`, as merged in May 2024 [2]. In the picture all is well: the four devices of
+# a row have the same four examples, and the rows have different ones. Row 0 has 0, 2, 4, 6 and row 3 has 8, 10, 12, 14,
+# all from data shard 0; row 1 has 1, 3, 5, 7 and row 2 has 9, 11, 13, 15, from data shard 1.
 #
-# Look at what a process does *not* need: nobody was asked, and nothing was sent. Each process runs the same few lines
-# on the same mesh, and their answers fit. That is quick, and it is the danger: where they do not fit, nobody hears of
-# it.
+# Notice what a process does *not* need: it asks no other process and sends nothing. Each runs the same few lines on the
+# same mesh, and the answers agree. That is fast, and it is the danger: if they do not agree, nothing tells you.
 #
 # </details>
 
@@ -184,18 +184,19 @@ picture
 # - *What it takes from the storage.* Llama 3's cluster had 240 PB behind it, with 2 TB/s sustained [3]. For 16,384 GPUs
 #   that is 122 MB/s each, if all read at once: text is small, but images are not.
 # - *Who is "process 3"?* Llama 3 numbers its ranks [tensor, context, pipeline, data], so that ranks with neighbouring
-#   numbers read the same data [3]. With another order the same formula gives other examples to everybody.
+#   numbers read the same data [3]. With another order the same formula gives every rank different examples.
 #
-# [1] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024, arXiv
-# 2402.15627.
-# [2] marin-community/levanter, pull request 588, 2024.
-# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [1] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024,
+# [arXiv:2402.15627](https://arxiv.org/abs/2402.15627).
+# [2] marin-community/levanter, [pull request
+# 588](https://github.com/marin-community/levanter/pull/588), *Partially-sharded-data-parallel*, 2024.
+# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Our data set is a list of numbers, and a data shard is every n-th of them. Real ones are shuffled first, by a seed
-# that all processes share, and are read ahead while the GPUs compute. And a real loader goes on from batch to batch;
+# Our data set is a list of numbers, and a data shard is every n-th of them. Real ones are shuffled first, with a seed
+# that all processes share, and are read ahead while the GPUs compute. And a real loader continues from batch to batch;
 # here there is one step.
 
 # %% [markdown]
@@ -205,9 +206,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Because the devices along `model` need the same examples. Process 1 stands at model 2 and 3; taken by its own smallest
-# place it would get a name of its own, and with it another data shard than process 0, which has the same rows. With
-# `model` 0 all processes with the same smallest row come to the same device.
+# Because the devices along `model` need the same examples. Process 1 stands at model 2 and 3; by its own smallest place
+# it would get a name of its own, and with it a different data shard from process 0, which has the same rows. With
+# `model` 0 all processes with the same smallest row arrive at the same device.
 #
 # </details>
 #
@@ -217,24 +218,25 @@ picture
 # <details><summary>Answer</summary>
 #
 # The first: processes 0 and 1 with rows 0 to 3 and 4 to 7, `{0: 0, 1: 1}`, two data shards. The second has one row, and
-# all four processes are in it: `{0: 0, 1: 0, 2: 0, 3: 0}`. All read everything.
+# all four processes are in it: `{0: 0, 1: 0, 2: 0, 3: 0}`. Every process reads the whole batch.
 #
 # </details>
 #
-# **3.** Step 2 looks at one device: the one in the corner. What is quietly assumed about the processes in a group?
+# **3.** Step 2 looks at a single device, the one in the corner. What does it silently assume about the processes in a
+# group?
 #
 # <details><summary>Answer</summary>
 #
 # That processes with the same corner have the same rows. If process 0 has rows 0 and 1 and process 1 has rows 0 and 2,
-# both start at row 0, both get the name of whoever stands there, and both open the same data shard. But they need
-# different pieces of it. The next puzzle starts here.
+# both start at row 0, both get the name of the process that owns its first device, and both open the same data shard.
+# But they need different examples. The next puzzle starts here.
 #
 # </details>
 #
 # ## Where this leads
 #
-# The rule came with the claim that it is right for every mix of data and tensor parallelism. It is right for the mesh
-# above, and for any mesh in order with sizes like 2, 4 and 8. Is it right for all?
+# The rule came with the claim that it works for every mix of data and tensor parallelism. It works for the mesh above,
+# and for any mesh in order with sizes like 2, 4 and 8. Does it work for all?
 
 # %% [markdown]
 # <!-- part: links -->

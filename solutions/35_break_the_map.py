@@ -20,36 +20,38 @@
 # %% [markdown]
 # # $heading
 #
-# In training nothing crashes when two GPUs read the same examples by mistake. The loss goes down. It goes down a little
-# less than it should, because a part of each batch is seen twice and another part never, and nobody finds out. For
-# years PyTorch's own loader led people into such a mistake: its workers were copies of one process, with the same NumPy
-# random numbers in each, and so they made the same "random" changes to their images. Version 1.9 mended it [1].
+# Nothing crashes when two GPUs read the same examples by mistake. The loss goes down, only a little less than it
+# should, because a part of each batch is seen twice and another part never. You do not find out. For years PyTorch's
+# own loader invited a similar mistake: its workers were forks of one process with the same NumPy random state, so they
+# all made the same "random" changes to their images. Version 1.9 fixed it [1].
 #
-# The rule of puzzle $number_process_map decides who reads what. It was published with an argument and an example, and
-# with the claim that it is right for any configuration of data and tensor parallelism [2]. The example is right. You
-# are going to test the claim: on **all** ways to give eight devices to four processes in pairs. There are 105.
+# The rule of puzzle $number_process_map decides who reads what. It was published with an argument, an example, and the
+# claim that it works for any configuration of data and tensor parallelism [2]. The example is right. Now test the
+# claim, on **all** ways to give eight devices to four processes in pairs. There are 105.
 #
-# > **To tell a friend:** a map of the data can be right for your mesh and wrong for most others, and training will not
-# > tell you.
+# > **To tell a friend:** a data map can be right for your mesh and wrong for most others, and training will not tell
+# > you.
 #
-# *Reminder.* A **row of data** is all devices at one place of `replica` and `data`; they need the same examples. **Data
-# shard** k of n has the examples k, k + n, k + 2n, ... A process opens one shard, and cuts what it reads into one piece
-# for each of its rows.
+# *Reminder.* A **row of data** is all devices with the same `replica` and `data` coordinates; they need the same
+# examples. **Data shard** k of n has the examples k, k + n, k + 2n, ... A process opens one shard, and cuts what it
+# reads into one piece for each of its rows.
 
 # %%
 from drawing import draw_mesh
 from lib import check_function, goal
 from lib.cluster.grids import grids, mesh_of
+from lib.errors.wording import counted
 from lib.suite.submissions.function_check import solution_of
 
 # %% [markdown]
 # ## The idea
 #
-# A claim about all meshes falls with one mesh. To find it you need no insight into the rule, only two things: something
-# that says whether a mesh is fed rightly, and a loop over many meshes. This is how errors in such code are really
-# found.
+# One counterexample refutes a claim about all meshes. You can find it without understanding the rule. You need two
+# things: a test of whether a mesh is fed correctly, and a loop over many meshes. That is **property-based testing**,
+# and it is how such bugs are found.
 #
-# First, the rule at work. `published` puts your last two functions together, and says which examples each device gets:
+# First, the rule at work. `published` combines our solutions of the last two puzzles and says which examples each
+# device gets:
 
 
 # %%
@@ -77,10 +79,10 @@ grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
 draw_mesh(mesh_of(grid, 4), holds=in_words(published(grid, 4, batch=16)), title="The published example: all is well")
 
 # %% [markdown]
-# Now, what is "fed rightly"? Each row has one colour, and no two rows have the same. In terms of one example: **it is
-# on all devices of one row, and on no others.** If that is so for every example of the batch, the mesh is fed rightly.
-# An example for which it is not so proves the opposite. It may be in two rows (it counts twice in the step), in none
-# (it is never trained on), or on some devices of a row while others have something else there (then the row computes
+# Now, what is "fed correctly"? Every row has one set of examples, and no two rows share any. Seen from one example:
+# **it is on all devices of one row, and on no others.** If that holds for every example of the batch, the mesh is fed
+# correctly. An example for which it fails proves the opposite. It may be in two rows (it counts twice in the step), in
+# none (it is never trained on), or on some devices of a row while the others hold something else (then the row computes
 # nonsense).
 
 # %% [markdown]
@@ -91,8 +93,8 @@ draw_mesh(mesh_of(grid, 4), holds=in_words(published(grid, 4, batch=16)), title=
 # **Given:** a mesh, the number of devices of each process, and the size of a batch, which the rows can divide among
 # them. And `published(grid, per_process, batch)`, as above.
 #
-# **To do:** give back the number of one example of the batch (0 to batch - 1) that is *not* on exactly the devices of
-# one row. Where the rule is right there is no such example; then give back `None`.
+# **To do:** return the number of one example of the batch (0 to batch - 1) that is *not* on exactly the devices of one
+# row. Where the rule is right there is no such example; then return `None`.
 #
 # **Rules**
 #
@@ -101,14 +103,14 @@ draw_mesh(mesh_of(grid, 4), holds=in_words(published(grid, 4, batch=16)), title=
 # %% [markdown]
 # ### Predict first
 #
-# A guess, before you know: of the 105 ways to give eight devices (four rows of two) to four processes in pairs, for how
-# many is the rule right? Write the number down. The claim says 105.
+# Guess first: of the 105 ways to give eight devices (four rows of two) to four processes in pairs, for how many is the
+# rule right? Write the number down. The claim says 105.
 
 # %% [markdown]
 # ### The goal
 #
-# Your function is asked about all 105, about every small mesh, and about larger ones. A wrong answer shows the smallest
-# mesh that it is wrong for, with what each device gets there.
+# The check tries all 105, every small mesh, and larger ones. If an answer is wrong, you see the smallest mesh that
+# breaks it, with what each device gets there.
 
 # %%
 goal("break_the_map")
@@ -139,7 +141,7 @@ verdict
 # %% [markdown]
 # ### Count
 #
-# Now let your function loose on the 105: four rows of two devices, and a batch of 16.
+# Now run your function on the 105: four rows of two devices, and a batch of 16.
 
 
 # %%
@@ -161,12 +163,12 @@ if verdict:
     twice = [grid for grid in broken if is_twice(grid, 2, 16)]
     print(f"of {len(meshes)} meshes the rule is wrong for {len(broken)}:")
     print(f"  {len(twice)} in which two rows get the same example")
-    print(f"  {len(broken) - len(twice)} in which none do, but a process has not what its rows need")
+    print(f"  {len(broken) - len(twice)} in which none do, but some process lacks what its rows need")
 
 # %% [markdown]
 # ### The smallest
 #
-# Fewer rows are easier to look at. How few are enough, with rows of two devices and pairs as before?
+# Fewer rows are easier to look at. How few are enough, with rows of two devices and processes of two as before?
 
 # %%
 picture = None
@@ -174,89 +176,89 @@ if verdict:
     for data in (1, 2, 3, 4):
         meshes = list(grids(1, data, 2, per_process=2))
         twice = [grid for grid in meshes if is_twice(grid, 2, 2 * data)]
-        print(f"{data} rows: {len(twice)} of {len(meshes)} in which two rows get the same example")
+        print(f"{counted(data, 'row')}: {len(twice)} of {len(meshes)} in which two rows get the same example")
     grid = [[[0, 2], [3, 4], [1, 5]]]
     held = published(grid, 2, batch=6)
     example = next(example for example in range(6) if len(rows_with(example, grid, held)) > 1)
-    holders = [device for device in held if example in held[device]]
-    one, other = rows_with(example, grid, held)
+    one, other = rows_with(example, grid, held)  # all their devices: some have it, and the others do not
     title = f"One of the smallest: example {example} is in rows {one} and {other}"
-    picture = draw_mesh(mesh_of(grid, 2), holds=in_words(held), wrong=holders, title=title)
+    picture = draw_mesh(mesh_of(grid, 2), holds=in_words(held), wrong=grid[0][one] + grid[0][other], title=title)
 picture
 
 # %% [markdown]
 # ### With real processes (optional)
 #
-# This happens for real, too: `torchrun --nproc-per-node 3 docs/examples/feeding.py`, in the folder of the puzzles, starts
-# three processes on this machine. They open the files of a small data set, read what the rule tells them, and compare
-# what their devices hold.
+# This happens for real, too: `torchrun --nproc-per-node 3 docs/examples/feeding.py`, in the folder of the puzzles,
+# starts three processes on this machine. They open the files of a small data set, read what the rule tells them to, and
+# compare what their devices hold.
 
 # %% [markdown]
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# A counterexample, and a proof by trying. The rule is right for 13 of the 105, and wrong for 92. In 80 of these two
-# rows get the same example. In the other 12 no example is there twice. But two processes have a row each to themselves,
-# and open a third of the data for it, where a quarter would do; the other two share two rows, and find too little in
-# the third third.
+# A counterexample, and a proof by exhaustion. The rule is right for 13 of the 105 and wrong for 92. In 80 of these, two
+# rows get the same example. In the other 12 no example appears twice. But two processes own a whole row each and read a
+# third of the data where a quarter would do; the other two share two rows, for which the remaining third is too little.
 #
 # Look at the small failure: three rows of two devices, three processes. Each process has two of the three rows, and no
-# two have the same two. The rule looks at the corner only: processes 0 and 1 start at row 0, so it takes them for a
+# two have the same two. The rule only looks at the corner: processes 0 and 1 start at row 0, so it takes them for a
 # group that needs the same examples. Both open the same shard and cut it in two. The second piece goes to row 2 in one
 # of them, and to row 1 in the other.
 #
-# So on these meshes the rule is right where processes have **the same rows or none in common**, and all of them equally
-# many. The example with which it was published is like that. And it is right for every mesh in order whose sizes are
-# powers of two, as the sizes of most meshes are.
+# So on these meshes the rule is right where any two processes have **the same rows or none in common**, and all have
+# the same number. The published example is like that. And the rule is right for every mesh in order whose sizes are
+# powers of two, as most sizes are.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *The rule* was part of Levanter [2]. Its loader asks in another way today: the next puzzle.
-# - *The same mistake, elsewhere.* Forked workers of PyTorch's loader shared NumPy's seed (issue 5059); mended in
-#   version 1.9 [1].
+# - *The rule* was part of Levanter [2]. Its loader works differently today: that is the next puzzle.
+# - *The same mistake, elsewhere.* Forked workers of PyTorch's loader shared NumPy's seed; fixed in version 1.9 [1].
 # - *Unequal shares do make noise,* sometimes: with DDP, ranks with different numbers of batches wait for each other
-#   (issue 38174) [3].
+#   forever [3].
 # - *Meshes out of order are real.* `jax.make_mesh` gives 8 TPU v3 cores as 0, 1, 2, 3, 6, 7, 4, 5 [4]; and a cluster
-#   whose hosts are given out as they get free has hosts in any order.
+#   that assigns hosts as they become free hands you them in any order.
 #
-# [1] pytorch/pytorch, issue 5059.
-# [2] marin-community/levanter, pull request 588, 2024.
-# [3] pytorch/pytorch, issue 38174.
-# [4] jax-ml/jax, documentation of `jax.make_mesh`.
+# [1] pytorch/pytorch, [issue 5059](https://github.com/pytorch/pytorch/issues/5059), *np.random generates the same
+# random numbers for each data batch*, 2018.
+# [2] marin-community/levanter, [pull request
+# 588](https://github.com/marin-community/levanter/pull/588), *Partially-sharded-data-parallel*, 2024.
+# [3] pytorch/pytorch, [issue 38174](https://github.com/pytorch/pytorch/issues/38174), *Join-based API to support uneven
+# inputs in DDP*, 2020.
+# [4] jax-ml/jax, *jax.make_mesh*, documentation, [docs.jax.dev](https://docs.jax.dev/en/latest/_autosummary/jax.make_mesh.html).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# A shard that is too short leaves a device with fewer examples here. The real loader goes on into the next batch: then
-# processes that should read in step drift apart, by a few examples with every step. And nobody lays out a mesh by
-# throwing dice: of the 105 most would be slow, because a row wants to be close together. But a library that takes any
-# mesh will meet any mesh.
+# A shard that is too short leaves a device with fewer examples here. The real loader continues into the next batch:
+# then processes that should read in step drift apart, by a few examples with every step. And meshes are not laid out at
+# random: most of the 105 would be slow, because the devices of a row should be close together. But a library that
+# accepts any mesh will meet any mesh.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** In what way would a training run show that two of four rows have the same examples?
+# **1.** How would you notice, during training, that two of four rows share their examples?
 #
 # <details><summary>Answer</summary>
 #
 # The gradient is the mean over three quarters of the batch, with one quarter counted twice. It is a little noisier than
-# it should be, as if the batch were smaller, and an epoch does not cover the data. The loss looks like a slightly worse
-# run. To see it, write down which examples each device really got, and count.
+# it should be, as if the batch were smaller, and an epoch does not cover the data. The loss looks like that of a
+# slightly worse run. To see it, log which examples each device got, and count.
 #
 # </details>
 #
-# **2.** With two replicas there is a failure with only four devices. Find it: which process has to stand where?
+# **2.** With two replicas four devices are enough for a failure. Find it: which process has to stand where?
 #
 # <details><summary>Answer</summary>
 #
 # Replica 2, data 2, model 1, and two processes that stand on the diagonals: `[[[0], [2]], [[3], [1]]]`. The smallest
 # replica of process 0 is 0 and its smallest data is 0, and that is its own device; the smallest places of process 1 are
-# 0 and 0 as well, where it has no device at all. Both get the name 0, and the same shard, although they have no row in
-# common. This is the price of taking the smallest place on each axis by itself.
+# 0 and 0 as well, where it has no device at all. Both get the name 0 and the same shard, although they have no row in
+# common. That is the price of taking the smallest place on each axis separately.
 #
 # </details>
 #
@@ -271,20 +273,20 @@ picture
 # </details>
 #
 # **4.** Meshes in order, with 1, 2, 4 or 8 on each axis and in each process: the rule is right for all of them. Which
-# test would have found the error all the same, without knowing what to look for?
+# test would still have found the error, without knowing what to look for?
 #
 # <details><summary>Answer</summary>
 #
-# The one that you have written: a property ("every example in exactly one row") on random meshes, or on all small ones.
-# Eight devices are enough to be wrong 92 times out of 105, so a single random mesh finds it with a chance of 88 %.
-# Other sizes find it even in order: with three rows of two and processes of three, `[[[0, 1], [2, 3], [4, 5]]]`, both
-# processes are in the row in the middle, and example 0 is in rows 0 and 1.
+# The one you have written: a property ("every example in exactly one row") tried on random meshes, or on all small
+# ones. With eight devices the rule is wrong 92 times out of 105, so a single random mesh finds the error with a
+# probability of 88 %. Other sizes find it even in order: with three rows of two and processes of three, `[[[0, 1], [2,
+# 3], [4, 5]]]`, both processes are in the row in the middle, and example 0 is in rows 0 and 1.
 #
 # </details>
 #
 # ## Where this leads
 #
-# A rule that guesses groups from corners is not to be saved. What would a rule look like that cannot be wrong?
+# A rule that guesses groups from corners cannot be rescued. What would a rule look like that cannot be wrong?
 
 # %% [markdown]
 # <!-- part: links -->

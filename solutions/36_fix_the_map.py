@@ -20,18 +20,19 @@
 # %% [markdown]
 # # $heading
 #
-# The rule that you broke guesses. It looks at one corner of a process, and hopes that processes with the same corner
-# have the same rows. For 92 of 105 meshes they have not. You could now add a case for each way in which it fails. But
-# there is a repair that is shorter than the mistake, and that cannot fail.
+# The rule that you broke guesses. It looks at one corner of a process and hopes that processes with the same corner
+# have the same rows. On 92 of the 105 meshes they do not. You could add a special case for each way in which it fails.
+# But there is a fix that is shorter than the mistake and cannot fail.
 #
-# It must not be paid for with reading, though. The safe way out would be to let every process read the whole batch and
-# take what it needs. A batch of Llama 3 405B is 16 million tokens [1]; with 128 rows a host with one row needs 1/128 of
-# it. To read all of it on 2,048 hosts would be 128 times as much as needed.
+# The fix must not make any process read more than it needs, though. The brute-force way is to let every process read
+# the whole batch and keep what it needs. A batch of Llama 3 405B is 16 million tokens [1]; with 128 rows, a host with
+# one row needs 1/128 of it. Reading all of it on 2,048 hosts would be 128 times as much as needed.
 #
-# > **To tell a friend:** ask for examples by the number of the row they belong to, and no two processes can disagree.
+# > **To tell a friend:** ask for examples by the row they belong to, and no two processes can disagree.
 #
-# *Reminder.* A **row of data** is all devices at one place of `replica` and `data`; they need the same examples. A
-# process reads one list, and cuts it into as many equal pieces as it has rows: the first for its first row, and so on.
+# *Reminder.* A **row of data** is all devices with the same `replica` and `data` coordinates; they need the same
+# examples. A process reads one list and cuts it into as many equal pieces as it has rows: the first for its first row,
+# and so on.
 
 # %%
 from drawing import draw_mesh
@@ -50,14 +51,13 @@ draw_mesh(mesh_of(grid, per_process=2), holds={})
 
 # %% [markdown]
 # "Part k of n" cannot work here. The data shards would have to be the same for processes 0 and 1, because both feed row
-# 0, and for 1 and 2 because of row 1; so all three would open one shard, and each would need another part of it.
+# 0, and for 1 and 2 because of row 1; so all three would open one shard, and each would need a different part of it.
 #
-# Turn it round. Do not ask which shard belongs to a **process**. Ask which examples belong to a **row**. That has an
-# answer without any process in it, the same for everybody who asks. A process then reads the examples of its rows, one
+# Turn it round. Do not ask which shard belongs to a **process**. Ask which examples belong to a **row**. The answer
+# mentions no process, so it is the same for every process that asks. A process then reads the examples of its rows, one
 # after the other: the union, and not one more.
 #
-# It means that the data set must be read **by index** ("give me examples 8 to 11"), and not as "part k of n". That is
-# what it costs, and the only thing.
+# The price: the data set must be read **by index** ("give me examples 8 to 11") instead of as "part k of n".
 
 # %% [markdown]
 # ## The puzzle
@@ -66,14 +66,14 @@ draw_mesh(mesh_of(grid, per_process=2), holds={})
 #
 # **Given:** a mesh, how many devices each process owns, and the size of a batch, which the rows can divide among them.
 #
-# **To do:** give back a dict with one entry for each process: the list of the examples that it reads, in the order in
-# which it cuts them into pieces for its rows.
+# **To do:** return a dict with one entry for each process: the list of examples that it reads, in the order in which it
+# cuts them into pieces for its rows.
 #
 # **Rules**
 #
 # - *Every row right.* All devices of a row get the same examples in the same order, and every example of the batch goes
 #   to exactly one row.
-# - *Reads minimal.* A process reads as many examples as its rows need, and no more: batch / rows for each of them.
+# - *Reads minimal.* A process reads exactly as many examples as its rows need: batch / rows for each of them.
 # - Which row gets which examples is up to you.
 
 # %% [markdown]
@@ -84,17 +84,17 @@ draw_mesh(mesh_of(grid, per_process=2), holds={})
 #
 # <details><summary>Answer</summary>
 #
-# Each row gets 2 examples. Each process has two rows, so it reads 4, and all three read 12: every example twice. That
-# is the least that is possible, because every row has devices of two processes, and both need its examples.
+# Each row gets 2 examples. Each process has two rows, so it reads 4, and all three read 12: every example twice. No
+# fewer are possible, because every row has devices of two processes, and both need its examples.
 #
 # </details>
 
 # %% [markdown]
 # ### The goal
 #
-# Your function is asked about all 105 ways to give eight devices to four processes, about every small mesh, and about
-# larger ones. It may divide the examples among the rows as it likes. A wrong answer shows the smallest mesh that it is
-# wrong for, with what each device would get.
+# The check tries all 105 ways to give eight devices to four processes, every small mesh, and larger ones. You may
+# divide the examples among the rows as you like. If an answer is wrong, you see the smallest mesh that breaks it, with
+# what each device would get.
 
 # %%
 goal("fix_the_map")
@@ -124,7 +124,7 @@ verdict
 # %% [markdown]
 # ### See it
 #
-# The smallest failure, mended. `handed_out` cuts what each process reads into pieces, as a loader does:
+# The smallest failure, fixed. `handed_out` cuts what each process reads into pieces, as a loader does:
 
 
 # %%
@@ -169,26 +169,27 @@ if verdict:
 # %% [markdown]
 # ### With real processes (optional)
 #
-# `torchrun --nproc-per-node 3 docs/examples/feeding.py`, in the folder of the puzzles, feeds three real processes: by the
-# rule of the last puzzle, and then by index, as you do. They open files, count them, and compare what their devices hold.
+# `torchrun --nproc-per-node 3 docs/examples/feeding.py`, in the folder of the puzzles, feeds three real processes: by
+# the rule of the last puzzle, and then by index, as you do. They open files, count the examples, and compare what their
+# devices hold.
 
 # %% [markdown]
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# A loader by index, as JAX programs have it today. Levanter's loader asks the mesh which indices of the batch each
-# device of this process holds, and reads these and no others [2]; the rule that you broke is gone from it. With R rows,
-# and a process that feeds r of them:
+# A loader by index, as JAX programs use it today. Levanter's loader asks the mesh which indices of the batch each
+# device of this process holds, and reads only these [2]; the rule that you broke is gone. With R rows, and a process
+# that feeds r of them:
 #
 # ```
 # reads of a process = r·B/R          the union of its rows, and nothing else
 # ```
 #
-# Data shards are not wrong as such. "Part k of n" is right exactly where any two processes have **the same set of rows,
-# or no row in common**, and all sets have the same size: then a set of rows is a shard. So a rule that is right would
-# compare the *sets*, not the corners, and fall back to reading by index where they overlap. Of the 105 meshes it could
-# use shards for 13. Reading by index does all 105, and needs no case.
+# Data shards are not wrong in themselves. "Part k of n" is right exactly where any two processes have **the same set of
+# rows, or no row in common**, and all sets have the same size: then a set of rows is a shard. So a correct rule would
+# compare the *sets*, not the corners, and fall back to reading by index where they overlap. It could use shards for 13
+# of the 105 meshes. Reading by index handles all 105 without a special case.
 #
 # </details>
 
@@ -197,23 +198,25 @@ if verdict:
 #
 # - *By index.* Levanter's loader works out which indices each device needs, and reads them [2]. A map-style data set in
 #   PyTorch (`__getitem__`), memory-mapped token files and JAX's `make_array_from_callback` all read by index. A stream
-#   does not; whoever trains from a stream has to make meshes for which shards will do, or read more than is needed.
-# - *What reading costs.* The storage behind Llama 3 gave 2 TB/s sustained to 16,384 GPUs [1]. An unneeded factor of 128
-#   would be felt.
+#   does not: with a stream you need a mesh for which shards work, or you read more than you need.
+# - *What reading costs.* The storage behind Llama 3 gave 2 TB/s sustained to 16,384 GPUs [1]. You would feel an
+#   unnecessary factor of 128.
 # - *Start-up is part of it.* Process groups for 2,048 GPUs once took MegaScale 1,047 seconds; under 5 after some
-#   engineering [3]. A map that everybody can work out alone needs no round of questions at all.
+#   engineering [3]. A map that every process can work out alone needs no communication at all.
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
-# [2] marin-community/levanter, src/levanter/data/loader.py, 2025.
-# [3] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024, arXiv
-# 2402.15627.
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
+# [2] marin-community/levanter,
+# [src/levanter/data/loader.py](https://github.com/marin-community/levanter/blob/main/src/levanter/data/loader.py),
+# 2025.
+# [3] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024,
+# [arXiv:2402.15627](https://arxiv.org/abs/2402.15627).
 
 # %% [markdown]
 # ## What is simplified here
 #
 # The batch divides evenly, and there is one step. For step s, add s · batch to every number; for a shuffled data set
 # look the number up in the permutation, which all processes make from the same seed. That reads small pieces from all
-# over the files, and real loaders shuffle blocks instead.
+# over the files, so real loaders shuffle blocks instead.
 
 # %% [markdown]
 # ## Questions to think about
@@ -222,8 +225,8 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# The examples of row r follow from r, the number of rows and the batch: all of them known to everyone, and none of them
-# about the process that asks. Two processes in one row compute the same line with the same numbers.
+# The examples of row r follow from r, the number of rows and the batch. Every process knows these, and none of them
+# depends on the process that asks. Two processes in one row evaluate the same line with the same numbers.
 #
 # </details>
 #
@@ -232,9 +235,9 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# 16: each process has a row for itself. That is one mesh of the 105, the one in order. The most is 32: no process has
-# both devices of any row, and each example is read twice. A mesh in which hosts own whole rows is not only good for the
-# network inside a row. It also halves the reading.
+# 16, when each process has a row to itself. That is one mesh of the 105, the one in order. The most is 32: no process
+# has both devices of any row, and each example is read twice. A mesh in which hosts own whole rows is not only good for
+# the traffic inside a row; it also halves the reading.
 #
 # </details>
 #
@@ -242,9 +245,9 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# Both are right. Blocks are read in one piece from a file that is stored in order, which is quicker. With every R-th
-# example neighbours in the file, which are often alike (pages of one book), go to different rows. For the gradient it
-# makes no difference: the sum over the batch is the same.
+# Both are right. Blocks are contiguous in a file stored in order, which is faster to read. With every R-th example,
+# neighbours in the file, which are often alike (pages of one book), go to different rows. The gradient is the same: the
+# sum over the batch does not change.
 #
 # </details>
 #
@@ -252,16 +255,15 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# Then batch / rows is less than one, and no row can have a whole example. Either the batch is padded, and some rows
-# compute for nothing, or rows are grouped, and the rows of a group share an example. Two of the next puzzles are about
-# that.
+# Then batch / rows is less than one, and no row can have a whole example. Either you pad the batch, and some rows
+# compute on zeros, or you group the rows, and each group shares an example. Two of the next puzzles are about that.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Every process now knows what to read. In the simulation until now reading took no time. What does it cost when it
-# does, and what is saved by reading once for all devices of a process?
+# Every process now knows what to read. So far reading took no time. What if it does, and what do you save by reading
+# once for all devices of a process?
 
 # %% [markdown]
 # <!-- part: links -->

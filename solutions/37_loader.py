@@ -22,18 +22,18 @@
 #
 # The engineers of MegaScale looked at a host with eight GPUs and found eight data loaders in it, all reading the same
 # file at the same time [1]. The eight GPUs shared one model by tensor parallelism, so they all worked on the same
-# examples, and each had its own process to fetch them. Seven of the eight reads were for nothing, and every GPU waited
-# for the disk. They put one loader in each host, and let the GPUs take what they need from its memory.
+# examples, and each had its own process to fetch them. Seven of the eight reads were wasted, and every GPU waited for
+# the disk. Now one loader on each host reads into shared memory, and the GPUs take what they need from there.
 #
-# On a mesh whose devices stand in any order it is not even clear what "the same examples" are. This puzzle has sixteen
-# devices, four processes and sixteen examples. A loader for each device makes a process read 16 examples. You will get
-# along with 8, and then hide nearly all of them.
+# On a mesh with its devices in any order it is not even obvious which devices need the same examples. This puzzle has
+# sixteen devices, four processes and sixteen examples. With a loader for each device a process reads 16 examples. Eight
+# will be enough, and you will hide almost all of that reading behind computation.
 #
-# > **To tell a friend:** read an example once a process, and ask for the next one before you need it.
+# > **To tell a friend:** read an example once per process, and ask for the next one before you need it.
 #
 # *Reminder.* A **row of data** is the devices that work on the same examples. In a mesh with the axes `data` and
-# `model`, `model.coord["data"]` is the number of my row. The devices along `model` share one model: each has a part of
-# every weight, and needs all the examples of its row.
+# `model`, `model.coord["data"]` is the number of my row. The devices along `model` share one model (**tensor
+# parallelism**): each has a part of every weight and needs all the examples of its row.
 
 # %%
 from drawing import draw, draw_curves, draw_mesh
@@ -53,17 +53,18 @@ draw_mesh(mesh, holds={})
 
 # %% [markdown]
 # Each row takes 4 of the 16 examples, so a process with devices in two rows has to read 8. If every device has a loader
-# of its own, the same process reads 4 · 4 = 16. And who reads the whole batch and throws most of it away, reads 16 too.
+# of its own, the same process reads 4 · 4 = 16. A process that reads the whole batch and throws most of it away also
+# reads 16.
 #
-# In this puzzle reading takes time. Every process has one **reader**. It reads an example in 0.5 and keeps it for
-# all devices of its process. From there an example takes 0.1 to a device. You ask for examples with
+# In this puzzle reading takes time. Every process has one **reader**. It reads an example in 0.5 and keeps it for all
+# devices of its process. Copying an example from there to a device takes 0.1. You ask for examples with
 #
 # ```python
 # activation = await model.read(batches)
 # ```
 #
-# As with any communication, calling it asks, and `await` waits. A reader serves whoever asked first. What one device
-# has read is there for the others, and they only wait for the copy. This is what reading once saves, for rows of 4
+# As with any communication, the call starts the read, and `await` waits for it. A reader serves requests in order. Once
+# one device has asked for an example, the others only wait for the copy. This is what reading once saves, for rows of 4
 # examples and processes of 2, 4 and 8 devices:
 
 
@@ -91,12 +92,13 @@ draw_curves(
 )
 
 # %% [markdown]
-# With *d* devices a process that lie in *r* different rows, reading once takes *r* parts where a loader for each device
-# takes *d*. The saving is *d/r*: two here, eight for MegaScale's hosts, and nothing at all where each device is a row.
+# With *d* devices a process that lie in *r* different rows, reading once reads *r* parts where a loader for each device
+# reads *d*. The saving is a factor of *d/r*: two here, eight for MegaScale's hosts, and one, nothing, where each device
+# is a row.
 #
 # Reading less is the first half. The second half is **when**. If all four examples are fetched at once, the devices of
 # row 3 wait until those of row 0 have everything. If they come one at a time, both rows can begin almost at once, and
-# the reader goes on while the devices compute.
+# the reader continues while the devices compute.
 #
 # ## The puzzle
 #
@@ -111,13 +113,13 @@ draw_curves(
 # all-reduce and returns it; `backward(b, coming)` awaits it and adds to the gradients. And, below your code, the sum of
 # the gradients along `data` and the updates.
 #
-# **To do:** find out which examples are those of my row, read them, and take each forward and backward.
+# **To do:** find out which examples belong to this rank's row, read them, and take each forward and backward.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts; data on its way to a device counts from the call on.
-# - A rank reads an example once. Data comes from `read`: `get_activation` is refused where reading has a price.
-# - Works may wait in a variable.
+# - Values live in the stores, and everything alive counts; data in flight to a device counts from the call on.
+# - A rank reads an example once. Data comes from `read`: `get_activation` is not allowed where reading has a price.
+# - You may keep a pending operation in a variable.
 
 # %% [markdown]
 # ### Predict first
@@ -133,8 +135,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# A run in which every process reads all 16 examples takes 15 and only passes. For the second goal a process reads 8, and
-# the devices do not wait for more than the first. For the third, something else has to be out of sight as well.
+# A run in which every process reads all 16 examples takes 15 and only passes. For the second goal a process reads 8,
+# and the devices wait only for the first one. For the third goal you have to hide one more latency.
 
 # %%
 goal("loader")
@@ -209,9 +211,9 @@ guess.against(out)
 # The naive run reads 16 examples, which takes 8, and every device copies all of them, 1.6: it begins at 9.6 and ends at
 # 15.2.
 #
-# One example at a time, asked for one ahead: the second row begins at 2 · 0.5 + 0.1 = 1.1. Each of its examples takes
-# 0.5 + 0.3 + 0.5, so it is done at 1.1 + 5.2 = 6.3, and the run at 7.6. Now three quarters of the reading cannot be seen
-# any more. What is left to hide is the all-reduce of each example.
+# One example at a time, each requested one ahead: the second row begins at 2 · 0.5 + 0.1 = 1.1. Each of its examples
+# takes 0.5 + 0.3 + 0.5, so it is done at 1.1 + 5.2 = 6.3, and the run at 7.6. Now three quarters of the reading is
+# hidden. What is left to hide is the all-reduce of each example.
 #
 # </details>
 
@@ -237,10 +239,10 @@ if out:
 # %% [markdown]
 # ## When the batch does not divide
 #
-# Sixteen examples for four rows, that was kind. What about six examples for two devices that want four each? Frameworks
-# fill up the batch with **padding**: examples of zeros that nobody counts. In this simulator
-# `simulate(..., batches=6, padding=2)` gives the numbers 6 and 7 to padding. `model.BATCHES` stays 6, `model.PADDING` is
-# 2. Padding takes time and memory like any example, but owes nothing: a gradient is whole when it has the six real ones.
+# Sixteen examples divide nicely among four rows. What about six examples for two devices that want four each?
+# Frameworks fill up the batch with **padding**: examples of zeros that do not count. In this simulator `simulate(...,
+# batches=6, padding=2)` gives the numbers 6 and 7 to padding. `model.BATCHES` stays 6, `model.PADDING` is
+# 2. Padding takes time and memory like any example, but a gradient is complete as soon as it has the six real ones.
 
 
 # %%
@@ -255,60 +257,67 @@ async def padded(model: Model) -> None:
 draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=0.5)))
 
 # %% [markdown]
-# The hatched half of the boxes of rank 1 is work for nothing. It has a use all the same: both ranks run the same shapes,
-# and a compiled program wants nothing else. Without padding rank 1 would be done earlier, and wait in the all-reduce.
+# The hatched half of the boxes of rank 1 is wasted work. It has a purpose all the same: both ranks run the same shapes,
+# as a compiled program requires. Without padding rank 1 would finish earlier and wait in the all-reduce.
 #
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# This is a **sharded data loader with prefetching**. Levanter does it by a map from processes to rows, Megatron-LM
-# reads on one rank of a tensor-parallel group and broadcasts, MegaScale has one loader in each host. With *r* rows of *n*
-# examples in a process and *c* the time in which an example is computed:
+# This is a **sharded data loader with prefetching**. Levanter reads the indices that the mesh assigns to each process,
+# Megatron-LM reads on one rank of a tensor-parallel group and broadcasts, MegaScale has one loader on each host. With
+# *r* rows of *n* examples in a process:
 #
 # ```
 # read = r·n·0.5                        time that the reader of a process needs
 # wait = r·0.5 + 0.1                    what the last row waits for its first example
 # ```
 #
-# The reader stays out of sight as long as it keeps up: *r* examples take it less time than one takes a device,
-# 2 · 0.5 < 1.3 here. Where it does not keep up, no schedule helps: read fewer rows in a process, or with more readers.
+# The reader stays hidden as long as it keeps up: it must read *r* examples in less time than a device needs for one, 2
+# · 0.5 < 1.3 here. If it cannot keep up, no schedule helps: give a process fewer rows, or more readers.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Once a host.* In MegaScale the ranks of a tensor-parallel group read the same data, so a loader in each host puts it
-#   into shared memory for all eight [1].
-# - *How much there is to read.* Llama 3 was trained from 240 PB of storage that delivers 2 TB/s, and the hard part were
-#   bursts: 16,384 GPUs that all want something at the same moment [2].
-# - *What goes wrong.* Loader processes that are forked each had the same seed for numpy in PyTorch until version 1.9, so
-#   every worker "augmented" in the same way [3]. And each forked worker may grow: somebody watched them go from 5 to
+# - *Once a host.* In MegaScale the ranks of a tensor-parallel group read the same data, so one loader on each host puts
+#   it into shared memory for all eight [1].
+# - *How much there is to read.* Llama 3 was trained from 240 PB of storage that delivers 2 TB/s, and the hard part was
+#   the bursts: all GPUs write their checkpoints at the same moment [2]. Reading text is small beside that; images and
+#   video are not.
+# - *What goes wrong.* Until version 1.9 PyTorch's forked workers all inherited the same NumPy seed, so every worker
+#   "augmented" in the same way [3]. And forked workers can grow: one user watched the memory of a machine go from 5 to
 #   17 GB within half an hour [4].
 #
-# [1] Jiang et al., *MegaScale: Scaling LLM Training to More Than 10,000 GPUs*, NSDI 2024, arXiv 2402.15627, section 3.4.
-# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783, section 3.3.1.
-# [3] pytorch/pytorch, issue 5059. [4] pytorch/pytorch, issue 5902.
+# [1] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024,
+# [arXiv:2402.15627](https://arxiv.org/abs/2402.15627), section 3.4.
+# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783),
+# section 3.3.1.
+# [3] pytorch/pytorch, [issue 5059](https://github.com/pytorch/pytorch/issues/5059), *np.random generates the same
+# random numbers for each data batch*, 2018.
+# [4] pytorch/pytorch, [issue 5902](https://github.com/pytorch/pytorch/issues/5902), *DataLoader uses 3x more memory
+# when num_workers > 0*, 2018.
 
 # %% [markdown]
 # ## What is simplified here
 #
 # A reader reads one example after the other, always in the same time. Real loaders have several workers in a process, a
-# queue of batches that are ready, and slow moments. The copies to the devices of a host do not get into each other's way
-# here; on a real host they share the memory. And an example that was read stays in the host's memory for free.
+# queue of finished batches, and slow moments. Copies to the devices of a host do not slow each other down here; on a
+# real host they share its memory bandwidth. And an example that was read stays in host memory for free.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Call `model.read([b])` for all four examples at once, before the loop, and await each in its turn. Nothing is
-# asked for late. Why is the step slower than with one ahead?
+# **1.** Call `model.read([b])` for all four examples before the loop, and await each in turn. No request is late. Why
+# is the step slower than with one ahead?
 #
 # <details><summary>Answer</summary>
 #
-# A reader serves whoever asks first. At time 0 rank 0 asks for four examples and rank 2, of the other row, for its four;
-# the first four come first, and the second row gets its first example at 2.5 instead of 1.0. The step ends at 9.1 instead of
-# 7.6. A queue that is too long is as bad as one that is too short: real loaders limit it (`prefetch_factor` in PyTorch).
+# A reader serves requests in order. At time 0 rank 0 asks for four examples and rank 2, of the other row, for its four;
+# the first four come first, and the second row gets its first example at 2.5 instead of 1.0. The step ends at 9.1
+# instead of 7.6. A queue that is too long is as bad as one that is too short: real loaders limit it (`prefetch_factor`
+# in PyTorch).
 #
 # </details>
 #
@@ -317,37 +326,37 @@ draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=
 #
 # <details><summary>Answer</summary>
 #
-# Four examples, which take 2. No row waits for another one: each begins at 0.6, and its next example is always there in
-# time. The step ends at 6.0 instead of 6.9. Which device stands where is not only a matter of fast links.
+# Four examples, which take 2. No row waits for another: each begins at 0.6, and its next example is always there in
+# time. The step ends at 6.0 instead of 6.9. The order of devices matters for more than fast links.
 #
 # </details>
 #
-# **3.** Processes 0 and 1 feed the same two rows, and in each of them one row waits at the beginning until the other has
+# **3.** Processes 0 and 1 feed the same two rows, and in each process one row waits at the start until the other has
 # its example. Can they help each other?
 #
 # <details><summary>Answer</summary>
 #
 # Yes. Process 0 reads the first example of row 0 only, process 1 that of row 3, and each passes what it has read to the
 # devices of that row in the other process. All rows begin at once, a process reads 7 examples, and the step ends at 6.5
-# instead of 6.9. A message between hosts takes 0.2 here, less than half of a reading; with a slow network or a fast disk
+# instead of 6.9. A message between hosts takes 0.2 here, less than half of a read; with a slow network or a fast disk
 # it does not pay. `reveal("loader")` has this schedule.
 #
 # </details>
 #
-# **4.** When does reading once a process save nothing?
+# **4.** When does reading once per process save nothing?
 #
 # <details><summary>Answer</summary>
 #
 # When all devices of a process are in different rows, as in plain data parallel: *d/r* is 1. The picture above has no
-# line for it, because it would lie on the first one. The more axes a mesh has that do not cut the data (tensor, sequence
-# or pipeline parallel inside a host), the more is saved.
+# line for that case, because it would coincide with the first one. The more axes a mesh has that do not cut the data
+# (tensor, sequence or pipeline parallel inside a host), the more is saved.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Every device of a row has copied all examples of its row. It could also have taken a few of them, and the rest from its
-# neighbours. When is the way from the host the quicker one, and when the way between two devices?
+# Every device of a row copied all examples of its row from the host. It could have copied a few and taken the rest from
+# its neighbours. When is the way from the host faster, and when the way between devices?
 
 # %% [markdown]
 # <!-- part: links -->

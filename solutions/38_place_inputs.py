@@ -20,43 +20,43 @@
 # %% [markdown]
 # # $heading
 #
-# Cut a layer among two GPUs, and both need the same input. Where does it come from? You have one batch, two devices, and
-# three ways: give each device half of it and let them gather the rest from each other; give both all that they need; or
-# give everybody everything and let each pick its part.
+# Split a layer between two GPUs, and both need the same input. Where does it come from? You have one batch, two devices
+# and three ways: give each device half and let them gather the rest from each other; give both all that they need; or
+# give every device everything and let each pick its part.
 #
-# AXLearn, Apple's training library, has all three, and calls them **FULL**, **BATCH** and **REPLICATED**. Which one to
-# take it leaves to you. On the four devices of this puzzle the first hands each device 131,072 elements, the second twice
-# as much, the third four times as much; and the first needs a collective that the others do not. So somebody should have
-# measured when which is faster. You will.
+# AXLearn, Apple's training library, has all three, and calls them **FULL**, **BATCH** and **REPLICATED**. The choice is
+# yours. On the four devices of this puzzle the first hands each device 131,072 elements, the second twice as much, the
+# third four times as much; and the first needs a collective that the others do not. So when is which faster? You will
+# measure it.
 #
-# > **To tell a friend:** what the loader does not bring to a device, its neighbours have to.
+# > **To tell a friend:** what the loader does not bring to a device, its neighbours must.
 #
 # *Reminder.* A **mesh** arranges ranks along named axes. The ranks of one line along an axis are a **group**. A weight has
 # 262,144 elements, an activation of one batch 131,072.
 
 # %%
 from drawing import compare, draw, draw_collective, draw_curves, draw_group, draw_mesh
-from lib import Links, Mesh, Model, PuzzleError, Trace, goal, predict, retime, simulate
+from lib import Links, Mesh, Model, PuzzleError, Trace, check, goal, predict, retime, simulate
 from lib.analysis.figures import end
 from lib.schedules.mesh_parallel import tensor_parallel
 
 # %% [markdown]
 # ## The idea
 #
-# Four ranks, two axes. Along `data` the batches differ, as ever. Along `model` the ranks share the *same* batches, and
-# each layer is cut between them:
+# Four ranks, two axes. Along `data` the batches differ, as always. Along `model` the ranks share the *same* batches,
+# and each layer is cut between them:
 
 # %%
 mesh = Mesh({"data": 2, "model": 2})
 draw_mesh(mesh)
 
 # %% [markdown]
-# You did that in puzzle $number_tensor_parallel. In short: a layer is cut into **columns** (`dim="out"`), which give some of
-# the *features*, and the next into **rows** (`dim="in"`), which take just these and give a **partial sum**. The other rank
-# has the other terms, and an all-reduce over `model` adds them up.
+# You did that in puzzle $number_tensor_parallel. In short: a layer is cut into **columns** (`dim="out"`), which give
+# some of the *features*, and the next into **rows** (`dim="in"`), which take just these and give a **partial sum**. The
+# other rank has the other terms, and an all-reduce over `model` adds them up.
 #
-# So layers come in pairs, columns then rows, and each pair **owes one all-reduce**. A rank computes half of each layer, in
-# half of the time. Here is the first pair on rank 1 of two:
+# So layers come in pairs, columns then rows, and each pair **needs one all-reduce**. A rank computes half of each
+# layer, in half the time. Here is the first pair on rank 1 of two:
 
 
 # %%
@@ -96,9 +96,9 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Backward is the mirror image. The row layer gives the gradient of the features that the rank has. The column layer then
-# gives a partial sum of the gradient of its input, which owes an all-reduce too. The gradient of a shard of a weight is
-# already right for the batches of this row; what is left is to sum it over `data`.
+# Backward is the mirror image. The row layer gives the gradient of the features that the rank has. The column layer
+# then gives a partial sum of the gradient of its input, which needs an all-reduce too. The gradient of a weight shard
+# already covers the batches of this row; it only has to be summed over `data`.
 #
 # Now the question. Layer 0 is cut into columns, and a column shard needs **all features of all batches of its row**. The
 # row has two batches and two devices:
@@ -109,8 +109,8 @@ except PuzzleError as error:
 # | `"batch"` | all batches of its row | nothing |
 # | `"replicated"` | all batches there are | it cuts out those of its row, `.shard(row, rows)` |
 #
-# Copying a batch to a device takes time. Here it is 0.05 for each (the price is called `to_device`), and every device has
-# its own way to its host.
+# Copying a batch to a device takes time, here 0.05 (the price is called `to_device`), and every device has its own
+# connection to its host.
 
 # %% [markdown]
 # ## The puzzle
@@ -122,7 +122,8 @@ except PuzzleError as error:
 # **Given:** the place of the rank (`data`, `member`), the size of both axes, columns of layers 0 and 2 and rows of layers
 # 1 and 3 with their optimizer states, and `my_batches`, those of its row of data.
 #
-# **To do:** take the input as `placement` says, all three ways, and train one step. The check runs it with `"batch"`.
+# **To do:** take the input as `placement` says, all three ways, and train one step. The check runs it with `"batch"`;
+# the cells after it run all three.
 #
 # **Rules**
 #
@@ -133,8 +134,8 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Suppose you take the batches of your row, await every collective where you call it, and sum nothing that nobody needs.
-# When is the step over? (Forward and backward of a whole layer take 1 a batch, an update 0.5, any collective 0.3.)
+# Suppose you take the batches of your row, await every collective where you call it, and sum only what is needed. When
+# is the step over? (Forward and backward of a whole layer take 1 a batch, an update 0.5, any collective 0.3.)
 
 # %%
 guess = predict("place_inputs", end=...)
@@ -143,9 +144,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, with any placement. For the second there is a collective too many in the first. For
-# the third, the sums over `data` run behind something else. For the fourth, so do those over `model`: a rank has two
-# batches, and while one is being summed up it can compute the other.
+# The first goal is a correct step, with any placement. The first goal tolerates one collective too many; the second
+# does not. For the third, hide the sums over `data` behind something else. For the fourth, hide those over `model` as
+# well, with what you know from the chapter before: a rank has two batches.
 
 # %%
 goal("place_inputs")
@@ -201,7 +202,7 @@ async def place_inputs(model: Model, placement: str = "batch") -> None:
                 layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer]
             )
             del activations[layer, b], grad_activations[layer + 1, b]
-            if layer % 2 == 0:  # columns give a part of a sum, and nobody needs the gradient of the data
+            if layer % 2 == 0:  # columns give a part of a sum, and the gradient of the data is not needed
                 partial = grad_activations.pop((layer, b))
                 if layer > 0:
                     coming[layer, b] = model.allreduce(partial, layer, group="model")
@@ -229,12 +230,13 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where does this number come from?</summary>
 #
-# The copy of two batches takes 0.1. A rank computes half of each layer for two batches: 4 forward, 4 backward. Four updates
-# take 2. So 10.1 it is in any case. The collectives that you wait for: two sums forward, one backward (layer 2; for layer 0
-# it would be the gradient of the data, which nobody needs), four sums over `data`. Seven times 0.3 is 2.1, and 12.2 in all.
+# The copy of two batches takes 0.1. A rank computes half of each layer for two batches: 4 forward, 4 backward. Four
+# updates take 2. That is 10.1 whatever you do. The collectives that you wait for: two sums forward, one backward (layer
+# 2; for layer 0 it would be the gradient of the data, which is not needed), four sums over `data`. Seven times 0.3 is
+# 2.1, and 12.2 in all.
 #
-# With `"full"` it is one collective more and one batch less to copy: 12.45. With `"replicated"`, two batches more to copy:
-# 12.3. If you also sum the gradient of the data, the three take 12.75, 12.5 and 12.6.
+# With `"full"` there is one more collective and one batch less to copy: 12.45. With `"replicated"`, two more batches to
+# copy: 12.3. If you also sum the gradient of the data, the three take 12.75, 12.5 and 12.6.
 #
 # </details>
 
@@ -247,7 +249,8 @@ Model.check(out, puzzle="place_inputs")
 # %% [markdown]
 # ### The three side by side
 #
-# The same function, three placements. Look at the beginning: the rest is the same.
+# The same function, three placements. Look at the beginning: the rest is the same. The cell after the picture also
+# checks that each of the three is one correct step.
 
 
 # %%
@@ -267,8 +270,9 @@ for placement, models in three.items():
         given = [program.values[event.outputs[0]] for event in program.events if event.op == "get_activation"]
         collectives = [event for event in program.events if event.group]
         elements = sum(value.elements() for value in given)
+        right = "correct" if check(Trace.of(models)).correct else "WRONG"
         print(
-            f"{placement:>10}: rank 0 is given {elements:,} elements and takes part in {len(collectives)} collectives"
+            f"{placement:>10}, {right}: rank 0 is given {elements:,} elements and calls {len(collectives)} collectives"
         )
 
 # %% [markdown]
@@ -280,10 +284,9 @@ for placement, models in three.items():
 # %% [markdown]
 # ## How much does the avoided reshard save?
 #
-# This is the question that the authors of the three placements left open. Here a simulation answers it. The three
-# schedules below are plain ones that wait for every collective; `Links` prices a collective by what it moves, 0.2 for a
-# batch of activations, so the all-gather costs what it should. Each schedule is run once. `retime` then works out its
-# times under other costs:
+# A simulation can answer that. The three schedules below wait for every collective; `Links` prices a collective by what
+# it moves, 0.2 for a batch of activations, so the all-gather costs what it should. Each schedule runs once. `retime`
+# then computes its times under other costs:
 
 # %%
 runs = {
@@ -303,9 +306,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# **Predict** before you open this: the curves cross where a batch takes as long over the link between two devices (0.2) as
-# from the host. What moves the crossing: four devices along `model` in place of two? Eight batches in a row in place of
-# two?
+# **Predict** before you open this: the curves cross where a batch takes as long over the link between two devices (0.2)
+# as from the host. What moves the crossing: four devices along `model` instead of two? Eight batches in a row instead
+# of two?
 #
 # <details><summary>Answer</summary>
 #
@@ -316,20 +319,20 @@ draw_curves(
 # saved by the placement BATCH = (b - b/M)·(link - to_device) + (M - 1)·latency
 # ```
 #
-# Both sizes are only in the factor. They say how *much* is at stake, and the two prices say who wins: the link if it is
-# faster than the way from the host, the host if it is not. REPLICATED also copies the batches of the other rows, so it is
-# never ahead of BATCH. It is there because it is easy to write.
+# Both sizes only appear in the factor. They say how *much* is at stake; the two prices decide which wins: the link if
+# it is faster than the way from the host, otherwise the host. REPLICATED also copies the batches of the other rows, so
+# it never beats BATCH. It exists because it is easy to write.
 #
 # </details>
 #
-# One thing does depend on the size: the **latency**. An all-gather of *M* devices sends *M - 1* messages, however little is
-# in them. With a slow way from the host (0.3 a batch) and a latency of 0.2 a message, few batches should be copied, and
-# many gathered:
+# One thing does depend on the size: the **latency**. An all-gather of *M* devices sends *M - 1* messages, however
+# little is in them. With a slow way from the host (0.3 a batch) and a latency of 0.2 a message, it is better to copy a
+# few batches and to gather many:
 
 
 # %%
 def of_the_input(placement: str, batches: int) -> float:
-    """How much later the step is over than one whose input is there for nothing."""
+    """How much later the step is over than one whose input comes free."""
     given, free = (
         Trace.of(simulate(tensor_parallel(way), layers=2, batches=2 * batches, mesh=mesh))
         for way in (placement, "batch")
@@ -358,51 +361,54 @@ draw_curves(
 # all           step  = input + 2·L·b/M + 0.3·(L - 1) + 0.3·L + 0.5·L
 # ```
 #
-# With the sums hidden, all but the input goes down to what is computed: *2·L·b/M + 0.5·L*. The input cannot be hidden: at
-# the beginning of a step there is nothing to hide it behind. (Unless the batch of the *next* step is copied during this one,
-# which is what every good data loader does.)
+# With the sums hidden, everything except the input shrinks to what is computed: *2·L·b/M + 0.5·L*. The input cannot be
+# hidden: at the beginning of a step there is nothing to hide it behind. (Unless you copy the batch of the *next* step
+# during this one, as every good data loader does.)
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Eight.* Tensor parallel stays inside a host. From 8 GPUs to 16 the speed of each falls by 43 %, from 10,903 tokens a
-#   second to 6,246; with 32 it is 2,146 [1]. A transformer layer has two such pairs, so two all-reduces forward and two
-#   backward [2].
-# - *How fast is the link?* An H100 sends 450 GB/s over NVLink, 50 GB/s over the network. With the devices of a row in one
-#   host, a gather is nine times as fast as with the row spread over hosts: in the second case let every host read its own
-#   copy.
-# - *How large is the input?* In a language model it is token numbers: 4 bytes each. The activation that the first layer
-#   makes of one token has 8,192 features in a 70B model, 16,384 bytes. Gather the numbers, not the features, and the whole
-#   question is about kilobytes. For video, weather or pathology slides it is about gigabytes.
-# - *Who has it.* AXLearn's `DataPartitionType` has the three; what turns the arrays of a host into one over the mesh takes
-#   FULL unless it is told otherwise [3].
+# - *Eight.* Tensor parallelism stays inside a host. From 8 GPUs to 16 the speed of each falls by 43 %, from 10,903
+#   tokens a second to 6,246; with 32 it is 2,146 [1]. A transformer layer has two such pairs, so two all-reduces
+#   forward and two backward [2].
+# - *How fast is the link?* An H100 sends 450 GB/s over NVLink. Its network card sends 50 GB/s, and the eight cards of a
+#   host 400 together. So two devices of one row on two hosts gather nine times more slowly than inside a host, because
+#   the pair has a single card on each side. There, let every host read its own copy.
+# - *How large is the input?* In a language model it is token numbers: 4 bytes each. The activation of one token has
+#   8,192 features in a 70B model, 16,384 bytes. Gather the token numbers instead of the features, and all this is about
+#   kilobytes. For video, weather or pathology slides it is about gigabytes.
+# - *Who has it.* AXLearn's `DataPartitionType` has the three; the function that turns the arrays of a host into one
+#   over the mesh defaults to FULL [3].
 #
-# [1] Hugging Face, *The Ultra-Scale Playbook*, 2025. [2] Narayanan et al., *Efficient Large-Scale Language Model Training
-# on GPU Clusters Using Megatron-LM*, 2021, arXiv 2104.04473. [3] apple/axlearn, `axlearn/common/utils.py`.
+# [1] Hugging Face, *The Ultra-Scale Playbook*, 2025,
+# [huggingface.co](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
+# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
+# [arXiv:2104.04473](https://arxiv.org/abs/2104.04473).
+# [3] apple/axlearn, [`axlearn/common/utils.py`](https://github.com/apple/axlearn/blob/main/axlearn/common/utils.py).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# A copy to a device keeps that device from computing; a real one runs beside it, from pinned memory. Devices of one host
-# share the way from its memory, so that eight copies at once are each slower than one. And our inputs are as large as
+# Here a copy keeps its device from computing; a real copy from pinned memory runs in parallel. Real devices of a host
+# share the bandwidth of its memory, so eight copies at once are each slower than one. And our inputs are as large as
 # activations, which real inputs rarely are.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** What becomes of the gradient of the data? With `"full"` it would have to travel the other way.
+# **1.** What happens to the gradient of the data? With `"full"` it would have to travel the other way.
 #
 # <details><summary>Answer</summary>
 #
-# The first column shard gives a partial sum of it, which nobody needs: data is not trained. A framework that does not know
-# this sums it all the same. That is the 0.3 between 12.5 and 12.2. If layer 0 were an embedding or if there were a stage
-# before it, somebody would need it, and the opposite of the all-gather would be a reduce-scatter over the batches.
+# The first column shard gives a partial sum of it, which is not needed: data is not trained. A framework that does not
+# know this sums it anyway. That is the 0.3 between 12.5 and 12.2. If there were a stage before layer 0, that stage
+# would need it, and the opposite of the all-gather would be a reduce-scatter over the batches.
 #
 # </details>
 #
-# **2.** In which placement do two devices get the same example, and does it matter which of them draws the random
+# **2.** In which placements do two devices get the same example, and does it matter which of them draws the random
 # augmentation?
 #
 # <details><summary>Answer</summary>
@@ -413,31 +419,30 @@ draw_curves(
 #
 # </details>
 #
-# **3.** Why can a sum over `model` and a sum over `data` be on their way at the same time here, and when can they not?
+# **3.** Why can a sum over `model` and a sum over `data` be in flight at the same time here, and when can they not?
 #
 # <details><summary>Answer</summary>
 #
-# They have different members, and so queues of their own. In a host all of them share the same links, though: with a network
-# that is shared, the gradients of weights make the activations late, for which somebody is waiting. Good schedules send the
-# gradients when nobody else needs the link.
+# They have different members, and so separate queues. Inside a host, though, they share the same links: weight
+# gradients then delay the activations that some rank is waiting for. Good schedules send gradients when the link is
+# free.
 #
 # </details>
 #
-# **4.** FSDP that looks ahead, over all four ranks, ends at 10.35 in this puzzle, with the same peak. Why cut layers at
-# all?
+# **4.** Prefetching FSDP over all four ranks ends at 10.35 in this puzzle, with the same peak. Why split layers at all?
 #
 # <details><summary>Answer</summary>
 #
-# FSDP needs a batch for every rank. Give the four ranks two batches, and two of them have nothing to do, while in a row of
-# tensor parallel both devices work on the same batch: each for half as long. That is how a step gets shorter when the batch
-# must not get larger. And FSDP sends weights where this sends activations: the larger the layers and the smaller the
-# batches, the more there is to be said for cutting.
+# FSDP needs a batch for every rank. Give the four ranks two batches, and two of them are idle, while in a
+# tensor-parallel row both devices work on the same batch, each for half as long. That makes a step shorter when the
+# batch must not get larger. And FSDP sends weights where this sends activations: the larger the layers and the smaller
+# the batches, the better the case for splitting layers.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Each device now has its examples, and each example went where it was needed. What if a device cannot hold the activations
+# Each device now has its examples, and each example is where it is needed. What if a device cannot hold the activations
 # of all of them at once?
 
 # %% [markdown]

@@ -20,19 +20,19 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 was trained on 16 million tokens a step. No GPU takes its share of that in one pass: the activations would fill
-# it many times over. So the batch is cut into microbatches, as in puzzle $number_grad_accum, and their gradients are
-# summed up.
+# Llama 3 was trained on 16 million tokens a step. No GPU processes its share of that in one pass: the activations would
+# fill it many times over. So the batch is cut into microbatches, as in puzzle $number_grad_accum, and their gradients
+# are summed.
 #
-# On one GPU that is a loop. On many, somebody writes `batch[:half]` for the first microbatch, and the program is right,
-# and slow. For the batch is spread over the GPUs: its first half is on the first half of them. To give all GPUs some
-# work, the examples have to **travel**, twice a step, through the network. In a framework that places data by itself
-# (JAX, or DTensor in PyTorch) nobody sees that in the code. It is one innocent slice.
+# On one GPU that is a loop. On many, you write `batch[:half]` for the first microbatch, and the program is right, and
+# slow. The batch is spread over the GPUs: its first half is on the first half of them. To give all GPUs some work, the
+# examples have to **travel** through the network, twice a step. In a framework that places data for you (JAX, or
+# DTensor in PyTorch) the code does not show it. It is one innocent slice.
 #
-# > **To tell a friend:** cut the batch where it lies: every GPU takes a slice of what it has.
+# > **To tell a friend:** cut the batch where it lies: every GPU slices what it already has.
 #
-# *Reminder.* A **microbatch** goes through the network on its own, and the gradients of all microbatches are summed. A
-# sum does not care for the order of its summands.
+# *Reminder.* A **microbatch** goes through the network on its own, and the gradients of all microbatches are summed.
+# The order of the terms of a sum does not matter.
 
 # %%
 from drawing import draw, draw_curves
@@ -41,8 +41,8 @@ from lib import Costs, Model, goal, predict, simulate
 # %% [markdown]
 # ## The idea
 #
-# Four devices and a batch of 8 examples. Device 0 has read the examples 0 and 1, device 1 has 2 and 3, and so on. Here is the
-# innocent slice: the first microbatch is the examples 0 to 3, one for each device, and the second one the rest.
+# Four devices and a batch of 8 examples. Device 0 has read the examples 0 and 1, device 1 has 2 and 3, and so on. Here
+# is the innocent slice: the first microbatch is examples 0 to 3, one for each device, and the second one the rest.
 
 
 # %%
@@ -62,10 +62,9 @@ async def first_half(model: Model) -> None:
 draw(simulate(first_half, ranks=4, layers=1, batches=8, costs=Costs(read=0.1, to_device=0.05)))
 
 # %% [markdown]
-# Every line is an example that travels. Six of the eight do, and device 1 gives both of its own away to get another one. And
-# all for nothing: nobody needs the microbatch to be the *first half* of anything. Take a slice of what each device has,
-# example 0 of device 0 with example 2 of device 1, 4 and 6. That is a microbatch as well, and nobody has to send
-# anything:
+# Every line is an example that travels. Six of the eight do, and device 1 gives both of its own away to receive two
+# others. All of it is wasted: a microbatch need not be the *first half* of anything. Take a slice of what each device
+# has: example 0 of device 0, 2 of device 1, 4 and 6. That is a microbatch as well, and no device has to send anything:
 
 
 # %%
@@ -79,8 +78,8 @@ async def in_place(model: Model) -> None:
 draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=Costs(read=0.1, to_device=0.05)))
 
 # %% [markdown]
-# `activation.shard(i, n)` is slice *i* of *n* equal ones of an activation: some of its examples. As with any value, the slice
-# takes memory, and so does what it was cut from until you delete it.
+# `activation.shard(i, n)` is slice *i* of *n* equal ones of an activation: some of its examples. Like any value, the
+# slice takes memory, and so does the value it was cut from until you delete that.
 #
 # ## The puzzle
 #
@@ -91,19 +90,20 @@ draw(simulate(in_place, ranks=4, layers=1, batches=8, costs=Costs(read=0.1, to_d
 # **Given:** all weights and optimizer states on every rank, and `activations["batch"]`: the 8 examples of this rank, which
 # its process has read. Below your code gradients are summed over the ranks, and all weights are updated.
 #
-# **To do:** take the 8 examples through the network, in as many microbatches as you like, and leave the sum of their
+# **To do:** take the 8 examples through the network in as many microbatches as you like, and leave the sum of their
 # gradients in `grad_weights[layer]`.
 #
 # **Rules**
 #
-# - Values live in the stores, and everything alive counts, examples that wait for their turn too.
+# - Values live in the stores, and everything alive counts, including examples that wait for their turn.
 # - A rank reads an example once, and here that is done already.
 
 # %% [markdown]
 # ### Predict first
 #
-# Suppose you take two microbatches of 4 examples each, and delete everything as early as you can. When is the step over,
-# and what does a rank hold at its worst moment? (A weight has 262,144 elements, an example half of that.)
+# Suppose you take two microbatches of 4 examples each, and delete everything as early as you can. When is the step
+# over, and what does a rank hold at its worst moment? (A weight has 262,144 elements, an example half of that.) Then
+# guess before you try: with 1, 2, 4 or 8 microbatches, which has the lowest peak, and what stops it from going lower?
 
 # %%
 guess = predict("accumulate_in_place", end=..., memory=...)
@@ -113,7 +113,7 @@ guess
 # ### The goal
 #
 # All 8 examples together pass, and so does the innocent slice: it ends at 73.4. Two microbatches in place reach the
-# second goal. How far can you go for the third?
+# second goal. For the third, find the number of microbatches with the lowest peak.
 
 # %%
 goal("accumulate_in_place")
@@ -169,9 +169,9 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where do these numbers come from?</summary>
 #
-# A process reads 16 examples, 1.6, and its second device then copies its 8 in 0.4: it begins at 2.0. Forward and backward
-# of 8 examples through 4 layers take 64, in whatever slices. Four all-reduces take 1.2 and four updates 2: 69.2. Nothing is
-# sent but gradients, so the number of microbatches does not change the time.
+# A process reads 16 examples, 1.6, and its second device then copies its 8 in 0.4: it begins at 2.0. Forward and
+# backward of 8 examples through 4 layers take 64, in whatever slices. Four all-reduces take 1.2 and four updates 2:
+# 69.2. Only gradients are sent, so the number of microbatches does not change the time.
 #
 # Memory with two microbatches, at the worst moment, the first backward of the second one: weights and optimizer states
 # (8 · 262,144), the sums of the first microbatch (4 · 262,144), four activations of 4 examples and one gradient of
@@ -208,13 +208,13 @@ Model.check(out, puzzle="accumulate_in_place")
 # waiting  = (n - 2·s)·A                    examples of later slices, at the worst moment
 # ```
 #
-# Smaller slices save memory until the waiting examples weigh more than the working ones. On a GPU they also run less
-# well: a matrix multiplication wants some thousand rows to be busy.
+# With *s* = 1 the waiting examples are the larger part, and they are why the peak does not go lower still. On a GPU
+# small slices also run less efficiently: a matrix multiplication needs some thousand rows to keep it busy.
 #
 # </details>
 #
-# How much travels when the first half is taken instead, with *n* examples on each of *R* devices? All that do not lie where
-# they are needed by chance. The picture counts them for microbatches that are contiguous halves:
+# How much travels if you take the first half instead, with *n* examples on each of *R* devices? Every example that does
+# not happen to be where it is needed. The picture counts them for microbatches that are contiguous halves:
 
 
 # %%
@@ -241,24 +241,29 @@ draw_curves(
 # ## On real GPUs
 #
 # - *How large a step is.* Llama 3 405B began with 4 million tokens a step and ended with 16 million [1]. It summed the
-#   gradients of microbatches in 32 bits: with 16 bits, small gradients are lost in a large sum.
-# - *What it saves.* If gradients are summed over the ranks once for 8 microbatches, they cost an eighth of the traffic [2].
+#   gradients of microbatches in 32 bits: with 16 bits, small gradients vanish in a large sum.
+# - *What it saves.* Summing gradients over the ranks once for 8 microbatches takes an eighth of the traffic [2].
 # - *What went wrong.* Summing is not the whole story: the mean over microbatches is not the mean of their means where they
 #   have different numbers of tokens. In October 2024 this was found in the trainers of Hugging Face and torchtune at
 #   the same time [3]; half a year later the loss of one model was still four times too large, at four microbatches [4].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783, sections 3.3.2 and 3.4.1.
-# [2] Bekman, *Machine Learning Engineering*, 2026, github.com/stas00/ml-engineering.
-# [3] huggingface/transformers, pull request 34191; meta-pytorch/torchtune, issue 1878.
-# [4] huggingface/transformers, issue 37197.
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783),
+# sections 3.3.2 and 3.4.1.
+# [2] Bekman, *Machine Learning Engineering*, 2026,
+# [github.com/stas00/ml-engineering](https://github.com/stas00/ml-engineering).
+# [3] huggingface/transformers, [pull request 34191](https://github.com/huggingface/transformers/pull/34191), *Fix
+# Gradient Accumulation issue*, 2024; meta-pytorch/torchtune, [issue
+# 1878](https://github.com/meta-pytorch/torchtune/issues/1878), 2024.
+# [4] huggingface/transformers, [issue 37197](https://github.com/huggingface/transformers/issues/37197), *Gemma3
+# Gradient Accumulation loss*, 2025.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Our slices cost nothing to make. On a GPU a slice of every n-th example may need a copy, which is why frameworks reshape
-# the batch once, on the host. An example here is 131,072 elements, as large as any activation; tokens are far smaller than
-# what becomes of them, so that waiting examples would weigh next to nothing. And the loss is a sum over examples:
-# with means you would have to weigh the microbatches, as in [3].
+# Our slices cost nothing to make. On a GPU a slice of every n-th example may need a copy, which is why frameworks
+# reshape the batch once, on the host. An example here is 131,072 elements, as large as any activation; tokens are far
+# smaller than their activations, so waiting examples would take next to nothing. And the loss is a sum over examples:
+# with means you would have to weight the microbatches, as in [3].
 
 # %% [markdown]
 # ## Questions to think about
@@ -267,36 +272,37 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# The gradient of a sum does not. Whatever is computed over the examples of a microbatch does: batch norm sees other
-# neighbours. The examples were shuffled before they were read, so one choice is as random as the other.
+# The gradient of a sum does not. Batch norm does: it computes statistics over the examples of a microbatch, which are
+# now different ones. The examples were shuffled before they were read, so one choice is as random as the other.
 #
 # </details>
 #
-# **2.** The batch has 30 examples. Device 3 has only 6 of them, and you want slices of 2 and 4 microbatches everywhere.
+# **2.** The batch has 30 examples. Device 3 has only 6 of them, and you want 4 microbatches of 2 examples everywhere.
+# What do you do?
 #
 # <details><summary>Answer</summary>
 #
-# Fill up with padding: `simulate(..., batches=30, padding=2)` gives device 3 two examples that count for nothing, and all
-# devices the same loop. Without it device 3 would run one microbatch less than the others. That is harmless here, where
-# gradients are summed once; with FSDP, where each microbatch gathers weights, everybody would wait for a collective that
-# device 3 never calls. "When the batch does not divide" in puzzle $number_loader shows padding.
+# Pad: `simulate(..., batches=30, padding=2)` gives device 3 two examples that do not count, and all devices the same
+# loop. Without padding device 3 would run one microbatch less than the others. That is harmless here, where gradients
+# are summed once; with FSDP, where each microbatch gathers weights, the others would wait for a collective that device
+# 3 never calls. "When the batch does not divide" in puzzle $number_loader shows padding.
 #
 # </details>
 #
-# **3.** Read slice by slice, as in puzzle $number_loader, instead of everything at first. What would you gain?
+# **3.** Read slice by slice, as in puzzle $number_loader, instead of everything up front. What would you gain?
 #
 # <details><summary>Answer</summary>
 #
-# Time: the second device of a process would begin after 2 examples instead of 16, at 0.25 instead of 2.0, and the step would end
-# at 67.45. And memory: no example waits on the device. That is what a loader does that knows the number of
-# microbatches; many do not, and hand over the whole batch of a step at once.
+# Time: the second device of a process would begin after 2 examples instead of 16, at 0.25 instead of 2.0, and the step
+# would end at 67.45. And memory: no example waits on the device. A loader that knows the number of microbatches can do
+# that; many do not, and hand over the whole batch of a step at once.
 #
 # </details>
 #
 # ## Where this leads
 #
-# The number of examples that a step *means* and the number that the machines *run* have come apart: there is padding, and
-# there are devices that get less than one example. Somebody has to keep the books.
+# The number of examples that you *mean* and the number that the machines *run* are no longer the same: there is
+# padding, and there are devices that get less than one example. Your code has to keep track.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,19 +20,22 @@
 # %% [markdown]
 # # $heading
 #
-# You evaluate a model on 16 hosts, one feed each, and the last two examples are left. Two examples, sixteen hosts. But the
-# hosts run one program together, and in that program a batch is **one array, cut into equal pieces**. A piece of nothing is
-# not allowed. So the array has 16 rows, two of them are examples, and fourteen are zeros: for this step 87.5 % of the
-# computing is for nothing.
+# You evaluate a model on 16 hosts with one feed each, and two examples are left. Two examples, sixteen hosts. But the
+# hosts run one program together, and in that program a batch is **one array, cut into equal pieces**. No piece may be
+# empty. So the array has 16 rows: two are examples, and fourteen are zeros. For this step 87.5 % of the computation is
+# wasted.
 #
-# That is the price. The danger is elsewhere: which of the 16 rows count? Who reads what for the other fourteen? If a zero
-# is taken for an example, or an example is read twice, no error comes. The loss is a little off, and that is all.
+# That is the price. The danger is elsewhere: which of the 16 rows count, and what do the hosts read for the other
+# fourteen? If a zero row is taken for an example, or an example is read twice, nothing raises an error. The loss is a
+# little off, and that is all.
 #
-# > **To tell a friend:** there are two batches, the one you mean and the one the machines want, and somebody has to write
-# > down which row of the second is which row of the first.
+# > **To tell a friend:** there are two batches, the one you mean and the one the machines run, and your code must
+# > record which row of the second is which row of the first.
 #
-# *Reminder.* A **process** runs on each host and reads the data for its devices. A **data shard** is one of n equal parts of
-# a data set; its reader gets every n-th example.
+# *Reminder.* A **process** runs on each host and reads the data for its devices. A **data shard** is one of n equal
+# parts of a data set; its reader gets every n-th example.
+#
+# *On a first pass you may skip this puzzle:* only puzzle $number_less_than_one builds on it, and that one may wait too.
 
 # %%
 from drawing import picture_of
@@ -42,9 +45,9 @@ from lib.cluster.batch import PhysicalBatch
 # %% [markdown]
 # ## The idea
 #
-# The batch you mean is the **logical** one. The array on the devices is the **physical** one: its rows, the **slots**, must
-# divide evenly among all devices. A **feed** is a process that brings a part of the array. All bring equally many slots. What
-# is more than the examples is **padding**.
+# The batch you mean is the **logical** one. The array on the devices is the **physical** one: its rows, the **slots**,
+# must divide evenly among all devices. A **feed** is a process that brings a part of the array. All bring the same
+# number of slots. Slots without an example are **padding**.
 #
 # Here are 8 examples in 16 slots, from two feeds, on eight devices:
 
@@ -58,8 +61,8 @@ picture_of(PhysicalBatch.filled(2, 8, 4, [0, 1], 8, title="8 examples, 2 feeds: 
 picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title="8 examples, and feeds 1 and 3 bring them"))
 
 # %% [markdown]
-# Feeds 0 and 2 still have to bring *something*: an array of the same shape, because all processes run the same program. So
-# they read some part of the data set as well, through the same reader, and what they read is thrown away.
+# Feeds 0 and 2 still have to bring *something*: an array of the same shape, because all processes run the same program.
+# So they read some part of the data set through the same reader, and the result is thrown away.
 
 # %% [markdown]
 # ## The puzzle
@@ -69,7 +72,7 @@ picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title="8 examples, and feeds
 # **Given:** the size of the logical batch; that of the physical one, or `None`; how many feeds there are; a list of the
 # feeds that count, or `None`; how many devices.
 #
-# **To do:** give back a dict with
+# **To do:** return a dict with
 #
 # | key | what it says |
 # |---|---|
@@ -82,13 +85,15 @@ picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title="8 examples, and feeds
 #
 # **Rules**
 #
-# - With `indices` None the first feeds count, as many as there can be: no more than there are feeds, or examples.
+# - With `indices` None the first feeds count, as many as possible: no more than there are feeds, and no more than there
+#   are examples.
 # - With `physical` None the batch is the smallest one that divides evenly among the devices and among the feeds, with room
 #   in each feed for its examples.
-# - The data set has as many shards as feeds count. The first feed *in `indices`* reads shard 0, the second shard 1, and so on.
-#   The others, in the order of their numbers, read 0, 1, 2, ... too, and begin again at 0 when there are no more.
-# - What cannot be is a `ValueError`: a number below 1; examples that do not divide among the feeds that count; slots that do
-#   not divide among feeds or devices, or are too few; `indices` with a feed twice, a feed that there is not, or none at all.
+# - The data set has as many shards as feeds count. The first feed *in `indices`* reads shard 0, the second shard 1, and
+#   so on. The others, in the order of their numbers, read 0, 1, 2, ... too, and start again at 0 after the last shard.
+# - Impossible input is a `ValueError`: a number below 1; examples that do not divide among the feeds that count; slots
+#   that do not divide among feeds or devices, or are too few; `indices` that name a feed twice, a feed that does not
+#   exist, or no feed at all.
 
 # %% [markdown]
 # ### Predict first
@@ -106,8 +111,8 @@ picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title="8 examples, and feeds
 # %% [markdown]
 # ### The goal
 #
-# Your function is asked for the rows of a table, for every small combination, and for larger ones. A wrong answer shows the
-# smallest one that it is wrong for.
+# The check tries the rows of a table, every small combination, and larger ones. If an answer is wrong, you see the
+# smallest input that breaks it.
 
 # %%
 goal("dispatch")
@@ -166,8 +171,8 @@ verdict
 # %% [markdown]
 # ### See what it is for
 #
-# The two examples and sixteen feeds from the beginning, on sixteen devices, with feeds 7 and 11 for those that count. Change the
-# numbers as you like.
+# The two examples and sixteen feeds from the beginning, on sixteen devices; feeds 7 and 11 count. Change the numbers as
+# you like.
 
 # %%
 picture = None
@@ -194,59 +199,64 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# This is the `InputDispatcher` of AXLearn, the system with which Apple trains its foundation models [1]. It does one thing more:
-# each feed sends, beside its slots, a little table that says which example each slot is. Inside the program that table picks the
-# logical batch out of the physical one, by a matrix product with ones and zeros:
+# This is the `InputDispatcher` of AXLearn, the system with which Apple trains its foundation models [1]. It does one
+# thing more: each feed sends, beside its slots, a small table that says which example each slot holds. Inside the
+# program that table picks the logical batch out of the physical one, by a matrix product with ones and zeros:
 #
 # ```
 # logical[l] = sum over all slots p of  physical[p] · (1 if slot p is example l else 0)
 # ```
 #
-# A slot of padding has a row of zeros, so it adds nothing to anything. It is safe to shuffle the feeds: the table goes with them.
+# A padding slot has a row of zeros, so it contributes nothing. You can safely shuffle the feeds: the table travels with
+# them.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Evaluation is where it happens.* In training you choose a batch that divides. A test set has the size that it has.
-# - *Some ranks have more than others.* In PyTorch each process has its own loader, and if one has a batch more than another,
-#   it waits in an all-reduce that nobody else joins [2].
-# - *Dividing by the wrong number.* A mean over 16 slots when 8 are examples is half of what it should be. A cousin of this was
-#   found in October 2024: with gradient accumulation, the mean of means is wrong where microbatches have different numbers of
-#   tokens, and it was wrong in more than one library [3].
+# - *Evaluation is where it happens.* In training you choose a batch that divides. You cannot choose the size of a test
+#   set.
+# - *Some ranks have more than others.* In PyTorch each process has its own loader, and if one has a batch more than the
+#   others, it waits in an all-reduce that no other process joins [2].
+# - *Dividing by the wrong number.* A mean over 16 slots of which 8 are examples is half of what it should be. A related
+#   bug surfaced in October 2024: with gradient accumulation, the mean of means is wrong where microbatches have
+#   different numbers of tokens, and more than one library had it [3].
 #
-# [1] apple/axlearn, axlearn/common/input_dispatch.py.
-# [2] pytorch/pytorch, issue 38174.
-# [3] huggingface/transformers, pull request 34191, 2024.
+# [1] apple/axlearn,
+# [axlearn/common/input_dispatch.py](https://github.com/apple/axlearn/blob/main/axlearn/common/input_dispatch.py).
+# [2] pytorch/pytorch, [issue 38174](https://github.com/pytorch/pytorch/issues/38174), *Join-based API to support uneven
+# inputs in DDP*, 2020.
+# [3] huggingface/transformers, [pull request 34191](https://github.com/huggingface/transformers/pull/34191), *Fix
+# Gradient Accumulation issue*, 2024.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Where you give no size, AXLearn takes the larger of two numbers: the slots that the examples need, and one for each device. It
-# does not look whether that divides. With 12 examples from 3 feeds on 8 devices it says 12, and the array cannot be made. Ours is
-# the same wherever theirs works, and finds 24 here. And our slots are rows of one array; a real batch is a tree of arrays (tokens,
-# labels, masks), all padded alike.
+# Where you give no size, AXLearn takes the larger of two numbers: the slots that the examples need, and one for each
+# device. It does not check whether that divides. With 12 examples from 3 feeds on 8 devices it returns 12, and the
+# array cannot be built. Ours agrees wherever theirs works, and finds 24 here. And our slots are rows of one array; a
+# real batch is a tree of arrays (tokens, labels, masks), all padded alike.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Feeds that do not count bring zeros. Why do they read at all?
+# **1.** Feeds that do not count contribute zeros. Why do they read at all?
 #
 # <details><summary>Answer</summary>
 #
-# Because nobody else knows what an example looks like. The reader gives arrays with names, shapes and types, and the program needs
-# the same from every process. It is easiest to read something and then set it to zero, and it does not matter what. That is
-# also why they are spread over the shards: no part of the storage has more readers than another.
+# Because only the reader knows what an example looks like. It returns arrays with names, shapes and types, and the
+# program needs the same from every process. The easiest way is to read anything and set it to zero. And they are spread
+# over the shards so that no part of the storage gets all the extra readers.
 #
 # </details>
 #
-# **2.** How much of the computing is for nothing with 8 examples in 16 slots? With 2 in 16?
+# **2.** How much of the computation is wasted with 8 examples in 16 slots? With 2 in 16?
 #
 # <details><summary>Answer</summary>
 #
-# Half, and 87.5 %. The share is padding / physical. It is the same number as in a pipeline that waits: devices that are paid for and
-# do nothing that counts. Only that here they look busy.
+# Half, and 87.5 %. The share is padding / physical. It is like the bubble of a pipeline: devices that you pay for and
+# that do nothing useful. Only here they look busy.
 #
 # </details>
 #
@@ -255,8 +265,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# It could take the largest number of feeds that divides the batch. But for a batch of 7 that is one feed, which then reads
-# everything while three wait, and nobody has asked for that. An error makes somebody decide: `indices` [0, 1, 2], or another batch.
+# It could take the largest number of feeds that divides the batch. But for a batch of 7 that is one feed, which then
+# reads everything while three wait, and you never asked for that. An error makes you decide: `indices` [0, 1, 2], or
+# another batch.
 #
 # </details>
 #
@@ -264,16 +275,16 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# A feed cannot bring half a slot, and a device cannot have half of one. With 3 feeds and 8 devices both hold only for 24, 48, ...
-# In practice each process owns equally many devices, so the number of devices is a multiple of the number of feeds, and the first
-# follows from the second.
+# A feed cannot bring half a slot, and a device cannot have half of one. With 3 feeds and 8 devices both hold only for
+# 24, 48, ... In practice each process owns the same number of devices, so the number of devices is a multiple of the
+# number of feeds, and slots that divide among the devices also divide among the feeds.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Padding is a waste that grows with the cluster. When a batch has fewer examples than there are hosts, there is something better
-# than zeros: several hosts can work on one example together.
+# Padding is waste that grows with the cluster. When a batch has fewer examples than there are hosts, there is something
+# better than zeros: several hosts can share one example.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -23,18 +23,20 @@
 # In its last stage Llama 3 405B was trained on texts of 131,072 tokens, with 16 million tokens a batch. That is 128 texts. There
 # were 16,384 GPUs, in 2,048 hosts: **one sixteenth of a text for each host**.
 #
-# With what you have built so far, 128 hosts would bring a text each, and the other 1,920 zeros: 94 % padding. Nobody does that. A
-# text was on 128 GPUs at once, 16 hosts, each with a part of its tokens and a part of each layer [1]. Then every host computes
-# something that counts.
+# With what you have built so far, 128 hosts would bring a text each, and the other 1,920 zeros: 94 % padding. Instead,
+# 128 GPUs shared a text, 16 hosts, each host with a part of its tokens and each GPU with a part of the layers [1]. Then
+# every host computes something that counts. (Llama 3 also had 16 pipeline stages, so 16 such groups worked on the same
+# texts one after the other, and only the first and the last of them read. We leave the pipeline out.)
 #
-# But now 16 hosts must open *the same* text at the same moment, and the next 16 another one. If a host reads its
-# neighbour's text, its 8 GPUs hold the middle of one story inside another, and the loss comes out all the same.
+# But now 16 hosts must open *the same* text at the same moment, and the next 16 a different one. If a host reads the
+# wrong text, its 8 GPUs hold the middle of one story inside another, and you still get a loss.
 #
-# > **To tell a friend:** when an example is larger than a host, reading is done in groups, and who is in a group stands in the
-# > mesh, not in the numbers of the hosts.
+# > **To tell a friend:** when several hosts share an example, they read in groups, and the mesh, not the host number,
+# > decides which hosts form a group.
 #
-# *Reminder.* A **row of data** is all devices at one place of `replica` and `data`. A process owns `per_process` devices by
-# number: process p has those from p · `per_process` on, wherever they stand. Here a process is a host.
+# *Reminder.* A **row of data** is all devices with the same `replica` and `data` coordinates. A process owns
+# `per_process` devices by number: process p has those from p · `per_process` on, wherever they stand. Here a process is
+# a host.
 
 # %%
 from drawing import draw_mesh
@@ -44,9 +46,10 @@ from lib.cluster.grids import mesh_of
 # %% [markdown]
 # ## The idea
 #
-# There are as many rows of data as `replica` times `data`, numbered with those of the first replica first. The batch is laid
-# over the rows in order. With 4 rows and 8 examples each row has two of them. With 4 rows and 2 examples it is the other way
-# round: **two rows share an example**, and each takes a half of its tokens. Here are two examples on four hosts of two devices:
+# There are `replica` times `data` rows, numbered through all replicas, and the batch is laid over them in order. With 4
+# rows and 8 examples each row has two of them. With 4 rows and 2 examples it is the other way round: **two rows share
+# an example**, and each takes half of its tokens. That is **context parallelism**. Here are two examples on four hosts
+# of two devices:
 
 # %%
 in_order = [[[0, 1], [2, 3], [4, 5], [6, 7]]]
@@ -54,9 +57,10 @@ holds = {device: f"example {device // 4}" for device in range(8)}
 draw_mesh(mesh_of(in_order, per_process=2), holds=holds, title="2 examples on 4 hosts: half an example each")
 
 # %% [markdown]
-# Processes 0 and 1 read example 0, processes 2 and 3 read example 1. They are two groups, and each group is one feed: its
-# members open the same data shard. On a mesh in order that is `process * batch // processes`, and one is tempted to write
-# just that. On the next mesh it is wrong: the devices stand in another order, and processes 0 and 2 share an example.
+# Processes 0 and 1 read example 0, processes 2 and 3 read example 1. They form two groups, and each group is one feed:
+# its members open the same data shard. On a mesh in order that is `process * batch // processes`, and it is tempting to
+# write just that. On the next mesh it is wrong: the devices are in a different order, and processes 0 and 2 share an
+# example.
 
 # %%
 crossed = [[[0, 1], [4, 5], [2, 3], [6, 7]]]
@@ -70,15 +74,15 @@ draw_mesh(mesh_of(crossed, per_process=2), holds=holds, title="The same batch, w
 #
 # **Given:** the mesh, `grid[replica][data][model]`, how many devices each process owns, and how many examples the batch has.
 #
-# **To do:** give back a dict: for each process the list of the examples that it reads, in order.
+# **To do:** return a dict: for each process the list of the examples that it reads, in order.
 #
 # **Rules**
 #
 # - A process reads the examples of all rows in which it has a device, each once.
 # - The batch fits the rows: it is a multiple of their number, or it divides their number. Anything else is a `ValueError`.
-# - Groups are clean: two processes read the same examples, or have none in common. Where the mesh does not allow it, there is
-#   no data shard that suits both, and that is a `ValueError`, too.
-# - So is a batch below 1, and devices that do not divide among processes.
+# - Groups are clean: two processes read the same examples or have none in common. Where the mesh does not allow that,
+#   no data shard suits both, and that is a `ValueError`, too.
+# - So are a batch below 1 and devices that do not divide among processes.
 
 # %% [markdown]
 # ### Predict first
@@ -88,17 +92,17 @@ draw_mesh(mesh_of(crossed, per_process=2), holds=holds, title="The same batch, w
 #
 # <details><summary>Answer</summary>
 #
-# Of 4 each row has one. Processes 0 and 1 have devices in rows 0 and 3, so they read `[0, 3]`; processes 2 and 3 read `[1, 2]`.
-# Two groups. Of 2 examples rows 0 and 1 share the first, rows 2 and 3 the second. Everybody has a row of each, so all four read
-# `[0, 1]`: one group.
+# Of 4 each row has one. Processes 0 and 1 have devices in rows 0 and 3, so they read `[0, 3]`; processes 2 and 3 read
+# `[1, 2]`. Two groups. Of 2 examples rows 0 and 1 share the first, rows 2 and 3 the second. Every process has a row of
+# each, so all four read `[0, 1]`: one group.
 #
 # </details>
 
 # %% [markdown]
 # ### The goal
 #
-# Your function is asked for the meshes in a table, for every small mesh with every batch, and for larger ones with their devices
-# in any order. A wrong answer shows the smallest mesh that it is wrong for, as a picture.
+# The check tries the meshes of a table, every small mesh with every batch, and larger ones with their devices in any
+# order. If an answer is wrong, you see the smallest mesh that breaks it, as a picture.
 
 # %%
 goal("less_than_one")
@@ -144,7 +148,8 @@ verdict
 # %% [markdown]
 # ### See what it is for
 #
-# From the lists follow the groups, and with them what each process asks of its data set: "shard k of n". Try other batches: 1, 4, 8.
+# The lists give the groups, and the groups tell each process which shard of its data set to open: "shard k of n". Try
+# other batches: 1, 4, 8.
 
 # %%
 picture = None
@@ -165,43 +170,47 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# This is the question that `SpmdInputDispatcher` of AXLearn asks JAX: given the mesh and how the batch is laid over it, how
-# many different feeds are there, and which one am I [2]? With *R* rows and *B* examples:
+# AXLearn's `SpmdInputDispatcher` asks JAX the same question: given the mesh and how the batch is laid over it, how many
+# different feeds are there, and which one am I [2]? With *R* rows and *B* examples:
 #
 # ```
 # row r holds    examples r·B/R ... (r + 1)·B/R - 1        where B is a multiple of R
 # row r holds    a part of example r·B/R, rounded down     where B divides R
 # ```
 #
-# It is the process map once more, and it is right for every mesh, because it looks at all devices of a process and not at one
-# corner. Where groups cannot be clean it says so, which is more than the published map did. JAX says it too: its error is
-# called `NonUniformShardingError`, and it is a `ValueError`.
+# It is the process map once more, and this time it is right for every mesh, because it looks at all devices of a
+# process and not at one corner. Where groups cannot be clean it raises an error, which the published map did not. JAX
+# does too: its error is called `NonUniformShardingError`, and it is a `ValueError`.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Long texts.* Llama 3's last stage had 8-way tensor and 16-way context parallelism: 128 GPUs for one text, and 128 texts a
-#   batch [1].
-# - *It costs nothing to read it sixteen times.* 131,072 tokens of four bytes are half a megabyte. So each of the 16 hosts reads
-#   the whole text and keeps its part. With images it is another matter.
-# - *A group too many.* A later version of AXLearn finds the groups from the mesh; the first one gave every host a number and
-#   padded [2, 3].
-# - *Cut along the wrong dimension.* In torchtitan an input was once transposed before its tokens were shared out, so context
-#   parallelism cut the batch where it meant the sequence [4]. The shapes fitted.
+# - *Long texts.* Llama 3's last stage had 8-way tensor and 16-way context parallelism: 128 GPUs of a stage for one
+#   text, and 128 texts a batch [1].
+# - *Reading it sixteen times costs next to nothing.* 131,072 tokens of four bytes are half a megabyte. So each of the
+#   16 hosts can read the whole text and keep its part. With images it is a different matter.
+# - *Numbers first, groups later.* A later version of AXLearn derives the groups from the mesh; the first one gave every
+#   host a number and padded [2] [3].
+# - *Cut along the wrong dimension.* In torchtitan context parallelism once gathered keys and values along the dimension
+#   that held the tokens before a transpose, and the heads after it [4]. The author of the slip called it a mistake in a
+#   refactoring.
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
-# [2] apple/axlearn, axlearn/common/input_dispatch.py.
-# [3] apple/axlearn, axlearn/common/input_dispatch_test.py.
-# [4] pytorch/torchtitan, issue 3206, 2026.
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
+# [2] apple/axlearn,
+# [axlearn/common/input_dispatch.py](https://github.com/apple/axlearn/blob/main/axlearn/common/input_dispatch.py).
+# [3] apple/axlearn,
+# [axlearn/common/input_dispatch_test.py](https://github.com/apple/axlearn/blob/main/axlearn/common/input_dispatch_test.py).
+# [4] pytorch/torchtitan, [pull request 3206](https://github.com/pytorch/torchtitan/pull/3206), *CP AllGather on the
+# wrong dimension*, 2026.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Half an example is half of its tokens, and we do not say which half: with attention that looks back only, contiguous halves
-# are unequal work, and real programs give each part a piece from the front and one from the back. We also take it that all
-# rows count alike. A pipeline has another axis, whose stages need no data at all but for the first and the last.
+# Half an example is half of its tokens, and we do not say which half: with a causal mask, contiguous halves are unequal
+# work, and real programs give each rank a piece from the front and one from the back (puzzle $number_zigzag). And there
+# is no pipeline axis here, whose inner stages need no data at all.
 
 # %% [markdown]
 # ## Questions to think about
@@ -210,9 +219,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# When the devices stand in order, and each process lies within the rows of one example. Then processes that follow each other
-# share, and the division finds them. Cloud machines do not promise such an order: JAX puts eight TPU v3 cores in the order 0, 1,
-# 2, 3, 6, 7, 4, 5, because that follows the ring of links.
+# When the devices are in order, and each process lies within the rows of one example. Then consecutive processes share,
+# and the division finds them. Cloud machines do not promise such an order: JAX puts eight TPU v3 cores in the order 0,
+# 1, 2, 3, 6, 7, 4, 5, because that follows the ring of links.
 #
 # </details>
 #
@@ -220,9 +229,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Four examples on six rows are two thirds of an example a row. Row 1 would have the last third of example 0 and the first third
-# of example 1. That can be computed, but all rows would have to be cut differently, and every layer that looks at a whole text
-# would talk to other partners in every row. With padding to 6, each row has one.
+# Four examples on six rows are two thirds of an example for each row. Row 1 would have the last third of example 0 and
+# the first third of example 1. That is possible, but every row would be cut differently, and every layer that looks at
+# a whole text would have different partners in every row. With padding to 6, each row has one example.
 #
 # </details>
 #
@@ -230,9 +239,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Process 0 is in rows 0 and 2, process 1 in rows 0 and 1, process 2 in rows 1 and 2. Of 3 examples each two processes share one
-# and differ in another: no clean groups, a `ValueError`. Reading by index would still work, with each process reading its two
-# examples. Of 1 example all read `[0]`, one group: what is shared by everybody is easy.
+# Process 0 is in rows 0 and 2, process 1 in rows 0 and 1, process 2 in rows 1 and 2. With 3 examples any two processes
+# share one and differ in another: no clean groups, so a `ValueError`. Reading by index would still work, with each
+# process reading its two examples. With 1 example all read `[0]`, one group: sharing with all is easy.
 #
 # </details>
 #
@@ -240,17 +249,17 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Padding wastes 14 of 16 hosts, but needs no communication that you do not have already. Eight hosts on an example compute eight
-# times as fast, if the parts can be kept together: attention needs all tokens, so keys and values travel between the hosts in
-# every layer. For one last batch of an evaluation take padding. For a training run take the groups.
+# Padding wastes 14 of 16 hosts, but needs no communication that you do not already have. Eight hosts on an example
+# compute up to eight times as fast, but attention needs all tokens, so keys and values travel between the hosts in
+# every layer (puzzle $number_ring_attention). For the last batch of an evaluation, pad. For a training run, use groups.
 #
 # </details>
 #
 # ## Where this leads
 #
-# From one device to a cluster that is fed: every GPU has its place on the mesh, its shards, and its own examples. What is still
-# missing is time. A pipeline that never waits, a layer that is cut in two, a text in a ring: the same rules, and a mesh with more
-# axes.
+# Every GPU now has its place on the mesh, its shards, and the right examples. What is left is waiting. In a pipeline
+# some GPUs always wait, and the memory of GPipe grows with the number of microbatches. The next chapter is about the
+# order of the work: what a pipeline does when.
 
 # %% [markdown]
 # <!-- part: links -->
