@@ -225,7 +225,8 @@ def where_do_80_go_accepts(answer, state, rest, room):
     if isinstance(answer, float) and answer != int(answer) and ceil(answer) == right:
         return f"there are no parts of a GPU: {answer:g} is {right} GPUs"
     if answer == state // max(1, room - rest) and answer < right:
-        return f"{state} GiB on {answer} GPUs are {state / max(1, answer):.4g} each, and there is room for {room - rest}: round up"
+        each, there = state / max(1, answer), f"{answer} GPU{'' if answer == 1 else 's'}"
+        return f"{state} GiB on {there} are {each:.4g} each, and beside the rest there is room for {room - rest}: round up"
     if answer == -(-state // room):
         return f"the {rest} GiB of rest are on each GPU too: only {room - rest} of {room} are left for the state"
     return False

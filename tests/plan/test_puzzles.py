@@ -63,7 +63,7 @@ OTHERS: dict[str, tuple[str, Answer, str]] = {
         lambda state, rest, room: (
             None if rest >= room and state else max(1, -(-state // room)) if rest <= room else None
         ),
-        "are left for the state",
+        "beside the rest there is room for",
     ),
     "parts of a GPU": (
         "where_do_80_go",
