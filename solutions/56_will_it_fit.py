@@ -290,11 +290,17 @@ def will_it_fit_accepts(answer, model, plan):
         if kind == "gradients" and same(kind, right[kind] / 2):
             return start + "gradients are summed in fp32, in 4 bytes"
         if any(same(kind, right[kind] * factor) for factor in (plan["dp"], 1 / plan["dp"])):
-            return start + f"{unit} bytes a weight, and only from zero {from_zero} on divided by dp; this plan has zero {plan['zero']}"
+            return (
+                start
+                + f"{unit} bytes a weight, and only from zero {from_zero} on divided by dp; this plan has zero {plan['zero']}"
+            )
         return start + f"{unit} bytes for each of the 12·h² weights of a layer that this rank has"
     with_factor = model["layers"] * (1 + (plan["pp"] - 1) / (plan["pp"] * plan["v"]))
     if plan["v"] == 1 and plan["pp"] > 1 and same(kind, right[kind] / model["layers"] * with_factor):
-        return start + "1 + (p - 1)/(p·v) is for interleaved schedules; with v = 1 it is the layers of the model, whatever p is"
+        return (
+            start
+            + "1 + (p - 1)/(p·v) is for interleaved schedules; with v = 1 it is the layers of the model, whatever p is"
+        )
     whole = will_it_fit(model, plan | {"tp": 1})[kind], will_it_fit(model, plan | {"sp": not plan["sp"]})[kind]
     if same(kind, whole[1]):
         return start + "sp divides the 10·s·b·h by tp, and nothing else does"

@@ -226,7 +226,9 @@ def where_do_80_go_accepts(answer, state, rest, room):
         return f"there are no parts of a GPU: {answer:g} is {right} GPUs"
     if answer == state // max(1, room - rest) and answer < right:
         each, there = state / max(1, answer), f"{answer} GPU{'' if answer == 1 else 's'}"
-        return f"{state} GiB on {there} are {each:.4g} each, and beside the rest there is room for {room - rest}: round up"
+        return (
+            f"{state} GiB on {there} are {each:.4g} each, and beside the rest there is room for {room - rest}: round up"
+        )
     if answer == -(-state // room):
         return f"the {rest} GiB of rest are on each GPU too: only {room - rest} of {room} are left for the state"
     return False

@@ -57,7 +57,9 @@ from lib.plan.timing import layer_time
 for gpu in ("a100", "h100", "h800", "b200"):
     machine = CLUSTERS[gpu]
     host = machine.nic * machine.host_size
-    print(f"{gpu:<4}  {machine.flops / 1e12:5.0f} TFLOP/s a GPU   {host / 1e9:3.0f} GB/s into a host of {machine.host_size}")
+    print(
+        f"{gpu:<4}  {machine.flops / 1e12:5.0f} TFLOP/s a GPU   {host / 1e9:3.0f} GB/s into a host of {machine.host_size}"
+    )
 
 # %% [markdown]
 # ## The puzzle

@@ -53,7 +53,9 @@ deepseek, h800 = MODELS["deepseek-v3"], CLUSTERS["h800"]
 base = {"pp": 16, "ep": 64, "recompute": "selective", "stack": STACKS["deepseek"]}
 for schedule in ("1f1b", "dualpipe"):
     one = step(deepseek, h800, Plan(2048, 15360, 4096, schedule=schedule, **base))
-    print(f"{schedule:<9} {one.seconds:5.1f} s, of it experts in the open {one.parts.get('ep', 0):4.1f} s; {one.memory}")
+    print(
+        f"{schedule:<9} {one.seconds:5.1f} s, of it experts in the open {one.parts.get('ep', 0):4.1f} s; {one.memory}"
+    )
 
 # %% [markdown]
 # ## The puzzle
@@ -164,7 +166,9 @@ picture
 if verdict:
     for run in published():
         if run.set == "nemo":
-            print(f"{run.model_name:<13} {run.plan.gpus:>5} {run.cluster_name}: predicted {error(run):+4.0%} of the time")
+            print(
+                f"{run.model_name:<13} {run.plan.gpus:>5} {run.cluster_name}: predicted {error(run):+4.0%} of the time"
+            )
 
 # %% [markdown]
 # The dense models are up to half again as fast as we say: kernels get better every year, and a model of the past does not
