@@ -217,10 +217,8 @@ Model.check(out, puzzle="gpipe")
 # all the way back. Below is your run.
 
 # %%
-one_at_a_time = []
-for stage in range(4):
-    one_at_a_time.append(parse(" ".join(f"{stage}F{b} {stage}B{b}" for b in range(4))))
-before = simulate(program_of(tuple(one_at_a_time)), layers=8, batches=4, ranks=4)
+orders = [" ".join(f"{stage}F{b} {stage}B{b}" for b in range(4)) for stage in range(4)]
+before = simulate(program_of(tuple(map(parse, orders))), layers=8, batches=4, ranks=4)
 compare(one_at_a_time=before, gpipe=out)
 
 # %% [markdown]
