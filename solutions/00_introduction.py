@@ -112,7 +112,8 @@ grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_ac
 draw_group(grad_activations)
 
 # %% [markdown]
-# **Exercise 1.** A network of three layers, and one batch. Take it all the way forward, whatever the number of layers.
+# **Exercise 1.** A network of three layers, and one batch. Take it all the way forward, whatever the number of layers
+# (the check also tries five).
 # Replace the line with `NotSolved` by your code and run the cell: it tells you at once whether you are right.
 
 
@@ -129,8 +130,9 @@ def all_the_way(model: Model) -> None:
     # --- end of your code ---
 
 
-out = simulate(all_the_way, layers=3, batches=1, ranks=1)
-expect(out, store="activations", layer=3)
+for layers in (3, 5):
+    out = simulate(all_the_way, layers=layers, batches=1, ranks=1)
+    expect(out, store="activations", layer=layers)
 
 # %% [markdown]
 # ### Memory

@@ -120,7 +120,7 @@ guess
 # ### The goal
 #
 # The first goal is a correct step. The second needs sums of shards: with both microbatches at once, or with whole
-# gradients waiting, too much is alive. For the third, look closely at where the all-gathers are. (The limits come close
+# gradients waiting, too much is alive. For the third, fetch each weight before you need it. (The limits come close
 # to what you predict, so guess first.)
 
 # %%

@@ -242,7 +242,7 @@ Model.check(out, puzzle="ddp_overlap")
 # - **When it is no longer enough.** The run of the first paragraph: 26,446 tokens a second for each of 128 GPUs, 15,700 on
 #   256. The memory stayed the same all the time, 36.7 GB on each [3]. With twice the GPUs each has half the tokens in
 #   which to hide the same all-reduce.
-# - **How much there has to be to hide behind.** Across H100 hosts about 2,475 tokens a GPU and step, with the 400 GB/s
+# - **How much work it takes to hide it.** Across H100 hosts about 2,475 tokens a GPU and step, with the 400 GB/s
 #   of all eight cards of a host [4].
 # - **Size counts inside a host, too.** On one H100 host an all-reduce of 10 GB reaches 370 of 450 GB/s, and one of 58
 #   MB only about 150 [4].

@@ -207,7 +207,7 @@ guess.against(out)
 #
 # Memory, at the turn: the shards of weights and optimizer states (12 quarters: 786,432), three whole weights (the last
 # layer's and two that are coming: 786,432), 6 activations and one gradient of an activation (917,504). That is 2,490,368.
-# The peak is two backwards later: the reduce-scatters of two gradients are still under way then.
+# The peak is two backwards later: the reduce-scatters of two gradients are still in flight then.
 #
 # </details>
 

@@ -20,9 +20,9 @@
 # %% [markdown]
 # # $heading
 #
-# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [1]. Everything that you
-# have shared so far was shared by the batch: a text for you, a text for me. Here there are eight GPUs for every text. Seven
-# of them would watch.
+# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [1]. Everything you
+# have split so far was split by the batch: a text for you, a text for me. Here there are eight GPUs for every text.
+# Seven of them would watch.
 #
 # So eight GPUs have to work on the *same* text, at the same time, in the same layer. A layer is a multiplication with a
 # large matrix, and a matrix can be cut. That is **tensor parallelism**. It shortens the time of one layer, where data
@@ -296,8 +296,9 @@ draw_curves(
 #   32, 2,146 [3]. It worked best when it filled a host and went no further [2].
 # - **Why eight, by arithmetic.** A block of *F* features computes in proportion to *F/n* and talks in proportion to what is
 #   between the blocks. On H100s the two are equal at about *n* = 11 for *F* = 28,672 [4].
-# - **Nothing to go on with?** In real training the sum of a layer is mostly awaited: there is no second batch in flight, as
-#   here. To hide the sum behind the multiplication that makes it, cut both into chunks: puzzle $number_async_tensor_parallel.
+# - **Nothing to go on with?** In real training a rank usually waits for the sum of a layer: there is no second batch in
+#   flight, as there is here. To hide the sum behind the multiplication that makes it, cut both into chunks: puzzle
+#   $number_async_tensor_parallel.
 # - **In PyTorch** you name it: `parallelize_module` with `ColwiseParallel` for the first layer of a block and
 #   `RowwiseParallel` for the second.
 #

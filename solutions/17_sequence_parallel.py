@@ -114,7 +114,7 @@ except PuzzleError as error:
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what a collective will bring takes memory from its start on.
-# - Calls may wait in a dict or a list of your own.
+# - Works may wait in a dict or a list of your own.
 # - Each example is read once on a rank.
 # - `set_final_weight` gets this rank's shard.
 

@@ -22,7 +22,7 @@
 #
 # Eight GPUs share each layer of a Llama model, and at the end of each block they wait for a sum. How long? When PyTorch
 # hid that wait, forward of the 70B model became up to 20 % faster, and of the small one up to 29 % [1]. So for up to a
-# fifth of forward the GPUs of the 70B model had been watching a link.
+# sixth of forward the GPUs of the 70B model had been watching a link.
 #
 # With tensor parallelism you hid the sum of one batch behind the multiplications of the next. Here is one batch, and no
 # next. But look at a multiplication: a row of its output needs one row of its input, and not the other 255. So the
