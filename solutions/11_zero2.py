@@ -49,8 +49,8 @@ from lib.schedules.steps import one_collective
 # its own gradients, whole, and at the end there is one reduce-scatter for each layer. That is stage 1. **Reduce and
 # wait:** there is a reduce-scatter for each layer and each microbatch, and each rank adds up shards.
 #
-# The sum is the same. What waits is a whole gradient in one case and a quarter in the other; and what is sent is one
-# reduce-scatter or two. This is the one that you will call in every microbatch:
+# The sum is the same. In one case a whole gradient waits, in the other a quarter. In one case you send one
+# reduce-scatter a layer, in the other two. This is the one that you will call in every microbatch:
 
 # %%
 draw_collective(simulate(one_collective("scatterreduce"), layers=1, batches=4, ranks=4))

@@ -46,8 +46,8 @@ from lib import Mesh, check_function, goal
 # or a few hundred TPU chips. People who use TPUs call the fast links **ICI** and the slow network **DCN**. We take these
 # names, because the configuration files have them.
 #
-# Every axis has two sizes, and they multiply. Its `ici` size says over how many devices *inside* a slice it goes, its `dcn`
-# size over how many *slices*. Here are 16 devices in 4 slices (a slice is drawn as a host), with `model` 2. We say: each
+# Every axis has two sizes, and they multiply. Its `ici` size says over how many devices *inside* a slice it goes, its
+# `dcn` size over how many *slices*. Here are 16 devices in 4 slices (a slice is drawn as a host), with `model` 2. Each
 # copy of the weights lies in two slices, so there are two copies.
 
 # %%
@@ -63,7 +63,7 @@ draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
 
 # %% [markdown]
 # Now no group along `data` leaves its host. Only the sums of the gradients do, along `replica`, once a step. The price:
-# each device keeps a half of its part of the weights and optimizer states, not a quarter.
+# each device keeps half of its part of the weights and optimizer states, not a quarter.
 #
 # `model` is never put across slices. Its collectives come several times a layer, and the next operation waits for each
 # of them.
@@ -71,14 +71,14 @@ draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
 # %% [markdown]
 # ## The puzzle
 #
-# Write `hybrid_mesh(devices, slices, replica_ici, replica_dcn, model)`. You say how the copies lie and how large `model`
-# is; what is left belongs to `data`.
+# Write `hybrid_mesh(devices, slices, replica_ici, replica_dcn, model)`. Its caller says how the copies lie and how
+# large `model` is; `data` gets the rest.
 #
 # **Given:** how many devices there are, and in how many slices of equal size. Over how many devices of a slice the axis
-# `replica` goes (`replica_ici`), and over how many slices (`replica_dcn`). How large the axis `model` is, which stays
+# `replica` goes (`replica_ici`), and over how many slices (`replica_dcn`). The size of the axis `model`, which stays
 # inside a slice.
 #
-# **To do:** give back a dict with
+# **To do:** return a dict with
 #
 # | key | what it says |
 # |---|---|
@@ -89,7 +89,7 @@ draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
 #
 # **Rules**
 #
-# - Every device has exactly one place on the mesh. Where the sizes do not allow it, raise a `ValueError` and say why.
+# - Every device has exactly one place on the mesh. If the sizes do not allow it, raise a `ValueError` that says why.
 # - A size below 1 is a `ValueError`, too.
 
 # %% [markdown]
@@ -104,7 +104,7 @@ draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
 # `replica` is 2, and each copy is cut into 8 · 2 = 16 shards. The batch is divided along `replica` too: `data_axis` is
 # 2 · 16 = 32.
 #
-# With 3 slices it cannot be: each of two copies would have one and a half. (And 64 devices do not make three equal slices
+# With 3 slices it is impossible: each of two copies would need one and a half. (And 64 devices do not make three equal slices
 # in the first place.)
 #
 # </details>
@@ -112,8 +112,8 @@ draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
 # %% [markdown]
 # ### The goal
 #
-# Your function is asked for the rows of a table, for every small combination of sizes, and for large clusters. A wrong
-# answer shows the smallest one that it is wrong for.
+# Your function is asked for the rows of a table, for every small combination of sizes, and for large clusters. If an
+# answer is wrong, you see the smallest input that it is wrong for.
 
 # %%
 goal("hybrid_mesh")
