@@ -25,7 +25,7 @@
 # what it stores, what it computes, and what it sends to whom. In these puzzles that somebody is you.
 #
 # You write what **one GPU does in one training step**. A simulator runs your function on all of them, checks that
-# together they did one correct step, and draws who computed when, who waited, and how much memory everybody needed. You
+# together they did one correct step, and draws who computed when, who waited, and how much memory each of them needed. You
 # need no GPU. Nothing is really computed, either. A value here is only a *label*, such as "gradient of layer 2, from
 # batches 0 and 1". What makes distributed training hard is which of them may be combined, and when, and that is what
 # the simulator checks.
@@ -112,8 +112,9 @@ grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_ac
 draw_group(grad_activations)
 
 # %% [markdown]
-# **Exercise 1.** A network of three layers, and one batch. Take it all the way forward, whatever the number of layers.
-# Put your code in place of the line with `NotSolved`, and run the cell. It tells you at once whether you are right.
+# **Exercise 1.** A network of three layers, and one batch. Take it all the way forward, whatever the number of layers
+# (the check also tries five).
+# Replace the line with `NotSolved` by your code and run the cell: it tells you at once whether you are right.
 
 
 # %%
@@ -129,8 +130,9 @@ def all_the_way(model: Model) -> None:
     # --- end of your code ---
 
 
-out = simulate(all_the_way, layers=3, batches=1, ranks=1)
-expect(out, store="activations", layer=3)
+for layers in (3, 5):
+    out = simulate(all_the_way, layers=layers, batches=1, ranks=1)
+    expect(out, store="activations", layer=layers)
 
 # %% [markdown]
 # ### Memory
@@ -143,8 +145,8 @@ model.status()
 print("memory:", f"{model.memory():,.0f}", "elements")
 
 # %% [markdown]
-# More than 3 million elements, and half of it is rubbish: after backward nobody needs the activations or their
-# gradients any more.
+# More than 3 million elements, and half of it is rubbish: after backward nothing reads the activations or their
+# gradients again.
 #
 # **Exercise 2.** Here is a forward and a backward through one layer. For each value ask: does anything below this line
 # still read it? If not, `del` it. Three values should be left, the ones that an update needs.
@@ -158,7 +160,7 @@ def clean_up(model: Model) -> None:
     activations[1] = model.forward(0, activations[0], weights[0])
     grad_activations[1] = model.loss(activations[1])
     grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_activations[1], weights[0])
-    # Delete what nobody needs any more.
+    # Delete everything that is not read again.
     # --- your code (about 2 lines) ---
     del activations[0], activations[1]
     del grad_activations[0], grad_activations[1]
@@ -198,8 +200,7 @@ except PuzzleError as error:
 
 # %% [markdown]
 # Every mistake is reported like this: what happened, what was expected, what came instead, where it is in your code, and
-# what to do about it. Where that would be the very line that a puzzle asks you for, the message only names the idea. If
-# you want to see the line all the same, run `fix()`.
+# what to do about it. If the fix is the answer itself, the message only hints at it; `fix()` shows the line.
 #
 # We would now have to run batches 0 and 1 as well. In the sandbox there is a short cut, `fake_grad`, which makes up a
 # gradient. (In a puzzle the check does not fall for it.) Gradients of different batches are added with `+`.
@@ -225,7 +226,7 @@ weights[0]
 # **Exercise 3.** Your first complete training step: one layer, two batches, one after the other. The loop is given. What
 # is missing comes after it: add up the two gradients, and update.
 #
-# But predict first: when will this step be over? Put your number in place of the `...`. All puzzles ask you for
+# But predict first: when will this step be over? Replace the `...` with your number. All puzzles ask you for
 # predictions like this one. Being wrong is not a problem. Not guessing is, because then there is nothing to be
 # surprised about.
 
@@ -256,7 +257,7 @@ def first_step(model: Model) -> None:
     model.set_final_weight(0, weights[0])  # hands in the result
 
 
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(first_step, layers=1, batches=2, ranks=1)
 guess.against(out)
 
@@ -337,13 +338,12 @@ for m in out:
 draw_collective(out)
 
 # %% [markdown]
-# An operation in which all ranks take part is called a **collective**. It starts when the *last* rank has arrived, takes
-# 0.3, and ends for all of them at once. (0.3 whatever the size. Real collectives are not so kind: twice the data takes
-# twice as long.)
+# An operation in which all ranks take part is called a **collective**. It starts when the *last* rank has arrived,
+# takes 0.3, and ends for all of them at once. (0.3 whatever the size. Real collectives are not so kind: twice the data
+# takes nearly twice as long, and even an empty one is not free.)
 #
 # **Predict.** Rank r runs `forward` on r + 1 batches before it comes to the all-reduce: one batch on rank 0, four on
-# rank 3. When is it over? And for what share of the time, in percent and over all four ranks, is nobody computing
-# anything?
+# rank 3. When is it over? And what share of the time, in percent over all four ranks, is spent waiting?
 
 # %%
 guess = predict(end=..., idle=...)
@@ -375,15 +375,15 @@ draw(out)
 #
 # </details>
 #
-# One slow GPU makes everybody slow. Train on thousands of them, and you will spend days hunting for the one that is a
-# little too warm.
+# One slow GPU slows down all the others. Train on thousands of them, and you will spend days hunting for the one that
+# is a little too warm.
 #
 # ### Do not wait when you have something to do
 #
 # Calling only *starts* a collective. So a rank can compute while the network is busy, and `await` later.
 #
 # **Exercise 4.** Same work, same ranks as above, but start the all-reduce **before** the forward and await it **after**
-# the forward. The run should end at 4.0: nobody waits for the network any more.
+# the forward. The run should end at 4.0: no rank waits for the network any more.
 
 
 # %%
@@ -408,8 +408,8 @@ expect(out, store="grad_weights", batches=range(4), end=4.0, calls=["allreduce",
 draw(out)
 
 # %% [markdown]
-# The word for this is **overlap**, and real training lives on it. (What a call gives you is a *work*, and no value yet.
-# Keep it in a variable until you await it; the stores take values only.)
+# The word for this is **overlap**, and real training lives on it. (A call returns a **work**, not a value. Keep it in a
+# variable until you await it; the stores take values only.)
 #
 # You will forget an `await` one day. Then there is a work where a value should be, and you see this:
 
@@ -519,11 +519,11 @@ draw(out)
 step_through(out)
 
 # %% [markdown]
-# ### When everybody waits
+# ### When every rank waits
 #
-# Ranks 0 and 1 want to swap their gradients and add them up. Both are polite, and wait for the other one's message
-# first. On real GPUs such a program just stands still. Many minutes later there is a timeout, and it says little that
-# helps. The simulator sees it at once:
+# Ranks 0 and 1 want to swap their gradients and add them up. Both are polite: each waits for the other's message first.
+# On real GPUs such a program just stands still. Many minutes later there is a timeout, and it says little that helps.
+# The simulator sees it at once:
 
 
 # %%
@@ -543,8 +543,7 @@ except PuzzleError as error:
 
 # %% [markdown]
 # This is a **deadlock**. The message says for each rank what it is waiting for, and on which line.
-#
-# **Exercise 6.** Mend it.
+# **Exercise 6.** Fix it.
 
 
 # %%
@@ -581,14 +580,14 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Collectives have no names on the wire. A rank's first collective meets everybody else's first, its second meets the
+# Collectives have no names on the wire. A rank's first collective meets the first of every other rank, its second their
 # second, and so on. So all ranks have to call **the same collectives in the same order**.
 #
 # ### Your own all-reduce
 #
 # Two ranks can swap. What do four do? They sit in a **ring**. Each has a neighbour on its right to send to, and one on
-# its left to receive from. In each round everybody passes on what came in the last round. After three rounds everything
-# has come past everybody.
+# its left to receive from. In each round every rank passes on what it received in the round before. After three rounds
+# every gradient has been on every rank.
 #
 # **Exercise 7.** Fill in one round. `total` is the sum so far, and `travelling` is what this rank passes on next: at
 # first its own gradient, then what it got in the round before.
@@ -616,7 +615,7 @@ expect(out, store="grad_weights", batches=range(4), end=1.2, calls=["pass_to", "
 draw(out)
 
 # %% [markdown]
-# **That was the third sitting**: four ranks, no boss, and everybody has the sum. NCCL, the library under PyTorch, does an
+# **That was the third sitting**: four ranks, no boss, and every rank has the sum. NCCL, the library under PyTorch, does an
 # all-reduce in a ring just like this, with one more trick: it cuts the gradient into as many pieces as there are ranks,
 # and lets the pieces travel. Then a rank sends about twice the size of the gradient. With yours it is three times for
 # four ranks, and 999 times for a thousand. Run the next cell, and step through the real one.
@@ -628,7 +627,7 @@ draw_ring(simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4))
 # ---
 # # How a puzzle works
 #
-# You know all you need. Each puzzle is a notebook with one function that has a gap. You read what the problem is,
+# You know all you need. Each puzzle is a notebook with a gap in one function. You read what the problem is,
 # **predict** what will happen, look at the **goal**, fill the gap, and run. Then the notebook draws your run, checks it,
 # and reviews it.
 #
@@ -637,7 +636,7 @@ draw_ring(simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4))
 # - Stuck? `hint(...)` opens one hint at a time.
 # - The first goal, *passes*, is enough to go on. *As good as the classic* is the solution of Sasha Rush's *LLM Training
 #   Puzzles*, on which these are modelled, and *as good as our reference* is the solution that comes with this notebook.
-# - The review knows a **lower bound** as well, which nobody can beat.
+# - The review also knows a **lower bound**, which no schedule can beat.
 #
 # Two words that come up often: the time in which ranks wait is called the **bubble**, and the chain of operations that
 # decides when a run ends, each waiting for the one before it, is the **critical path**.

@@ -20,15 +20,15 @@
 # %% [markdown]
 # # $heading
 #
-# To learn from **one** sequence of 2,048 tokens, GPT-3 keeps 275 GB of activations. That is three and a half H100s full,
-# before a single weight is stored. To *answer* with the same sequence it needs next to nothing: each layer is computed,
-# handed on, and forgotten.
+# To learn from **one** sequence of 2,048 tokens, GPT-3 keeps 275 GB of activations. That is three and a half H100s
+# full, before a single weight is stored. To *answer* the same sequence it keeps a cache of keys and values, under 10
+# GB. Everything else is computed, handed on and forgotten, layer by layer.
 #
 # Why the difference? Because learning goes there **and back**. Forward runs through the layers, the loss looks at the
 # result, and backward returns the same way. And on the way back every layer asks for what went into it on the way there.
 #
-# > **To tell a friend:** a model that answers can forget each layer at once. A model that learns has to remember them all
-# > until it comes back.
+# > **To tell a friend:** a model that answers forgets as it goes. A model that learns has to remember every layer until
+# > it comes back.
 #
 # This puzzle is about that memory. There is one GPU, and all batches travel together. All later puzzles are variations
 # of it.
@@ -112,7 +112,7 @@ draw_step(simulate(whole_step, layers=2, batches=4, ranks=1))
 #
 # Everything you need for the time is in the rules: 2 layers, 4 batches, forward, backward, two updates. For the memory,
 # count what is alive when the loss has just been computed. As a start, the weights and optimizer states alone are
-# 4 · 262,144 elements. An activation takes 131,072 for each batch. Put a number in place of each `...`.
+# 4 · 262,144 elements. An activation takes 131,072 for each batch. Replace each `...` with a number.
 
 # %%
 guess = predict("basic", end=..., memory=...)
@@ -121,7 +121,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("basic")
@@ -140,7 +140,7 @@ def basic(model: Model) -> None:
 
     # Forward through all layers, then the loss.
     # Then backward and update, from the last layer to the first.
-    # Delete what nobody needs any more.
+    # Delete everything that is not read again.
     # --- your code (about 12 lines) ---
     for layer in range(model.LAYERS):
         activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
@@ -163,7 +163,7 @@ def basic(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(basic, puzzle="basic")
 
 # %%
@@ -209,8 +209,8 @@ Model.check(out, puzzle="basic")
 # ## On real GPUs
 #
 # - **What a parameter costs.** With Adam in mixed precision it takes 16 bytes: 2 for the weight, 2 for the gradient, 12
-#   for the optimizer. To answer, the 2 are enough. A 7B model answers from 14 GB, and learns in 112 GB, which is more
-#   than an H100 has (80 GB).
+#   for the optimizer. Inference needs only the 2 bytes of the weight. The weights of a 7B model fit in 14 GB; training
+#   it takes 112 GB, more than an H100 has (80 GB).
 # - **What a layer remembers.** A transformer layer keeps `s·b·h·(34 + 5·a·s/h)` bytes, for `b` sequences of `s` tokens,
 #   `h` numbers a token and `a` attention heads [1]. For GPT-3 (h = 12,288, a = 96, 96 layers) this gives the 275 GB
 #   above.
@@ -218,20 +218,22 @@ Model.check(out, puzzle="basic")
 #   **activation checkpointing**. Doing it for everything made a layer of a 22B model 39 % slower. Doing it only for the
 #   part that is large and cheap, inside attention, 7 % [1]. A ResNet with 1,000 layers went from 48 GB to 7 GB, for 30 %
 #   more time [2].
-# - **What goes wrong.** `total += loss` in a training loop. The loss remembers the whole way back, so nothing of it can
-#   be freed, step after step. `total += loss.item()` is what you want.
+# - **What goes wrong.** `total += loss` in a training loop. Each loss holds on to its whole graph, so nothing is freed,
+#   step after step. `total += loss.item()` is what you want.
 #
-# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, arXiv 2205.05198.
-# [2] Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016, arXiv 1604.06174.
+# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022,
+# [arXiv 2205.05198](https://arxiv.org/abs/2205.05198).
+# [2] Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016,
+# [arXiv 1604.06174](https://arxiv.org/abs/1604.06174).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# - A backward takes as long as a forward. Really it takes about twice as long.
+# - A backward takes as long as a forward. On a GPU it takes about twice as long.
 # - Only what flows *between* the layers is kept. A real layer keeps some fifty times that inside, says the formula above.
 # - The optimizer state is as large as the weight, like a momentum. Adam keeps two such moments, and mixed precision adds
 #   a copy of the weight in fp32.
-# - The loss takes no time. With a vocabulary of 128,000 tokens, as in Llama 3, it really is one of the heaviest parts.
+# - The loss takes no time. With a vocabulary of 128,000 tokens, as in Llama 3, it is one of the heaviest parts.
 
 # %% [markdown]
 # ## Questions to think about
@@ -248,14 +250,15 @@ Model.check(out, puzzle="basic")
 #
 # </details>
 #
-# **2.** Keep only `activations[0]`, and compute the others again when backward needs them. What do you win, and what do
-# you pay?
+# **2.** Keep only `activations[0]`, and compute the others again when backward needs them. What do you gain, and what
+# does it cost?
 #
 # <details><summary>Answer</summary>
 #
-# With *L* layers you would keep one activation in place of *L*, and go forward through the network again for almost every
-# layer. The usual compromise is to keep every √L-th one. Then each activation is computed at most twice: about a third
-# more compute (three passes become four, as backward counts for two), for a memory that grows with √L only.
+# With *L* layers you would keep one activation instead of *L*, and run forward from the start again for almost every
+# layer: about *L²/2* layers of extra compute. The usual compromise is to keep every √L-th one. Then each activation is
+# computed at most twice: about a third more compute (three passes become four, as backward counts for two), for a
+# memory that grows with √L only.
 #
 # </details>
 #

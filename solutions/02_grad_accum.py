@@ -54,7 +54,7 @@ draw_group(store)
 
 # %% [markdown]
 # The sum of two is as large as one. So you could add a million batches, and the memory would not notice. Each batch
-# counts once, by the way. The simulator sees it when you add one twice:
+# counts once. Add one twice, and the simulator notices:
 
 # %%
 try:
@@ -88,7 +88,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("grad_accum")
@@ -138,7 +138,7 @@ def grad_accum(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(grad_accum, puzzle="grad_accum")
 
 # %%
@@ -168,9 +168,9 @@ Model.check(out, puzzle="grad_accum")
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# This is **gradient accumulation**: `loss.backward()` several times, and `optimizer.step()` once. In PyTorch you get the
-# sum for free, because `backward` adds to `.grad` instead of replacing it. Your picture shows four small hills of
-# activations in place of one mountain, and under them a floor of gradients that stays.
+# This is **gradient accumulation**: `loss.backward()` several times, and `optimizer.step()` once. In PyTorch you get
+# the sum for free, because `backward` adds to `.grad` instead of replacing it. Your picture shows four small hills of
+# activations instead of one mountain, on a floor of gradients that stays.
 #
 # ```
 # time = 2·L·B + 0.5·L                     the same as before
@@ -187,16 +187,18 @@ Model.check(out, puzzle="grad_accum")
 #
 # - **How large batches are.** Llama 3 405B began with 4 million tokens a step, and went on to 8 and then 16 million. The
 #   gradients of the microbatches are added up in fp32, because many small numbers are added to a large one [1].
-# - **Together with many GPUs.** Nobody needs the gradients of other GPUs before the last microbatch. With 8 microbatches a
+# - **Together with many GPUs.** No GPU needs the gradients of the others before the last microbatch. With 8 microbatches a
 #   step, one all-reduce instead of eight is 1/8 of the traffic [2]. In PyTorch that is `no_sync()`.
 # - **What goes wrong.** In October 2024 people noticed that gradient accumulation had been wrong for years, in many
 #   libraries at once. They took the mean loss of each microbatch, and then the mean of these means. With sequences of
 #   different lengths that is not the mean over all tokens: the tokens of a short microbatch counted for more. It was
-#   mended in Hugging Face transformers (pull request 34191), and the same bug was found in torchtune (1878). In 2025 a
-#   loss still came out four times too large with four microbatches (transformers issue 37197).
+#   fixed in Hugging Face transformers ([pull request 34191](https://github.com/huggingface/transformers/pull/34191)),
+#   and the same bug was found in torchtune ([1878](https://github.com/pytorch/torchtune/issues/1878)). In 2025 a loss
+#   still came out four times too large with four microbatches
+#   ([transformers issue 37197](https://github.com/huggingface/transformers/issues/37197)).
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
-# [2] Bekman, *Machine Learning Engineering Open Book*, 2026, github.com/stas00/ml-engineering.
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# [2] Bekman, *Machine Learning Engineering Open Book*, 2026, [github.com](https://github.com/stas00/ml-engineering).
 
 # %% [markdown]
 # ## What is simplified here
@@ -205,7 +207,7 @@ Model.check(out, puzzle="grad_accum")
 #   to you here.
 # - A small batch runs as efficiently as a large one. A real GPU likes large matrices. With microbatches that are too
 #   small it spends its time on moving weights from memory, instead of computing.
-# - As before: a backward takes as long as a forward (really twice), and the optimizer keeps one moment (Adam: two).
+# - As before: a backward takes as long as a forward (on a GPU twice), and the optimizer keeps one moment (Adam: two).
 
 # %% [markdown]
 # ## Questions to think about
@@ -222,12 +224,12 @@ Model.check(out, puzzle="grad_accum")
 # ```
 #
 # For two layers that means three batches or more. With two, the mountain was cheaper than the floor. For real models the
-# floor is usually there anyway, because nearly everybody keeps all gradients until `optimizer.step()`.
+# floor is usually there anyway, because most training loops keep all gradients until `optimizer.step()`.
 #
 # </details>
 #
 # **2.** Instead of taking one batch through all layers, you could take all batches through one layer, one after the
-# other, and then go on to the next layer. Same time, same sum. Why does nobody do it on one GPU?
+# other, and then go on to the next layer. Same time, same sum. Why is it never done on one GPU?
 #
 # <details><summary>Answer</summary>
 #
@@ -238,13 +240,13 @@ Model.check(out, puzzle="grad_accum")
 #
 # </details>
 #
-# **3.** The gradients of 1,000 microbatches are added up in bf16, which has 8 bits for the digits of a number. What
+# **3.** The gradients of 1,000 microbatches are added up in bf16, which keeps 8 significant bits. What
 # happens to the last ones?
 #
 # <details><summary>Answer</summary>
 #
-# They disappear. Once the sum is more than 256 times as large as what you add, bf16 rounds the addition away. That is why the sum
-# is kept in fp32, at 4 bytes a parameter in place of 2, and why the large runs report it as a decision of its own.
+# They disappear. Once the sum is more than 256 times as large as what you add, bf16 rounds the addition away. That is
+# why the sum is kept in fp32, at 4 bytes a parameter instead of 2. Llama 3 does so [1].
 #
 # </details>
 #

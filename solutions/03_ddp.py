@@ -39,8 +39,8 @@ from lib.schedules.steps import one_collective
 # %% [markdown]
 # ## The idea
 #
-# Four batches, four ranks: **rank r takes batch r**. Nobody has to wait for anybody. Each rank goes forward and
-# backward on its own, exactly as a single GPU would, only on one batch instead of four.
+# Four batches, four ranks: **rank r takes batch r**. No rank waits for another. Each goes forward and backward on its
+# own, exactly as a single GPU would, only on one batch instead of four.
 #
 # The trouble starts one line later. After backward each rank has a gradient, and each gradient has only seen a
 # quarter of the data. Here are all four (made up with `fake_grad`, to keep it short):
@@ -85,14 +85,14 @@ demo = simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4)
 draw_collective(demo)
 
 # %% [markdown]
-# Nobody collects all the gradients in one place. The ranks form a ring, the gradient is cut into four pieces, and in
+# No rank collects all the gradients. The ranks form a ring, the gradient is cut into four pieces, and in
 # each round every rank passes one piece to its neighbour. Run the next cell, and step through the rounds.
 
 # %%
 draw_ring(demo)
 
 # %% [markdown]
-# Twice round the ring, and everybody has the sum. And now count what one rank has sent: six pieces, each a quarter of the
+# Twice round the ring, and every rank has the sum. Now count what one rank has sent: six pieces, each a quarter of the
 # gradient. With more ranks there are more rounds and smaller pieces, and the total hardly changes. A rank sends about
 # **twice the size of the gradient, however many ranks there are**. Four GPUs or four thousand, the bill for each of them
 # stays the same.
@@ -109,7 +109,7 @@ draw_ring(demo)
 #
 # **Rules**
 #
-# - Keep values in the stores. Everything alive counts, and the rank with the highest peak is the one that is judged.
+# - Keep values in the stores. Everything alive counts, and the rank with the highest peak is judged.
 # - All ranks call the same collectives in the same order.
 # - A collective takes 0.3 from the moment the last rank arrives. The step is over when the last rank is done.
 
@@ -117,7 +117,7 @@ draw_ring(demo)
 # ### Predict first
 #
 # One device needed a time of 17 for this step. You now have four. When will the step be over, and in how many
-# collectives will each rank take part? Put a number in place of each `...`, before you look any further. Being wrong
+# collectives will each rank take part? Replace each `...` with a number before you look any further. Being wrong
 # here is the best way to remember it.
 
 # %%
@@ -127,7 +127,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("ddp")
@@ -169,7 +169,7 @@ async def ddp(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(ddp, puzzle="ddp")
 
 # %%
@@ -205,7 +205,7 @@ Model.check(out, puzzle="ddp")
 # <details><summary>Open this when your solution passes</summary>
 #
 # This is **distributed data parallel**: `DistributedDataParallel`, or DDP, in PyTorch. In your picture the four rows
-# are identical. Everybody does the same thing at the same moment, and only the batches differ.
+# are identical. Every rank does the same thing at the same moment; only the batches differ.
 #
 # With *L* layers, *B* batches and *R* ranks, *W* elements in a weight and *A* in the activation of one batch:
 #
@@ -225,22 +225,26 @@ Model.check(out, puzzle="ddp")
 #   another set of measurements each GPU handled 40,150 tokens a second when there were 8 of them, 26,446 among 128, and
 #   15,700 among 256. Memory was 36.7 GB each time [2].
 # - **The wire.** The gradients of an 8B model in bf16 are 16 GB, so each GPU sends nearly 32 GB. Eight H100s in one
-#   machine (450 GB/s each way) need 0.06 s for their all-reduce. Over the network (50 GB/s for each GPU) it is 0.64 s.
-# - **Hiding it.** DDP does not wait as you did. It collects gradients in buckets of 25 MB and starts the all-reduce of
+#   host (450 GB/s each way) need 0.06 s for their all-reduce. Between hosts the network cards decide. Such a host has
+#   eight, 50 GB/s each, and NCCL sends a ring through every one of them: 400 GB/s, so 32 GB leave it in 0.08 s. A host
+#   with a single card would need 0.64 s.
+# - **Hiding it.** DDP does not wait as you did. It collects gradients in buckets of 25 MiB and starts the all-reduce of
 #   a bucket while backward is still busy with the layers below.
 # - **The limit.** With Adam in mixed precision a parameter takes 16 bytes: 2 for the weight, 2 for the gradient, 12 for
 #   the optimizer. An 80 GB H100 holds 5 billion parameters like that, with no room for activations. Llama 3 70B would
 #   need 1,120 GB, on every single GPU.
 # - **What goes wrong.** Give one rank fewer batches than the others and it leaves early. The others wait in their
-#   all-reduce for somebody who never comes (pytorch issue 38174).
+#   all-reduce for a rank that never comes ([pytorch issue 38174](https://github.com/pytorch/pytorch/issues/38174)).
 #
-# [1] Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, 2020, arXiv 2006.15704.
-# [2] Hugging Face, *The Ultra-Scale Playbook*, 2025.
+# [1] Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, 2020,
+# [arXiv 2006.15704](https://arxiv.org/abs/2006.15704).
+# [2] Hugging Face, *The Ultra-Scale Playbook*, 2025,
+# [huggingface.co](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# - A backward takes as long as a forward. Really it is about twice as long: it makes two gradients.
+# - A backward takes as long as a forward. On a GPU it takes about twice as long: it makes two gradients.
 # - A collective takes 0.3, whatever its size. A real one takes longer the more there is to send.
 # - Gradients are added up. DDP divides by the number of ranks to get a mean, so that the learning rate keeps its
 #   meaning.
@@ -268,20 +272,20 @@ Model.check(out, puzzle="ddp")
 # <details><summary>Answer</summary>
 #
 # No. `2·L·B/R` does, `(0.3 + 0.5)·L` stays. Every GPU computes less and less between two all-reduces of the same size,
-# until there is nothing left to hide the network behind. For H100s in several machines this happens below about 2,500
-# tokens per GPU (Austin et al., *How To Scale Your Model*, 2025). It is why the measurements above fall from 40,150
-# to 15,700. The way out is a larger batch, and that works until the optimizer no longer learns more from it.
+# until there is nothing left to hide the network behind. For H100s in several hosts, with all eight cards of each in
+# use, this happens below about 2,500 tokens per GPU (Austin et al.,
+# *[How To Scale Your Model](https://jax-ml.github.io/scaling-book)*, 2025). It is why the measurements above fall from
+# 40,150 to 15,700. The way out is a larger batch, and that works until the optimizer no longer learns more from it.
 #
 # </details>
 #
-# **3.** Nobody ever compares the four copies of the weights. Why do they stay equal?
+# **3.** Nothing ever compares the four copies of the weights. Why do they stay equal?
 #
 # <details><summary>Answer</summary>
 #
 # They start equal, they get the same sum, and they run the same update. So whatever breaks one of the three goes
 # unnoticed: a different random seed when the model is made, or the running statistics of a BatchNorm, which are no
-# gradients and are never all-reduced. That is why DDP
-# begins by copying the weights of rank 0 to all the others.
+# gradients and are never all-reduced. That is why DDP begins by copying the weights of rank 0 to all the others.
 #
 # </details>
 #

@@ -27,8 +27,7 @@
 # Look at a single layer, though. A rank uses it for a moment in forward, and for a moment in backward. The rest of the
 # time it just lies there, like a ladder in a garage. And what do neighbours do with a ladder?
 #
-# > **To tell a friend:** nobody owns a whole layer. Everybody keeps a piece of it, and borrows the rest for the moment when
-# > it is needed.
+# > **To tell a friend:** no rank owns a whole layer. Each keeps a piece, and borrows the rest for the moment it needs it.
 #
 # *The words, once more.* A **shard** is one of `total` equal pieces of a weight, of its gradient or of its optimizer
 # state. As before, rank r works on batch r.
@@ -62,14 +61,14 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# So somebody has to put the layer together. You know the collective for that, the **all-gather**. Every rank brings its
+# So the layer has to be put together first. You know the collective for that, the **all-gather**. Every rank brings its
 # shard, and every rank gets the whole weight:
 
 # %%
 draw_collective(simulate(one_collective("allgather"), layers=1, batches=4, ranks=4))
 
 # %% [markdown]
-# Mind the price. After an all-reduce you hold as much as before. After an all-gather you hold four times as much. The
+# Notice what it costs. After an all-reduce you hold as much as before. After an all-gather you hold four times as much. The
 # whole weight is a guest: it comes, it is used, and it leaves.
 #
 # And the update? That needs no guest at all. A shard can be updated on its own, given its optimizer state and its
@@ -105,7 +104,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("wsdp")
@@ -150,7 +149,7 @@ async def wsdp(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(wsdp, puzzle="wsdp")
 
 # %%
@@ -196,11 +195,11 @@ compare(ddp=simulate(ddp, layers=6, batches=4, ranks=4), wsdp=out)
 # peak = 2·L·W/R + W + (L + 1)·A                     shards + one whole weight + activations of one batch
 # ```
 #
-# For the first time there is an *R* in the memory. 1,966,080 elements in place of 4,194,304, for a step that takes 20.4
-# in place of 16.8: half the memory for a fifth more time. And the more ranks, the better the bargain.
+# For the first time there is an *R* in the memory. 1,966,080 elements instead of 4,194,304, for a step that takes 20.4
+# instead of 16.8: half the memory for a fifth more time. And the more ranks, the better the bargain.
 #
 # This is the heart of what is called **ZeRO** in DeepSpeed and **FSDP** in PyTorch. One thing is still wasteful, and you
-# may have noticed it: the all-reduce gave every rank the whole gradient, and then each of them used a quarter.
+# may have noticed it: the all-reduce gave every rank the whole gradient, and then each used a quarter of it.
 #
 # </details>
 
@@ -209,27 +208,32 @@ compare(ddp=simulate(ddp, layers=6, batches=4, ranks=4), wsdp=out)
 #
 # - **What it makes possible.** Llama 3 70B over 64 GPUs is 1,120 / 64 = 17.5 GB on each, where one copy would have needed
 #   fourteen H100s. The idea is called ZeRO [1].
-# - **What borrowing costs.** The weights of Llama 3 405B are 810 GB in bf16. A machine with eight H100s gets 400 GB a
-#   second out of the network, so gathering all of them takes two seconds. Once for forward, and once for backward.
-# - **Inside one machine it is cheap.** Gathering a weight of 512 MiB over eight H100s takes 1.04 ms in theory, and about
-#   1.5 ms when somebody measured it [2].
+# - **What borrowing costs.** The weights of Llama 3 405B are 810 GB in bf16. The eight network cards of an H100 host
+#   bring in 400 GB a second together, so gathering all of them takes two seconds. Once for forward, and once for
+#   backward.
+# - **Inside one machine it is cheap.** Gathering a weight of 512 MiB over eight H100s takes 1.04 ms in theory, and
+#   about 1.5 ms as measured [2].
 # - **Small pieces are expensive.** A collective has a cost of its own, however little it carries. With fewer than 33
 #   million elements in each all-gather, the total time climbs quickly [3]. So several layers are gathered together.
-# - **Sharding has a floor.** 70B at 10 bytes a parameter over 8 GPUs is 87.5 GB on each, and still does not fit into 80 [2].
+# - **Sharding has a floor.** Count only the weights in bf16 and Adam's two moments in fp32, 10 bytes a parameter
+#   without gradients and master weights: 70B over 8 GPUs is still 87.5 GB on each, and does not fit into 80 [2].
 #
-# [1] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020, arXiv 1910.02054.
-# [2] Austin et al., *How To Scale Your Model*, 2025, jax-ml.github.io/scaling-book.
-# [3] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023, arXiv 2304.11277.
+# [1] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020,
+# [arXiv 1910.02054](https://arxiv.org/abs/1910.02054).
+# [2] Austin et al., *How To Scale Your Model*, 2025, [jax-ml.github.io](https://jax-ml.github.io/scaling-book).
+# [3] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023,
+# [arXiv 2304.11277](https://arxiv.org/abs/2304.11277).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# - A collective takes 0.3, whatever its size and whoever takes part. Really an all-reduce moves twice as much as an
-#   all-gather, and leaving the machine makes it nine times slower (H100: 450 GB/s inside, 50 GB/s outside).
-# - The optimizer state is as large as the weight. Really it is six times as large (12 bytes against 2), so that sharding
+# - A collective takes 0.3, whatever its size and its ranks. A real all-reduce moves twice as much as an all-gather. And
+#   leaving the host costs: every message starts later, and two GPUs in different hosts have a card of 50 GB/s between
+#   them instead of 450. Only a group that keeps all eight cards of its hosts busy gets 400.
+# - The optimizer state is as large as the weight. With Adam it is six times as large (12 bytes against 2), so sharding
 #   it is worth even more.
 # - Activations are only what flows between layers. Those are not sharded at all, and they are the next thing to hurt.
-# - As before: a backward takes as long as a forward (really twice), and gradients are added, not averaged.
+# - As before: a backward takes as long as a forward (on a GPU twice), and gradients are added, not averaged.
 
 # %% [markdown]
 # ## Questions to think about
@@ -260,7 +264,7 @@ compare(ddp=simulate(ddp, layers=6, batches=4, ranks=4), wsdp=out)
 #
 # <details><summary>Answer</summary>
 #
-# It does not come to the next all-gather, and everybody else stands still until a timeout. In data parallel training a
+# It misses the next all-gather, and every other rank stands still until a timeout. In data parallel training a
 # rank could do what it liked between two gradients. Now every rank has to go through the same layers, in the same order,
 # equally often. A layer that only some inputs need, or a text that one rank has finished generating before the others,
 # is enough to stop thousands of GPUs.

@@ -24,17 +24,16 @@
 # weight, 2 for its gradient, 12 for the optimizer. That is 1,120 GB, the memory of fourteen 80 GB GPUs.
 #
 # In the last puzzle you cut two of the three into shards. One thing was still whole on every rank: **the gradient**.
-# You never noticed, because each one was used up the moment it was made. But real training takes several microbatches
+# You never noticed, because each was used up the moment it was made. But real training takes several microbatches
 # a step, and then the sum of the gradients has to *wait* until the last of them is in. For 70 billion parameters the
 # waiting sum takes 140 GB on every GPU. Nearly two H100s, filled with gradients, each of them holding the same numbers.
 #
-# This puzzle cuts the third one as well. Its name in PyTorch is **FSDP**, for *fully sharded data parallel*; the paper
-# that first described it calls it ZeRO stage 3. When you are done, you will have written what many large models are
-# trained with.
+# This puzzle cuts the third one as well. PyTorch calls it **FSDP**, *fully sharded data parallel*; the paper that first
+# described it calls it ZeRO stage 3. Many large models are trained with what you are about to write.
 #
 # > **To tell a friend:** in FSDP a GPU owns a slice of everything, and anything whole is a guest.
 #
-# *Reminder.* Rank r keeps **shard** r of every weight and optimizer state. A **microbatch** is a batch that travels
+# *The words, once more.* Rank r keeps **shard** r of every weight and optimizer state. A **microbatch** is a batch that travels
 # through the network on its own. A gradient that is *reduced* is summed over the ranks.
 
 # %%
@@ -66,7 +65,7 @@ draw_collective(demo)
 #   `allgather` starts it; `await` is where you wait. What lies between the two runs at the same time. Fetching the next
 #   weight while this one is used is called **prefetching**.
 #
-# Two collectives a layer are easy to mix up. Here rank 0 runs its two in the wrong order:
+# Two collectives a layer are easy to swap. Here rank 0 runs its two in the wrong order:
 
 
 # %%
@@ -102,7 +101,7 @@ except PuzzleError as error:
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts. A whole gradient counts until its reduce-scatter is over.
-# - What a rank *sends* counts too: no goal is reached by a run in which a rank sends more than the goals allow.
+# - What a rank *sends* counts too: a run in which a rank sends more than the goals allow reaches none of them.
 # - All ranks call the same collectives in the same order.
 # - `set_final_weight` gets this rank's shard.
 
@@ -120,9 +119,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. The second can only be reached by adding up shards: with
-# both microbatches at once, or with whole gradients waiting, there is too much alive. For the third, look closely at
-# where the all-gathers are. (The figures come close to what you predict, so guess first.)
+# The first goal is a correct step. The second needs sums of shards: with both microbatches at once, or with whole
+# gradients waiting, too much is alive. For the third, fetch each weight before you need it. (The limits come close
+# to what you predict, so guess first.)
 
 # %%
 goal("fsdp")
@@ -186,14 +185,14 @@ async def fsdp(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(fsdp, puzzle="fsdp")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Time, without prefetching: each rank computes 2 batches forward and backward through 6 layers, 24. Each microbatch has
 # 6 all-gathers forward, 6 backward and 6 reduce-scatters, 18 · 0.3 = 5.4, twice. Six updates take 3. Together
@@ -223,8 +222,8 @@ Model.check(out, puzzle="fsdp")
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# This is **fully sharded data parallel**: `fully_shard` in PyTorch, ZeRO stage 3 in DeepSpeed. Nothing is on two ranks
-# for longer than it is used. With *L* layers, *R* ranks, *m* microbatches a rank, *W* elements in a weight and *A* in an
+# This is **fully sharded data parallel**: `fully_shard` in PyTorch, ZeRO stage 3 in DeepSpeed. Nothing is duplicated
+# longer than it is in use. With *L* layers, *R* ranks, *m* microbatches a rank, *W* elements in a weight and *A* in an
 # activation of one batch:
 #
 # ```
@@ -244,29 +243,34 @@ Model.check(out, puzzle="fsdp")
 # %% [markdown]
 # ## On real GPUs
 #
-# - *What fits.* At 16 bytes a parameter, 7B need 112 GB, 70B 1,120 GB and 405B 6,480 GB: 2, 14 and 81 GPUs of 80 GB,
+# - **What fits.** At 16 bytes a parameter, 7B need 112 GB, 70B 1,120 GB and 405B 6,480 GB: 2, 14 and 81 GPUs of 80 GB,
 #   before a single activation. With FSDP over 64 GPUs the 70B model takes 17.5 GB on each.
-# - *How fast.* A 175B model on A100s ran at 173 to 186 TFLOP/s on each, 55 to 60 % of the peak, and from 128 to 512
-#   GPUs without loss [1]. Llama-2 7B on 128 A100s: 3,700 tokens a second on each, 57 % of the peak [2].
-# - *Prefetching* the next weight during backward was worth 18 % [1]. Too much of it fills the memory: FSDP has a limit
+# - **How fast.** A 175B model on A100s ran at 173 to 186 TFLOP/s on each, 55 to 60 % of the peak (the **MFU**, model
+#   FLOPs utilization), from 128 to 512 GPUs without loss [1]. Llama-2 7B on 128 A100s: 3,700 tokens a second on each,
+#   an MFU of 57 % [2].
+# - **Prefetching** the next weight during backward was worth 18 % [1]. Too much of it fills the memory: FSDP has a limit
 #   of two gathers in flight, which on one model (T5) made training up to five times as fast, and on another (DeepViT)
 #   5 % slower [1].
-# - *What went wrong.* An evaluation called `generate()` on ranks whose texts ended at different lengths. Some gathered
-#   one layer more than others, and everybody waited ten minutes for the watchdog [3]. You have seen that error here,
-#   at once.
+# - **What went wrong.** An evaluation called `generate()` under FSDP, and all ranks hung in an all-gather until the
+#   watchdog ended the run after ten minutes [3]. That happens when texts end at different lengths: a rank that is done
+#   gathers nothing any more, and the others wait for it [4]. You have seen that error here, at once.
 #
-# [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023, arXiv 2304.11277.
-# [2] IBM Research, *Maximizing training throughput using PyTorch FSDP*, 2024, research.ibm.com/blog/pytorch-fsdp.
-# [3] mosaicml/llm-foundry, issue 423.
+# [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023,
+# [arXiv 2304.11277](https://arxiv.org/abs/2304.11277).
+# [2] IBM Research, *Maximizing training throughput using PyTorch FSDP*, 2024,
+# [research.ibm.com](https://research.ibm.com/blog/pytorch-fsdp).
+# [3] mosaicml/llm-foundry, *FSDP hangs when calling self.generate() in eval_forward()*, 2023,
+# [issue 423](https://github.com/mosaicml/llm-foundry/issues/423).
+# [4] huggingface/transformers, *Default `synced_gpus` to `True` when using `FullyShardedDataParallel`*, 2024,
+# [pull request 33483](https://github.com/huggingface/transformers/pull/33483).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# A collective takes 0.3 whatever its size. On a network it takes longer the more it moves:
-# in an H100 node gathering 512 MiB takes about 1.5 ms, and small gathers are inefficient, so FSDP groups layers into
-# units. Our backward takes as long as our forward; on a GPU it takes about twice as long, which leaves more room to hide
-# a gather in. And the optimizer state here is as large as the weight, where Adam's is six times as large (12 bytes
-# against 2).
+# A collective takes 0.3 whatever its size. On a network it takes longer the more it moves: in an H100 host gathering
+# 512 MiB takes about 1.5 ms, and small gathers are inefficient, so FSDP groups layers into units. Our backward takes as
+# long as our forward; on a GPU it takes about twice as long, which leaves more room to hide a gather in. And the
+# optimizer state here is as large as the weight, where Adam's is six times as large (12 bytes against 2).
 
 # %% [markdown]
 # ## Questions to think about
@@ -293,8 +297,8 @@ Model.check(out, puzzle="fsdp")
 #
 # </details>
 #
-# **3.** Your reduce-scatters are not hidden yet, but the lower bound of the time in the review does not count them. What would you
-# have to change, and why did we not ask for it?
+# **3.** Your reduce-scatters are not hidden yet, and the review's lower bound for the time does not count them. What
+# would you change, and why did we not ask for it?
 #
 # <details><summary>Answer</summary>
 #

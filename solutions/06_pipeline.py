@@ -21,11 +21,12 @@
 # # $heading
 #
 # So far the data stayed where it was, and the weights travelled. The weights of GPT-3 are 350 GB in bf16. If they are
-# sharded, each GPU has to fetch nearly all of them, twice in every step. Over a network of 50 GB a second that is 7
-# seconds, each time.
+# sharded, each GPU has to fetch nearly all of them, twice in every step. Through the eight network cards of a host, 400
+# GB a second together, that is 0.9 seconds each time, and all eight cards are busy with it.
 #
 # Now look at what goes from one *layer* to the next. For a sequence of 2,048 tokens it is 2,048 · 12,288 numbers: **50
-# MB**. Seven thousand times less.
+# MB**, a millisecond on a single card. A step that takes 64 sequences through the model sends 3.2 GB over each border,
+# and the same back: 6.4 GB, where gathering twice is 700.
 #
 # > **To tell a friend:** do not bring the weights to the data. Bring the data to the weights.
 #
@@ -58,7 +59,7 @@ draw(simulate(program_of(gpipe(ranks=2, batches=1)), layers=2, batches=1, ranks=
 
 # %% [markdown]
 # Each stage lives the life of a whole GPU, from its first layer to its last. Only the two ends are special. The first
-# stage gets its input from the data, and has nobody to send a gradient to. The last one has the loss. Everybody in
+# stage gets its input from the data, and has no rank to send a gradient to. The last one has the loss. Every stage in
 # between receives, passes on, receives, and passes back.
 #
 # ## The puzzle
@@ -92,7 +93,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("pipeline")
@@ -151,7 +152,7 @@ async def pipeline(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(pipeline, puzzle="pipeline")
 
 # %%
@@ -194,8 +195,8 @@ Model.check(out, puzzle="pipeline")
 # peak = 2·(L/R)·W + (L/R + 1)·B·A               weights and optimizer states of a stage + its activations
 # ```
 #
-# Look at the first line. The compute is not divided by *R*. Four GPUs are exactly as fast as one. What is divided is the
-# memory, and that alone can be worth it: a model that does not fit on one GPU at all now fits on four.
+# Look at the first line. The compute is not divided by *R*. Four GPUs are exactly as fast as one. Only the memory is
+# divided by *R*, and that alone can be worth it: a model that does not fit on one GPU now fits on four.
 #
 # </details>
 
@@ -206,25 +207,28 @@ Model.check(out, puzzle="pipeline")
 #   when it went from two stages to eight [1]. (With the trick of the next puzzle.)
 # - **Who does it.** Llama 3 405B ran in 16 stages, on 16,384 H100s [2]. A model of a trillion parameters ran in 64 stages,
 #   on 3,072 A100s [3]. In both, the eight GPUs of a machine share each layer, and different stages are on different
-#   machines: little traffic where the wires are slow.
+#   machines: little traffic where links are slow.
 # - **Equal layers are not equal stages.** The first stage has the word embeddings as well, and the last one the output
-#   layer and the loss. Everybody waits for the slowest. Llama 3 therefore has one layer less in its first and in its last
+#   layer and the loss. All stages wait for the slowest. Llama 3 therefore has one layer less in its first and in its last
 #   stage [2].
 # - **What goes wrong.** Clipping gradients needs the norm of *all* of them. In a pipeline each rank sees its own stage
-#   only, and for a while torchtitan clipped every stage by a norm of its own (issue 596, 2024). Nothing crashed.
+#   only, and for a while torchtitan clipped every stage by a norm of its own
+#   ([issue 596](https://github.com/pytorch/torchtitan/issues/596), 2024). Nothing crashed.
 #
-# [1] Huang et al., *GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism*, 2019, arXiv 1811.06965.
-# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
-# [3] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
-# 2104.04473.
+# [1] Huang et al., *GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism*, 2019,
+# [arXiv 1811.06965](https://arxiv.org/abs/1811.06965).
+# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# [3] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
+# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# - A message takes 0.2 on each side, whether there is one batch in it or four. Really four batches take four times as long.
+# - A message takes 0.2 on each side, whether there is one batch in it or four. On a real link four batches take four
+#   times as long.
 # - All layers are alike. There are no embeddings, no output layer, and the loss takes no time.
 # - While a rank sends, it does not compute. Real sends run beside the computation.
-# - As before: a backward takes as long as a forward (really twice), and a layer keeps nothing inside.
+# - As before: a backward takes as long as a forward (on a GPU twice), and a layer keeps nothing inside.
 
 # %% [markdown]
 # ## Questions to think about
@@ -234,7 +238,7 @@ Model.check(out, puzzle="pipeline")
 # <details><summary>Answer</summary>
 #
 # Fifteen of sixteen GPUs would wait, all the time: 94 % of the machine. With *R* stages the share is (R - 1)/R, and it
-# only gets worse. This is why nobody trains like this, and why you are not done.
+# only gets worse. This is why no large model is trained like this, and why you are not done.
 #
 # </details>
 #
@@ -242,9 +246,9 @@ Model.check(out, puzzle="pipeline")
 #
 # <details><summary>Answer</summary>
 #
-# Because somebody is waiting for your message, and nobody for your update. Each update that comes before the message
-# delays all ranks before you, one after the other. Sending first costs nothing. The rule is worth keeping: **do first
-# what others wait for.**
+# Because another rank is waiting for your message, and none for your update. Each update before the message delays all
+# ranks before you, one after the other. Sending first costs nothing. The rule is worth keeping: **do first what others
+# wait for.**
 #
 # </details>
 #
@@ -253,9 +257,10 @@ Model.check(out, puzzle="pipeline")
 # <details><summary>Answer</summary>
 #
 # Count the elements for one step. Here each of the 3 borders is crossed by the activation of 4 batches, and back by its
-# gradient: a rank in the middle sends 2 · 4·A = 8·A. With sharded weights, a rank sends for each of 8 layers 3/4·W in each of
-# two all-gathers and 6/4·W in the all-reduce: 8 · 3·W = 24·W = 48·A. Six times as much, for this little model. For GPT-3
-# and a single sequence it was seven thousand times as much. The larger the layers, the better for the pipeline.
+# gradient: a rank in the middle sends 2 · 4·A = 8·A. With sharded weights, a rank sends for each of 8 layers 3/4·W in
+# each of two all-gathers and 6/4·W in the all-reduce: 8 · 3·W = 24·W = 48·A. Six times as much, for this little model.
+# For GPT-3 with 64 sequences a step it was 6.4 GB against 700 for the two gathers alone, over a hundred times as much.
+# The larger the layers, and the fewer sequences a step, the better for the pipeline.
 #
 # </details>
 #

@@ -46,20 +46,21 @@ from lib.schedules.pipelines.program import program_of
 # three stages, once with a single batch, and once with three:
 
 # %%
-compare(
-    one_batch=simulate(program_of(gpipe_order(ranks=3, batches=1)), layers=3, batches=1, ranks=3),
-    three_batches=simulate(program_of(gpipe_order(ranks=3, batches=3)), layers=3, batches=3, ranks=3),
-)
+runs = {}
+for batches in (1, 3):
+    order = program_of(gpipe_order(ranks=3, batches=batches))
+    runs[batches] = simulate(order, layers=3, batches=batches, ranks=3)
+compare(one_batch=runs[1], three_batches=runs[3])
 
 # %% [markdown]
-# Three times the work, and it takes 13.7 in place of 8.1. One after the other, the three would take 23.3. The second
+# Three times the work, and it takes 13.7 instead of 8.1. One after the other, the three would take 23.3. The second
 # and the third use time in which ranks would have waited anyway.
 #
 # All microbatches go forward, then all go backward, then there is one update: this schedule is called **GPipe**. It is the
 # pipeline of puzzle $number_pipeline, with the gradient accumulation of puzzle $number_grad_accum inside.
 #
 # There are several values of each kind on a rank now, so give them keys with two parts, `activations[layer, b]`. Messages
-# between two ranks arrive in the order in which they were sent. If you mix them up, you will hear of it:
+# between two ranks arrive in the order in which they were sent. Mix them up, and you hear of it:
 
 
 # %%
@@ -110,7 +111,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+# What to reach. The limits answer your prediction, so guess first.
 
 # %%
 goal("gpipe")
@@ -174,7 +175,7 @@ async def gpipe(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(gpipe, puzzle="gpipe")
 
 # %%
@@ -216,17 +217,18 @@ Model.check(out, puzzle="gpipe")
 # all the way back. Below is your run.
 
 # %%
-one_at_a_time = tuple(parse(" ".join(f"{stage}F{b} {stage}B{b}" for b in range(4))) for stage in range(4))
-compare(one_at_a_time=simulate(program_of(one_at_a_time), layers=8, batches=4, ranks=4), gpipe=out)
+orders = [" ".join(f"{stage}F{b} {stage}B{b}" for b in range(4)) for stage in range(4)]
+before = simulate(program_of(tuple(map(parse, orders))), layers=8, batches=4, ranks=4)
+compare(one_at_a_time=before, gpipe=out)
 
 # %% [markdown]
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# You built **GPipe**, the schedule with which Google trained giant models in 2019. It took 33.8 in place of 67.4: twice as
-# fast, with the same GPUs, because they have something to do now. With *L* layers and *B* batches on *R* ranks (three or
-# more):
+# You built **GPipe**, the schedule with which Google trained giant models in 2019. It took 33.8 instead of 67.4: twice
+# as fast, with the same GPUs, because they have something to do now. With *L* layers and *B* batches on *R* ranks
+# (three or more):
 #
 # ```
 # time = 2·(L/R)·(B + R - 1) + 0.8·(B + R - 2) + 0.5·L/R
@@ -255,13 +257,14 @@ compare(one_at_a_time=simulate(program_of(one_at_a_time), layers=8, batches=4, r
 # - **How many microbatches.** The bubble is small once there are four times as many as stages [1]. With 4 stages it is 75 %
 #   for one batch, and 16 % for 16 microbatches.
 # - **How large it got.** GPipe trained a model of 83.9 billion parameters on 128 TPU cores with 16 GB each [1].
-# - **Equal stages matter.** An image model whose layers could not be shared out evenly became only 3.48 times as fast,
-#   with the same 8 stages [1].
+# - **Equal stages matter.** An image model whose layers could not be split evenly became only 3.48 times as fast by the
+#   same measure, with 8 stages and 32 microbatches [1].
 # - **You cannot have as many as you like.** Llama 3 405B learns from 16 million tokens a step, in sequences of 8,192, over
 #   128 pipelines [2]. That leaves 16 sequences for each pipeline of 16 stages.
 #
-# [1] Huang et al., *GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism*, 2019, arXiv 1811.06965.
-# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [1] Huang et al., *GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism*, 2019,
+# [arXiv 1811.06965](https://arxiv.org/abs/1811.06965).
+# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
 
 # %% [markdown]
 # ## What is simplified here
@@ -271,21 +274,22 @@ compare(one_at_a_time=simulate(program_of(one_at_a_time), layers=8, batches=4, r
 # - Between forward and backward a stage keeps only the inputs of its layers. GPipe keeps even less: only the input of the
 #   whole *stage*, and computes the rest again.
 # - A message takes time on both sides. Real sends run beside the computation.
-# - As before: a backward takes as long as a forward (really twice), and all layers are alike.
+# - As before: a backward takes as long as a forward (on a GPU twice), and all layers are alike.
 
 # %% [markdown]
 # ## Questions to think about
 #
 # **1.** Look at the last rank again. It has its first loss early, and then it goes on with forward, although it could begin
-# with a backward. What would change if it did, and if everybody else followed?
+# with a backward. What would change if it did, and all other ranks followed?
 #
 # <details><summary>Answer</summary>
 #
-# Then a rank alternates: one backward, one forward. This is called **1F1B**. When a batch goes out, the next one comes in,
-# so a rank never has more batches open than there are stages from it to the end, *however many microbatches there are*.
-# Here: 2,490,368 elements in place of 2,883,584. With 16 batches the difference would be 2.75 million against 7.6 million.
-# The bubble stays as it is [Narayanan et al. 2021, arXiv 2104.04473]. It takes a different order on each rank, and is
-# puzzle $number_one_f_one_b. The check of this one accepts it, too: it ends at 33.4.
+# Then a rank alternates: one backward, one forward. This is called **1F1B**. When a batch goes out, the next one comes
+# in, so a rank never has more batches in flight than there are stages from it to the end, *however many microbatches
+# there are*. Here: 2,490,368 elements instead of 2,883,584. With 16 batches the difference would be 2.75 million
+# against 7.6 million. The bubble stays as it is (Narayanan et al., *Efficient Large-Scale Language Model Training on
+# GPU Clusters Using Megatron-LM*, 2021, [arXiv 2104.04473](https://arxiv.org/abs/2104.04473)). It takes a different
+# order on each rank, and is puzzle $number_one_f_one_b. The check of this one accepts it, too: it ends at 33.4.
 #
 # </details>
 #
@@ -294,10 +298,10 @@ compare(one_at_a_time=simulate(program_of(one_at_a_time), layers=8, batches=4, r
 #
 # <details><summary>Answer</summary>
 #
-# 15 / (16 + 15) = 48 %. That would be 8,000 GPUs doing nothing. So each rank gets several short stages in place of a long
-# one: layers 0 and 1, and then layers 8 and 9, and so on, so that a batch goes round more than once. This is called an
-# **interleaved** pipeline. With two of them on each rank, filling the pipeline takes half of
-# the time, and there are twice as many messages.
+# 15 / (16 + 15) = 48 %. That would be 8,000 GPUs doing nothing. So each rank gets several short stages instead of one
+# long one: layers 0 and 1, then layers 8 and 9, and so on. They are its **virtual stages**, and a batch goes round more
+# than once. This is called an **interleaved** pipeline, and is puzzle $number_interleaved. With two of them on each
+# rank, filling the pipeline takes half of the time, and there are twice as many messages.
 #
 # </details>
 #
@@ -305,11 +309,12 @@ compare(one_at_a_time=simulate(program_of(one_at_a_time), layers=8, batches=4, r
 #
 # <details><summary>Answer</summary>
 #
-# Not if you find something useful to do in it. The backward of a layer makes two gradients. Other ranks wait for only one
-# of them, that of the input. That of the weights can be computed at any time before the update, for example when you would
-# otherwise wait. In measurements with 28.3 billion parameters on 32 GPUs this *zero bubble* schedule went from 0.76 to 0.87
-# samples a second on each GPU with nearly the same memory, and to 0.99 with a lot more [Qi et al., *Zero Bubble Pipeline Parallelism*,
-# 2023, arXiv 2401.10241].
+# Not if you find something useful to do in it. The backward of a layer makes two gradients. Other ranks wait for only
+# one of them, that of the input. That of the weights can be computed at any time before the update, for example when
+# you would otherwise wait. In measurements with 28.3 billion parameters on 32 GPUs this *zero bubble* schedule (puzzle
+# $number_zero_bubble) went from 0.76 to 0.87 samples a second on each GPU with nearly the same memory, and to 0.99 with
+# a lot more (Qi et al., *Zero Bubble Pipeline Parallelism*, 2023,
+# [arXiv 2401.10241](https://arxiv.org/abs/2401.10241)).
 #
 # </details>
 #

@@ -21,18 +21,18 @@
 # # $heading
 #
 # Llama 3 405B was trained on 16,384 GPUs. A pipeline cannot use that many: the model has 126 layers, so the 127th stage
-# would have nothing to do. FSDP alone cannot either: in each layer all 16,384 would have to wait for the slowest, and
-# each would need a batch of its own.
+# would have nothing to do. FSDP alone cannot either: one gather round a ring of 16,384 is a chain of 16,383 messages,
+# in each layer all would wait for the slowest, and each would need a batch of its own.
 #
-# So nobody chooses one way. The GPUs are laid out in a **grid**. Along one axis the layers are divided, along another
+# So large runs combine them. The GPUs are laid out in a **grid**. Along one axis the layers are divided, along another
 # the data, along a third the inside of a layer. Each axis has its own way of sharing, and talks only to the ranks in
 # its own line. This is what people mean by "3D parallelism", and two dimensions are enough to see all of it.
 #
 # > **To tell a friend:** a rank in a big training run is a point on a grid, and each axis of the grid is one of the
 # > puzzles that you have solved.
 #
-# *Reminder.* A **stage** is the run of layers that a rank takes care of. A **shard** is one of several equal pieces of a
-# weight. A **microbatch** travels through the pipeline on its own.
+# *The words, once more.* A **stage** is the run of layers that a rank takes care of. A **shard** is one of several
+# equal pieces of a weight. A **microbatch** travels through the pipeline on its own.
 
 # %%
 from drawing import draw, draw_collective, draw_mesh
@@ -56,8 +56,8 @@ draw_mesh(mesh)
 # - **Along `data` the batches differ** (the columns on the left). The four ranks of a column have the same layer, and each
 #   works on other batches. They shard that layer among themselves, as in FSDP.
 #
-# The ranks of one line along an axis are a **group**; PyTorch says *process group*. A collective for a group is told the
-# axis: `group="data"` means "with those who differ from me in `data` only".
+# The ranks of one line along an axis are a **group**; PyTorch says *process group*. You tell a collective which axis
+# its group lies on: `group="data"` means "with the ranks that differ from me in `data` only".
 #
 # **Predict:** rank 6 has layer 2. Which ranks keep shards of that layer, and how large is each shard?
 #
@@ -109,13 +109,13 @@ except PuzzleError as error:
 # In FSDP you gathered a weight just before you used it, and again for each microbatch. In a pipeline there is more
 # choice, because a stage waits anyway, and because it has few layers.
 #
-# - **Before the message or after it?** A stage that first receives and then gathers makes every stage behind it wait 0.3
-#   longer.
-# - **Once, or for every microbatch?** To gather again costs time. To keep the weight costs its memory. Here a stage has
+# - **Before the message or after it?** A stage has to receive before its first forward, and to gather. Which of the two
+#   first? Count what the stages behind it wait.
+# - **Once, or for every microbatch?** Gathering again costs time. Keeping the weight costs its memory. Here a stage has
 #   one layer: count what is alive during a backward with either choice.
 # - **All four or none.** A collective needs the whole group. The four ranks of a column are at the same point of their
-#   four pipelines, so they arrive together, as long as all of them do the same in the same order.
-# - **Who is waiting?** After a backward, the stage before is waiting for the gradient of the activation. Is anybody
+#   four pipelines, so they arrive together, as long as all do the same in the same order.
+# - **Who is waiting?** After a backward, the stage before is waiting for the gradient of the activation. Is any rank
 #   waiting for the gradient of the weight?
 #
 # ## The puzzle
@@ -152,8 +152,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# Sixteen ranks, but only four kinds of rows: the ranks of a column do the same at the same
-# time. The picture answers your prediction as well, so guess first.
+# What to reach. Sixteen ranks, but only four kinds of rows: the ranks of a column do the same at the same time. The
+# limits answer your prediction, so guess first.
 
 # %%
 goal("pipeline_fsdp")
@@ -224,14 +224,14 @@ async def pipeline_fsdp(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(pipeline_fsdp, puzzle="pipeline_fsdp")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Follow one pipeline. The gather takes 0.3. Batch 0 needs 1.4 for each of three stages, a forward and a message of 0.2 +
 # 0.2, until the last stage has it. The other three follow every 1.4, because that is what a stage in the middle needs for
@@ -280,17 +280,22 @@ Model.check(out, puzzle="pipeline_fsdp")
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Llama 3 405B:* a grid of tensor 8 × pipeline 16 × data 64 is 8,192 GPUs, and they reach 43 % of their peak; with
-#   data 128, 16,384 GPUs and 41 % [1]. Tensor parallelism, which cuts the inside of a layer, is the innermost axis: it
-#   needs the fastest links.
-# - *Which axis goes where.* An H100 sends 450 GB/s over NVLink to the 7 others in its host, and 50 GB/s over the network
-#   to everybody else: 9 to 1. Chatty axes stay inside the host. A pipeline sends little and rarely; it may cross hosts.
-# - *Keep or gather again?* FSDP would gather each weight for every microbatch, so torchtitan switches that off under a
-#   pipeline (`reshard_after_forward=False`) [2]. Llama 3 keeps its weights from forward to backward as well [1].
-# - *Things break.* In 54 days of training, 419 unexpected stops, one every three hours; more than 90 % of the time was
+# - **Llama 3 405B:** a grid of tensor 8 × pipeline 16 × data 64 is 8,192 GPUs at an MFU of 43 % (the share of their
+#   peak that goes into the model); with data 128 it is 16,384 GPUs and 41 % [1]. Tensor parallelism, which cuts the
+#   inside of a layer, is the innermost axis: it needs the fastest links.
+# - **Which axis goes where.** Over NVLink an H100 sends 450 GB/s to the 7 others in its host. Over its network card it
+#   sends 50 to a GPU elsewhere: 9 to 1, for a message and for a group with one rank a host. Only a group that fills
+#   whole hosts has all eight cards, 400 GB/s. And every message between hosts starts later. So the axis that talks in
+#   every layer stays inside the host; a pipeline sends little and rarely, and may cross hosts.
+# - **Keep or gather again?** FSDP would gather each weight for every microbatch, so torchtitan has switched that off
+#   under a pipeline from the beginning (`reshard_after_forward=False`) [2]. Llama 3 keeps its weights from forward to
+#   backward as well [1].
+# - **Things break.** In 54 days of training, 419 unexpected stops, one every three hours; more than 90 % of the time was
 #   useful work all the same [1].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783. [2] pytorch/torchtitan, pull request 446.
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# [2] pytorch/torchtitan, *Add Pipeline Parallel (and 2D PP+FSDP) support*, 2024,
+# [pull request 318](https://github.com/pytorch/torchtitan/pull/318).
 
 # %% [markdown]
 # ## What is simplified here
@@ -314,7 +319,7 @@ Model.check(out, puzzle="pipeline_fsdp")
 #
 # ## Questions to think about
 #
-# **1.** Turn the mesh round: `Mesh({"stage": 4, "data": 4})`. Your function gives the same figures. Why does it matter on
+# **1.** Swap the axes of the mesh: `Mesh({"stage": 4, "data": 4})`. Your function gives the same figures. Why does it matter on
 # a real cluster?
 #
 # <details><summary>Answer</summary>
@@ -331,36 +336,37 @@ Model.check(out, puzzle="pipeline_fsdp")
 #
 # <details><summary>Answer</summary>
 #
-# It depends on what is scarce. To keep them costs one whole weight more for each further layer, at every moment. To gather
-# them again costs 0.3 for each layer, twice for each microbatch. With few microbatches and many layers, gather again; with
-# many microbatches, keep: puzzle $number_pp_fsdp_keep. Between the two there is a third way, which Lamy-Poirier describes (*Breadth-First Pipeline
-# Parallelism*, 2022, arXiv 2211.05953): take all microbatches through one layer before the next is gathered.
+# It depends on what is scarce. Keeping them costs one more whole weight for each further layer, at every moment.
+# Gathering them again costs 0.3 for each layer, twice for each microbatch. With few microbatches and many layers,
+# gather again; with many microbatches, keep: puzzle $number_pp_fsdp_keep. Between the two there is a third way, which
+# Lamy-Poirier describes (*Breadth-First Pipeline Parallelism*, 2022,
+# [arXiv 2211.05953](https://arxiv.org/abs/2211.05953)): take all microbatches through one layer before the next is
+# gathered.
 #
 # </details>
 #
-# **3.** How could the last stage need less memory without anybody being later?
+# **3.** How could the last stage need less memory with no stage being later?
 #
 # <details><summary>Answer</summary>
 #
 # It holds four activations and four gradients because it takes all four batches forward before the first goes back. It
-# may take each one back at once: forward, backward, forward, backward. This order is called **1F1B** (one forward, one
-# backward). Then only the stages before it hold several batches, because theirs take longer to come back. The step is
-# over at 19.5, and the highest peak falls from 1,572,864 to 1,179,648 elements. `puzzles reveal pipeline_fsdp` has it, and
-# puzzle $number_one_f_one_b is about it.
+# could take each back at once: forward, backward, forward, backward. This order is called **1F1B** (one forward, one
+# backward). Then only the stages before it have several batches in flight, because theirs take longer to come back. The
+# step is over at 19.5, and the highest peak falls from 1,572,864 to 1,179,648 elements. Puzzle $number_one_f_one_b is about it.
 #
 # </details>
 #
 # ## Where to go from here
 #
-# You have solved the eight. What you have written is, in a few lines each, what DDP, FSDP and the pipelines of PyTorch,
-# DeepSpeed and Megatron-LM do. From here:
+# These were the basics: eight puzzles, and in a few lines each what DDP, FSDP and the pipelines of PyTorch, DeepSpeed and
+# Megatron-LM do. But every one of your schedules still waits. Look at a picture of puzzle $number_ddp once more: while an
+# all-reduce runs, the rank does nothing. What could it compute in that time?
 #
-# - `puzzles reveal gpipe` in a terminal (or the folder `solutions/alternatives/`) shows other schedules for every puzzle:
-#   1F1B and an interleaved pipeline, overlapped all-reduces, other ways to shard. Run one in the notebook of its puzzle
-#   and look at its review.
-# - Each review names a lower bound. Some of your runs are above it. What would have to be received before it is needed?
-# - Change the sizes, the mesh and the costs. Everything you used takes them as arguments.
-# - Tell a friend, and let them predict.
+# - **Hide the network.** Puzzle $number_ddp_overlap gives links a price, and lets you hide it behind backward. From there
+#   the chapter climbs the ladder of ZeRO to a mesh of hosts.
+# - **Shrink the bubble.** Puzzle $number_one_f_one_b is the order that pipelines run in practice, and puzzles
+#   $number_interleaved and $number_zero_bubble take the bubble apart.
+# - **Cut a layer.** Puzzle $number_tensor_parallel is the third axis of Llama 3's grid, the innermost one.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,22 +20,21 @@
 # %% [markdown]
 # # $heading
 #
-# Somebody measured plain data parallelism from 8 GPUs up to 256. On 8, each GPU trained on 40,150 tokens a second. On
-# 256 it was 15,700 [3]. The model had not changed, and neither had the GPUs: they had become slower by a factor of 2.6,
+# Plain data parallelism, measured from 8 GPUs up to 256: on 8, each GPU trained on 40,150 tokens a second. On 256 it
+# was 15,700 [3]. The model had not changed, and neither had the GPUs: they had become slower by a factor of 2.6,
 # because they spent the rest of their time waiting for the sum of their gradients.
 #
 # You know that sum. In "Distributed data parallel" you awaited an all-reduce after each backward, and it took 0.3 each
 # time. With costs that depend on what is sent, as in this puzzle, it takes longer than the backward itself: 1.5 against
 # 1. A step that computes for 20 then lasts 32.
 #
-# None of that waiting is necessary. While the gradient of layer 7 travels, nobody keeps you from computing that of
-# layer 6.
+# None of that waiting is necessary. While the gradient of layer 7 travels, nothing keeps you from computing that of layer 6.
 #
-# > **To tell a friend:** a gradient is ready to travel as soon as it is made, so send it off and keep computing, and
-# > put small ones into one parcel.
+# > **To tell a friend:** a gradient can travel as soon as it is made: send it off, keep computing, and ship small ones
+# > together.
 #
-# *Reminder.* A collective is two things: the call starts it, `await` waits until it is over. What lies between the two
-# runs at the same time.
+# *The words, once more.* A collective is two things: the call starts it, `await` waits until it is over. What lies
+# between the two runs at the same time.
 
 # %%
 from drawing import draw, draw_collective
@@ -54,7 +53,7 @@ from lib.schedules.steps import one_collective
 # | time | 1.5 | 2.1 | 3.3 | 5.7 |
 # | time for each layer | 1.5 | 1.05 | 0.83 | 0.71 |
 #
-# The latency is paid once for each all-reduce, and not for each layer. That is why real programs put the gradients of
+# You pay the latency once for each all-reduce, not for each layer. That is why real programs put the gradients of
 # several layers into one flat buffer, a **bucket**, and all-reduce that. Here it is a call of its own, which takes a
 # list of gradients and gives a list of sums:
 #
@@ -65,19 +64,19 @@ from lib.schedules.steps import one_collective
 # This is what it does, with the gradients of two layers:
 
 # %%
-demo = simulate(one_collective("allreduce_bucket"), layers=2, batches=4, ranks=4, costs=Links(latency=0.15))
+costs = Links(latency=0.15)
+demo = simulate(one_collective("allreduce_bucket"), layers=2, batches=4, ranks=4, costs=costs)
 draw_collective(demo)
 
 # %% [markdown]
 # **How large should a bucket be?** Two forces pull at it:
 #
-# - *Small buckets leave early.* The first gradient is there after the first backward, and travels behind the second. But
-#   it travels for 1.5, and a backward takes 1: eight trips take 12, and eight backwards only 8.
-# - *Large buckets are cheap, and late.* One bucket with everything takes 5.7 in place of 12. But it can only leave
-#   when the last backward is over, and then there is nothing left to hide it behind.
+# - **Small buckets leave early.** The first gradient is there after the first backward, and travels behind the second.
+#   But it travels for 1.5, and a backward takes 1.
+# - **Large buckets are cheap, and late.** One bucket with everything takes 5.7, and eight small ones 12. But it can
+#   only leave when the last backward is over, and then nothing is left to hide it behind.
 #
-# Somewhere in between lies your solution. And there is one more thing to hide behind: an `update` takes 0.5, and there
-# are eight of them.
+# Which size is best? And is a backward the only thing to hide behind?
 
 # %% [markdown]
 # ## The puzzle
@@ -94,9 +93,9 @@ draw_collective(demo)
 # **Rules**
 #
 # - All ranks make the same calls in the same order, with the same layers in each bucket.
-# - Values live in the stores, and everything alive counts. Store a sum in the place of its gradient, or both are there.
+# - Values live in the stores, and everything alive counts. Store each sum under the key of its gradient, or both take memory.
 #   Works may wait in a list of your own.
-# - A gradient that travels is in memory until its sum has arrived and was used.
+# - A gradient in flight takes memory until its sum has arrived and is used.
 # - Collectives of the same ranks follow each other: the second one starts when the first one is over.
 
 # %% [markdown]
@@ -133,7 +132,7 @@ async def ddp_overlap(model: Model) -> None:
 
     # Forward and loss, as in "Distributed data parallel". Then backward, layer by layer: start the sum of each
     # gradient, alone or in a bucket with others, and wait for it as late as you can. Update all layers.
-    # --- your code (about 26 lines) ---
+    # --- your code (about 25 lines) ---
     for layer in range(model.LAYERS):
         activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
@@ -143,17 +142,17 @@ async def ddp_overlap(model: Model) -> None:
     travelling = []  # the layers of each bucket that has left, and its all-reduce
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights[layer]
+            layer, activations.pop(layer), grad_activations.pop(layer + 1), weights[layer]
         )
-        del activations[layer], grad_activations[layer + 1]
+        grad_activations.pop(0, None)  # the gradient of the data, which is not read again
         bucket.append(layer)
         if len(bucket) == 2 or layer == 0:
             work = model.allreduce_bucket([grad_weights[i] for i in bucket])
             travelling.append((bucket, work))
             bucket = []
-    del grad_activations[0]
 
-    for bucket, work in travelling:  # the first one arrived long ago; the last one travels behind these updates
+    # The first bucket arrived long ago; the last one travels behind these updates.
+    for bucket, work in travelling:
         sums = await work
         for layer in bucket:
             grad_weights[layer] = sums.pop(0)
@@ -169,14 +168,14 @@ async def ddp_overlap(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(ddp_overlap, puzzle="ddp_overlap")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Time, with one all-reduce a layer in the background: forward takes 8, and the first backward one more. At 9 the first
 # all-reduce starts. There are eight, each takes 1.5, and they follow each other without a gap: 9 + 12 = 21. Then the
@@ -187,9 +186,10 @@ guess.against(out)
 # other: they are over at 12.1, 14.2, 16.3 and 18.4. Six updates run from 16 to 19, and the last two from 19 to 20: the
 # rank never waits.
 #
-# Memory, when the last all-reduce starts: all weights and optimizer states (16 · 262,144), eight gradients
-# (8 · 262,144), and the gradient of the data that the last backward has just made (131,072): 6,422,528 elements. The sums
-# of the first layers arrived long ago, but they wait for their updates, which come after the backwards.
+# Memory, when the last all-reduce starts: all weights and optimizer states (16 · 262,144) and eight gradients (8 ·
+# 262,144): 6,291,456 elements. The sums of the first layers arrived long ago, but they wait for their updates, which
+# come after the backwards. If the gradient of the data is still there, which the last backward has just made (131,072),
+# it is 6,422,528.
 #
 # </details>
 
@@ -229,27 +229,32 @@ Model.check(out, puzzle="ddp_overlap")
 # | step over at | 21.5 | 20 | 20 | 21.3 | 25.7 |
 # | bound by | latency | compute | compute | the last bucket | the only bucket |
 #
-# And 20 is as fast as it gets: a rank computes for 8 + 8 + 4, so whoever ends at 20 has hidden every all-reduce.
+# And 20 is as fast as it gets: a rank computes for 8 + 8 + 4, so a step that ends at 20 has hidden every all-reduce.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How large a bucket is.* PyTorch's DDP has buckets of 25 MiB, and the first one has 1 MiB, so that something travels
+# - **How large a bucket is.** PyTorch's DDP has buckets of 25 MiB, and the first one has 1 MiB, so that something travels
 #   early [1]. A weight matrix of 4,096 x 4,096 in bf16 has 32 MiB: large models have about one bucket for each matrix.
-# - *What it is worth.* The authors of DDP report near-linear scaling to 256 GPUs for models that fit [2].
-# - *When it is no longer enough.* The run of the first paragraph: 26,446 tokens a second for each of 128 GPUs, 15,700 on
+# - **What it is worth.** The authors of DDP report near-linear scaling to 256 GPUs for models that fit [2].
+# - **When it is no longer enough.** The run of the first paragraph: 26,446 tokens a second for each of 128 GPUs, 15,700 on
 #   256. The memory stayed the same all the time, 36.7 GB on each [3]. With twice the GPUs each has half the tokens in
 #   which to hide the same all-reduce.
-# - *How much there has to be to hide behind.* Across H100 nodes about 2,475 tokens a GPU and step [4].
-# - *Why 8 GPUs do better than the formula for bytes.* On one H100 node an all-reduce reaches 370 of 450 GB/s, but only
-#   about 150 where the buffer has 58 MB [4]. Small parcels are slow on real links too.
+# - **How much work it takes to hide it.** Across H100 hosts about 2,475 tokens a GPU and step, with the 400 GB/s
+#   of all eight cards of a host [4].
+# - **Size counts inside a host, too.** On one H100 host an all-reduce of 10 GB reaches 370 of 450 GB/s, and one of 58
+#   MB only about 150 [4].
 #
-# [1] pytorch/pytorch, torch/csrc/distributed/c10d/reducer.hpp.
-# [2] Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, 2020, arXiv 2006.15704.
-# [3] Hugging Face, *The Ultra-Scale Playbook*, 2025, data parallel scaling.
-# [4] Austin et al., *How To Scale Your Model*, 2025, chapters on GPUs and on training.
+# [1] pytorch/pytorch,
+# [torch/csrc/distributed/c10d/reducer.hpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.hpp).
+# [2] Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, 2020,
+# [arXiv 2006.15704](https://arxiv.org/abs/2006.15704).
+# [3] Hugging Face, *The Ultra-Scale Playbook*, 2025, data parallel scaling,
+# [huggingface.co](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
+# [4] Austin et al., *[How To Scale Your Model](https://jax-ml.github.io/scaling-book)*, 2025, chapters on GPUs and on
+# training.
 
 # %% [markdown]
 # ## What is simplified here
@@ -270,7 +275,7 @@ Model.check(out, puzzle="ddp_overlap")
 # At zero, one layer in each: 0.6 a layer is less than a backward, so every all-reduce is over before the next gradient
 # is there, and large buckets could only be late. At 0.3 an all-reduce of *k* layers takes 1.8 + 0.6·k. Two in each
 # bucket: 10 + 4 · 3 = 22 and two updates, 23. Three, three, two: 11 + 3.6 + 3.6 + 3 = 21.2 and two updates, 22.2.
-# Larger latencies want larger buckets, as always when something costs a fixed price for each trip.
+# The larger the latency, the larger the best bucket, as always when each trip has a fixed price.
 #
 # </details>
 #
@@ -291,7 +296,7 @@ Model.check(out, puzzle="ddp_overlap")
 #
 # Memory: a gradient that was used for its update is gone, so fewer of them wait. But an update in the middle
 # of backward delays every backward after it, and with them the last bucket. With buckets of two there is room for one
-# such update: the step still ends at 20, and the peak falls from 6,422,528 to 6,029,312. PyTorch can do this for its own
+# such update: the step still ends at 20, and the peak falls from 6,291,456 to 6,029,312. PyTorch can do this for its own
 # optimizers, under the name of *optimizer in backward*. `reveal("ddp_overlap")` has this schedule.
 #
 # </details>
@@ -310,19 +315,19 @@ Model.check(out, puzzle="ddp_overlap")
 #
 # <details><summary>Answer</summary>
 #
-# Yes: ranks 0 and 1 add up theirs, so do 2 and 3; then 0 and 2, and 1 and 3. That is two rounds of all-reduces over pairs,
-# with 2 latencies each, 4 in all, and with *n* ranks it grows with log n, not with n. The price is bytes: 2 layers are
-# sent in place of 1.5. That is why communication libraries use trees for small buffers and rings for large ones.
-# `reveal("ddp_overlap")` has it too, without buckets: it ends at 22.8, so here it does not pay. Rounds of different
-# layers run at the same time, and share the link.
+# Yes: ranks 0 and 1 add up theirs, so do 2 and 3; then 0 and 2, and 1 and 3. That is two rounds of all-reduces over
+# pairs, with 2 latencies each, 4 in all, and with *n* ranks it grows with log n, not with n. The price is bytes: a rank
+# sends 2 layers instead of 1.5. That is why communication libraries use trees for small buffers and rings for large
+# ones. `reveal("ddp_overlap")` has it too, without buckets: it ends at 22.8, so here it does not pay. Rounds of
+# different layers run at the same time, and share the link.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Time is hidden now as well as it can be. But look at the memory once more: four ranks hold the same optimizer states,
-# and do the same eight updates on the same numbers. Four times the same work, and four times the same memory. Who would
-# miss three of them?
+# The network is hidden now as well as it can be. But look at the memory once more: four ranks hold the same optimizer
+# states, and do the same eight updates on the same numbers. Four times the same work, and four times the same memory.
+# Who would miss three of them?
 
 # %% [markdown]
 # <!-- part: links -->

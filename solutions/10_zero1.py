@@ -33,8 +33,8 @@
 # > **To tell a friend:** in the middle of every all-reduce there is a moment at which each rank has one finished piece of
 # > the sum. ZeRO updates the weights in that moment.
 #
-# *Reminder.* An **all-reduce** gives everybody the sum. A **reduce-scatter** gives rank r shard r of it. An
-# **all-gather** puts shards together, for everybody.
+# *The words, once more.* An **all-reduce** gives every rank the sum. A **reduce-scatter** gives rank r shard r of it.
+# An **all-gather** puts shards together, on every rank.
 
 # %%
 from drawing import draw, draw_collective
@@ -44,8 +44,8 @@ from lib.schedules.steps import one_collective
 # %% [markdown]
 # ## The idea
 #
-# A ring all-reduce goes round twice. After the first time rank r has shard r of the sum, complete. The second time is
-# only for telling the others. These two halves have names of their own. The first is a reduce-scatter:
+# A ring all-reduce goes round twice. After the first time rank r has shard r of the sum, complete. The second time only
+# tells the others. You know the two halves. The first is a reduce-scatter:
 
 # %%
 draw_collective(simulate(one_collective("scatterreduce"), layers=1, batches=4, ranks=4))
@@ -57,12 +57,20 @@ draw_collective(simulate(one_collective("scatterreduce"), layers=1, batches=4, r
 draw_collective(simulate(one_collective("allgather"), layers=1, batches=4, ranks=4))
 
 # %% [markdown]
-# Between the two rank r has shard r of the summed gradient. That is all that it takes to update shard r of the weight,
-# if shard r of the optimizer state is there. So do it there, and let the second half carry **new weights** in place of
-# gradients. They are just as large. Every rank sends what it sent before, and has a quarter of the optimizer state.
+# Between the two, rank r has shard r of the summed gradient. **Predict:** what could it do with that right there, and
+# which part of the optimizer state does it need for it? What should the second half carry then, and does a rank send
+# more than before?
 #
-# One thing to look out for. The weight is whole, because forward and backward need it so. The state is a shard, and so
-# is the gradient. `update` wants three parts that fit:
+# <details><summary>Answer</summary>
+#
+# With shard r of the optimizer state it can update shard r of the weight. Then the second half carries **new weights**
+# instead of gradients. They are just as large: every rank sends what it sent before, and keeps a quarter of the
+# optimizer state.
+#
+# </details>
+#
+# Watch the sizes. The weight is whole, because forward and backward need all of it. The state is a shard, and so is the
+# gradient. `update` wants three parts that fit:
 
 
 # %%
@@ -95,8 +103,8 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - What a rank may *send* is limited, to what plain data parallelism sends: 2,359,296 elements. No goal is reached by a run
-#   that sends more.
+# - What a rank may *send* is limited, to what plain data parallelism sends: 2,359,296 elements. A run that sends more
+#   reaches no goal.
 # - Values live in the stores, and everything alive counts. A whole weight counts as long as it is in its store.
 # - All ranks call the same collectives in the same order.
 
@@ -141,7 +149,7 @@ async def zero1(model: Model) -> None:
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
 
-    summing, gathering = {}, {}  # the collectives under way, by their layer
+    summing, gathering = {}, {}  # the collectives in flight, by their layer
 
     async def finish(layer: int) -> None:  # update my shard of a layer, and start gathering the new ones
         grad_weights[layer] = await summing.pop(layer)
@@ -154,7 +162,7 @@ async def zero1(model: Model) -> None:
             layer, activations[layer], grad_activations[layer + 1], weights[layer]
         )
         del activations[layer], grad_activations[layer + 1]
-        weights[layer] = weights[layer].shard(model.rank, model.RANKS)  # nobody needs the rest of the old weight
+        weights[layer] = weights[layer].shard(model.rank, model.RANKS)  # the rest of the old weight is not read again
         summing[layer] = model.scatterreduce(grad_weights[layer], layer)
         if layer + 1 < model.LAYERS:  # its gradient travelled behind this backward
             await finish(layer + 1)
@@ -170,22 +178,22 @@ async def zero1(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(zero1, puzzle="zero1")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Time: forward and backward through six layers, 12. For each layer a reduce-scatter, an update and an all-gather, 0.3 +
-# 0.5 + 0.3, one after the other: 6 · 1.1 = 6.6. Together 18.6. Two collectives in place of one: 1.8 more than plain data
+# 0.5 + 0.3, one after the other: 6 · 1.1 = 6.6. Together 18.6. Two collectives instead of one: 1.8 more than plain data
 # parallelism, until you hide them.
 #
 # Memory, at the first backward: six whole weights (1,572,864), six quarters of an optimizer state (393,216), and six
 # activations with one gradient (917,504): 2,883,584. Plain data parallelism has six whole states, 1,179,648 more.
-# One operation later there is a whole gradient (262,144) in place of an activation. If the whole weight of that layer is
+# One operation later there is a whole gradient (262,144) instead of an activation. If the whole weight of that layer is
 # still there, that moment is the peak: 3,014,656.
 #
 # </details>
@@ -207,8 +215,8 @@ Model.check(out, puzzle="zero1")
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# This is **ZeRO stage 1**, or an *optimizer state sharding*: `zero_optimization.stage = 1` in DeepSpeed, the distributed
-# optimizer in Megatron-LM, and, with whole layers in place of shards, `ZeroRedundancyOptimizer` in PyTorch. With *L*
+# This is **ZeRO stage 1**, or optimizer-state sharding: `zero_optimization.stage = 1` in DeepSpeed, the distributed
+# optimizer in Megatron-LM, and, with whole layers instead of shards, `ZeroRedundancyOptimizer` in PyTorch. With *L*
 # layers, *R* ranks, *W* elements in a weight and *A* in an activation of one batch, with everything hidden that can be:
 #
 # ```
@@ -216,7 +224,7 @@ Model.check(out, puzzle="zero1")
 # peak = L·W + L·W/R + (L + 1)·A            weights + shards of the states + activations and a gradient
 # ```
 #
-# Neither can be any less. All weights are there until the first backward, and of what is updated last, the other ranks
+# Neither can be improved. All weights are there until the first backward, and whatever is updated last, the other ranks
 # still need the new weight.
 #
 # With Adam in mixed precision the same count goes like this, for *Ψ* parameters on *R* ranks, in bytes:
@@ -234,17 +242,19 @@ Model.check(out, puzzle="zero1")
 # %% [markdown]
 # ## On real GPUs
 #
-# - *What it is worth.* At 16 bytes a parameter 80 GB hold 5 billion parameters. With stage 1 on many ranks it is 4 bytes
-#   and a little, so nearly 20 billion. For 7.5 billion on 64 GPUs the formula above gives 31.4 GB in place of 120.
-# - *What it costs.* A step of a model of 10 billion parameters in bf16 moves 40 GB for each GPU, with plain data parallelism
+# - **What it is worth.** At 16 bytes a parameter 80 GB hold 5 billion parameters. With stage 1 on many ranks it is 4 bytes
+#   and a little, so nearly 20 billion. For 7.5 billion on 64 GPUs the formula above gives 31.4 GB instead of 120.
+# - **What it costs.** A step of a model of 10 billion parameters in bf16 moves 40 GB for each GPU, with plain data parallelism
 #   and with stage 1 alike; with everything sharded it is 60 GB [1].
-# - *Who uses it.* DeepSeek-V3 was trained with a pipeline of 16 stages, experts spread over 64 GPUs, and
-#   stage 1 on top [2]. Pipelines like it best: one gather and one reduction in a step, however many microbatches there
-#   are. FSDP in PyTorch got a switch for just that, `set_reshard_after_backward` [3].
+# - **Who uses it.** DeepSeek-V3 was trained with a pipeline of 16 stages, experts spread over 64 GPUs, and stage 1 on
+#   top [2]. It suits pipelines best: one gather and one reduction a step, however many microbatches there are. FSDP in
+#   PyTorch got a switch for just that, `set_reshard_after_backward` [3].
 #
-# [1] Bekman, *Machine Learning Engineering*, 2026, chapter on networks.
-# [2] Austin et al., *How To Scale Your Model*, 2025, chapter on GPUs.
-# [3] pytorch/pytorch, pull request 124319.
+# [1] Bekman, *Machine Learning Engineering Open Book*, 2026, chapter on networks,
+# [github.com](https://github.com/stas00/ml-engineering/tree/master/network).
+# [2] Austin et al., *[How To Scale Your Model](https://jax-ml.github.io/scaling-book)*, 2025, chapter on GPUs.
+# [3] pytorch/pytorch, *FSDP2: Added `set_reshard_after_backward`*, 2024,
+# [pull request 124319](https://github.com/pytorch/pytorch/pull/124319).
 
 # %% [markdown]
 # ## What is simplified here
@@ -257,13 +267,13 @@ Model.check(out, puzzle="zero1")
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Use an all-reduce in place of the reduce-scatter, and update your shard with it. What changes?
+# **1.** Use an all-reduce instead of the reduce-scatter, and update your shard with it. What changes?
 #
 # <details><summary>Answer</summary>
 #
-# It is correct, and even takes the same time here. But everybody is told the whole sum and then uses a quarter of it, and the
-# new weights travel as well: 3·(R - 1)/R of a layer in place of 2. 3,538,944 elements are sent, half as much again as
-# allowed. `reveal("zero1")` has it, as it is how one would do it first.
+# It is correct, and even takes the same time here. But every rank receives the whole sum and uses a quarter of it, and
+# the new weights travel as well: 3·(R - 1)/R of a layer instead of 2. 3,538,944 elements are sent, half as much again
+# as allowed. `reveal("zero1")` has it: it is the natural first try.
 #
 # </details>
 #
@@ -278,7 +288,7 @@ Model.check(out, puzzle="zero1")
 #
 # </details>
 #
-# **3.** You could keep shards of the weights between two steps, and gather them during the forward of the next step. Compare.
+# **3.** You could keep shards of the weights between two steps, and gather them during the forward of the next. Compare.
 #
 # <details><summary>Answer</summary>
 #
@@ -293,9 +303,9 @@ Model.check(out, puzzle="zero1")
 #
 # <details><summary>Answer</summary>
 #
-# What a rank computes last is an update: each of its updates needs a gradient, and backward comes before. Nobody else
-# has that state, so nobody else can have computed that new shard, and the others have to be sent it: one more
-# all-gather. It could only be hidden behind the next step's forward (question 3).
+# A rank's last operation is an update, because each update needs a gradient, and backward comes before. No other rank
+# has that state, so none can have computed that new shard: it has to be sent, in one more all-gather. It could only be
+# hidden behind the next step's forward (question 3).
 #
 # </details>
 #

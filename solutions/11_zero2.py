@@ -24,17 +24,17 @@
 # take 40 GB, and they are needed. And the gradients take another 40 GB, from the first microbatch of a step to the last.
 # Together that is 84 GB, on a GPU that has 80.
 #
-# Of these 40 GB a rank uses 0.6: the shard that it will update. All the rest is a partial sum, kept for somebody else.
+# Of these 40 GB a rank uses 0.6: the shard that it will update. All the rest is a partial sum, kept for other ranks.
 #
 # The second stage of ZeRO does not keep it. It sums up each gradient over the ranks **as soon as it is made**, in every
 # microbatch, and keeps one shard. You know the move from "Fully sharded data parallel". Here you use it while the weights
-# stay whole, and see what each of the two is worth by itself.
+# stay whole, and see what each of the two is worth on its own.
 #
 # > **To tell a friend:** stage 1 cuts what only the update needs, stage 2 also what only waits for it, and stage 3 cuts
 # > everything.
 #
-# *Reminder.* A **microbatch** is a batch that goes through the network on its own. Each rank has two of them here, and
-# the gradients of both belong into one sum.
+# *The words, once more.* A **microbatch** is a batch that goes through the network on its own. Each rank has two of
+# them here, and both gradients go into the same sum.
 
 # %%
 from drawing import draw, draw_collective, draw_figures
@@ -49,8 +49,8 @@ from lib.schedules.steps import one_collective
 # its own gradients, whole, and at the end there is one reduce-scatter for each layer. That is stage 1. **Reduce and
 # wait:** there is a reduce-scatter for each layer and each microbatch, and each rank adds up shards.
 #
-# The sum is the same. What waits is a whole gradient in one case and a quarter in the other; and what is sent is one
-# reduce-scatter or two. This is the one that you will call in every microbatch:
+# The sum is the same. In one case a whole gradient waits, in the other a quarter. In one case you send one
+# reduce-scatter a layer, in the other two. This is the one that you will call in every microbatch:
 
 # %%
 draw_collective(simulate(one_collective("scatterreduce"), layers=1, batches=4, ranks=4))
@@ -89,7 +89,7 @@ guess
 # ### The goal
 #
 # With whole gradients waiting a rank holds 4,456,448 elements, and with both batches at once 3,801,088. All three goals
-# ask for less. For the third one, nothing may wait for a collective that could run behind something else.
+# ask for less. For the third, hide every collective that can run behind something else.
 
 # %%
 goal("zero2")
@@ -110,7 +110,7 @@ async def zero2(model: Model) -> None:
     # For each of my batches: forward, loss, backward; sum up each gradient over the ranks as it is made, and add my
     # shard of it to that of the batch before. In the last batch, update my shards and gather the new weights.
     # --- your code (about 36 lines) ---
-    summing, gathering = [], {}  # the collectives under way
+    summing, gathering = [], {}  # the collectives in flight
 
     async def finish() -> None:  # add the oldest shard that travels to its sum; in the last batch, update and gather
         layer, b, work = summing.pop(0)
@@ -139,7 +139,7 @@ async def zero2(model: Model) -> None:
                 layer, activations[layer], grad_activations[layer + 1], weights[layer]
             )
             del activations[layer], grad_activations[layer + 1]
-            if b == my_batches[-1]:  # nobody needs the rest of the old weight
+            if b == my_batches[-1]:  # the rest of the old weight is not read again
                 weights[layer] = weights[layer].shard(model.rank, model.RANKS)
             work = model.scatterreduce(grad_weights[layer, b], layer)
             summing.append((layer, b, work))
@@ -157,14 +157,14 @@ async def zero2(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(zero2, puzzle="zero2")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Time: each rank takes two batches forward and backward through six layers, 24. Twelve reduce-scatters take 3.6, six
 # updates 3, six all-gathers 1.8: 32.4. Hidden is everything but the last all-gather: 24 + 3 + 0.3 = 27.3.
@@ -196,8 +196,10 @@ Model.check(out, puzzle="zero2")
 # what is sent.
 
 # %%
-names = ("data parallel", "ZeRO 1", "ZeRO 2", "FSDP")
-draw_figures({name: simulate(zero(stage), layers=6, batches=8, ranks=4) for stage, name in enumerate(names)})
+ladder = {}
+for stage, name in enumerate(("data parallel", "ZeRO 1", "ZeRO 2", "FSDP")):
+    ladder[name] = simulate(zero(stage), layers=6, batches=8, ranks=4)
+draw_figures(ladder)
 
 # %% [markdown]
 # ## What you built
@@ -205,7 +207,7 @@ draw_figures({name: simulate(zero(stage), layers=6, batches=8, ranks=4) for stag
 # <details><summary>Open this when your solution passes</summary>
 #
 # This is **ZeRO stage 2**: `zero_optimization.stage = 2` in DeepSpeed, and `reshard_after_forward=False` in PyTorch's
-# `fully_shard`, which gathers at the beginning of the step in place of its end. With *m* = 2 microbatches a rank, *L*
+# `fully_shard`, which gathers at the beginning of the step instead of its end. With *m* = 2 microbatches a rank, *L*
 # layers and *R* ranks (at least four, and fewer than layers), *W* elements in a weight and *A* in an activation of one
 # batch:
 #
@@ -237,31 +239,33 @@ draw_figures({name: simulate(zero(stage), layers=6, batches=8, ranks=4) for stag
 # %% [markdown]
 # ## On real GPUs
 #
-# - *The ladder in gigabytes.* By the formulas above, 7.5 billion parameters on 64 GPUs take 120 GB each without sharding,
+# - **The ladder in gigabytes.** By the formulas above, 7.5 billion parameters on 64 GPUs take 120 GB each without sharding,
 #   31.4 with stage 1, 16.6 with stage 2 and 1.9 with stage 3. They are the figures with which ZeRO was introduced [1].
-# - *The ladder in traffic.* 10 billion parameters in bf16: 40 GB a step for plain data parallelism and stage 1, and 60 GB
+# - **The ladder in traffic.** 10 billion parameters in bf16: 40 GB a step for plain data parallelism and stage 1, and 60 GB
 #   for stage 3 [2].
-# - *Why not always stage 3.* A 175B model with a fixed batch ran at 144 TFLOP/s for each GPU with stage 3 on 384 A100s,
+# - **Why not always stage 3.** A 175B model with a fixed batch ran at 144 TFLOP/s for each GPU with stage 3 on 384 A100s,
 #   and at 44 on 1,536. Tensor and pipeline parallelism with plain data parallelism held 141 there [3].
-# - *Pick your stage.* In PyTorch `reshard_after_forward=True` is stage 3, `False` is stage 2, and a number such as 8
+# - **Pick your stage.** In PyTorch `reshard_after_forward=True` is stage 3, `False` is stage 2, and a number such as 8
 #   shards over so many ranks only [4]. Llama 3 was trained with weights that stay whole between forward and backward
-#   [5]: what is saved is one all-gather for each layer and microbatch.
+#   [5]: that saves one all-gather for each layer and microbatch.
 #
-# [1] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020, arXiv 1910.02054.
-# [2] Bekman, *Machine Learning Engineering*, 2026, chapter on networks.
+# [1] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020,
+# [arXiv 1910.02054](https://arxiv.org/abs/1910.02054).
+# [2] Bekman, *Machine Learning Engineering Open Book*, 2026, chapter on networks,
+# [github.com](https://github.com/stas00/ml-engineering/tree/master/network).
 # [3] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# arXiv 2104.04473.
-# [4] pytorch/pytorch, issue 118017.
-# [5] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
+# [4] pytorch/pytorch, *FSDP2: Added `reshard_after_forward`*, 2024,
+# [pull request 118017](https://github.com/pytorch/pytorch/pull/118017).
+# [5] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# A reduce-scatter takes 0.3 whatever its size, and a second one for the same layer is nearly always hidden
-# here. On a network that has no time to spare, twice the reduce-scatters may be felt, and then stage 1 is the
-# better choice for many microbatches. Gradients are often kept in 32 bits while they are summed up, so that the bars of
-# the ladder in which they are whole are longer still. And what an activation takes is small here: in real models
-# activations are often the largest bar, which no stage of ZeRO touches.
+# A reduce-scatter takes 0.3 whatever its size, and a second one for the same layer is nearly always hidden here. On a
+# busy network twice the reduce-scatters cost time, and stage 1 is the better choice for many microbatches. Gradients
+# are often summed in 32 bits, so the stages that keep them whole cost even more than the bars show. And activations are
+# small here: in real models they are often the largest bar, and no stage of ZeRO touches them.
 
 # %% [markdown]
 # ## Questions to think about
@@ -276,18 +280,18 @@ draw_figures({name: simulate(zero(stage), layers=6, batches=8, ranks=4) for stag
 #
 # </details>
 #
-# **2.** Take both batches at once, as one of twice the size. What does it do to the three bars?
+# **2.** Take both batches at once, as one of twice the size. What happens to the three bars?
 #
 # <details><summary>Answer</summary>
 #
 # No gradient has to wait, so 1.5 layers of shards are saved, and only one reduce-scatter is needed: 2,359,296 elements sent.
-# But there are 14 halves of a layer of activations in place of 7: 3,801,088 in all, 524,288 more than yours. With
+# But activations are 14 halves of a layer instead of 7: 3,801,088 in all, 524,288 more than yours. With
 # larger activations, or more microbatches, that becomes hopeless, which is why there are microbatches at all.
 # `reveal("zero2")` has this one too.
 #
 # </details>
 #
-# **3.** A pipeline runs 32 microbatches in a step. Which stage of ZeRO would you put beside it?
+# **3.** A pipeline runs 32 microbatches in a step. Which ZeRO stage would you combine with it?
 #
 # <details><summary>Answer</summary>
 #
@@ -296,13 +300,13 @@ draw_figures({name: simulate(zero(stage), layers=6, batches=8, ranks=4) for stag
 #
 # </details>
 #
-# **4.** In which moments does stage 2 need a weight whole, and in which does stage 3? What does that cost?
+# **4.** When does stage 2 need the whole weight, and when does stage 3? What does that cost?
 #
 # <details><summary>Answer</summary>
 #
-# Both in the same ones: in its forward and its backward. Stage 2 keeps it whole in between as well, L - 1 weights more at
-# the worst moment. Stage 3 drops it and gathers it again: two all-gathers for each layer and microbatch, in place of
-# one for each layer and step.
+# At the same moments: in its forward and its backward. Stage 2 keeps it whole in between as well, L - 1 more weights at
+# the worst moment. Stage 3 drops it and gathers it again: two all-gathers for each layer and microbatch, instead of one
+# for each layer and step.
 #
 # </details>
 #

@@ -20,8 +20,8 @@
 # %% [markdown]
 # # $heading
 #
-# One setting of PyTorch's FSDP made a T5 model train up to five times as fast, and another model 5 % slower. The setting
-# is a limit: never have more than two all-gathers on their way.
+# One setting of PyTorch's FSDP made a T5 model train up to five times as fast, and another model 5 % slower. The
+# setting is a limit: never more than two all-gathers in flight.
 #
 # In puzzle $number_fsdp you fetched one weight ahead, and that was enough: every layer computed for a whole time unit and
 # a gather took 0.3. Real models are not so even. An attention layer on a long text computes for ages with few weights; an
@@ -31,10 +31,11 @@
 #
 # So: how far ahead is far enough?
 #
-# > **To tell a friend:** prefetching moves waiting time into memory; the art is to stop as soon as nobody waits.
+# > **To tell a friend:** prefetching turns waiting time into memory; the art is to stop as soon as no rank waits.
 #
-# *Reminder.* In FSDP each rank keeps a **shard** of every weight. To use a layer it **gathers** the whole weight, a guest
-# that it deletes afterwards. A **work** is what a collective returns before you `await` it: it is then under way.
+# *The words, once more.* In FSDP each rank keeps a **shard** of every weight. To use a layer it **gathers** the whole
+# weight, a guest that it deletes afterwards. A **work** is what the call of a collective returns: it is in flight until
+# you `await` it.
 
 # %%
 from drawing import draw, draw_trade_off
@@ -58,29 +59,33 @@ from lib.schedules.data_parallel import fetching
 # ahead**.
 #
 # The network is a **queue**: the collectives of a group run one after another, in the order in which you start them.
-# This is FSDP with 0 to 4 gathers started ahead, in which every reduce-scatter is awaited at once:
+# Here is FSDP with 0 to 4 gathers started ahead; every reduce-scatter is awaited at once. **Predict:** does it get
+# faster with each weight that you fetch ahead?
 
 # %%
 costs = PUZZLES["fsdp_prefetch"].costs
-ahead = {f"{depth} ahead": simulate(fetching(depth), layers=6, batches=4, ranks=4, costs=costs) for depth in range(5)}
+ahead = {}
+for depth in range(5):
+    ahead[f"{depth} ahead"] = simulate(fetching(depth), layers=6, batches=4, ranks=4, costs=costs)
 draw_trade_off(ahead)
 
 # %% [markdown]
-# From 0 to 1 you save 7.8 time units, from 1 to 2 another 1.2. Each step costs one whole weight, 262,144 elements. And
-# then the picture turns round: **with 3 ahead you pay for one more weight and are later.** Look where the time goes:
+# From 0 to 1 you save 7.8 time units, from 1 to 2 another 1.2. Each step costs one whole weight, 262,144 elements. Then
+# the trend reverses: **with 3 ahead you pay for one more weight and finish later.** Look where the time goes:
 
 # %%
 draw(ahead["4 ahead"])
 
 # %% [markdown]
-# In backward the queue is full of gathers that nobody needs yet, and a reduce-scatter, for which the rank waits, has to
-# stand behind them. Early is not the same as soon enough.
+# In backward the queue is full of gathers that are not needed yet, and a reduce-scatter, for which the rank waits, has
+# to stand behind them. Fetching earlier is not the same as finishing sooner.
 #
 # So there are three things to choose:
 #
-# - **How many ahead?** As many as a heavy layer must fetch for the light ones after it, and no more.
-# - **Who waits for a reduce-scatter?** Nobody but the update. It can run behind the backward of other layers, as long as
-#   you can afford a whole gradient that stays alive meanwhile.
+# - **How many ahead?** As many as a heavy layer must fetch for the light ones after it. And if nothing waits for the
+#   reduce-scatters?
+# - **Who waits for a reduce-scatter?** Only the update. It can run behind the backward of other layers, if you can
+#   afford a whole gradient that stays alive meanwhile.
 # - **What goes first into the queue?** After a backward you have two collectives to start: the reduce-scatter of this
 #   gradient, and the gather of a weight. The order in which you write these two lines is the order in which they run.
 #
@@ -106,9 +111,9 @@ draw(ahead["4 ahead"])
 # %% [markdown]
 # ### Predict first
 #
-# Add up what a rank computes: six layers forward and backward, and six updates of 0.5. What is the earliest that the step
-# can be over, if the network never keeps anybody waiting who can do something else? (There is one gather behind which
-# nothing can hide.) And how many collectives does a rank call, if the last layer is gathered only once?
+# Add up what a rank computes: six layers forward and backward, and six updates of 0.5. What is the earliest that the
+# step can be over, if no rank waits for the network while it could compute? (One gather has nothing to hide behind.)
+# And how many collectives does a rank call, if the last layer is gathered only once?
 
 # %%
 guess = predict("fsdp_prefetch", end=..., collectives=...)
@@ -118,7 +123,7 @@ guess
 # ### The goal
 #
 # The second goal is one weight ahead. For the third the reduce-scatters have to get out of the way, and for the last a
-# rank may wait only once: at the very beginning. (The picture answers your prediction, so guess first.)
+# rank may wait only once: at the very beginning. (The limits answer your prediction, so guess first.)
 
 # %%
 goal("fsdp_prefetch")
@@ -171,7 +176,7 @@ async def fsdp_prefetch(model: Model) -> None:
             layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
         )
         del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
-        # Before the reduce-scatter: somebody will wait for this one sooner.
+        # Before the reduce-scatter: this one is awaited sooner.
         fetch(2)
         leaving[layer] = model.scatterreduce(grad_weights[layer], layer)
         del grad_weights[layer]
@@ -187,22 +192,22 @@ async def fsdp_prefetch(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(fsdp_prefetch, puzzle="fsdp_prefetch")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # A rank computes 6 forward, 12 backward, and updates for 3: 21. The first gather takes 0.9 and nothing can hide it, so
-# nobody is done before 21.9. The network has 11 gathers and 6 reduce-scatters to run, 17 · 0.9 = 15.3. That is less than
-# 21, so there is room for all of them, if each starts early enough.
+# no rank is done before 21.9. The network has 11 gathers and 6 reduce-scatters to run, 17 · 0.9 = 15.3. That is less
+# than 21, so there is room for all of them, if each starts early enough.
 #
 # Memory, at the turn: the shards of weights and optimizer states (12 quarters: 786,432), three whole weights (the last
 # layer's and two that are coming: 786,432), 6 activations and one gradient of an activation (917,504). That is 2,490,368.
-# The peak is two backwards later: the reduce-scatters of two gradients are still under way then.
+# The peak is two backwards later: the reduce-scatters of two gradients are still in flight then.
 #
 # </details>
 
@@ -229,7 +234,7 @@ Model.check(out, puzzle="fsdp_prefetch")
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# You wrote a small **scheduler**: a list of what is needed next, a limit on what may be under way, and a rule for who
+# You wrote a small **scheduler**: a list of what is needed next, a limit on what may be in flight, and a rule for what
 # goes first. With *F* and *B* for all forwards and backwards of a rank, *c* for a collective, *u* for an update and *L*
 # layers:
 #
@@ -248,19 +253,23 @@ Model.check(out, puzzle="fsdp_prefetch")
 # %% [markdown]
 # ## On real GPUs
 #
-# - *The limit.* A GPU's queue is filled by the CPU, which runs far ahead. Without a limit FSDP would start every gather
-#   of the forward at once and fill the memory with guests. Its **rate limiter** lets two be in flight; that made T5 up to
-#   five times as fast, because the memory no longer ran full, and DeepViT 5 % slower, which it kept waiting for no good reason [1].
-#   Since 2023 it is on unless you switch it off [2].
-# - *Before or after?* In backward, FSDP starts the next gather **before** it computes a gradient (`BACKWARD_PRE`), and
-#   looking ahead was worth 18 % [1]. `BACKWARD_POST` starts it after the gradient: later, but with a guest less.
-# - *Your own schedule.* FSDP2 keeps two gathered weights alive by default; for a model whose layers are not alike you can
+# - **The limit.** A GPU's queue is filled by the CPU, which runs far ahead. Without a limit FSDP would start every
+#   gather of the forward at once and fill the memory with guests. Its **rate limiter** lets two be in flight; that made
+#   T5 up to five times as fast, because memory no longer ran full, and slowed DeepViT by 5 %, which it throttled for
+#   nothing [1]. Since 2023 it is on unless you switch it off [2].
+# - **Before or after?** In backward, FSDP starts the next gather **before** it computes a gradient (`BACKWARD_PRE`), and
+#   looking ahead was worth 18 % [1]. `BACKWARD_POST` starts it after the gradient: later, but with one guest fewer in memory.
+# - **Your own schedule.** FSDP2 keeps two gathered weights alive by default; for a model whose layers are not alike you can
 #   say for each module what to fetch during it (`set_modules_to_forward_prefetch`, `set_modules_to_backward_prefetch`) [3].
-# - *One weight at a time is not small.* The gathers of less than 33 million elements are what costs most [1]: so layers
-#   are wrapped in units, and a guest is a whole transformer block.
+# - **One weight at a time is not small.** Gathers of fewer than 33 million elements waste most of their time [1]. So
+#   layers are wrapped in units, and a guest is a whole transformer block.
 #
-# [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023, arXiv 2304.11277.
-# [2] pytorch/pytorch, pull request 104900. [3] pytorch/pytorch, pull request 128884.
+# [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023,
+# [arXiv 2304.11277](https://arxiv.org/abs/2304.11277).
+# [2] pytorch/pytorch, *FSDP: Default `limit_all_gathers=True`*, 2023,
+# [pull request 104900](https://github.com/pytorch/pytorch/pull/104900).
+# [3] pytorch/pytorch, *FSDP2: Added APIs for explicit fwd/bwd prefetching*, 2024,
+# [pull request 128884](https://github.com/pytorch/pytorch/pull/128884).
 
 # %% [markdown]
 # ## What is simplified here
@@ -280,10 +289,10 @@ Model.check(out, puzzle="fsdp_prefetch")
 #
 # <details><summary>Answer</summary>
 #
-# One a direction: the first of forward, and the first of backward, because the backward begins with the weight that the
-# forward has just thrown away. Keep that one weight over the turn, and only the very first gather is left. Two ahead are
-# no better than one, since each gather of 0.3 is over long before its layer is needed; the second just costs 262,144
-# elements.
+# One per direction: the first in forward and the first in backward, because backward begins with the weight that
+# forward has just thrown away. Keep that one weight over the turn, and only the very first gather is left. Two ahead
+# are no better than one, since each gather of 0.3 is over long before its layer is needed; the second just costs
+# 262,144 elements.
 #
 # </details>
 #
@@ -291,10 +300,10 @@ Model.check(out, puzzle="fsdp_prefetch")
 #
 # <details><summary>Answer</summary>
 #
-# Later, and smaller: the step ends at 22 instead of 21.9, and the peak is 2,621,440. With one gather ahead the choice is
-# larger. Start it before the backward, and the step (with each reduce-scatter awaited one backward later) ends at 23.9
-# with 2,424,832; start it after the backward, and it ends at 25.1 with 2,293,760. In a queue, start that one first for
-# which somebody will wait sooner. Who awaits every reduce-scatter at once should start that one first.
+# Later, and smaller: the step ends at 22 instead of 21.9, and the peak is 2,621,440. With one gather ahead the choice
+# is larger. Start it before the backward, and the step (with each reduce-scatter awaited one backward later) ends at
+# 23.9 with 2,424,832; start it after the backward, and it ends at 25.1 with 2,293,760. In a queue, start first what
+# will be awaited first. If you await every reduce-scatter at once, that is the reduce-scatter.
 #
 # </details>
 #
@@ -322,8 +331,9 @@ Model.check(out, puzzle="fsdp_prefetch")
 #
 # ## Where this leads
 #
-# A queue that is full is the case of every FSDP that spans several hosts: between them links are ten times slower, and no
-# looking ahead makes up for that. So keep the gathers inside a host. But then who adds up the gradients of the hosts?
+# FSDP over many hosts fills the queue in another way. A ring over 512 GPUs is 511 messages, one after the other, for
+# each gather, through switches that other jobs use as well; no looking ahead makes a full queue faster. So keep the
+# gathers inside a host. But then what adds up the gradients of the hosts?
 
 # %% [markdown]
 # <!-- part: links -->

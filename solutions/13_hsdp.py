@@ -20,18 +20,25 @@
 # %% [markdown]
 # # $heading
 #
-# In a host, eight H100s talk at 450 GB/s. The network card to the next host does 50 GB/s. **Nine to one**, and FSDP does
-# not care: it gathers every weight over all GPUs there are, and as soon as one of them is in another host, the whole
-# ring goes at the pace of the slowest link.
+# Eight H100s in a host talk at 450 GB/s. Eight network cards lead out of it, 50 GB/s each, 400 together. A huge gather
+# that keeps all eight busy hardly notices the border. So why not shard over all GPUs there are?
 #
-# Somebody measured it on four nodes: 55 samples a second with everything sharded over all GPUs, 74 with a hybrid. The
-# hybrid keeps the chatty part inside a host. Each host has a complete model, cut into shards for its own GPUs; between
-# hosts only one thing has to travel, the sums of the gradients. PyTorch calls it **HSDP**, *hybrid sharded data parallel*.
+# Because a gather over 512 GPUs is a ring of **511 messages, one after the other**. Each carries a 512th of a layer and
+# pays its latency in full, and that in each layer, twice. Two GPUs in different hosts have one card of 50 GB/s between
+# them, not 450: **nine to one**. Many hosts have fewer cards than GPUs. And above the hosts networks are often
+# *oversubscribed*: between the pods of 3,072 GPUs of Llama 3 there is one seventh of the bandwidth that there is inside
+# [8].
+#
+# On four hosts of one cluster it was 55 samples a second with everything sharded over all GPUs, and 74 with a hybrid
+# [2]. The hybrid keeps the chatty part inside a host. Each host has a complete model, cut into shards for its own GPUs;
+# between hosts only one thing travels, the sums of the gradients. PyTorch calls it **HSDP**, *hybrid sharded data
+# parallel*.
 #
 # > **To tell a friend:** shard where links are fast, replicate where they are slow.
 #
-# *Reminder.* FSDP **gathers** each weight twice, forward and backward, and **reduce-scatters** its gradient. A **mesh**
-# arranges the ranks along named axes, and `group="axis"` is a collective with the ranks of my line along that axis.
+# *The words, once more.* FSDP **gathers** each weight twice, forward and backward, and **reduce-scatters** its
+# gradient. A **mesh** arranges the ranks along named axes, and `group="axis"` is a collective with the ranks of my line
+# along that axis.
 
 # %%
 from drawing import draw, draw_mesh, draw_trade_off
@@ -49,14 +56,16 @@ mesh = Mesh({"replica": 2, "shard": 4}, host_size=4)
 draw_mesh(mesh)
 
 # %% [markdown]
-# Along `shard` a group lies in one host. Along `replica` every group has one rank in each host.
+# Along `shard` a group lies in one host. Along `replica` every group has one rank in each host, so one card.
 #
 # What does a collective cost? Up to now 0.3, whatever it moves. That cannot show what we are after, so from here on
 # **links have a bandwidth**. Inside a host a batch of activations (131,072 elements) takes 0.2, so that gathering one
-# weight over the four ranks of a host takes the 0.3 that you know. Between hosts everything takes ten times as long.
-# These costs are called `LINKS`. For one layer of *W* elements (262,144) and a ring of *n* ranks:
+# weight over the four ranks of a host takes the 0.3 that you know. Between hosts everything takes ten times as long:
+# that is a ring through **one card** of each host, or two ranks with a card each. (With more cards for the same ring it
+# is less; see "What is simplified".) These costs are called `LINKS`. For one layer of *W* elements (262,144) and a ring
+# of *n* ranks:
 #
-# | | moves, per rank | in a host, n = 4 | over all 8 | between hosts, n = 2, of a quarter |
+# | | moves, per rank | in a host, n = 4 | one ring over all 8 | between hosts, n = 2, of a quarter |
 # |---|---|---|---|---|
 # | all-gather, reduce-scatter | (n - 1)/n · W | 0.3 | 3.5 | 0.5 |
 # | all-reduce | 2 · (n - 1)/n · W | 0.6 | 7.0 | 1.0 |
@@ -86,7 +95,7 @@ draw_mesh(mesh)
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts. Works may wait in a dict of your own.
-# - Each group has its own queue: what goes on along `shard` and along `replica` can run at the same time.
+# - Each group has its own queue: collectives along `shard` and along `replica` can run at the same time.
 # - `set_final_weight` gets this rank's shard.
 
 # %% [markdown]
@@ -102,8 +111,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is what you have just worked out. For the second the all-reduces have to run behind backward, and for the
-# last everything but the very first gather is out of sight. (The picture shows that one, so guess first.)
+# The first goal is what you have just worked out. For the second the all-reduces have to run behind backward, and for
+# the last everything but the very first gather is hidden. (The limits answer your prediction, so guess first.)
 
 # %%
 goal("hsdp")
@@ -171,14 +180,14 @@ async def hsdp(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(hsdp, puzzle="hsdp")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # With every collective awaited: 12 for the computing, 6 · 3 · 0.3 = 5.4 inside the host, 6 · 1.0 between hosts, 3 for the
 # updates: 26.4. These are 12 gathers, 6 reduce-scatters and 6 all-reduces, 24 collectives.
@@ -198,34 +207,35 @@ draw(out)
 # %% [markdown]
 # ### The same step in other shapes
 #
-# Here are five ways to train this model on these eight ranks, each the simplest of its kind, every collective awaited at
-# once. One of them is **the classic mistake**: the same HSDP, on a mesh whose axes are the wrong way round, so that
-# the shards lie across the hosts and the replicas inside.
+# Here are five ways to train this model on these eight ranks, each the simplest of its kind, every collective awaited
+# at once. One of them is **the classic mistake**: the same HSDP on a mesh with its axes swapped, so that the shards lie
+# across the hosts and the replicas inside.
 
 # %%
 turned = Mesh({"shard": 2, "replica": 4}, host_size=4)
+small = Mesh({"replica": 4, "shard": 2}, host_size=4)
 ways = {
     "HSDP": (fully_sharded("shard", "replica"), mesh),
-    "HSDP, mesh turned round": (fully_sharded("shard", "replica"), turned),
-    "HSDP 4 x 2": (fully_sharded("shard", "replica"), Mesh({"replica": 4, "shard": 2}, host_size=4)),
+    "HSDP, axes swapped": (fully_sharded("shard", "replica"), turned),
+    "HSDP 4 x 2": (fully_sharded("shard", "replica"), small),
     "FSDP over 8": (fully_sharded(), None),
     "DDP": (ddp, None),
 }
-runs = {
-    costs: {name: simulate(run, layers=6, batches=8, ranks=8, mesh=on, costs=costs) for name, (run, on) in ways.items()}
-    for costs in (LINKS, UNIT)
-}
+runs = {LINKS: {}, UNIT: {}}
+for costs, found in runs.items():
+    for name, (run, on) in ways.items():
+        found[name] = simulate(run, layers=6, batches=8, ranks=8, mesh=on, costs=costs)
 draw_trade_off(runs[LINKS])
 
 # %% [markdown]
-# Nothing fails when the mesh is turned round. The loss goes down as it should, and the step takes twice as long. This is
+# Nothing fails when the axes are swapped. The loss goes down as it should, and the step takes twice as long. This is
 # where its `shard` groups are:
 
 # %%
 draw_mesh(turned, "shard")
 
 # %% [markdown]
-# And this is what you would have believed with the flat costs of the puzzles before, where every collective takes 0.3:
+# And this is what the flat costs of earlier puzzles would have told you, where every collective takes 0.3:
 
 # %%
 draw_trade_off(runs[UNIT])
@@ -258,35 +268,55 @@ Model.check(out, puzzle="hsdp")
 # held             2·L·W/S                             weights and states: as if the other hosts were not there
 # ```
 #
-# Look at the *S* in the second line. The more GPUs a host has, the less each of them sends over the network: the
-# shards make the traffic between hosts small, and they do it for free.
+# Look at the *S* in the second line. The more GPUs a host has, the less each of them sends over the network: sharding
+# inside the host makes the traffic between hosts small, for free. And count messages: a gather waits for S - 1 of them
+# instead of R·S - 1, whatever the bandwidth.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How much less.* With eight GPUs in a host, HSDP sends over the network a twelfth of what full sharding sends [1].
-# - *What it is worth.* On four nodes: 74.4 samples a second with the hybrid, 55.3 fully sharded [2]. Qwen3-30B-A3B on 64
-#   H100s: 392,000 tokens a second instead of 293,000, for 54 GB a GPU instead of 48 [3].
-# - *What went wrong.* The first version in PyTorch all-reduced **whole** gradients between hosts and reduce-scattered
-#   after that. It was known to send too much, but the cheap order lost accuracy, and nobody knew why [4]. Later the
-#   all-reduce got a stream of its own, so that it no longer stood in one line with the reduce-scatters [5].
-# - *When a host is too small.* A model that needs 16 GPUs needs shard groups of two hosts. That was asked for in 2024 [6];
+# - **How much less.** Counted for each GPU and its card, as the FSDP paper does, HSDP in hosts of eight sends a twelfth
+#   of what full sharding sends: twice an eighth of the model instead of three times all of it [1]. Counted for a whole
+#   host it is 2 to 3: all eight cards of the hybrid carry an eighth at the same time, while one ring's gathers pass one
+#   card.
+# - **What it is worth.** On four cloud hosts (Google's; the report names neither GPU nor network): 74.4 samples a second with the
+#   hybrid, 55.3 fully sharded [2]. Qwen3-30B-A3B on 64 H100s: 392,000 tokens a second instead of 293,000, for 54 GB a
+#   GPU instead of 48 [3].
+# - **What went wrong.** An early version in PyTorch all-reduced **whole** gradients between hosts and reduce-scattered
+#   after that. It was known to send too much, but the cheap order lost accuracy, and it was not known why [4]. Later
+#   the all-reduce got a stream of its own, so that it no longer queued behind the reduce-scatters [5].
+# - **When a host is too small.** A model that needs 16 GPUs needs shard groups of two hosts. That was asked for in 2024 [6];
 #   with a mesh you just say so.
-# - *Microbatches.* With gradient accumulation the all-reduce is only needed after the last one; the shards can wait [7].
+# - **Microbatches.** With gradient accumulation the all-reduce is only needed after the last one; the shards can wait [7].
 #
-# [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023, arXiv 2304.11277.
-# [2] oumi-ai/oumi, pull request 213. [3] mlc-ai/pith-train, pull request 40. [4] pytorch/pytorch, pull request 84590.
-# [5] pytorch/pytorch, pull request 106080. [6] pytorch/pytorch, issue 117470.
-# [7] ByteDance-Seed/VeOmni, pull request 781.
+# [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023,
+# [arXiv 2304.11277](https://arxiv.org/abs/2304.11277).
+# [2] oumi-ai/oumi, *Configure llama2b model to use FSDP HYBRID_SHARD*, 2024,
+# [pull request 213](https://github.com/oumi-ai/oumi/pull/213).
+# [3] mlc-ai/pith-train, *add support for hsdp and configurable nccl timeout*, 2026,
+# [pull request 40](https://github.com/mlc-ai/pith-train/pull/40).
+# [4] pytorch/pytorch, *FSDP Hybrid Shard*, 2022, [pull request 84590](https://github.com/pytorch/pytorch/pull/84590).
+# [5] pytorch/pytorch, *FSDP: Enable async all-reduce for HSDP*, 2023,
+# [pull request 106080](https://github.com/pytorch/pytorch/pull/106080).
+# [6] pytorch/pytorch, *FSDP: HYBRID_SHARD Apply FULL_SHARD across multiple nodes*, 2024,
+# [issue 117470](https://github.com/pytorch/pytorch/issues/117470).
+# [7] ByteDance-Seed/VeOmni, *disable HSDP gradient all-reduce during gradient accumulation*, 2026,
+# [pull request 781](https://github.com/ByteDance-Seed/VeOmni/pull/781).
+# [8] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Every rank has a network card of its own, as in a good H100 host (see question 5). Links have no latency; `Links(latency=...)` gives them
-# one. A ring between hosts runs at one pace all the way round, where NCCL would sum inside each host first. And ten to one
-# is a round number: an H100 host has 9 to 1, many cloud machines are far worse.
+# - **One ring passes one card here.** NCCL opens a ring through each card of a host. Four cards that work for one ring
+#   make 10 to 1 into 2.5 to 1, and FSDP over all eight, every collective awaited, ends at 30.75 instead of 78
+#   (`costs=Links(host_size=4, ratio=2.5)`). HSDP ends at 26.4 all the same: its four all-reduces along `replica` run at
+#   once, one on each card. On an H100 host it is 450 to 400, and bandwidth alone hardly favours the hybrid.
+# - **Links have no latency.** `Links(host_size=4, latency=0.05)` gives them one: FSDP over all eight waits for 7
+#   messages in each of its 18 collectives, 6.3 more; HSDP for 3 in the host and 2 between hosts, 3.3 more. With 64 such
+#   hosts a gather would wait for 255 messages with FSDP, and still for 3 with HSDP.
+# - **The network is yours alone.** Real switches are shared, and often have less bandwidth at the top.
 
 # %% [markdown]
 # ## Questions to think about
@@ -298,7 +328,7 @@ Model.check(out, puzzle="hsdp")
 #
 # It is correct: sums can be taken in any order. But the twins now exchange a whole gradient, 262,144 elements, where a
 # quarter would do: 4.0 on the slow links instead of 1.0. With every collective awaited the step takes 44.4 instead of
-# 26.4. This is what the first version of HSDP in PyTorch did.
+# 26.4. An early version of HSDP in PyTorch did this.
 #
 # </details>
 #
@@ -307,8 +337,9 @@ Model.check(out, puzzle="hsdp")
 # <details><summary>Answer</summary>
 #
 # Twice the shards: 12 quarters of a layer instead of 12 eighths, 393,216 elements more, 1,966,080 instead of 1,572,864.
-# For that the step takes 26.4 instead of 78. With sixteen hosts it is the same 1,966,080, where FSDP would go on
-# shrinking: HSDP stops to save memory at the border of the host. If the model fits there, you want nothing else.
+# For that the step takes 26.4, where one ring over all eight takes 78, and four rings 30.75. With sixteen hosts it is
+# the same 1,966,080, where FSDP would go on shrinking: HSDP stops saving memory at the host boundary. If the model fits
+# there, its gathers stay short however many hosts you add.
 #
 # </details>
 #
@@ -327,10 +358,11 @@ Model.check(out, puzzle="hsdp")
 #
 # <details><summary>Answer</summary>
 #
-# As many as you like, as long as links have no latency: with *R* replicas the all-reduce takes 2.0 · (R - 1)/R, which stays
-# below 2.0. It is hidden while it is not longer than a backward, 1.0 here, so two hosts just fit. With more, give each
-# rank more batches: backward gets longer, and the gradient does not get larger. On TPU pods, data parallelism over
-# the data-centre network wants some 76,000 tokens in each pod for that (Austin et al., *How To Scale Your Model*, 2025).
+# As many as you like, as long as links have no latency: with *R* replicas the all-reduce takes 2.0 · (R - 1)/R, which
+# stays below 2.0. It is hidden while it is not longer than a backward, 1.0 here, so two hosts just fit. With more, give
+# each rank more batches: backward gets longer, and the gradient does not get larger. On TPU pods, data parallelism over
+# the data-centre network wants some 76,000 tokens in each pod for that (Austin et al.,
+# *[How To Scale Your Model](https://jax-ml.github.io/scaling-book)*, 2025).
 #
 # </details>
 #
@@ -338,18 +370,18 @@ Model.check(out, puzzle="hsdp")
 #
 # <details><summary>Answer</summary>
 #
-# Then the four all-reduces along `replica` go through one card at the same time and share it: each takes four times as long,
-# and your step ends at 32.8 instead of 15.3 (`simulate(hsdp, puzzle="hsdp", costs=Links(host_size=4, cards=1))`, with
-# `Links` from `lib`). It is still the best there is: DDP and FSDP over all eight go round one ring, which passes the card
-# once, and stay at 49.5 and 63.5. But on the mesh that is turned round everything goes through that card, with every
-# collective awaited 160.8 time units long.
+# Then the four all-reduces along `replica` go through one card at the same time and share it: each takes four times as
+# long, and your step ends at 32.8 instead of 15.3 (`simulate(hsdp, puzzle="hsdp", costs=Links(host_size=4, cards=1))`,
+# with `Links` from `lib`). It is still the best there is: DDP and FSDP over all eight go round one ring, which passes
+# the card once, and stay at 49.5 and 63.5. But with the axes swapped everything goes through that card, and with every
+# collective awaited the step takes 160.8.
 #
 # </details>
 #
 # ## Where this leads
 #
 # Each host now has all weights and all optimizer states. The weights it needs. But the optimizer states are touched once a
-# step, for a moment, and they are the larger part in real life. Must every host have them all?
+# step, for a moment, and they are the larger part in real life. Must every host have all of them?
 
 # %% [markdown]
 # <!-- part: links -->

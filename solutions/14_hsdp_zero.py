@@ -31,7 +31,7 @@
 # > **To tell a friend:** an all-reduce is a reduce-scatter and an all-gather, and between the two there is room for the
 # > optimizer.
 #
-# *Reminder.* In HSDP rank r of one host and its **twin** in the other host have the same shard. They all-reduce its
+# *The words, once more.* In HSDP rank r of one host and its **twin** in the other host have the same shard. They all-reduce its
 # gradient along `replica`, and then both update it.
 
 # %%
@@ -52,14 +52,11 @@ draw_mesh(mesh, "replica")
 # of the gradient, summed over four of the eight batches. So far they would all-reduce it, 1.0 over the slow links, and both
 # do the same update on the same quarter.
 #
-# Instead they share the work. A quarter is cut in two, into **eighths**. What the twins need is then
+# Instead they share the work: a quarter is cut in two, into **eighths**, and each twin updates one. That takes an optimizer
+# state for an eighth only.
 #
-# 1. a **reduce-scatter** of the quarter of the gradient: each twin gets one eighth, summed over all batches;
-# 2. an update of that eighth, with an optimizer state for an eighth;
-# 3. an **all-gather** of the updated eighths, so that both have the whole quarter again.
-#
-# A shard can be cut again: `weights[layer].shard(0, 2)` of shard 1 of 4 is shard 2 of 8. Reduce-scatter does it with
-# gradients. Here are eight ranks whose host sums are there already, and the twins divide them:
+# A shard can be cut again: `weights[layer].shard(0, 2)` of shard 1 of 4 is shard 2 of 8. Here are eight ranks whose
+# host sums are there already, and the twins divide them:
 
 
 # %%
@@ -73,13 +70,16 @@ demo = simulate(divide, layers=1, batches=8, mesh=mesh, costs=LINKS)
 draw_collective(demo)
 
 # %% [markdown]
-# **Predict:** reduce-scatter and all-gather, each of a quarter between two ranks, take 0.5 each on the slow links. How much
-# more time does the new way cost than the all-reduce of 1.0?
+# **Predict:** reduce-scatter and all-gather, each of a quarter between two ranks, take 0.5 each on the slow links. What
+# has to happen to a layer on a rank, from the gradient of its quarter to the new quarter of its weight? And how much
+# more time does that cost than the all-reduce of 1.0?
 #
 # <details><summary>Answer</summary>
 #
-# None at all. An all-reduce *is* a reduce-scatter followed by an all-gather; a ring does exactly that. You only take it
-# apart, and put the update in between.
+# Three things. A **reduce-scatter** of the quarter of the gradient, so that each twin has one eighth, summed over all
+# batches. An update of that eighth, with an optimizer state for an eighth. An **all-gather** of the new eighths, so
+# that both twins have the whole quarter again. And it costs no more at all: an all-reduce *is* a reduce-scatter
+# followed by an all-gather. You take it apart, and put the update in between.
 #
 # </details>
 #
@@ -113,8 +113,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# All goals have the same memory: this puzzle is about that. The first allows for six all-gathers on top of HSDP, the
-# second for none, and for the third nothing that crosses the hosts is waited for while there is something to compute.
+# All goals have the same memory: that is what this puzzle is about. The first allows for six all-gathers on top of HSDP, the
+# second for none, and for the third no rank waits for another host while it has something to compute.
 
 # %%
 goal("hsdp_zero")
@@ -176,14 +176,14 @@ async def hsdp_zero(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(hsdp_zero, puzzle="hsdp_zero")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Memory: each of six optimizer states is an eighth instead of a quarter, so 6 · 262,144 · (1/4 - 1/8) = 196,608 elements
 # fewer, on every rank: 1,769,472.
@@ -191,9 +191,9 @@ guess.against(out)
 # Collectives: 12 gathers and 6 reduce-scatters in the host, 6 reduce-scatters and 6 gathers between the hosts, 30. HSDP has
 # 24. (With the last layer kept over the turn it is one less.)
 #
-# Time, with everything awaited: 12 + 6 · 3 · 0.3 + 6 · (0.5 + 0.5) + 3 = 26.4, as in HSDP. In the background, the last layer
-# to arrive decides: computing and the host's collectives take 12 + 17 · 0.3 = 17.1, then the network needs 0.5 for the
-# last gradient, and 6 · 0.5 for the weights that come back while the updates are made: 20.6.
+# Time, with everything awaited: 12 + 6 · 3 · 0.3 + 6 · (0.5 + 0.5) + 3 = 26.4, as in HSDP. In the background, the last
+# layer to arrive decides: computing and the host's collectives take 12 + 17 · 0.3 = 17.1, then the network needs 0.5
+# for the last gradient, and 6 · 0.5 for the weights that come back while the updates are made: 20.6.
 #
 # </details>
 
@@ -230,35 +230,41 @@ Model.check(out, puzzle="hsdp_zero")
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How much.* With Adam in mixed precision 12 of 16 bytes are optimizer state [1]. A model of 70 billion parameters over
+# - **How much.** With Adam in mixed precision 12 of 16 bytes are optimizer state [1]. A model of 70 billion parameters over
 #   groups of 16 GPUs and four such groups: 70 GB on each GPU in HSDP, 17.5 + 52.5/4 = 30.6 GB with the optimizer divided.
-# - *Stages by choice.* FSDP2's `reshard_after_forward` takes a number: with 8, a weight is re-sharded after forward over 8
+# - **Stages by choice.** FSDP2's `reshard_after_forward` takes a number: with 8, a weight is re-sharded after forward over 8
 #   ranks only, so the gather of the backward stays in the host. Its authors compare this with ZeRO++ [2].
-# - *What goes over the network.* Full sharding sends three times the size of the model over it, the hybrid two times its
-#   size divided by the GPUs in a host [3]; dividing the optimizer adds nothing to that.
-# - *Accumulate first.* With microbatches, sum the quarters in the host and cross the network after the last one: hybrid
+# - **What goes over the network.** Counted for each GPU, full sharding sends three times the size of the model over it,
+#   the hybrid twice its size divided by the GPUs in a host [3] (for a whole host, 3 to 2); dividing the optimizer adds
+#   nothing to that.
+# - **Accumulate first.** With microbatches, sum the quarters in the host and cross the network after the last one: hybrid
 #   sharding does so with its all-reduce [4].
 #
-# [1] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020, arXiv 1910.02054.
-# [2] pytorch/pytorch, issue 118017. [3] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*,
-# 2023, arXiv 2304.11277. [4] ByteDance-Seed/VeOmni, pull request 781.
+# [1] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020,
+# [arXiv 1910.02054](https://arxiv.org/abs/1910.02054).
+# [2] pytorch/pytorch, *FSDP2: Added `reshard_after_forward`*, 2024,
+# [pull request 118017](https://github.com/pytorch/pytorch/pull/118017).
+# [3] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023,
+# [arXiv 2304.11277](https://arxiv.org/abs/2304.11277).
+# [4] ByteDance-Seed/VeOmni, *disable HSDP gradient all-reduce during gradient accumulation*, 2026,
+# [pull request 781](https://github.com/ByteDance-Seed/VeOmni/pull/781).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Here an optimizer state is as large as its weight, and an eighth less of it saves one tenth of the peak. Adam's states are
-# six times as large as the weights in 16 bits. An update takes 0.5 whatever its size; in truth half a quarter takes half
-# the time, so that the new way is also faster. And links have no latency: six collectives more would cost a little.
+# Here an optimizer state is as large as its weight, and an eighth less of it saves one tenth of the peak. Adam's states
+# are six times as large as the weights in 16 bits. An update takes 0.5 whatever its size; on a GPU half a quarter takes
+# half the time, so the new way is faster, too. And links have no latency: six collectives more would cost a little.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Somebody leaves the all-reduce as it was, updates an eighth, and gathers. What does that cost?
+# **1.** Suppose you leave the all-reduce as it was, update an eighth, and gather. What does that cost?
 #
 # <details><summary>Answer</summary>
 #
-# 6 · 0.5 = 3.0: 29.4 instead of 26.4. The all-reduce has brought the whole quarter to both twins, and each throws one half of
-# it away. This is how it is done where the optimizer is bolted onto a training loop that sums gradients already, as
+# 6 · 0.5 = 3.0: 29.4 instead of 26.4. The all-reduce has brought the whole quarter to both twins, and each throws one
+# half of it away. This happens where the optimizer is bolted onto a training loop that already sums gradients, as
 # PyTorch's `ZeroRedundancyOptimizer` is.
 #
 # </details>
@@ -292,16 +298,16 @@ Model.check(out, puzzle="hsdp_zero")
 #
 # <details><summary>Answer</summary>
 #
-# With one replica there are no twins, an eighth of a shard is the shard: FSDP over all eight. With shards of one rank every
-# rank has whole weights, and only the optimizer is divided: ZeRO stage 1. Everything in between is a choice of how far the
-# weights may be away.
+# With one replica there are no twins, an eighth of a shard is the shard: FSDP over all eight. With shard groups of one,
+# every rank has whole weights and only the optimizer is divided: ZeRO stage 1. Everything in between is a choice of how
+# far away the weights may live.
 #
 # </details>
 #
 # ## Where this leads
 #
 # You have chosen between a fast axis and a slow one, with one axis for each. On a real cluster an axis can be both: eight
-# replicas of which two are in this host and four outside. Who works out which axis has which part of the links?
+# replicas of which two are in this host and four outside. Which axis gets which part of the links?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,19 +20,19 @@
 # %% [markdown]
 # # $heading
 #
-# A GPU of an H100 host sends 450 GB/s to the seven others in its host, and 50 GB/s to everybody else: nine times less.
-# On a TPU v5p it is worse. A chip has six links of 90 GB/s to its neighbours, and of the network between the slices its
-# share is 6.25 GB/s: 86 times less.
+# An H100 sends 450 GB/s to the seven others in its host, and 50 GB/s through its network card: nine times less for two
+# GPUs that talk across hosts, while all eight cards of a host together do 400. On a TPU v5p the border is steeper. A
+# chip has six links of 90 GB/s to its neighbours, and its share of the network between slices is 6.25 GB/s: 86 times
+# less, however many chips send at once.
 #
-# So it matters a lot which traffic goes over which links. But look at a configuration file for such a run, and you find
-# five innocent numbers, `replica_ici_axis_size: 1`, `replica_dcn_axis_size: 2`, and so on. They decide it all. Get one of
-# them wrong and nothing crashes: the loss is right, and every step takes longer, as on the mesh that was turned round in
-# puzzle $number_hsdp.
+# So it matters which traffic goes over which links. But look at a configuration file for such a run, and you find five
+# innocent numbers, `replica_ici_axis_size: 1`, `replica_dcn_axis_size: 2`, and so on. They decide it all. Get one wrong
+# and nothing crashes: the loss is right, and every step takes longer, as with the swapped axes in puzzle $number_hsdp.
 #
 # > **To tell a friend:** the axes of a mesh are not equal. Each has a fast part and a slow part, and you choose what is
 # > sent over which.
 #
-# *Reminder.* A **mesh** gives each device a place on named axes. Weights are sharded along `data` and copied along
+# *The words, once more.* A **mesh** gives each device a place on named axes. Weights are sharded along `data` and copied along
 # `replica`; along `model` each device has a part of the inside of every layer.
 
 # %%
@@ -46,8 +46,8 @@ from lib import Mesh, check_function, goal
 # or a few hundred TPU chips. People who use TPUs call the fast links **ICI** and the slow network **DCN**. We take these
 # names, because the configuration files have them.
 #
-# Every axis has two sizes, and they multiply. Its `ici` size says over how many devices *inside* a slice it goes, its `dcn`
-# size over how many *slices*. Here are 16 devices in 4 slices (a slice is drawn as a host), with `model` 2. We say: each
+# Every axis has two sizes, and they multiply. Its `ici` size says over how many devices *inside* a slice it goes, its
+# `dcn` size over how many *slices*. Here are 16 devices in 4 slices (a slice is drawn as a host), with `model` 2. Each
 # copy of the weights lies in two slices, so there are two copies.
 
 # %%
@@ -63,7 +63,7 @@ draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
 
 # %% [markdown]
 # Now no group along `data` leaves its host. Only the sums of the gradients do, along `replica`, once a step. The price:
-# each device keeps one half of its part of the weights and optimizer states, and not one quarter.
+# each device keeps half of its part of the weights and optimizer states, not a quarter.
 #
 # `model` is never put across slices. Its collectives come several times a layer, and the next operation waits for each
 # of them.
@@ -71,14 +71,14 @@ draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
 # %% [markdown]
 # ## The puzzle
 #
-# Write `hybrid_mesh(devices, slices, replica_ici, replica_dcn, model)`. You say how the copies lie and how large `model`
-# is; what is left belongs to `data`.
+# Write `hybrid_mesh(devices, slices, replica_ici, replica_dcn, model)`. Its caller says how the copies lie and how
+# large `model` is; `data` gets the rest.
 #
 # **Given:** how many devices there are, and in how many slices of equal size. Over how many devices of a slice the axis
-# `replica` goes (`replica_ici`), and over how many slices (`replica_dcn`). How large the axis `model` is, which stays
+# `replica` goes (`replica_ici`), and over how many slices (`replica_dcn`). The size of the axis `model`, which stays
 # inside a slice.
 #
-# **To do:** give back a dict with
+# **To do:** return a dict with
 #
 # | key | what it says |
 # |---|---|
@@ -89,7 +89,7 @@ draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
 #
 # **Rules**
 #
-# - Every device has exactly one place on the mesh. Where the sizes do not allow it, raise a `ValueError` and say why.
+# - Every device has exactly one place on the mesh. If the sizes do not allow it, raise a `ValueError` that says why.
 # - A size below 1 is a `ValueError`, too.
 
 # %% [markdown]
@@ -104,7 +104,7 @@ draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
 # `replica` is 2, and each copy is cut into 8 · 2 = 16 shards. The batch is divided along `replica` too: `data_axis` is
 # 2 · 16 = 32.
 #
-# With 3 slices it cannot be: each of two copies would have one and a half. (And 64 devices do not make three equal slices
+# With 3 slices it is impossible: each of two copies would need one and a half. (And 64 devices do not make three equal slices
 # in the first place.)
 #
 # </details>
@@ -112,8 +112,8 @@ draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
 # %% [markdown]
 # ### The goal
 #
-# Your function is asked for the rows of a table, for every small combination of sizes, and for large clusters. A wrong
-# answer shows the smallest one that it is wrong for.
+# Your function is asked for the rows of a table, for every small combination of sizes, and for large clusters. If an
+# answer is wrong, you see the smallest input that it is wrong for.
 
 # %%
 goal("hybrid_mesh")
@@ -196,28 +196,30 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
-# - *In a file.* MaxText's script for two slices of TPU v4 has `ici_fsdp_parallelism=64 dcn_data_parallelism=2`: shards
+# - **In a file.** MaxText's script for two slices of TPU v4 has `ici_fsdp_parallelism=64 dcn_data_parallelism=2`: shards
 #   inside a slice, copies across [2]. That is our `data_dcn` 1.
-# - *Copies of several hosts.* With one copy a host, an 8-GPU host has to hold a whole model, and 70B with its optimizer is
+# - **Copies of several hosts.** With one copy a host, an 8-GPU host has to hold a whole model, and 70B with its optimizer is
 #   700 GB even at 10 bytes a parameter: it does not fit into 640. So people asked for groups of several hosts in PyTorch [3],
 #   which is our `data_dcn` above 1.
-# - *How much batch it takes* to hide the sums between slices: about 76,000 tokens for each TPU pod and step [4].
-# - *Three kinds of links.* Llama 3's network has pods of 3,072 GPUs with full bandwidth, and one seventh of it between pods
+# - **How much batch it takes** to hide the sums between slices: about 76,000 tokens for each TPU pod and step [4].
+# - **Three kinds of links.** Llama 3's network has pods of 3,072 GPUs with full bandwidth, and one seventh of it between pods
 #   [5]. A third size for every axis.
 #
-# [1] stanford-crfm/levanter, src/levanter/trainer.py.
-# [2] AI-Hypercomputer/maxtext, MaxText/configs/2xv4-128.sh.
-# [3] pytorch/pytorch, issue 117470, 2024.
-# [4] Austin et al., *How To Scale Your Model*, 2025.
-# [5] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [1] stanford-crfm/levanter,
+# [src/levanter/trainer.py](https://github.com/stanford-crfm/levanter/blob/main/src/levanter/trainer.py).
+# [2] AI-Hypercomputer/maxtext, MaxText/configs/2xv4-128.sh, [github.com](https://github.com/AI-Hypercomputer/maxtext).
+# [3] pytorch/pytorch, *FSDP: HYBRID_SHARD Apply FULL_SHARD across multiple nodes*, 2024,
+# [issue 117470](https://github.com/pytorch/pytorch/issues/117470).
+# [4] Austin et al., *[How To Scale Your Model](https://jax-ml.github.io/scaling-book)*, 2025.
+# [5] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# All slices are equal, and inside a slice all links are. In a TPU slice the links form a torus, so it also matters which
-# chips are neighbours; in a host of GPUs everybody reaches everybody through a switch. And our `data` axis fills a slice
-# first and then goes on in the next one. Nobody makes you: a mesh can have its devices in any order, and the next chapter
-# is about what follows from that.
+# All slices are equal, and inside a slice all links are. In a TPU slice the links form a torus, so it also matters
+# which chips are neighbours; in a host of GPUs each reaches every other through a switch. And our `data` axis fills a
+# slice first and then goes on in the next. It need not: a mesh can have its devices in any order, and puzzle
+# $number_break_the_map shows what follows from that.
 
 # %% [markdown]
 # ## Questions to think about
@@ -226,9 +228,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# For `replica_dcn` = `slices`: then `data_dcn` is 1. Each slice has a whole copy of the weights, and only the all-reduce of
-# the gradients crosses. It costs memory: a copy is cut into `data_ici` shards only. In the table above that is 4 in
-# place of 16, so every device keeps four times as much.
+# For `replica_dcn` = `slices`: then `data_dcn` is 1. Each slice has a whole copy of the weights, and only the
+# all-reduce of the gradients crosses. It costs memory: a copy is cut into `data_ici` shards only. In the table above
+# that is 4 instead of 16, so every device keeps four times as much.
 #
 # </details>
 #
@@ -245,9 +247,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# With 1: the weights are cut anew over three slices. With 4 if you make it 3: a copy is lost, but every slice has one. With
-# 2 you cannot, as the `ValueError` says: a copy needs two slices, and one and a half are left. You would have to leave one
-# slice idle, or change the layout.
+# With 1: the weights are cut anew over three slices. With 4 if you make it 3: a copy is lost, but every slice still has
+# one. With 2 you cannot, as the `ValueError` says: a copy needs two slices, and one and a half are left. You would have
+# to leave one slice idle, or change the layout.
 #
 # </details>
 #
@@ -255,7 +257,7 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# No. `python -O` leaves out every `assert`, and then `//` rounds down without a word: 3 slices over 2 copies are
+# No. `python -O` removes every `assert`, and then `//` rounds down without a word: 3 slices over 2 copies are
 # `data_dcn` 1, and a third of the devices is on no mesh. An `assert` says what the author believes; an error says what the
 # caller did wrong.
 #
@@ -263,8 +265,8 @@ picture
 #
 # ## Where this leads
 #
-# A mesh has places, and you have decided which are near and which are far. Now somebody has to bring the data: each
-# device wants its own examples, and it is not always easy to say which these are.
+# A mesh has places, and you have decided which are near and which are far. So far each rank did whole layers on its own
+# examples, except along `model`. What do the ranks of that axis do?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,19 +20,19 @@
 # %% [markdown]
 # # $heading
 #
-# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [1]. Everything that you
-# have shared so far was shared by the batch: a text for you, a text for me. Here there are eight GPUs for every text. Seven
-# of them would watch.
+# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [1]. Everything you
+# have split so far was split by the batch: a text for you, a text for me. Here there are eight GPUs for every text.
+# Seven of them would watch.
 #
 # So eight GPUs have to work on the *same* text, at the same time, in the same layer. A layer is a multiplication with a
 # large matrix, and a matrix can be cut. That is **tensor parallelism**. It shortens the time of one layer, where data
-# parallelism, FSDP and pipelines only get more of them done. The price: the ranks have to talk inside of every layer, and
+# parallelism, FSDP and pipelines only get more of them done. The price: the ranks have to talk inside every layer, and
 # somebody waits for each word.
 #
 # > **To tell a friend:** cut the first matrix into columns and the second into rows, and two layers cost one sum.
 #
-# *Reminder.* A weight has 262,144 elements (512 by 512), an activation of one batch 131,072 (256 rows of 512 features). An
-# **all-reduce** adds up what all ranks bring, and gives each the sum.
+# *The words, once more.* A weight has 262,144 elements (512 by 512), an activation of one batch 131,072 (256 rows of
+# 512 features). An **all-reduce** adds up what all ranks bring, and gives each the sum.
 
 # %%
 from drawing import compare, draw, draw_collective, draw_curves, draw_group
@@ -56,9 +56,10 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # quarter of the features of `x`, and nothing else. What it makes has the full size, but every number in it is only a
 # **part of a sum**: the other ranks have the other terms.
 #
-# Columns need everything and give a quarter. Rows need a quarter and give a part of everything. Put the two behind each
-# other and the quarter that comes out of the first is just the quarter that the second needs. Here is rank 1 of four, with
-# one batch. First what it holds after layer 0, then the part of a sum that layer 1 makes of it:
+# Columns need everything and give a quarter. Rows need a quarter and give a part of everything. Put one after the
+# other, and the quarter that comes out of the first is just the quarter that the second needs. Here is rank 1 of four,
+# with one batch. First what it holds after layer 0, then the **partial sum** that layer 1 makes of it (a *partial*, in
+# PyTorch's words):
 
 
 # %%
@@ -86,8 +87,8 @@ draw_group(shown[1][1])
 draw_collective(demo, "allreduce")
 
 # %% [markdown]
-# Forget the sum, and the next operation notices. The `tanh` of a part of a sum is not a part of the `tanh` of the sum, so
-# nothing can be done with it but adding:
+# Forget the sum, and the next operation notices. The `tanh` of a partial sum is not a part of the `tanh` of the sum.
+# All you can do with partial sums is add them up:
 
 
 # %%
@@ -128,7 +129,7 @@ except PuzzleError as error:
 # %% [markdown]
 # ### Predict first
 #
-# Take all four batches at once, await every all-reduce where you call it, and sum nothing that nobody needs. How many
+# Take all four batches at once, await every all-reduce where you call it, and sum only what is needed. How many
 # all-reduces does a rank call, and when is the step over?
 
 # %%
@@ -138,7 +139,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step. In the second you sum only what somebody reads. For the third, nobody waits for a sum:
+# The first goal is a correct step. In the second you sum only what is read. For the third, no rank waits for a sum:
 # there is always another batch to go on with. The fourth does so with half of the activations.
 
 # %%
@@ -199,22 +200,22 @@ async def tensor_parallel(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(tensor_parallel, puzzle="tensor_parallel")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
-# A rank computes a quarter of each layer: four layers of 0.25 for four batches are 4 forward, 4 backward, and four updates
-# take 2. That is 10 in any case. Each of the two blocks owes a sum forward. Backward the second owes one; what the first
-# would sum is the gradient of the data, which nobody needs. Three sums of four batches, 1.2 each, are 3.6: over at 13.6.
-# Sum the gradient of the data as well, and it is 14.8.
+# A rank computes a quarter of each layer: four layers of 0.25 for four batches are 4 forward, 4 backward, and four
+# updates take 2. That is 10 in any case. Each of the two blocks owes a sum forward. Backward the second owes one; what
+# the first would sum is the gradient of the data, which nothing reads. Three sums of four batches, 1.2 each, are 3.6:
+# over at 13.6. Sum the gradient of the data as well, and it is 14.8.
 #
-# Batch by batch you call more all-reduces, twelve in place of three, and each takes a quarter of the time. Nothing is lost,
-# because here a message costs only what is in it.
+# Batch by batch you call more all-reduces, twelve instead of three, and each takes a quarter of the time. Nothing is
+# lost, because here a message costs only what it carries.
 #
 # </details>
 
@@ -227,7 +228,8 @@ Model.check(out, puzzle="tensor_parallel")
 # %% [markdown]
 # ### What four ranks could do instead
 #
-# The same step on the same links, by DDP, by FSDP, and by tensor parallelism. Mind what they need: a batch for every rank.
+# The same step on the same links, by DDP, by FSDP, and by tensor parallelism. Note what the first two need: a batch for
+# every rank.
 
 # %%
 others = {
@@ -246,9 +248,9 @@ compare({**others, "tensor parallel": run})
 # %% [markdown]
 # ## How fast must the link be?
 #
-# Every block of every batch waits for its sum, or hides it behind another batch. The slower the link, the less is there to
-# hide it behind. Here is that run again, under links of other speeds, and with a **latency**: a time that each message takes, however
-# little is in it.
+# Every block of every batch waits for its sum, or hides it behind another batch. The slower the link, the harder it is
+# to hide. Here is that run again, under links of other speeds, and with a **latency**: a time that each message takes,
+# however little is in it.
 
 # %%
 draw_curves(
@@ -263,8 +265,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# As long as a sum takes no longer than a block of the other batch, the curve is flat: nobody waits. Then it rises as fast as
-# the link gets slower. This bend is why tensor parallelism ends at the walls of a host.
+# As long as a sum takes no longer than a block of the other batch, the curve is flat: no rank waits. Then it rises as
+# fast as the link gets slower. Between hosts each message starts later, and there is less bandwidth, or the same only
+# with all cards at work: this bend is why tensor parallelism usually ends at the walls of a host.
 #
 # ## What you built
 #
@@ -275,7 +278,7 @@ draw_curves(
 #
 # ```
 # waiting for all    time: 2·L·B/n + u·L + (2K - 1)·B·s
-# two under way      time: 2·L·B/n + u·L                  if s is no more than a block of one batch, 2/n
+# two in flight      time: 2·L·B/n + u·L                  if s is no more than a block of one batch, 2/n
 # sent by a rank     (2K - 1)·B·2·(n - 1)/n activations
 # ```
 #
@@ -287,21 +290,25 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Two in a transformer.* Attention and the network after it are a block each: the heads are the columns of the first. So
+# - **Two in a transformer.** Attention and the network after it are a block each: the heads are the columns of the first. So
 #   a transformer layer owes two all-reduces forward and two backward [2].
-# - *Eight.* With tensor parallelism among 8 GPUs each did 10,903 tokens a second, among 16, in two hosts, 6,246, among 32
-#   2,146 [3]. It was best when it filled a host and went no further [2].
-# - *Why eight, by arithmetic.* A block of *F* features computes in proportion to *F/n* and talks in proportion to what is
+# - **Eight.** With tensor parallelism over 8 GPUs each did 10,903 tokens a second; over 16, in two hosts, 6,246; over
+#   32, 2,146 [3]. It worked best when it filled a host and went no further [2].
+# - **Why eight, by arithmetic.** A block of *F* features computes in proportion to *F/n* and talks in proportion to what is
 #   between the blocks. On H100s the two are equal at about *n* = 11 for *F* = 28,672 [4].
-# - *Nothing to go on with?* In real training the sum of a layer is mostly awaited: there is no second batch in flight, as
-#   here. To hide the sum behind the multiplication that makes it, it has to be cut in chunks.
-# - *In PyTorch* you name it: `parallelize_module` with `ColwiseParallel` for the first layer of a block and
+# - **Nothing to go on with?** In real training a rank usually waits for the sum of a layer: there is no second batch in
+#   flight, as there is here. To hide the sum behind the multiplication that makes it, cut both into chunks: puzzle
+#   $number_async_tensor_parallel.
+# - **In PyTorch** you name it: `parallelize_module` with `ColwiseParallel` for the first layer of a block and
 #   `RowwiseParallel` for the second.
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783: 16 million tokens a batch, texts of 8,192
-# tokens, tensor parallel 8. [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using
-# Megatron-LM*, 2021, arXiv 2104.04473. [3] Hugging Face, *The Ultra-Scale Playbook*, 2025. [4] Austin et al., *How To Scale
-# Your Model*, 2025, jax-ml.github.io/scaling-book.
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783): 16
+# million tokens a batch, texts of 8,192 tokens, tensor parallel 8.
+# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
+# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
+# [3] Hugging Face, *The Ultra-Scale Playbook*, 2025,
+# [huggingface.co](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
+# [4] Austin et al., *How To Scale Your Model*, 2025, [jax-ml.github.io](https://jax-ml.github.io/scaling-book).
 
 # %% [markdown]
 # ## What is simplified here
@@ -318,10 +325,10 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# After each layer every rank has a quarter of the features, and the next needs all: an all-gather a layer, which moves half
-# of what an all-reduce moves. Two gathers for a block cost as much as one all-reduce, forward. But the backward of a column
-# layer gives a part of a sum, so now each layer owes one there: for our four layers four gathers and three sums, in place
-# of two sums and one.
+# After each layer every rank has a quarter of the features, and the next needs all: an all-gather a layer, which moves
+# half of what an all-reduce moves. Two gathers for a block cost as much as one all-reduce, forward. But the backward of
+# a column layer gives a part of a sum, so now each layer owes one there: for our four layers four gathers and three
+# sums, instead of two sums and one.
 #
 # </details>
 #
@@ -329,10 +336,10 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# A row layer needs a quarter of the features. Cut them out of the data, which is nothing to send. It gives parts of a sum;
-# add them up, and a column layer goes on with the whole. Then there is a quarter of the features again: gather it, or let
-# the next block begin with rows. So there is a sum after every row layer as before, and the blocks have just been shifted
-# by one layer, which helps at the ends at most.
+# A row layer needs a quarter of the features. Cut them out of the data: nothing to send. It gives partial sums; add
+# them up, and a column layer goes on with the whole. Then there is a quarter of the features again: gather it, or let
+# the next block begin with rows. So there is a sum after every row layer as before, and the blocks have just been
+# shifted by one layer, which helps at the ends at most.
 #
 # </details>
 #
@@ -340,13 +347,13 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Each rank has seen all the batches. Nobody else has the gradient of its shard, so there is nothing to add up. With data
+# Each rank has seen all the batches. No other rank has the gradient of its shard, so there is nothing to add up. With data
 # parallelism as well, say two rows of four, each shard is on two ranks that have seen different batches, and those two sum
 # its gradient: over the other axis of the mesh.
 #
 # </details>
 #
-# **4.** In a layer norm each rank needs the mean over all features of a row. Where does it stand, in a block?
+# **4.** A layer norm needs the mean over all features of a row. Where in a block does it go?
 #
 # <details><summary>Answer</summary>
 #
@@ -358,7 +365,7 @@ draw_curves(
 #
 # ## Where this leads
 #
-# Between two blocks, all ranks hold the same activation and do the same with it. Somebody should have noticed.
+# Between two blocks all ranks hold the same activation, and do the same with it. How much of that could you save?
 
 # %% [markdown]
 # <!-- part: links -->

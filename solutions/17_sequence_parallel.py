@@ -24,16 +24,16 @@
 # the layer to eight GPUs by tensor parallelism, and each should keep 34 / 8 = 4.25. It keeps 13 [1]. Three bytes are its
 # eighth of what was cut. The other ten are what lies *between* the blocks, and of that all eight have the same copy.
 #
-# They do the same with it, too: the same norm, the same dropout, eight times over. So cut it. Not its features, because the
-# column layer needs them all, and a norm does as well. But no row of it has to do with any other. Let each rank have a few
-# **rows**, that is, a part of the text. That is **sequence parallelism**, and it sends not a byte more than before. At
-# least not at first.
+# They do the same with it, too: the same norm, the same dropout, eight times over. So cut it. Not its features, because
+# the column layer needs them all, and a norm does as well. But no row of it has to do with any other. Let each rank
+# have a few **rows**, that is, a part of the text. That is **sequence parallelism**, and it sends no byte more than
+# before. At least not at first.
 #
 # > **To tell a friend:** an all-reduce is a reduce-scatter and an all-gather. Pause between the two, and you hold only your
 # > own rows. But you save only what you are ready to gather again.
 #
-# *Reminder.* An activation of one batch has 131,072 elements: 256 rows of 512 features. A **reduce-scatter** adds up what
-# all ranks bring, and gives each its own part of the sum.
+# *The words, once more.* An activation of one batch has 131,072 elements: 256 rows of 512 features. A
+# **reduce-scatter** adds up what all ranks bring, and gives each its own part of the sum.
 
 # %%
 from drawing import compare, draw, draw_collective, draw_curves, draw_group
@@ -45,9 +45,10 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # %% [markdown]
 # ## The idea
 #
-# A block is still a column layer and a row layer, and what comes out is still a part of a sum. But now the sum is not given
-# to everybody: `scatterreduce(..., dim="rows")` leaves each rank with a quarter of the rows, all features, and the sum done.
-# Before the next block, an `allgather` puts the rows together. Here is what rank 1 of four holds between the two calls:
+# A block is still a column layer and a row layer, and what comes out is still a partial sum. But now not every rank
+# gets the whole sum: `scatterreduce(..., dim="rows")` leaves each rank with a quarter of the rows, all features, and
+# the sum done. Before the next block, an `allgather` puts the rows together. Here is what rank 1 of four holds between
+# the two calls:
 
 
 # %%
@@ -77,8 +78,8 @@ draw_collective(demo, "scatterreduce")
 draw_collective(demo, "allgather")
 
 # %% [markdown]
-# Why gather at all? A layer takes rows one by one, and nobody stops a rank that goes on with its own. But then each rank has
-# put other rows through its share of the weights, and the next sum has nothing to add up:
+# Why gather at all? A layer takes rows one by one, so a rank could go on with its own. But then each rank has put
+# different rows through its share of the weights, and the next sum has nothing to add up:
 
 
 # %%
@@ -96,9 +97,9 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Backward is the mirror of it. The gradient of a block's output arrives as rows, and the row layer needs it whole: gather.
-# The gradient of a block's input is a part of a sum: scatter. And then there is what backward reads besides: the *input* of
-# the column layer. You had it whole, in forward. Whether you still have it is what this puzzle is about.
+# Backward is the mirror of it. The gradient of a block's output arrives as rows, and the row layer needs it whole:
+# gather. The gradient of a block's input is a part of a sum: scatter. And backward also reads the *input* of the column
+# layer. You had it whole, in forward. Whether you still have it is what this puzzle is about.
 #
 # ## The puzzle
 #
@@ -113,7 +114,7 @@ except PuzzleError as error:
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts: what a collective will bring takes memory from its start on.
-# - Calls may wait in a dict or a list of your own.
+# - Works may wait in a dict or a list of your own.
 # - Each example is read once on a rank.
 # - `set_final_weight` gets this rank's shard.
 
@@ -130,10 +131,10 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step with no more memory than tensor parallelism that takes all batches at once. For the second
-# you keep a quarter of each block's input. (Tensor parallelism with one batch at a time gets there, too: fewer batches are
-# another way to save. It is no way to the third.) In the third, two batches are under way and hide the collectives of each
-# other, with less memory than two batches of tensor parallelism, which are 1,703,936 elements.
+# The first goal is a correct step with no more memory than tensor parallelism that takes all batches at once. For the
+# second you keep a quarter of each block's input. (Tensor parallelism with one batch at a time gets there, too: fewer
+# batches are another way to save, but no way to the third.) In the third, two batches are in flight and hide each
+# other's collectives, with less memory than two batches of tensor parallelism, which are 1,703,936 elements.
 
 # %%
 goal("sequence_parallel")
@@ -222,14 +223,14 @@ async def sequence_parallel(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(sequence_parallel, puzzle="sequence_parallel")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # Computing takes 10 as in tensor parallelism. A gather or a scatter of all four batches takes 0.6. Forward there are three:
 # scatter after the first block, gather before the second, scatter after the second. Backward, without gathering anything
@@ -250,7 +251,7 @@ Model.check(out, puzzle="sequence_parallel")
 # %% [markdown]
 # ### Beside tensor parallelism
 #
-# The same step, the same links. Look at the memory, and at how much more is on the way.
+# The same step, the same links. Look at the memory, and at how much more is sent.
 
 # %%
 run, _ = run_of("sequence_parallel")  # yours, once it is correct
@@ -298,27 +299,27 @@ draw_curves(
 # sent by a rank     collectives·B·(n - 1)/n activations
 # ```
 #
-# So the bytes are those of tensor parallelism, plus one gather a block: the price of throwing away and fetching again. You
-# know that trade from checkpointing, where the price is computing. Here it is talking, and talking can be hidden.
+# So the bytes are those of tensor parallelism, plus one gather a block: the price of throwing away and fetching again.
+# Checkpointing makes the same trade and pays with compute. Here you pay with communication, which can be hidden.
 #
-# Two batches at a time wait only 0.3, and that at the turn from forward to backward: there the sum of the one batch, the
+# Two batches at a time wait only 0.3, at the turn from forward to backward: there the sum of the one batch, the
 # gradient of the other and the rows of both want the link at once. Start the first of these gathers a block earlier, while
-# forward still runs, and nobody waits: 10.0, with a quarter of an activation more, 1,474,560 elements.
+# forward still runs, and no rank waits: 10.0, with a quarter of an activation more, 1,474,560 elements.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *What stands between.* A norm, a dropout, the residual connection: in a transformer, these are what each rank now does on
-#   its own rows only. That is a little time won: the forward of a layer took 7.2 ms in place of 7.7 [1].
-# - *What it frees.* From 13 to 4.25 bytes on eight GPUs. Together with computing attention's own part again it was five times
+# - **What stands between.** A norm, a dropout, the residual connection: in a transformer, these are what each rank now does on
+#   its own rows only. That saves a little time: the forward of a layer took 7.2 ms instead of 7.7 [1].
+# - **What it frees.** From 13 to 4.25 bytes on eight GPUs. Together with computing attention's own part again it was five times
 #   less memory [1].
-# - *At 32 GPUs a layer*, the largest batch that fitted went from 20 to 100, and each GPU did 3,610 tokens a second where it
-#   had done 2,146 [2].
-# - *A trap: the norm's own weight.* Each rank has seen only its rows, so the gradient of that weight is a part of a sum over
-#   rows, and has to be summed over the same ranks that share the layer. Nothing crashes if you forget it.
-# - *In PyTorch*, `SequenceParallel` stands for the norm, and `ColwiseParallel` and `RowwiseParallel` get layouts that say
+# - **At 32 GPUs a layer**, the largest batch that fitted went from 20 to 100, and each GPU did 3,610 tokens a second
+#   instead of 2,146 [2].
+# - **A trap: the norm's own weight.** Each rank has seen only its rows, so the gradient of that weight is a partial sum
+#   over rows: all-reduce it over the ranks that share the layer. Forget it, and nothing crashes.
+# - **In PyTorch**, `SequenceParallel` stands for the norm, and `ColwiseParallel` and `RowwiseParallel` get layouts that say
 #   that rows come in and rows go out.
 #
 # [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022,
@@ -329,8 +330,8 @@ draw_curves(
 # %% [markdown]
 # ## What is simplified here
 #
-# There is no norm between our blocks, so the rows have nothing to do but wait. A real collective has a latency, and two are
-# two of them, where an all-reduce is one. An update takes 0.5 however small the shard is. And the data come whole to each
+# There is no norm between our blocks, so the rows have nothing to do but wait. A real collective has a cost of its own
+# to start, and two calls pay it twice. An update takes 0.5 however small the shard is. And the data come whole to each
 # rank, for free; a real loader would bring the rows only, and the first block would gather them in forward as well.
 
 # %% [markdown]
@@ -341,7 +342,7 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# With one batch under way, most of it is not kept, but in use: the activation that was just gathered, the gradient that
+# With one batch in flight, most of it is not kept, but in use: the activation that was just gathered, the gradient that
 # arrives, the part of a sum. These are whole in both. What is *kept* is small. The more batches and layers wait for their
 # backward, the more there is to gain; with a hundred layers, what is in use is nothing beside what is kept.
 #
@@ -351,7 +352,7 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# What is smaller. A weight has *F·F* elements, and an activation *rows·F*. If a rank's batch has fewer rows than the layer
+# Whichever is smaller. A weight has *F·F* elements, and an activation *rows·F*. If a rank's batch has fewer rows than the layer
 # has features, moving activations is cheaper. That is why large models with small batches for each GPU share layers, and
 # why the same model with a lot of data for each GPU does better with FSDP.
 #
@@ -375,21 +376,21 @@ draw_curves(
 #
 # </details>
 #
-# **5.** Scatter along the features, `dim="features"`, or leave `dim` out, so that each rank gets a batch: the check is
-# content, at the same price. Why rows, then?
+# **5.** Scatter along the features, `dim="features"`, or leave `dim` out, so that each rank gets a batch: the check
+# accepts both, at the same price. Why rows, then?
 #
 # <details><summary>Answer</summary>
 #
-# Because of what would stand there. A norm needs all features of a row, so with a quarter of them it could not go on. Whole
-# batches would do, but then there must be as many as ranks, and a large model on many GPUs has one batch in flight, not
-# eight. Rows there are always: thousands in every text.
+# Because of what stands there in a real model. A norm needs all features of a row, so a quarter of them is no use.
+# Whole batches would do, but then you need as many as ranks, and a large model on many GPUs has one batch in flight,
+# not eight. There are always enough rows: thousands in every text.
 #
 # </details>
 #
 # ## Where this leads
 #
 # You hid the gathers of one batch behind the multiplications of another. A GPU that trains a large model often has no
-# second batch. But a multiplication is made of rows, too: it could begin with the rows that are there.
+# second batch. But a multiplication is made of rows, too. Which of them could it begin with?
 
 # %% [markdown]
 # <!-- part: links -->

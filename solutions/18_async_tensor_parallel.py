@@ -20,19 +20,19 @@
 # %% [markdown]
 # # $heading
 #
-# Eight GPUs share each layer of a Llama model, and at the end of each block they wait for a sum. How long? When PyTorch hid
-# that wait, forward of the 70B model became up to 20 % faster, and of the small one up to 29 % [1]. So up to about a fifth of
-# forward was GPUs that watched a link.
+# Eight GPUs share each layer of a Llama model, and at the end of each block they wait for a sum. How long? When PyTorch
+# hid that wait, forward of the 70B model became up to 20 % faster, and of the small one up to 29 % [1]. So for up to a
+# sixth of forward the GPUs of the 70B model had been watching a link.
 #
-# With tensor parallelism you hid the sum of one batch behind the multiplications of the next. Here is one batch, and no next.
-# But look at a multiplication: a row of its output needs one row of its input, and not the other 255. Nobody has to wait for
-# all rows before the first can be multiplied. That is **async tensor parallelism**.
+# With tensor parallelism you hid the sum of one batch behind the multiplications of the next. Here is one batch, and no
+# next. But look at a multiplication: a row of its output needs one row of its input, and not the other 255. So the
+# first can be multiplied before the last arrives. That is **async tensor parallelism**.
 #
 # > **To tell a friend:** don't gather and then multiply. Multiply the rows you have while the next ones travel.
 #
-# *Reminder.* Sequence parallelism calls the two halves of an all-reduce apart: a **reduce-scatter** leaves each rank with
-# the sum of its own rows, and an **all-gather** brings the rows together again. `model.shift(value, layer)` passes a value
-# to the next rank, and the last one passes it to the first.
+# *The words, once more.* Sequence parallelism calls the two halves of an all-reduce separately: a **reduce-scatter** leaves
+# each rank with the sum of its own rows, and an **all-gather** brings the rows together again. `model.shift(value,
+# layer)` passes a value to the next rank, and the last one passes it to the first.
 
 # %%
 from drawing import draw, draw_curves, draw_group
@@ -45,7 +45,7 @@ PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
 # %% [markdown]
 # ## The idea
 #
-# Four ranks, and rank 2 has its own quarter of the rows: a **chunk**. Layer 0 is cut into columns, and wants all rows. An
+# Four ranks, and rank 2 has its own quarter of the rows: a **chunk**. Layer 0 is cut into columns, and needs all rows. An
 # all-gather takes three steps of 0.05, and then comes a multiplication of 0.25. Take both apart: three shifts of 0.05, four
 # multiplications of 0.0625. The first multiplication needs no shift at all.
 #
@@ -69,7 +69,7 @@ demo = simulate(two_chunks, layers=1, batches=1, ranks=4, costs=PRICES)
 draw(demo)
 
 # %% [markdown]
-# The shift is there, and nobody waited for it. What rank 2 multiplied first, and what second:
+# The shift is there, and no rank waited for it. What rank 2 multiplied first, and what second:
 
 # %%
 draw_group(shown[2][0])
@@ -81,10 +81,10 @@ draw_group(shown[2][1])
 # Two more shifts, and it has its features of all rows. They are the same numbers as after a gather: a row is multiplied with
 # the same columns, whenever it comes.
 #
-# The row layer is the other half. It makes a part of a sum for all rows, and each rank wants the whole sum of its own. So
-# let the *sum* travel: a rank makes its part for one chunk, sends it on, and makes the part for another chunk while the first
-# one travels. What arrives is added to what it has just made. In the end each sum has been on all four ranks. It should
-# then be on the rank whose rows it is of, and that is a question of where you start. With your own rows, for instance?
+# The row layer is the other half. It makes a part of a sum for all rows, and each rank wants the whole sum of its own.
+# So let the *sum* travel: a rank makes its part for one chunk, sends it on, and makes the part for another chunk while
+# the first one travels. What arrives is added to what it has just made. In the end each sum has been on all four ranks.
+# It should end on the rank that owns those rows, and that depends on where you start. With your own rows, for instance?
 
 
 # %%
@@ -104,7 +104,7 @@ except PuzzleError as error:
 
 # %% [markdown]
 # Backward has the same two halves. The gradient of a block's output comes as chunks, and the row layer takes them as they
-# come. The gradient of a block's input is a sum that has to get home. And each chunk gives a part of the gradient of a
+# come. The gradient of a block's input is a sum that has to get to its owner. And each chunk gives a part of the gradient of a
 # weight: add them up.
 #
 # ## The puzzle
@@ -113,7 +113,7 @@ except PuzzleError as error:
 # |---|---|---|---|---|---|---|
 # | 4 | 4 | 1 | 0.25 | 0.0625 | 0.05 | 0.5 |
 #
-# Forward and backward take as long as each other. An all-reduce of all rows takes 0.3, and half of it each of its halves.
+# Forward and backward take the same time. An all-reduce of all rows takes 0.3, each of its halves 0.15.
 #
 # **Given:** the columns of layers 0 and 2 and the rows of layers 1 and 3 that are this rank's, with their optimizer states.
 # The data come whole to each rank.
@@ -140,9 +140,9 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, however you talk. For the second, nobody waits for a chunk, and what has been gathered may
-# be kept for backward. For the third you keep only your own rows of each block's input, as in sequence parallelism, and
-# gather them again for backward. Find something to hide *that* behind.
+# The first goal is a correct step, with any collectives. For the second, no rank waits for a chunk, and what has been
+# gathered may be kept for backward. For the third you keep only your own rows of each block's input, as in sequence
+# parallelism, and gather them again for backward. Find something to hide *that* behind.
 
 # %%
 goal("async_tensor_parallel")
@@ -231,19 +231,19 @@ async def async_tensor_parallel(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(async_tensor_parallel, puzzle="async_tensor_parallel")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
-# Computing takes 4: four layers forward and backward, 0.25 each, and four updates. Three all-reduces take 0.9, so a step that
-# awaits them is over at 4.9. Each is six shifts of 0.05 (three to scatter the sum, three to gather the rows): 18 collectives
-# for three. If each is awaited where it is called, they take 0.9 as well, and the step is over at 4.9. More steps, and
-# no gain. The gain is in *what you do* between the call and the `await`.
+# Computing takes 4: four layers forward and backward, 0.25 each, and four updates. Three all-reduces take 0.9, so a
+# step that awaits them is over at 4.9. Each is six shifts of 0.05 (three to scatter the sum, three to gather the rows):
+# 18 collectives for three. If each is awaited where it is called, they take 0.9 as well, and the step is over at 4.9.
+# More collectives, and no gain. The gain is in *what you do* between the call and the `await`.
 #
 # Sent chunk by chunk and not awaited, each 0.05 fits behind a multiplication of 0.0625: 4.0, all of it computing. Gathering
 # two inputs again for backward makes it 20 collectives.
@@ -281,9 +281,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# Up to 0.0125 a shift still fits behind a chunk, and nobody notices. From there on each of the 18 shifts is awaited for the
-# rest. With a latency of 0.02 a shift takes 0.07 and a chunk 0.0625: 18 times 0.0075 is waited for, and the step is over at
-# 4.135. Everything awaited, it is 5.26.
+# Up to 0.0125 a shift still fits behind a chunk, and costs nothing. From there on a rank waits for the rest of each of
+# the 18 shifts. With a latency of 0.02 a shift takes 0.07 and a chunk 0.0625: 18 times 0.0075 is waited for, and the
+# step is over at 4.135. Everything awaited, it is 5.26.
 #
 # ## What you built
 #
@@ -300,8 +300,8 @@ draw_curves(
 #                              ... + (2K - 1)·2(n - 1)·(p - c)        if it is more
 # ```
 #
-# Without latency p is no more than c up to five ranks, however many batches there are. The share of a layer that a rank
-# multiplies gets smaller with *n*, and so does the chunk: *c* falls with the square of *n*, and *p* only with *n*. At eight
+# Without latency p is no more than c up to five ranks, however many batches there are. The more ranks, the smaller a
+# rank's share of a layer, and the smaller the chunk: *c* falls with the square of *n*, and *p* only with *n*. At eight
 # ranks the ring turns at the pace of the links.
 #
 # </details>
@@ -309,59 +309,64 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How much.* Up to 29 % of forward for the small Llama and up to 20 % for 70B; of a whole step, about 8 % [1]. On 256 H100s
-#   each did 876 tokens of the 70B model a second, and had done 829 [2].
-# - *Who writes it.* Nobody, by hand. `torch.compile` looks for a gather before a multiplication, and for a multiplication
-#   before a reduce-scatter. It puts one operation in their place: `fused_all_gather_matmul` is the first half of what you
+# - **How much.** Up to 29 % of forward for the small Llama and up to 20 % for 70B; of a whole step, about 8 % [1]. On
+#   256 H100s each did 876 tokens of the 70B model a second instead of 829 [2].
+# - **Who writes it.** The compiler. `torch.compile` looks for a gather before a multiplication, and for a
+#   multiplication before a reduce-scatter, and fuses each pair: `fused_all_gather_matmul` is the first half of what you
 #   wrote [3]. In torchtitan it is an option, and refuses to run without `torch.compile` [4].
-# - *A trap.* It looks for a pattern. Write the layer as a batched product, `torch.bmm`, and nothing matches, nothing is hidden,
-#   and nothing tells you [5].
-# - *Elsewhere.* Megatron-LM has it as `--tp-comm-overlap`, and used it on up to 6,144 H100s, which did 47 to 48 % of what they
-#   could have done [6].
+# - **A trap.** It looks for a pattern. Write the layer as a batched product, `torch.bmm`, and nothing matches, nothing
+#   is hidden, and nothing tells you [5].
+# - **Elsewhere.** Megatron-LM has it as `--tp-comm-overlap`, and used it on up to 6,144 H100s, at an MFU of 47 to 48 % [6].
 #
 # [1] He et al., *Introducing Async Tensor Parallelism in PyTorch*, 2024,
 # [discuss.pytorch.org 209487](https://discuss.pytorch.org/t/distributed-w-torchtitan-introducing-async-tensor-parallelism-in-pytorch/209487).
-# [2] pytorch/torchtitan, *benchmarks/llama3_h100_202412_torchtitan.md*, 2024, in float8. [3] vllm-project/vllm,
-# *vllm/compilation/collective_fusion.py*, which does the same. [4] pytorch/torchtitan,
-# *torchtitan/distributed/tensor_parallel.py*. [5] NVIDIA, *NeMo AutoModel*, docs.nvidia.com/nemo/automodel, `tp_linear`.
-# [6] NVIDIA/Megatron-LM, README.
+# [2] pytorch/torchtitan,
+# [benchmarks/llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md),
+# 2024, in float8.
+# [3] vllm-project/vllm, vllm/compilation/collective_fusion.py, which does the same,
+# [github.com](https://github.com/vllm-project/vllm).
+# [4] pytorch/torchtitan,
+# [torchtitan/distributed/tensor_parallel.py](https://github.com/pytorch/torchtitan/blob/main/torchtitan/distributed/tensor_parallel.py).
+# [5] NVIDIA, *NeMo AutoModel*, [docs.nvidia.com/nemo/automodel](https://docs.nvidia.com/nemo/automodel), `tp_linear`.
+# [6] NVIDIA/Megatron-LM, [README](https://github.com/NVIDIA/Megatron-LM).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Four multiplications of a quarter take as long as one of the whole. On a GPU they take longer: a small matrix does not fill
-# it, and each one has to be launched. A shift takes nothing from the multiplication beside it; on a GPU both want memory,
-# and a shift that is done by a kernel wants processors too. An update takes 0.5 here, as long as two layers forward, and so
-# it hides a gather with ease. And many trainers clip gradients by their norm: nothing is updated until all are known.
+# Four multiplications of a quarter take as long as one of the whole. On a GPU they take longer: a small matrix does not
+# fill it, and each is a kernel to launch. A shift takes nothing from the multiplication beside it; on a GPU both use
+# memory bandwidth, and a shift that runs as a kernel occupies processors, too. An update takes 0.5 here, as long as two
+# layers forward, and so it hides a gather with ease. And many trainers clip gradients by their norm: nothing is updated
+# until all are known.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** A rank begins a gather with its own rows, and a sum with those of the rank before it. Why is that the only order in
-# which nobody waits?
+# **1.** A rank begins a gather with its own rows, and a sum with those of the rank before it. Why is that the only
+# order in which no rank waits?
 #
 # <details><summary>Answer</summary>
 #
 # Its own rows are the only ones that it has. After one shift come those of the rank before, then of the one before that. A
 # sum travels the same way round, and after three shifts it is on the rank before the one where it began. So on rank *r* the
-# sum for rank *r* - 1 begins, and the own one comes by last, when it has everything but the own part.
+# sum for rank *r* - 1 begins, and its own sum comes by last, with every part but its own.
 #
 # </details>
 #
 # **2.** Cut the rows into two halves, treat them as two batches, and hide the all-reduce of the one behind the other, as you
-# did with batches. No ring, no shift, 4.0. Why the trouble?
+# did with batches. No ring, no shift, 4.0. Why go to the trouble?
 #
 # <details><summary>Answer</summary>
 #
-# In this net it is a good idea. Written simply it needs 1,032,192 elements, as activations are whole on each rank, and with
-# some care no more than the ring. With a latency of 0.02 it is over at 4.12, a little before the ring. But in a transformer
-# every other block is attention, in which a row asks all rows before it: two halves of a text are no two batches. The ring
-# stays inside of one multiplication, so it does not matter what stands before it or after it. With several texts, halves
-# of the batch do work.
+# In this network it is a good idea. Written simply it needs 1,032,192 elements, as activations are whole on each rank,
+# and with some care no more than the ring. With a latency of 0.02 it is over at 4.12, a little before the ring. But in
+# a transformer every other block is attention, in which a row asks all rows before it: two halves of a text are not two
+# batches. The ring stays inside one multiplication, whatever comes before or after it. With several texts, halves of
+# the batch do work.
 #
 # </details>
 #
-# **3.** Cut each chunk in two, so that there are eight: shifts of half the size, and twice as many. What is gained?
+# **3.** Cut each chunk in two, so that there are eight: shifts of half the size, and twice as many. What do you gain?
 #
 # <details><summary>Answer</summary>
 #
@@ -371,8 +376,8 @@ draw_curves(
 #
 # </details>
 #
-# **4.** Your third goal hides an all-gather in one piece behind an update. Could one hide the 18 shifts in that way, and leave
-# out the chunks?
+# **4.** Your third goal hides an all-gather in one piece behind an update. Could you hide the 18 shifts like that, and
+# do without chunks?
 #
 # <details><summary>Answer</summary>
 #
@@ -383,8 +388,8 @@ draw_curves(
 #
 # ## Where this leads
 #
-# The last layer of a language model is the largest of all, with a column for each word that there is. Its output is cut into
-# columns, and then somebody wants a softmax over all of them.
+# The last layer of a language model is the largest of all, with a column for each word of the vocabulary. Its columns
+# are split over the ranks. How do you take a softmax over all of them?
 
 # %% [markdown]
 # <!-- part: links -->

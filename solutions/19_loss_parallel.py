@@ -32,8 +32,9 @@
 #
 # > **To tell a friend:** to split the loss over the vocabulary, sum two numbers a token. No logit ever travels.
 #
-# *Reminder.* An activation of one batch has 131,072 elements (256 rows, here tokens, of 512 features). A layer that is cut
-# into columns gives a part of the features, right as they are; one that is cut into rows gives a part of a sum.
+# *The words, once more.* An activation of one batch has 131,072 elements (256 rows, here tokens, of 512 features). A
+# layer that is cut into columns gives a part of the features, right as they are; one that is cut into rows gives a
+# partial sum.
 
 # %%
 from math import exp, log
@@ -42,7 +43,8 @@ from drawing import draw, draw_collective, draw_curves, draw_group
 from lib import Layer, Links, Model, PuzzleError, goal, predict, simulate
 
 PRICES = Links()  # 0.2 for a batch of activations from one rank to the next
-LAST = [Layer(outputs=2048), Layer("cross_entropy", inputs=2048, outputs=1)]  # the last two layers of this puzzle
+# The last two layers of this puzzle.
+LAST = [Layer(outputs=2048), Layer("cross_entropy", inputs=2048, outputs=1)]
 
 # %% [markdown]
 # ## The idea
@@ -53,9 +55,9 @@ LAST = [Layer(outputs=2048), Layer("cross_entropy", inputs=2048, outputs=1)]  # 
 # loss  =  log( exp(logit 0) + exp(logit 1) + ... over all words )  -  logit of the right word
 # ```
 #
-# On the left there is a sum, and a sum can be cut: each rank adds up the exponentials of its own words. The right one is a
-# sum as well, if you like: the rank that has the right word brings its logit, and everyone else brings 0. So each rank
-# brings **two numbers for each token**. Here are 16 tokens and 32 words on four ranks, in plain Python:
+# The first term has a sum in it, and a sum can be cut: each rank adds up the exponentials of its own words. The second
+# is a sum as well: the rank that has the right word brings its logit, and every other rank 0. So each rank brings **two
+# numbers for each token**. Here are 16 tokens and 32 words on four ranks, in plain Python:
 
 
 # %%
@@ -69,7 +71,7 @@ def random_numbers(seed: int, count: int) -> list[float]:
 
 TOKENS, WORDS, RANKS = 16, 32, 4
 numbers = random_numbers(5, TOKENS * WORDS)
-logits = [[4 * number for number in numbers[row * WORDS : (row + 1) * WORDS]] for row in range(TOKENS)]
+logits = [[4 * numbers[row * WORDS + word] for word in range(WORDS)] for row in range(TOKENS)]
 right = [(7 * row + 3) % WORDS for row in range(TOKENS)]
 
 
@@ -86,18 +88,21 @@ everything = sum(loss_of(row, range(WORDS), right[row]) for row in range(TOKENS)
 
 # %%
 parts = [range(first, first + WORDS // RANKS) for first in range(0, WORDS, WORDS // RANKS)]
-own = sum(loss_of(row, p, p[right[row] % len(p)]) for row in range(TOKENS) for p in parts) / TOKENS / RANKS
-
-summed = 0.0
+own, summed = 0.0, 0.0
 for row in range(TOKENS):
-    brought = [(sum(exp(logits[row][w]) for w in p), logits[row][right[row]] if right[row] in p else 0) for p in parts]
-    summed += (log(sum(each for each, _ in brought)) - sum(logit for _, logit in brought)) / TOKENS
+    exponentials, logit = 0.0, 0.0  # the two sums over the ranks
+    for p in parts:
+        own += loss_of(row, p, p[right[row] % len(p)]) / TOKENS / RANKS
+        exponentials += sum(exp(logits[row][word]) for word in p)
+        logit += logits[row][right[row]] if right[row] in p else 0
+    summed += (log(exponentials) - logit) / TOKENS
 
-print(f"all words at once: {everything:.4f}   own words only: {own:.4f}   two numbers a token, summed: {summed:.4f}")
+print(f"all words at once: {everything:.4f}   own words only: {own:.4f}", end="   ")
+print(f"two numbers a token, summed: {summed:.4f}")
 
 # %% [markdown]
-# The mistake has a *smaller* loss: each word had a quarter of the rivals. Training with it runs, the loss goes down, and what
-# it learns is something else.
+# The mistake has a *smaller* loss: each word had a quarter of the rivals. Training runs, the loss goes down, and the
+# model learns something else.
 #
 # In the puzzle the loss is the last layer, and it has no weight. `forward` of it takes your logits, whatever part of the
 # words they are for, and gives a part of a sum: two numbers a token. (The first is the *logarithm* of your sum of
@@ -127,10 +132,10 @@ draw_group(shown[1][1])
 draw_collective(demo, "allreduce")
 
 # %% [markdown]
-# Then backward. The gradient of a logit is the probability of its word, minus 1 if it is the right word. The probability is
-# `exp(logit) / sum of all exponentials`, and this sum has just been on its way. So each rank can go back through its own
-# logits, and through its columns of the output layer, and asks nobody. What comes out at the other end, the gradient of the
-# output layer's input, is a part of a sum, as after any layer that is cut into columns.
+# Then backward. The gradient of a logit is the probability of its word, minus 1 if it is the right word. The
+# probability is `exp(logit) / sum of all exponentials`, and this sum has just been on its way. So each rank can go back
+# through its own logits, and through its columns of the output layer, without asking any other. What comes out at the
+# other end, the gradient of the output layer's input, is a part of a sum, as after any layer that is cut into columns.
 #
 # Forget the sum of the losses, and the next operation notices:
 
@@ -187,8 +192,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# The first goal is a correct step, even if logits travel. For the second they stay where they are. For the third nobody
-# waits for a sum: there is always another batch to go on with. The fourth does so with two batches under way.
+# The first goal is a correct step, even if logits travel. For the second they stay where they are. For the third no
+# rank waits for a sum: there is always another batch to go on with. The fourth does so with two batches in flight.
 
 # %%
 goal("loss_parallel")
@@ -260,14 +265,14 @@ async def loss_parallel(model: Model) -> None:
 
 
 # %%
-out = []  # nothing of an earlier run, should this one fail
+out = []  # forget the last run in case this one fails
 out = simulate(loss_parallel, puzzle="loss_parallel")
 
 # %%
 guess.against(out)
 
 # %% [markdown]
-# <details><summary>Where do these numbers come from?</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
 # A rank computes a quarter of the two layers of the block, 0.5 a batch, and of the output layer as much as a whole layer, 1
 # a batch. Forward and backward of four batches: 12. Three updates take 1.5. That is 13.5 in any case.
@@ -335,9 +340,9 @@ draw_curves(
 )
 
 # %% [markdown]
-# The wait for the logits grows with the vocabulary; the other does not know how many words there are. And a rank holds its
-# own quarter of the logits, not all four. What is left to wait for in this puzzle are the
-# sums of whole activations, before and after the output layer, and these you can hide.
+# The wait for the logits grows with the vocabulary; the other does not know how many words there are. And a rank holds
+# its own quarter of the logits, not all four. What is left to wait for in this puzzle is the sums of whole activations,
+# before and after the output layer, and those you can hide.
 #
 # ## What you built
 #
@@ -351,26 +356,27 @@ draw_curves(
 # two numbers a token    sent by a rank    2·T·2·(n - 1)/n      at the peak    T·V/n logits
 # ```
 #
-# It is worth *V/4* in what is sent: 512 here, 32,000 with 128,000 words. And a rank never holds the logits of words that are
-# not its own, forward or backward.
+# It sends *V/4* times less: 512 here, 32,000 with 128,000 words. And a rank never holds the logits of other ranks'
+# words, forward or backward.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Three sums.* Megatron-LM all-reduces three numbers a token, one after the other: the maximum, so that no exponential
-#   overflows; then the logit of the right word; then the sum of the exponentials [2]. Ours puts the first and the last into
-#   one, the logarithm of the sum.
-# - *In PyTorch* it is a context: `with loss_parallel(): loss = F.cross_entropy(logits, labels); loss.backward()`, where the
+# - **Three sums.** Megatron-LM all-reduces three numbers a token, one after the other: the maximum, so that no
+#   exponential overflows; then the logit of the right word; then the sum of the exponentials [2]. Ours merges the first
+#   and the last into one, the logarithm of the sum.
+# - **In PyTorch** it is a context: `with loss_parallel(): loss = F.cross_entropy(logits, labels); loss.backward()`, where the
 #   logits are a DTensor that is sharded along the words. It also sums three numbers a token forward, and backward it
 #   does not communicate at all [3].
-# - *How much it is.* The 8,192 tokens of a text and 128,000 words make 1.05 billion logits. Cross entropy is mostly done in
+# - **How much it is.** The 8,192 tokens of a text and 128,000 words make 1.05 billion logits. Cross entropy is mostly done in
 #   32-bit floats, 4.2 GB, and the gradient has as many again. An eighth of that is 0.5 GB each.
-# - *And the other end.* The embedding is a table with a row for each word, and it is cut among the ranks too: everyone looks
-#   up the words that it has, 0 for the others, and an all-reduce makes it whole.
+# - **And the other end.** The embedding is a table with a row for each word, and it is cut among the ranks too: each
+#   looks up the words that it has, 0 for the others, and an all-reduce makes it whole.
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783. [2] NVIDIA/Megatron-LM,
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# [2] NVIDIA/Megatron-LM,
 # [cross_entropy.py](https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/tensor_parallel/cross_entropy.py).
 # [3] pytorch/pytorch,
 # [loss.py](https://github.com/pytorch/pytorch/blob/main/torch/distributed/tensor/parallel/loss.py).
@@ -378,23 +384,23 @@ draw_curves(
 # %% [markdown]
 # ## What is simplified here
 #
-# The loss itself takes no time: it is work on each logit, not a multiplication of matrices, and next to the output layer
-# it is little. Real kernels keep the probabilities in place of the logits, and the gradient in place of those; here the
-# gradient of the logits is a value of its own for as long as both are needed. And our vocabulary is four times as wide as
-# the model, that of Llama 3 405B eight times. A smaller model with the same words has more of its work, and of its memory,
+# The loss itself takes no time: it is work on each logit, not a multiplication of matrices, and next to the output
+# layer it is little. Real kernels overwrite the logits with the probabilities, and those with the gradient; here the
+# gradient of the logits is a value of its own while both are needed. And our vocabulary is four times as wide as the
+# model, that of Llama 3 405B eight times. A smaller model with the same words has more of its work, and of its memory,
 # in this one layer.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Each rank could send the largest of its logits, too. What for?
+# **1.** Each rank could send the largest of its logits, too. Why?
 #
 # <details><summary>Answer</summary>
 #
-# `exp(100)` is larger than any 32-bit float. So before taking exponentials everybody subtracts the largest logit of the
-# token, over all words, from all of its logits; the loss stays the same. That is Megatron's first all-reduce, of a maximum.
-# The logarithm of a sum does the same job in another way: two of them, *a* and *b*, are added as
-# `max(a, b) + log(1 + exp(-|a - b|))`, and nothing in there is ever large.
+# `exp(100)` is larger than any 32-bit float. So before taking exponentials each rank subtracts the largest logit of the
+# token, over all words, from all of its logits; the loss stays the same. That is Megatron's first all-reduce, of a
+# maximum. The logarithm of a sum does the same job in another way: two of them, *a* and *b*, are added as `max(a, b) +
+# log(1 + exp(-|a - b|))`, and nothing in there is ever large.
 #
 # </details>
 #
@@ -402,9 +408,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# The gradient of a logit is `exp(logit - L)`, minus 1 for the right word, where `L` is the logarithm of the sum over all
-# words. The all-reduce forward has told everybody `L`, and the logit is a rank's own. What a forward sum costs is what
-# backward would need: who keeps it need not ask again.
+# The gradient of a logit is `exp(logit - L)`, minus 1 for the right word, where `L` is the logarithm of the sum over
+# all words. The all-reduce in forward has told every rank `L`, and the logit is a rank's own. Forward has already paid
+# for what backward needs: keep it, and there is nothing to ask for again.
 #
 # </details>
 #
@@ -412,14 +418,14 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# To have all words a rank needs the logits of the other three for its tokens: an all-to-all, in which a rank sends three
-# quarters of its own logits and not three times as many as in a gather. Back the gradients go the same way. That is 786,432
-# elements here for a rank, in place of 3,072. Or it has all columns of the output layer, gathered: 1 million elements, and
-# the gradient of them all to be summed.
+# To have all words a rank needs the logits of the other three for its tokens: an all-to-all, in which a rank sends
+# three quarters of its own logits, where a gather sends them three times. The gradients go back the same way. Each rank
+# then sends 786,432 elements here, instead of 3,072. Or it has all columns of the output layer, gathered: 1 million
+# elements, and the gradient of them all to be summed.
 #
 # </details>
 #
-# **4.** The loss goes down, and the model is bad. How would you find that somebody forgot the sum over the ranks?
+# **4.** The loss goes down, and the model is bad. How would you find out that the sum over the ranks is missing?
 #
 # <details><summary>Answer</summary>
 #
@@ -431,7 +437,8 @@ draw_curves(
 #
 # ## Where this leads
 #
-# A sum that somebody waits for can hide behind another batch, and you have done that twice now. What if there is only one?
+# You have cut weights, sums, rows and the vocabulary. In all of that a row of an activation never needed another row.
+# Which layer of a transformer does?
 
 # %% [markdown]
 # <!-- part: links -->
