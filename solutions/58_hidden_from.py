@@ -215,9 +215,10 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# It grows sevenfold for everything that crosses pods: 17,000 tokens a GPU. So no gather should cross: shard within a
-# pod and replicate between pods (puzzle $number_hsdp). Then only sums of gradients cross, once a step, and each in
-# shards.
+# Up to sevenfold, 17,000 tokens a GPU, where the rings of all hosts cross pods at the same time. (One ring over all
+# ranks in order crosses each border only once, and hardly notices. With tensor and pipeline parallelism there are
+# many rings, and every host has some that cross.) So let no gather cross: shard within a pod and replicate between
+# pods (puzzle $number_hsdp). Then only shards of gradients cross, once a step.
 #
 # </details>
 #
