@@ -257,7 +257,7 @@ for batches in (4, 8, 16):
 #   with 512 microbatches each: 163 TFLOP/s on each GPU, 52 % of the peak. (Recomputed work counts: HFU, not MFU.) [1]
 # - *Llama 3 405B in torchtitan,* 512 H100s with float8: from 100 tokens a second on each GPU with 1F1B to 128. The
 #   peak fell from 82.5 to 72.7 GiB [2], although you have just seen that interleaving holds *more* activations. The
-#   table does not say why; something else changed with the schedule.
+#   table does not say why; something else must have changed, too.
 # - *Uneven on purpose.* Llama 3 put one layer less on the first and the last stage, which also have the embedding and
 #   the head [3].
 #
