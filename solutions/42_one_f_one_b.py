@@ -20,18 +20,18 @@
 # %% [markdown]
 # # $heading
 #
-# To learn from one sequence of 2,048 tokens GPT-3 keeps 275 GB of activations. On a pipeline of 8 stages that is 34 GB a
-# stage, and that fits into an H100. But a pipeline wants many microbatches, or it waits most of the time. Say 32 of them.
-# GPipe takes all of them forward before the first one goes back: 32 · 34 GB = 1.1 TB on each GPU. That is fourteen H100s,
-# for the activations of one.
+# One sequence of 2,048 tokens leaves 275 GB of activations in GPT-3. On a pipeline of 8 stages that is 34 GB a stage,
+# and 34 GB fit into an H100. But a pipeline wants many microbatches, or it waits most of the time. Say 32. GPipe
+# takes all of them forward before the first one goes back: 32 · 34 GB = 1.1 TB on each GPU. One stage now needs
+# fourteen H100s for its activations alone.
 #
-# So you would have to choose: a small bubble, or a memory that fits. Unless you look at *when* each microbatch goes back.
+# So choose: a small bubble, or activations that fit. Unless you look at *when* each microbatch goes back.
 #
-# > **To tell a friend:** 1F1B does not make a pipeline faster. It makes it forget sooner, so that you can afford the many
-# > microbatches that make it faster.
+# > **To tell a friend:** 1F1B does not make a pipeline faster. It frees memory sooner, so that you can afford the
+# > many microbatches that do.
 #
 # *Reminder.* A **stage** is the run of layers that a rank owns, a **microbatch** is a batch that travels alone. The
-# **bubble** is the time in which ranks wait.
+# **bubble** is the time that ranks spend waiting.
 
 # %%
 from math import ceil
@@ -45,8 +45,8 @@ from lib.schedules.pipelines.program import program_of
 # %% [markdown]
 # ## The idea
 #
-# This is GPipe, on 4 ranks, with 4 microbatches and with 8. Twice the work takes 53.0 in place of 33.8, which is not
-# even twice as long: the bubble has become smaller. But look at the memory.
+# This is GPipe, on 4 ranks, with 4 microbatches and with 8. The second does twice the work (the red line says so) in
+# 53.0 instead of 33.8: less than twice as long, because its bubble is smaller. But look at the memory.
 
 # %%
 compare(
@@ -55,21 +55,22 @@ compare(
 )
 
 # %% [markdown]
-# It goes up from 2,883,584 to 4,456,448 elements, and with 16 microbatches it would be 7,602,176. On every rank the inputs of
+# It grows from 2,883,584 to 4,456,448 elements, and 16 microbatches would take 7,602,176. On every rank the inputs of
 # all microbatches pile up until the last one has gone forward.
 #
-# Now find the moment when rank 3 has taken its *first* microbatch forward. It is the end of the line, so it has the loss.
-# It could go back at once, and then forget all about that microbatch. Instead it waits for seven others. And as soon as
-# rank 3 sends a gradient back, rank 2 can go back too, and forget, and so on.
+# Now find the moment when rank 3 has taken its *first* microbatch forward. It is the end of the line, so it has the
+# loss. It could go back at once, and free everything that microbatch left. Instead it waits for seven others. And as
+# soon as rank 3 sends a gradient back, rank 2 can go back and free too, and so on up the pipeline.
 #
-# A microbatch that has gone forward on a rank, and has not come back yet, is **open** there. The memory of a pipeline is
-# the number of open microbatches. **Predict:** if rank 3 always goes back at once, how many are open there? And on rank 0?
+# A microbatch that has gone forward on a rank and not yet back is **in flight** there. The activation memory of a
+# stage is proportional to the number of microbatches in flight. **Predict:** if rank 3 always goes back at once, how
+# many are in flight there? And on rank 0?
 #
 # <details><summary>Answer</summary>
 #
-# On rank 3 one: forward, backward, forward, backward. Rank 0 must wait until its microbatch has gone all the way to rank 3
-# and has come back, and if it did nothing in the meantime, the others would starve. It sends one more for each stage on the
-# way: four are open. Ranks 1 and 2 have three and two.
+# On rank 3 one: forward, backward, forward, backward. Rank 0 waits until its first microbatch has been to rank 3 and
+# back. If it sent nothing in the meantime, the others would starve. So it sends one more for each stage on the way:
+# four in flight. Ranks 1 and 2 have three and two.
 #
 # </details>
 #
@@ -83,12 +84,13 @@ compare(
 # this rank, and passes it on (or takes its loss). `await backward(b)` receives its gradient, goes back, adds up the
 # gradients of the weights, passes on, and deletes everything that batch *b* still had here. The updates are given, too.
 #
-# **To do:** call them in the right order. Each rank has an order of its own. GPipe would be two loops, one after the other.
+# **To do:** call them in the right order. Each rank has an order of its own. GPipe would be two loops, one after the
+# other. 1F1B has three phases: the **warm-up**, the **steady state** and the **cool-down**.
 #
 # **Rules**
 #
 # - All messages are **awaited**: a message takes 0.2 of the sender's time and 0.2 of the receiver's.
-# - There is room for one message on the way to each rank.
+# - One message at a time can be on the way to each rank.
 # - On each rank the batches go forward in order, and back in order, because that is how messages arrive.
 
 # %% [markdown]
@@ -180,15 +182,15 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **Time.** The first batch reaches the end of rank 3 after 4 · 2 + 3 · 0.4 = 9.2, as in GPipe, and 2 later its backward is
-# over: 11.2. From there on rank 3 takes turns. From one backward to the next it passes a gradient back (0.2), waits for
-# rank 2 (0.4; not yet for batch 1, which is there already), receives a batch (0.2), and computes 2 + 2: 4.8. The last of the
-# eight is over at 11.2 + 7 · 4.8 - 0.4 = 44.4. Its gradient goes through three more stages, 3 · 2.4 = 7.2, and rank 0 updates
-# two layers: 52.6. GPipe takes 53.0. So 1F1B is as slow, but for those 0.4.
+# **Time.** The first batch reaches the end of rank 3 after 4 · 2 + 3 · 0.4 = 9.2, as in GPipe, and 2 later its
+# backward is over: 11.2. From there on rank 3 takes turns. From one backward to the next it passes a gradient back
+# (0.2), waits for rank 2 (0.4; not yet for batch 1, which is there already), receives a batch (0.2), and computes 2 +
+# 2: 4.8. The last of the eight is over at 11.2 + 7 · 4.8 - 0.4 = 44.4. Its gradient goes through three more stages, 3
+# · 2.4 = 7.2, and rank 0 updates two layers: 52.6. GPipe takes 53.0. So 1F1B is just as slow, give or take 0.4.
 #
-# **Memory.** Rank 0 has four open batches, of two inputs each: 8 · 131,072. It has a gradient that just came in (131,072),
-# the sums of its gradients (2 · 262,144), and weights and optimizer states (4 · 262,144). Together 2,752,512. Nothing in
-# this depends on the number of batches.
+# **Memory.** Rank 0 has four batches in flight, of two inputs each: 8 · 131,072. It has a gradient that just came in
+# (131,072), the sums of its gradients (2 · 262,144), and weights and optimizer states (4 · 262,144). Together
+# 2,752,512. Nothing in this depends on the number of batches.
 #
 # </details>
 
@@ -207,8 +209,8 @@ Model.check(out, puzzle="one_f_one_b")
 # %% [markdown]
 # ### The stairs
 #
-# Look at the memory of the four ranks above: it goes down like stairs. This is how many batches are open on each rank at its
-# worst moment:
+# Look at the memory of the four ranks above: it goes down like stairs. This is the largest number of batches in
+# flight on each rank:
 
 
 # %%
@@ -234,8 +236,8 @@ if out:
 compare(gpipe=gpipe, one_f_one_b=out) if out else None
 
 # %% [markdown]
-# And this is what it buys. Both take the same time, with any number of microbatches. But of one of them you can have as many as
-# you like:
+# And this is what it buys. Both take the same time for any number of microbatches. But only one of them lets you have
+# as many as you like:
 
 # %%
 counts = range(1, 17)
@@ -257,18 +259,20 @@ draw_curves(
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **1F1B**, which is short for one forward, one backward. PipeDream had it first, in 2019, and Megatron-LM made it the
-# standard: what most people mean when they say pipeline parallelism. With *L* layers and *B* microbatches on *R* ranks (three or
-# more, and more microbatches than ranks), every message awaited:
+# **1F1B**, short for one forward, one backward: what most people mean when they say pipeline parallelism. PipeDream
+# had the order first, in 2019, without a flush: weights changed while microbatches were in flight. Your version waits
+# for all microbatches before it updates. It is from 2020, as DAPPLE and as PipeDream-Flush, and Megatron-LM made it
+# the standard. With *L* layers and *B* microbatches on *R* ranks (three or more, and more microbatches than ranks),
+# every message awaited:
 #
 # ```
 # time = 2·(L/R)·(B + R - 1) + 0.8·(B + R - 2.5) + 0.5·L/R
 # peak = 3·(L/R)·W + (L + 1)·A
 # ```
 #
-# The first term of the time is that of GPipe, and so is the bubble, (R - 1) / (B + R - 1). The peak has no *B* in it. Look at
-# what is in its place: rank 0 has *R* open microbatches of *L/R* inputs each. That is *L*, as if one batch had gone through the whole
-# model on one GPU.
+# The first term of the time is that of GPipe, and so is the bubble, (R - 1) / (B + R - 1). The peak has no *B* in it.
+# Instead rank 0 has *R* microbatches in flight, of *L/R* inputs each. That is *L*, as if one batch had gone through
+# the whole model on one GPU.
 #
 # </details>
 
@@ -278,23 +282,33 @@ draw_curves(
 # - *The same bubble, less memory.* Megatron-LM chose 1F1B because it keeps at most as many microbatches as there are
 #   stages, and GPipe keeps all of them [1].
 # - *How many microbatches.* A model of 28.3 billion parameters on 32 stages: 26.5 % of the time is bubble with 96
-#   microbatches, 13.5 % with 256 (computed from measured times) [2]. 256 open microbatches on a GPU are out of the question.
-# - *Where it comes from.* PipeDream let each microbatch update the weights as soon as it came back, without a bubble, and
-#   with several versions of each weight. It trained up to 5.3 times as fast as when every batch is shared out among the
-#   GPUs [3]. Today everybody waits for all microbatches, and keeps the order.
-# - *What went wrong.* With a pipeline a rank knows only the gradients of its own stage. torchtitan clipped them by the norm of
-#   one stage, and not of the whole model, until somebody compared the numbers in 2024 [4].
+#   microbatches, 13.5 % with 256 (computed from measured times) [2]. 256 microbatches in flight on a GPU are out of
+#   the question.
+# - *Where it comes from.* PipeDream updated the weights as soon as a microbatch came back: no bubble, but several
+#   versions of each weight. It trained up to 5.3 times as fast as when every batch is shared among the GPUs [3].
+#   DAPPLE kept the order and waited for all microbatches, so it computes what one GPU would [5]; so did
+#   PipeDream-Flush [6].
+# - *What went wrong.* With a pipeline a rank knows only the gradients of its own stage. torchtitan clipped them by
+#   the norm of one stage, not of the whole model, until somebody compared the numbers in 2024 [4].
 #
-# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
-# 2104.04473, section 2.2. [2] Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, arXiv 2401.10241, table 5.
-# [3] Narayanan et al., *PipeDream: Generalized Pipeline Parallelism for DNN Training*, SOSP 2019.
-# [4] pytorch/torchtitan, issue 596, mended in pull request 649.
+# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
+# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473), section 2.2.
+# [2] Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, [arXiv 2401.10241](https://arxiv.org/abs/2401.10241), table
+# 5.
+# [3] Narayanan et al., *PipeDream: Generalized Pipeline Parallelism for DNN Training*, [SOSP
+# 2019](https://doi.org/10.1145/3341301.3359646).
+# [4] pytorch/torchtitan, [issue 596](https://github.com/pytorch/torchtitan/issues/596), fixed in [pull request
+# 649](https://github.com/pytorch/torchtitan/pull/649).
+# [5] Fan et al., *DAPPLE: A Pipelined Data Parallel Approach for Training Large Models*, 2020,
+# [arXiv 2007.01045](https://arxiv.org/abs/2007.01045).
+# [6] Narayanan et al., *Memory-Efficient Pipeline-Parallel DNN Training*, 2020,
+# [arXiv 2006.09503](https://arxiv.org/abs/2006.09503).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# - Every message is awaited, on both sides. Real pipelines post their receives early, and send while they compute; question 4
-#   shows what that is worth.
+# - Every message is awaited, on both sides. Real pipelines post their receives early and send while they compute;
+#   question 4 shows what that is worth.
 # - A backward takes as long as a forward (really twice), and all layers are alike. On real models the first stage has the
 #   embedding, and the last one the largest matrix of all.
 # - Our stages keep only the inputs of their layers. A real layer keeps many times as much.
@@ -306,10 +320,10 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Then the step takes 107.4, twice as long. After its first backward, rank 3 wants to take batch 4 forward. But rank 0 sends batch 4
-# only after its own first backward, and that gradient has to come up from rank 3 first. So batch 4 goes down and its
-# gradient comes up while three ranks watch, and the same happens for each batch after it. A pipeline is busy only if
-# those who are further up run further ahead.
+# Then the step takes 107.4, twice as long. After its first backward, rank 3 wants to take batch 4 forward. But rank 0
+# sends batch 4 only after its own first backward, and that gradient has to come up from rank 3 first. So batch 4 goes
+# down and its gradient comes up while three ranks watch, and so does each batch after it. A pipeline stays busy only
+# if earlier stages run further ahead.
 #
 # </details>
 #
@@ -317,9 +331,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# One open batch less on rank 0, so 262,144 elements: 2,490,368. And the time goes up to 83.8. Rank 0 has to see a gradient before
-# it may begin with another batch, and the way to rank 3 and back takes longer than three batches do. The number that you
-# took is the smallest at which nobody starves.
+# One batch less in flight on rank 0, which saves 262,144 elements: 2,490,368. And the time goes up to 83.8. Rank 0
+# has to see a gradient before it may begin another batch, and the way to rank 3 and back takes longer than three
+# batches do. You took the smallest number at which no rank starves.
 #
 # </details>
 #
@@ -328,8 +342,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# 3 / (96 + 3) = 3 %. GPipe needs 2,883,584 elements for four microbatches, which is more already, so it can take three: with 3 / (3 + 3) a
-# bubble of one half. This is the whole argument for 1F1B, and the picture with the two lines is the argument in one look.
+# 3 / (96 + 3) = 3 %. GPipe needs 2,883,584 elements for four microbatches, which is more already, so it can take
+# three: with 3 / (3 + 3) a bubble of one half. That is the whole argument for 1F1B, and the picture with the two
+# lines shows it at a glance.
 #
 # </details>
 #
@@ -337,17 +352,17 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# Into messages that everybody awaits. Let them run behind the computation: issue each receive one step before you
-# need it, await a send only before the next one, and give every rank but the last one more forward at the beginning, to cover
-# the time on the way. It ends at 47.4, where nothing can be better, and needs 3,276,800 elements. `puzzles
-# reveal one_f_one_b` has it.
+# Into messages that ranks await. Let them run behind the computation: issue each receive one pass before you need it,
+# await a send only before the next one, and give every rank but the last one more forward at the beginning, to cover
+# the time on the way. It ends at 47.4, where nothing can be better, and needs 3,276,800 elements. `puzzles reveal
+# one_f_one_b` has it.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Rank 0 now holds as many activations as one batch makes in the whole model, and with GPT-3 that was 275 GB. It has
-# got much better, and it is still three and a half H100s. What if you did not keep them at all?
+# Rank 0 now holds as many activations as one batch makes in the whole model: for GPT-3 275 GB. Much better than 1.1
+# TB, and still three and a half H100s. What if you did not keep them at all?
 
 # %% [markdown]
 # <!-- part: links -->

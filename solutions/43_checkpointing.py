@@ -20,18 +20,18 @@
 # %% [markdown]
 # # $heading
 #
-# GPT-3 keeps 275 GB of activations to learn from one sequence of 2,048 tokens: 2.9 GB for each of its 96 layers. But what
-# goes *into* a layer is only 50 MB. All the rest is what the layer computes inside, and it could compute that again whenever
-# you ask. Keep the inputs of the layers and nothing else, and 275 GB become 4.8.
+# One sequence of 2,048 tokens leaves 275 GB of activations in GPT-3: 2.9 GB for each of its 96 layers. But the
+# *input* of a layer is only 50 MB. The rest the layer computes inside, and it can compute that again whenever you
+# ask. Keep the inputs of the layers and nothing else, and 275 GB become 4.8.
 #
-# In 2016 somebody did this to an image model with 1,000 layers: 7 GB in place of 48, for 30 % more time. It has been in every
-# large training since: **activation checkpointing**, or recomputation.
+# In 2016 Tianqi Chen and others did this to an image model of 1,000 layers: 7 GB instead of 48, for 30 % more time.
+# Nearly every large model since has used it: **activation checkpointing**, or recomputation.
 #
-# The question is how much to forget. Forget nothing, and the memory is full. Forget nearly everything, and to get back what
-# you need you have to bring back a long stretch of the network at once. And the memory is full again.
+# How much should you forget? Forget nothing, and the memory is full. Forget nearly everything, and backward has to
+# bring back a long stretch of the network at once. And the memory is full again.
 #
-# > **To tell a friend:** keep every √n-th activation. Then what you keep and what you bring back at a time are equally
-# > little.
+# > **To tell a friend:** activations are cheap to compute again and expensive to keep. So keep a few, and recompute
+# > the rest when backward gets there.
 #
 # *Reminder.* Our layers are simple: what goes in (the **activation**) is all that their backward needs. So here we
 # forget the inputs of layers, and bring them back by running **segments** of several layers forward again.
@@ -44,9 +44,9 @@ from lib.schedules.data_parallel import checkpointed, segments
 # %% [markdown]
 # ## The idea
 #
-# Six layers, four batches. Above, everything is kept, as in puzzle $number_basic. Below, the layers are cut into two segments.
-# On the way there only the input of each segment stays. The second segment is the last one, so it keeps all of its
-# inputs, and goes back at once. Then the first segment runs forward **again**, and now it has its inputs, too.
+# Six layers, four batches. Above, everything is kept, as in puzzle $number_basic. Below, the layers are cut into two
+# segments. Forward keeps only the input of each segment. The last segment keeps all of its inputs, because it goes
+# back at once. Then the first segment runs forward **again**, this time keeping its inputs, and goes back.
 
 # %%
 compare(
@@ -55,14 +55,14 @@ compare(
 )
 
 # %% [markdown]
-# One mountain has become two hills. It takes 8 more: two layers run forward a second time, on four batches.
+# One peak has become two lower ones. It takes 8 more: two layers run forward a second time, on four batches.
 #
 # **Predict:** with six segments, of one layer each, what would you save?
 #
 # <details><summary>Answer</summary>
 #
-# Nothing. The inputs of six segments are the inputs of six layers: all there are. With one segment you save nothing,
-# either, because the last segment keeps everything. What you are looking for lies in between.
+# Nothing. The inputs of six segments are the inputs of six layers: all there are. With one segment you save nothing
+# either, because the last segment keeps everything. The best number lies in between.
 #
 # </details>
 #
@@ -72,26 +72,26 @@ compare(
 # |---|---|---|
 # | 1 | 8 | 4 |
 #
-# **Given:** all weights and optimizer states, and `activations[0]`, the data of all four batches. `forward(layer)` makes
-# `activations[layer + 1]`. `backward(layer)` makes the gradients, deletes what nobody needs after it, and updates the
-# layer. And `segments(8, k)` cuts 8 layers into *k* segments, each as long as the others or longer by one: `segments(8, 2)` is
-# `[range(0, 4), range(4, 8)]`.
+# **Given:** all weights and optimizer states, and `activations[0]`, the data of all four batches. `forward(layer)`
+# makes `activations[layer + 1]`. `backward(layer)` makes the gradients, deletes what is not needed any more, and
+# updates the layer. And `segments(8, k)` cuts 8 layers into *k* segments, each as long as the others or longer by
+# one: `segments(8, 2)` is `[range(0, 4), range(4, 8)]`.
 #
 # **To do:** choose `k`. One training step, in which a layer goes forward once more where its activation was deleted.
 #
 # **Rules**
 #
-# - All four batches travel together. (Taking them one by one also saves activations, but sums of gradients have to
-#   wait: it needs 7,471,104 elements here, which is not enough for any goal.)
+# - All four batches travel together. (Taking them one by one also saves activations, but sums of gradients stay in
+#   memory: it needs 7,471,104 elements here, too many for any goal.)
 # - Keep values in the stores. What counts is the peak.
 # - Forward and backward take 1 for each batch and layer, the second time as the first; an update takes 0.5.
 
 # %% [markdown]
 # ### Predict first
 #
-# Without checkpoints the step takes 68 and 8,912,896 elements. Which *k* is best, and what is the peak then? (Weights and
-# optimizer states are 4,194,304 of it. An activation of four batches is 524,288.) And the time, if you compute nothing that
-# nobody needs?
+# Without checkpoints the step takes 68 and 8,912,896 elements. Which *k* is best, and what is the peak then? (Weights
+# and optimizer states are 4,194,304 of it. An activation of four batches is 524,288.) And the time, if you compute
+# nothing in vain?
 
 # %%
 guess = predict("checkpointing", end=..., memory=...)
@@ -100,8 +100,8 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# Two or four segments reach the first goal, the best number of segments the second. For the third, do not compute what
-# nobody uses. The picture answers your prediction as well, so guess first.
+# The first goal leaves some choice of `k`, the second takes the best one. For the third, compute nothing that is not
+# used. The picture answers your prediction as well, so guess first.
 
 # %%
 goal("checkpointing")
@@ -173,9 +173,9 @@ guess.against(out)
 # gradient: 5 again. For the first it is one less. 5 · 524,288 + 4,194,304 = 6,815,744. Two segments have 2 inputs, 3 more and a
 # gradient: 6. Four segments have 4 inputs, 1 more and a gradient: 6 again.
 #
-# **Time.** The last segment is not computed again. Of the others, the last layer need not be: its output went into the next
-# segment, which has gone back already. So layers 0, 1, 3 and 4 go forward twice, 4 · 4 = 16: 84 in place of 68. If you run
-# the whole segments again, 92.
+# **Time.** The last segment is not computed again. Of the others, the last layer need not be: its output went into
+# the next segment, which has gone back already. So layers 0, 1, 3 and 4 go forward twice, 4 · 4 = 16: 84 instead of
+# 68. If you run whole segments again, 92.
 #
 # </details>
 
@@ -194,7 +194,7 @@ Model.check(out, puzzle="checkpointing")
 # %% [markdown]
 # ### How much to forget
 #
-# The peak of your model for every number of segments, as the simulator finds it. In between there is a valley:
+# The peak of this model for every number of segments, as the simulator measures it. There is a valley in between:
 
 # %%
 draw_curves(
@@ -209,8 +209,8 @@ draw_curves(
 ) if out else None
 
 # %% [markdown]
-# And what it is made of, for a network of 64 layers. One curve goes up: the inputs of segments that lie and wait. One goes down:
-# the inputs inside the segment that is at work. Where they meet, their sum is least:
+# And what it is made of, for a network of 64 layers. One curve rises: the inputs of segments that wait. One falls:
+# the inputs inside the segment at work. Where they meet, their sum is least:
 
 # %%
 counts = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32]
@@ -238,9 +238,10 @@ draw_curves(
 # peak = 2·L·W + (k + L/k)·B·A
 # ```
 #
-# `k + L/k` is least where both summands are equal, at *k* = √*L*. Then it is 2·√*L*: 16 activations in place of 65 for a
-# network of 64 layers, and 63 in place of 1,001 for one of 1,000. The time is never more than one forward longer. This
-# is what Tianqi Chen and others wrote down in 2016: a network of *n* layers can be trained in the memory of √*n* of them.
+# `k + L/k` is least where both summands are equal, at *k* = √*L*. Then it is 2·√*L*: 16 activations instead of 65 for
+# a network of 64 layers, and 63 instead of 1,001 for one of 1,000. The time is never more than one forward longer.
+# This is the result of 2016 [2]: keep every √*n*-th activation, and a network of *n* layers trains in memory for
+# about 2√*n* of them. What you keep and what you recompute at a time are then the same size, and both are small.
 #
 # </details>
 
@@ -251,25 +252,28 @@ draw_curves(
 #   bytes in all. With full recomputation it keeps 2 [1]. So the usual segment is one layer, and *k* is the number of layers.
 # - *What it costs.* Measured on a layer of a model of 22 billion parameters: everything again takes 39 % longer. Only
 #   the attention again, which is large and quick to compute: 7 % [1].
-# - *Choose well.* In GPT-3, forgetting attention alone frees 70 % of the activations for 2.7 % more arithmetic. On 2,240
-#   A100s a model of 530 billion parameters went from 42.1 to 54.2 % of what the GPUs can do [1].
+# - *Choose well.* In GPT-3, forgetting attention alone frees 70 % of the activations for 2.7 % more arithmetic.
+#   Together with sequence parallelism this took a model of 530 billion parameters on 2,240 A100s from 42.1 to 54.2 %
+#   MFU, compared with recomputing everything [1].
 # - *In 2016.* 1,000 layers of an image model: 48 GB became 7, for 30 % more time [2].
-# - *Or not at all.* Llama 3 405B was trained without it at first, in sequences of 8,192 tokens: with tensor and pipeline
+# - *Or not at all.* Llama 3 405B was trained without it on sequences of 8,192 tokens: with tensor and pipeline
 #   parallelism the activations fitted [3].
 #
-# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, arXiv 2205.05198.
-# [2] Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016, arXiv 1604.06174.
-# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, [arXiv
+# 2205.05198](https://arxiv.org/abs/2205.05198).
+# [2] Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016, [arXiv
+# 1604.06174](https://arxiv.org/abs/1604.06174).
+# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
 
 # %% [markdown]
 # ## What is simplified here
 #
 # - Our layers keep nothing but their input, so a segment of a single layer saves nothing. A real layer keeps many times its
 #   input, and a segment of one layer saves nearly all of that.
-# - A backward takes as long as a forward here. Really it takes twice as long, so that one forward more is a third of the
-#   step, and not a half.
-# - Dropout throws dice. A real second forward has to throw the same ones, so the state of the generator is kept with the
-#   checkpoint.
+# - A backward takes as long as a forward here. Really it takes twice as long, so one more forward adds a third to the
+#   step, not a half.
+# - Dropout is random, and the second forward must draw the same numbers. So a real checkpoint also saves the state of
+#   the random number generator.
 
 # %% [markdown]
 # ## Questions to think about
@@ -278,9 +282,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# A segment of one layer has its input, and there is nothing to compute again. The more of those, the less is computed twice. With seven
-# segments only layer 0 is: 72, for 8,388,608 elements. So take as many segments as fit. √*L* is the number for when
-# memory is all that counts.
+# A segment of one layer has its input, and there is nothing to compute again. The more of those, the less is computed
+# twice. With seven segments only layer 0 is: 72, for 8,388,608 elements. So take as many segments as fit. √*L* is the
+# number when only memory counts.
 #
 # </details>
 #
@@ -289,9 +293,9 @@ draw_curves(
 # <details><summary>Answer</summary>
 #
 # Yes, by computing some layers more than twice. Keep the input and the middle, go back through the second half, and
-# treat each half in the same way. The number of activations then grows with the logarithm of *L*. For 8 layers that has the same
-# peak as three segments, and takes 88. For 64 layers it has 8 activations in place of 16, and runs the whole network forward
-# twice more. `puzzles reveal checkpointing` has it.
+# treat each half in the same way. The number of activations then grows with the logarithm of *L*. For 8 layers that
+# has the same peak as three segments, and takes 88. For 64 layers it has 8 activations instead of 16, and runs the
+# whole network forward twice more. `puzzles reveal checkpointing` has it.
 #
 # </details>
 #
@@ -300,27 +304,28 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# One batch has 8 activations and a gradient, 9 · 131,072, where four together have 36 · 131,072. But the sums of the gradients of all
-# layers now wait from one batch to the next: 8 · 262,144. Together that is 7,471,104 without any checkpoint, and three segments save
-# only 4 · 131,072 of it. Checkpoints help where activations are the larger part. That is so on real GPUs, and all the more
-# in a pipeline, where the activations of several microbatches are open.
+# One batch has 8 activations and a gradient, 9 · 131,072, where four together have 36 · 131,072. But the sums of the
+# gradients of all layers now wait from one batch to the next: 8 · 262,144. Together that is 7,471,104 without any
+# checkpoint, and three segments save only 4 · 131,072 of it. Checkpoints help where activations are the larger part.
+# That is so on real GPUs, and all the more in a pipeline, which holds the activations of several microbatches in
+# flight.
 #
 # </details>
 #
-# **4.** In puzzle $number_one_f_one_b, rank 0 has four open batches. How much would checkpoints save there?
+# **4.** In puzzle $number_one_f_one_b, rank 0 has four batches in flight. How much would checkpoints save there?
 #
 # <details><summary>Answer</summary>
 #
-# A stage of two layers has two inputs a batch. Keep only that of the stage: 4 · 131,072 less, and each backward takes one
-# forward longer. With a stage of twelve real layers it is the usual thing to do: a stage then keeps one input for each open
-# microbatch, and all that is inside for only one of them.
+# A stage of two layers has two inputs a batch. Keep only the first: 4 · 131,072 less, and each backward takes one
+# forward longer. With a stage of twelve real layers this is common: the stage keeps one input for each microbatch in
+# flight, and everything inside for only one of them.
 #
 # </details>
 #
 # ## Where this leads
 #
-# You can buy memory with time, and you know the price. A pipeline has time to spare, in its bubbles. What if a rank
-# had more than one stage, so that it waits less?
+# You can buy memory with time, and you know the price. A pipeline wastes time, in its bubble. What if each rank had
+# more than one stage, so that it waits less?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -21,17 +21,17 @@
 # # $heading
 #
 # Take GPipe once more, on 4 ranks with 8 microbatches. Rank 3 has nothing to do until the first microbatch has passed
-# three stages, and rank 0 waits as long at the end. Of 16 GPUs in a pipeline of 16 stages, with 32 microbatches, a
-# third of the time goes that way. You could take more microbatches. But there are only so many sequences in a batch.
+# three stages, and rank 0 waits as long at the end. With 16 stages and 32 microbatches a third of the time is lost
+# that way. You could take more microbatches. But there are only so many sequences in a batch.
 #
-# So make the way shorter. It is long because a stage is long: rank 3 waits for three whole stages. Cut every stage in
-# two, and give each rank two short ones that are *not* neighbours. The first microbatch is on rank 3 after three
-# *half* stages.
+# So make the way shorter. Rank 3 waits for three whole stages. Cut every stage in two, and give each rank two short
+# ones that are *not* neighbours. Now the first microbatch is on rank 3 after three *half* stages. The literature
+# calls such a short stage a **virtual stage** or a model chunk; PyTorch just calls it a stage.
 #
 # > **To tell a friend:** with two short stages on each rank instead of one long one, the pipeline fills in half the
 # > time.
 #
-# *Reminder.* The **bubble** is the time in which ranks wait. A **microbatch** is a batch that travels alone.
+# *Reminder.* The **bubble** is the time that ranks spend waiting. A **microbatch** is a batch that travels alone.
 
 # %%
 from drawing import compare, draw
@@ -52,14 +52,14 @@ from lib.suite.course.solutions import run_of
 # | first stage | 0 | 1 | 2 | 3 |
 # | second stage | 4 | 5 | 6 | 7 |
 #
-# Nobody has more layers than before. But a microbatch that leaves rank 3 has only seen half of the model. It goes
+# No rank has more layers than before. But a microbatch that leaves rank 3 has only seen half of the model. It goes
 # back to rank 0, as if it were a new one, and round once more.
 #
 # ### Schedules as lists
 #
-# From here on you no longer write `forward`, `pass_to` and `del`. You have done that, and you can do it. What is left
-# is the question that pipelines are about: **who does what, and in which order?** Your 1F1B has an answer to it. Here
-# it is, read off its run. `2F1` is the forward of microbatch 1 on stage 2, and `2B1` its backward:
+# From here on you no longer write `forward`, `pass_to` and `del`: you know how. What is left is the question that
+# pipelines are about: **which rank does what, and in which order?** Your 1F1B answers it. Here is its answer, read
+# off its run. `2F1` is the forward of microbatch 1 on stage 2, and `2B1` its backward:
 
 # %%
 run, is_yours = run_of("one_f_one_b")
@@ -69,9 +69,9 @@ for rank, words in enumerate(order):
     print(f"rank {rank}:", *words)
 
 # %% [markdown]
-# These lists are all there is to a schedule. `program_of` makes a program of them: it loads the layers of the stages,
-# sends what another rank needs as soon as it is there, receives, adds up gradients, updates at the end, and deletes
-# what nobody needs. Does it come to the same?
+# These lists are the whole schedule. `program_of` turns them into a program: it loads the layers of the stages, sends
+# what another rank needs as soon as it is there, receives, adds up gradients, updates at the end, and deletes what is
+# not needed any more. Is it the same run?
 
 # %%
 for name, models in {
@@ -82,9 +82,9 @@ for name, models in {
     print(f"{name:12} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,.0f} elements")
 
 # %% [markdown]
-# So an answer is from now on a list of words for each rank. They are PyTorch's words. Where a rank has only one
-# stage, `F1` will do. `@schedule` asks your function for the list of each rank, tells you if something is wrong with
-# one, and makes the program. Here is GPipe:
+# From now on you answer with a list of words for each rank. They are PyTorch's words. Where a rank has only one
+# stage, `F1` is enough. `@schedule` asks your function for the list of each rank, tells you if one is wrong, and
+# makes the program. Here is GPipe:
 
 
 # %%
@@ -97,10 +97,10 @@ print("rank 0 of 4, 3 microbatches:", " ".join(gpipe_as_a_list(0, 4, 3)))
 draw(simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4))
 
 # %% [markdown]
-# **Posted** is new. Until now both sides of a message stood still while it travelled: it was *awaited*. That is the
-# simplest way to program it, and a large pipeline avoids it where it can. Here every receive is issued as early as it
-# can be, and everybody goes on computing while messages travel. So this GPipe ends at 47.4. With awaited messages it
-# is 53.0. With twice as many stages there are twice as many messages, so this matters now.
+# **Posted** is new. Until now sender and receiver stood still while a message travelled: it was *awaited*. That is
+# simple, and large pipelines avoid it where they can. Here every receive is issued as early as possible, and all
+# ranks go on computing while messages travel. So this GPipe ends at 47.4; with awaited messages it ends at 53.0.
+# Twice as many stages send twice as many messages, so from now on this matters.
 
 # %% [markdown]
 # ## The puzzle
@@ -116,9 +116,9 @@ draw(simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4))
 #
 # **Rules**
 #
-# - Messages are posted. They cost their ranks no time. What a pass makes is on the next rank 0.4 after the pass is
-#   over.
-# - You only say the order. Every forward and every backward of each microbatch stands in it once, for both stages.
+# - Messages are posted. They cost their ranks no time: the output of a pass is on the next rank 0.4 after the pass
+#   ends.
+# - You only give the order. It has every forward and every backward of each microbatch once, for both stages.
 
 # %% [markdown]
 # ### Predict first
@@ -165,14 +165,14 @@ guess.against(out)
 # <details><summary>How to get there with a pencil</summary>
 #
 # **Time.** Every rank computes 32 (8 microbatches, 2 layers, forward and backward), and then updates two layers: 33.
-# What is added is the time in which it waits. The first microbatch is on rank 3 after three stages of 1 and three
-# messages of 0.4: 4.2. From there on rank 3 always has something to do. At the end it is the same: rank 3 is done,
-# and the last gradient goes through three stages of 1 with three messages: 4.2. Together 33 + 2 · 4.2 = 41.4. With
-# long stages it is 33 + 2 · 3 · (2 + 0.4) = 47.4.
+# Waiting comes on top. The first microbatch is on rank 3 after three stages of 1 and three messages of 0.4: 4.2. From
+# there on rank 3 always has something to do. At the end it is the same: rank 3 is done, and the last gradient goes
+# through three stages of 1 with three messages: 4.2. Together 33 + 2 · 4.2 = 41.4. With long stages it is 33 + 2 · 3
+# · (2 + 0.4) = 47.4.
 #
 # **Memory.** When rank 3 begins with its first backward, it has the inputs of two layers for 8 microbatches, and the
-# outputs of the last one, for which the loss is still to come, as in GPipe. Two short stages are as large as a long
-# one. So it is the same peak: 4,456,448.
+# outputs of the last one, for which the loss is still to come, as in GPipe. Two short stages are as large as one long
+# one, so the peak is the same: 4,456,448.
 #
 # </details>
 
@@ -211,19 +211,18 @@ if out:
     print(f"GPipe         {one_stage[0].time:g}\nbreadth-first {waiting[0].time:g}")
 
 # %% [markdown]
-# Breadth-first has lost its lead, by 53.4 to 53.0. The bubble is smaller, but each microbatch crosses seven borders
-# in place of three, and stops at each of them. More, shorter stages are a bargain only if messages travel by
-# themselves.
+# Breadth-first has lost its lead, 53.4 to 53.0. The bubble is smaller, but each microbatch crosses seven borders
+# instead of three, and stops at each of them. More stages pay only if messages travel while ranks compute.
 
 # %% [markdown]
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Looped breadth-first**: *looped*, because stages go round the ranks more than once, and *breadth-first*, because
-# all microbatches take one stage before any of them takes the rank's next one. With *V* stages of one layer on each
-# of *R* ranks, *B* microbatches, and messages that are posted (*V* at least 2, *R* at least 3, *B* at least 1.4 ·
-# *R*):
+# **Looped breadth-first**: *looped*, because the virtual stages go round the ranks more than once, and
+# *breadth-first*, because all microbatches take one stage before any of them takes the rank's next one. With *V*
+# stages of one layer on each of *R* ranks, *B* microbatches, and messages that are posted (*V* at least 2, *R* at
+# least 3, *B* at least 1.4 · *R*):
 #
 # ```
 # time = 2·V·B + 2·(R - 1)·(1 + 0.4) + 0.5·V
@@ -231,30 +230,30 @@ if out:
 # ```
 # The first term is work, and the second one the bubble. Cut the same layers into long stages, and the 1 in it becomes
 # *V*, the layers of a rank. Without messages twice as many stages are half the bubble. The peak still grows with *B*,
-# as in GPipe. That is the next thing to mend.
+# as in GPipe. That is the next thing to fix.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Who came up with it.* Looped pipelines are from Megatron-LM, which goes through them in another order (the next
-#   puzzle). Breadth-first is from a paper of 2022: with small batches, where the bubble hurts most, it trained a
-#   model of 52 billion parameters up to 43 % faster than Megatron-LM's order [1].
-# - *Why that order.* All microbatches take a stage one after the other, so what the stage needs is needed once: its
-#   weights, if they are sharded, are gathered once for each direction, and not once for each microbatch. That is the
-#   last puzzle of this chapter.
-# - *In PyTorch* it is `ScheduleLoopedBFS`. Your list could be given to it: the words are the same.
+# - *Who came up with it.* Looped pipelines are from Megatron-LM, in another order [2] (the next puzzle).
+#   Breadth-first is from a paper of 2022: with small batches, where the bubble hurts most, it trained a model of 52
+#   billion parameters up to 43 % faster than Megatron-LM's order [1].
+# - *Why that order.* All microbatches take a stage one after the other. If its weights are sharded, they are gathered
+#   once for each direction, not once for each microbatch. That is the last puzzle of this chapter.
+# - *In PyTorch* it is `ScheduleLoopedBFS`. Its words are those of your list.
 #
-# [1] Lamy-Poirier, *Breadth-First Pipeline Parallelism*, 2022, arXiv 2211.05953.
+# [1] Lamy-Poirier, *Breadth-First Pipeline Parallelism*, 2022, [arXiv 2211.05953](https://arxiv.org/abs/2211.05953).
+# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
+# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
 
 # %% [markdown]
 # ## What is simplified here
 #
 # - A message takes 0.4 and costs no rank anything. Real sends take some of a GPU's memory bandwidth, and a few of its
 #   multiprocessors.
-# - Between ranks 3 and 0 there is a link like all others. In a real cluster the way from the last host back to the
-#   first one is as long as the network makes it.
+# - The link between ranks 3 and 0 is like all others. In a real cluster it may cross more switches.
 # - A stage of half the size is as efficient as a whole one.
 
 # %% [markdown]
@@ -266,7 +265,7 @@ if out:
 #
 # Then the two are one long stage in two pieces, and breadth-first takes all eight microbatches through the first
 # piece before any of them goes through the second. Rank 1 gets its first microbatch after nine forwards of rank 0,
-# and so on: 89.4 in place of 41.4. Stages have to go round, so that everybody has something early.
+# and so on: 89.4 instead of 41.4. Virtual stages have to go round, so that every rank has something to do early.
 #
 # </details>
 #
@@ -275,29 +274,29 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# Try it: `reversed(range(batches))`. Neither the time nor the peak changes, as all microbatches are alike, and all
-# are open when the first of them goes back. It only changes which one the ranks wait for at the beginning of
-# backward.
+# Try it: `reversed(range(batches))`. Neither the time nor the peak changes, because all microbatches are alike, and
+# all are in flight when the first of them goes back. Only the one that ranks wait for at the beginning of backward is
+# another one.
 #
 # </details>
 #
-# **3.** Four stages on each rank would need 16 layers. What would the bubble be there, and what would stop you from
-# taking as many as there are layers?
+# **3.** Four virtual stages on each rank would need 16 layers. How large would the bubble be, and what stops you from
+# taking as many stages as there are layers?
 #
 # <details><summary>Answer</summary>
 #
 # A quarter of GPipe's, as far as computing goes, which brings the end from 92.4 to 74.4. But the 0.4 of each message
 # stays: with 16 layers the bubble is 2 · 3 · (4 + 0.4) for GPipe, 2 · 3 · (2 + 0.4) for two stages, and 2 · 3 · (1 +
-# 0.4) for four. Each halving brings less, and doubles the messages. It is called the price of interleaving: the
-# bubble divided by *V*, the traffic multiplied by *V* [Narayanan et al. 2021].
+# 0.4) for four. Each halving brings less, and doubles the messages. That is the price of virtual stages: the bubble
+# divided by *V*, the traffic multiplied by *V* [2].
 #
 # </details>
 
 # %% [markdown]
 # ## Where this leads
 #
-# You have halved the bubble, and the memory is still that of GPipe: every microbatch is open at once. 1F1B mended
-# that for long stages. Can you take turns with two stages on each rank?
+# You have halved the bubble, and the memory is still that of GPipe: all microbatches are in flight at once. 1F1B
+# fixed that for one stage a rank. Can you take turns with two?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,16 +20,15 @@
 # %% [markdown]
 # # $heading
 #
-# Megatron-LM once trained a model of a trillion parameters on 3,072 A100s, in a pipeline of 64 stages, and each GPU
-# did 52 % of all it could ever do. With 64 microbatches in such a pipeline, GPipe and 1F1B would wait for half of the
-# time, and could not get there whatever else they do well.
+# In 2021 Megatron-LM ran a model of a trillion parameters on 3,072 A100s, with a pipeline of 64 ranks. It had 512
+# microbatches, so even GPipe and 1F1B would wait only 11 % of the time there. But keep the batch and take four times
+# the GPUs, 24 pipelines instead of 6: 128 microbatches each, and a third of the time is bubble.
 #
-# You have mended the one with 1F1B (memory), and the other with short stages that go round (bubble). Now both at
-# once. It is a riddle: what is "one forward, one backward" when a rank has two stages, and a microbatch comes by four
-# times?
+# 1F1B fixed the memory, virtual stages the bubble. Now do both at once. What is "one forward, one backward" when a
+# rank has two stages, and a microbatch comes by four times?
 #
 # > **To tell a friend:** interleaving takes a few microbatches at a time all the way round before it lets in the next
-# > few. So the bubble is halved, and the number of open microbatches does not grow.
+# > few. Half the bubble, and the number in flight does not grow with the batch.
 
 # %%
 from drawing import compare, draw
@@ -42,8 +41,8 @@ from lib.schedules.pipelines.program import program_of
 # %% [markdown]
 # ## The idea
 #
-# Here is what you have, for 8 microbatches on 4 ranks. Messages are
-# **posted**: they travel while their ranks compute.
+# Here are your last two schedules, for 8 microbatches on 4 ranks. Messages are **posted**: they travel while their
+# ranks compute.
 
 # %%
 orders = {"1F1B": one_f_one_b_order(4, 8), "breadth-first": breadth_first_order(4, 8)}
@@ -55,40 +54,41 @@ for name, run in runs.items():
     print(f"{name:14} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,.0f} elements")
 
 # %% [markdown]
-# The one is lean, the other is quick. Breadth-first must hold everything, because *all* microbatches take the first
-# stage before any of them takes the second, so nobody can be back early.
+# One is lean, the other is fast. Breadth-first must hold everything, because *all* microbatches take the first stage
+# before any of them takes the second, so none is back early.
 #
-# So take fewer of them: a **group** of as many microbatches as there are ranks. Microbatches 0 to 3 go through stage
-# 0, and then at once through stage 4. When rank 0 is done with the fourth on stage 0, the first is about to come back
-# from rank 3, for stage 4. After that, microbatches 4 to 7 do the same. The forwards of rank 0 are
+# So take fewer at a time: a **group** of as many microbatches as there are ranks. Microbatches 0 to 3 go through
+# stage 0, and then at once through stage 4. When rank 0 is done with the fourth on stage 0, the first is about to
+# come back from rank 3, for stage 4. After that, microbatches 4 to 7 do the same. The forwards of rank 0 are
 #
 # ```text
 # 0F0 0F1 0F2 0F3   4F0 4F1 4F2 4F3   0F4 0F5 0F6 0F7   4F4 4F5 4F6 4F7
 # ```
 #
-# and its backwards follow the same pattern, stage 4 first. What is left to decide is **how the two lists are shuffled
-# together.**
+# and its backwards follow the same pattern, stage 4 first. What is left to decide is **how to merge the two lists.**
 #
-# As in 1F1B: some forwards to warm up, then a forward and a backward in turn, then the backwards that are left. Only
-# the first number is new. **Predict:** how many forwards must rank 3 have done, at least, before it can do its first
-# backward?
+# As in 1F1B: a warm-up of some forwards, then a forward and a backward in turn, then the backwards that are left.
+# Only the length of the warm-up is new. **Predict:** how many forwards must rank 3 have done, at least, before it can
+# do its first backward?
 #
 # <details><summary>Answer</summary>
 #
 # Its first backward is `7B0`, of its second stage. Before it comes `7F0`, and before that the four forwards of stage
-# 3. So five: four to warm up, and the fifth is the forward of its first turn.
+# 3. So five: a warm-up of four, and the fifth is the forward of its first turn.
 #
 # </details>
 #
-# And the rank before it? In 1F1B it was one more. But now a rank does *two* short things in each turn, a forward and
-# a backward, while a gradient comes up one rank. If it did only one forward more, its gradient would not be there in
-# time. With two more there is one turn of slack for each rank, for the message to travel. So rank *r* warms up with
+# And the rank before it? In 1F1B it was one more. **Predict again:** how many more here? Follow a forward from rank 2
+# to rank 3 and back as a gradient. How long is it under way, with messages of 0.4? And how many turns can rank 2 do
+# in the meantime, if its warm-up is one forward longer? Two longer?
 #
-# ```text
-# ranks  +  2 · (ranks - 1 - rank)
-# ```
+# <details><summary>Answer</summary>
 #
-# forwards.
+# Two more. A forward on rank 2, one on rank 3, a backward on rank 3 and one on rank 2, with two messages: 4.8. A turn
+# takes 2. If rank 2 warms up with one forward more, it has two turns to do until then, 4: too few, and it waits again
+# and again. With two more it has three turns, 6. The same holds for each rank further up. You write the formula.
+#
+# </details>
 
 # %% [markdown]
 # ## The puzzle
@@ -97,15 +97,15 @@ for name, run in runs.items():
 # |---|---|---|---|
 # | 4 | 8 | 8 | 8: rank *r* has stages *r* and *r + 4* |
 #
-# **Given:** the decorator, the two stages of a rank, and the groups of microbatches. There are as many batches in
-# each group as there are ranks.
+# **Given:** the decorator, the two stages of a rank, and the groups of microbatches: as many in each group as there
+# are ranks.
 #
 # **To do:** the list of what this rank does.
 #
 # **Rules**
 #
-# - Messages are posted: what a pass makes is on the next rank 0.4 after the pass is over, and no rank stands still.
-# - Every forward and every backward of each microbatch stands in the list once, for both stages.
+# - Messages are posted: the output of a pass is on the next rank 0.4 after the pass ends, and no rank stands still.
+# - The list has every forward and every backward of each microbatch once, for both stages.
 
 # %% [markdown]
 # ### Predict first
@@ -133,7 +133,7 @@ goal("interleaved")
 def interleaved(rank, ranks, batches):
     stages = (rank, rank + ranks)
     groups = [range(start, start + ranks) for start in range(0, batches, ranks)]
-    # All forwards in their order, and all backwards in theirs. Then shuffle them together.
+    # All forwards in their order, and all backwards in theirs. How long is the warm-up? Then merge the two lists.
     # --- your code (about 8 lines) ---
     forwards = [f"{stage}F{b}" for group in groups for stage in stages for b in group]
     backwards = [f"{stage}B{b}" for group in groups for stage in reversed(stages) for b in group]
@@ -162,8 +162,8 @@ guess.against(out)
 # four messages, takes 4 · 1.4 = 5.6. So rank 3 waits for 1.6 on the way in, and for 1.6 on the way out. In the middle
 # it always has something of the other kind to do.
 #
-# **Memory.** Rank 0 warms up with 4 + 2 · 3 = 10 forwards, and one more comes in its first turn: 11 inputs of short
-# stages are there, in place of the 16 of breadth-first. Rank 3 has 5. It is 1F1B's stairs, a step longer.
+# **Memory.** Rank 0 warms up with 4 + 2 · 3 = 10 forwards, and one more comes in its first turn: 11 inputs of virtual
+# stages, instead of the 16 of breadth-first. Rank 3 has 5. These are 1F1B's stairs, a little longer.
 #
 # </details>
 
@@ -188,9 +188,9 @@ compare(one_f_one_b=runs["1F1B"], interleaved=out, breadth_first=runs["breadth-f
 # %% [markdown]
 # ### One loop, two sliders
 #
-# How many microbatches take a stage in a row (the **group**), and how many forwards a rank is **ahead** for each rank
-# that follows: with these two numbers you can write all the schedules that you have seen. Here are some of them, for
-# 4 ranks, 2 stages each, 8 microbatches.
+# Two numbers describe all these schedules: how many microbatches take a stage in a row (the **group**), and how many
+# more forwards a rank does in its warm-up than the next one (**ahead**). Here are some, for 4 ranks, 2 stages each, 8
+# microbatches.
 
 # %%
 for group in (4, 8):
@@ -202,8 +202,8 @@ for group in (4, 8):
 
 # %% [markdown]
 # Megatron-LM's choice is *groups of 4, 2 ahead*: 44.6, and only 3,670,016. For 262,144 elements more, *groups of 8, 2
-# ahead* ends with breadth-first, at 41.4. Llama 3 made the group free for that reason: whoever has the memory takes a
-# larger one.
+# ahead* ends with breadth-first, at 41.4. Llama 3 made the group free for that reason: if you have memory to spare,
+# take a larger one.
 #
 # ### And when messages are awaited?
 #
@@ -230,8 +230,9 @@ for batches in (4, 8, 16):
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Interleaved 1F1B**, Megatron-LM's *virtual pipeline*. With *V* stages of one layer on each of *R* ranks (3 or
-# more), *B* microbatches (a multiple of *R*, and more than *R*), and messages that are posted:
+# **Interleaved 1F1B**, Megatron-LM's *virtual pipeline*. Its warm-up is `ranks + 2 · (ranks - 1 - rank)` forwards
+# with two stages a rank, and `(V - 1) · ranks` instead of `ranks` with *V*. With *V* stages of one layer on each of
+# *R* ranks (3 or more), *B* microbatches (a multiple of *R*, and more than *R*), and messages that are posted:
 #
 # ```
 # time = 2·V·B + 2·(R - 1)·(1 + 0.4) + 0.8·R·(V - 1) + 0.5·V
@@ -239,12 +240,11 @@ for batches in (4, 8, 16):
 # ```
 #
 # The third term of the time is the way round that a group of *R* does not fill, and with messages that take no time
-# it is gone. There is no *B* in the peak. Rank 0 has R · (V + 1) - 1 short stages open, 11 of the 16 here. Divide by
-# *V* to compare with 1F1B's *R* long ones: 5.5 in place of 4. Less bubble for somewhat more memory.
+# it is gone. There is no *B* in the peak. Rank 0 has R · (V + 1) - 1 virtual stages in flight, 11 of the 16 here.
+# Divide by *V* to compare with 1F1B's *R* long ones: 5.5 instead of 4. Half the bubble for a little more memory.
 #
-# If messages took no time at all, 1 ahead would do as well as 2 (both end at 39), with 8 short stages open in place
-# of 11. The second forward is there for the message alone. Above you see what happens without it: 51.0 in place of
-# 44.6.
+# If messages took no time, 1 ahead would be as fast as 2 (both end at 39), with 8 virtual stages in flight instead of
+# 11. The second forward is there for the message alone. Above you see what happens without it: 51.0 instead of 44.6.
 #
 # </details>
 
@@ -253,23 +253,26 @@ for batches in (4, 8, 16):
 #
 # - *What it brings.* Megatron-LM measured at least 10 % more throughput than with 1F1B, and another 11 % from sending
 #   each message only once to a host and spreading it there [1].
-# - *At the largest size.* A model of a trillion parameters on 3,072 A100s, 64 stages of 8 GPUs each: 163 TFLOP/s on
-#   each GPU, 52 % of the peak (what is computed twice counts twice here) [1].
-# - *Llama 3 405B in torchtitan,* 512 H100s with float8: from 100 tokens a second on each GPU with 1F1B to 128, and
-#   from 82.5 to 72.7 GiB [2].
-# - *Uneven on purpose.* Llama 3 took one layer less on the first and the last stage, which have the embedding and the
-#   output to do besides [3].
+# - *At the largest size.* A model of a trillion parameters on 3,072 A100s, 64 pipeline ranks of 8 GPUs, 6 pipelines
+#   with 512 microbatches each: 163 TFLOP/s on each GPU, 52 % of the peak. (Recomputed work counts: HFU, not MFU.) [1]
+# - *Llama 3 405B in torchtitan,* 512 H100s with float8: from 100 tokens a second on each GPU with 1F1B to 128. The
+#   peak fell from 82.5 to 72.7 GiB [2], although you have just seen that interleaving holds *more* activations. The
+#   table does not say why; something else must have changed, too.
+# - *Uneven on purpose.* Llama 3 put one layer less on the first and the last stage, which also have the embedding and
+#   the head [3].
 #
-# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
-# 2104.04473. [2] pytorch/torchtitan, `benchmarks/llama3_h100_202412_torchtitan.md`. [3] Grattafiori et al., *The
-# Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
+# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
+# [2] pytorch/torchtitan,
+# [llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md).
+# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# - Messages take 0.4 whatever else is on the link. With twice the traffic, that is kind.
-# - A backward takes as long as a forward. Really it is twice as long, and a turn is then a forward of 1 and a
-#   backward of 2: messages matter less.
+# - Messages take 0.4 whatever else is on the link. With twice the traffic that is optimistic.
+# - A backward takes as long as a forward. Really it takes twice as long, so a turn is a forward of 1 and a backward
+#   of 2, and messages matter less.
 # - Megatron-LM sends and receives in pairs at fixed points of its loop. Here each message leaves when it is ready.
 
 # %% [markdown]
@@ -279,7 +282,7 @@ for batches in (4, 8, 16):
 #
 # <details><summary>Answer</summary>
 #
-# A circle. Rank 0 would warm up with 13 forwards, and its first turn would be `4F5`, and then `4B0`. For `4F5` it
+# A deadlock. Rank 0 would warm up with 13 forwards, and its first turn would be `4F5`, and then `4B0`. For `4F5` it
 # needs `3F5` of rank 3. But rank 3 does that right after `3B0`, for which it needs `4B0` of rank 0. Each waits for
 # the other. A group of eight makes room for it.
 #
@@ -295,20 +298,20 @@ for batches in (4, 8, 16):
 #
 # </details>
 #
-# **3.** Megatron-LM refuses to interleave when the number of microbatches is not a multiple of the number of ranks.
-# Could you do better with, say, 7 microbatches on 4 ranks?
+# **3.** Megatron-LM used to refuse to interleave when the number of microbatches was not a multiple of the number of
+# ranks. Could you do better with, say, 7 microbatches on 4 ranks?
 #
 # <details><summary>Answer</summary>
 #
-# You could let the last group be short: 4 and 3. Sometimes that works and leaves gaps, and sometimes the ranks wait
-# for each other in a circle. It is the next puzzle.
+# You could let the last group be short: 4 and 3. Sometimes that works and leaves gaps, and sometimes the ranks
+# deadlock. That is the next puzzle.
 #
 # </details>
 
 # %% [markdown]
 # ## Where this leads
 #
-# Batches seldom come in multiples of the number of ranks. What becomes of the groups then?
+# Microbatches rarely come in multiples of the number of ranks. What happens to the groups then?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,15 +20,15 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 405B learned from 4 million tokens a step, later from 8, and then from 16, on clusters of 8,192 and of
-# 16,384 GPUs. Divide the tokens by the length of a sequence and by the number of pipelines, and you have the number
-# of microbatches. Nobody can promise you that it is a multiple of the number of stages.
+# Llama 3 405B was trained with 4 million tokens a step, later with 8, and then with 16, on 8,192 and on 16,384 GPUs.
+# Divide the tokens by the length of a sequence and by the number of pipelines, and you have the number of
+# microbatches. It need not be a multiple of the number of pipeline ranks.
 #
 # Your interleaved pipeline takes groups of as many microbatches as there are ranks. With 7 microbatches on 5 ranks
-# one group is full, and one has two. The obvious way is to let the last group be short. Megatron-LM does not do it:
-# it asks for a number that divides. You are about to see why.
+# one group is full, and one has two. The obvious way is to let the last group be short. Megatron-LM refuses a last
+# group with fewer microbatches than ranks. You are about to see why.
 #
-# > **To tell a friend:** when things do not divide, do not leave a small rest at the end. Share it out.
+# > **To tell a friend:** when things do not divide, do not leave a small remainder at the end. Spread it.
 
 # %%
 from drawing import draw
@@ -37,9 +37,8 @@ from lib import Model, PuzzleError, check, goal, predict, schedule, simulate
 # %% [markdown]
 # ## The idea
 #
-# Here is what you wrote in the last puzzle, with groups that are given. `shuffled` makes the list of a rank: so many
-# forwards to warm up, then forward and backward in turn. And `short_last` cuts the microbatches into groups in the
-# obvious way.
+# Here is the previous puzzle again, with the groups as an argument. `shuffled` makes the list of a rank: a warm-up,
+# then forward and backward in turn. And `short_last` cuts the microbatches into groups in the obvious way.
 
 
 # %%
@@ -72,8 +71,8 @@ draw(simulate(with_a_short_one, layers=8, batches=6, ranks=4))
 
 # %% [markdown]
 # It ends at 44.2, which is a lot: 8 microbatches take 44.6. Do you see the hole in the middle? The second group has
-# only two microbatches. A rank is done with them on its first stage after two forwards, turns to its second stage,
-# and has to wait until they have been round.
+# only two microbatches. After two forwards a rank is done with them on its first stage, turns to its second one, and
+# has to wait until they come round.
 #
 # With 7 microbatches on 5 ranks it is worse:
 
@@ -84,17 +83,17 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# The ranks wait for each other in a circle. In a real training run nobody would tell you: the GPUs seem busy, all of
-# them wait, and after minutes a watchdog ends the run.
+# The ranks wait for each other in a circle: a **deadlock**. In a real training run nothing tells you. The GPUs look
+# busy, all of them wait, and minutes later a watchdog ends the run.
 #
-# **Predict:** why does it work to wait in a hole, and why does a circle close here?
+# **Predict:** why is the hole harmless, and why does a circle close here?
 #
 # <details><summary>Answer</summary>
 #
-# In the hole a rank waits for a *forward* that is on its way round, and all who have to do something for it can do
-# it. But look at the two lines of the message. Rank 0 is at `5F6`, and waits until microbatch 6 has been round. Rank
-# 4 would send it on, but before that its list has `4B0`, a backward, and that one waits for rank 0: for `5B0`, which
-# stands in the list of rank 0 right behind `5F6`. With larger groups `4F6` is long done when the turns begin.
+# In the hole a rank waits for a *forward* that is on its way round, and every rank on that way is free to do its
+# part. But look at the message. Rank 0 is at `5F6`, and waits until microbatch 6 comes round. Rank 4 would send it
+# on, but before that its list has `4B0`, a backward, which waits for rank 0: for `5B0`, right after `5F6` in the list
+# of rank 0. With larger groups `4F6` is long done when the turns begin.
 #
 # </details>
 #
@@ -109,21 +108,21 @@ except PuzzleError as error:
 #
 # **Given:** `shuffled` from above.
 #
-# **To do:** the groups. They are ranges that follow each other, and together they have every microbatch once. None of
-# them should be much shorter than the others, and none shorter than there are ranks, if that can be had. Make it
-# right for any number of microbatches: your function is tried with others, too.
+# **To do:** the groups: consecutive ranges that together contain every microbatch exactly once. No group should be
+# much shorter than the others, and none shorter than the number of ranks, where that is possible. Make it right for
+# any number of microbatches: your function is tried with others, too.
 #
 # **Rules**
 #
-# - Messages are posted: what a pass makes is on the next rank 0.4 after the pass is over.
-# - In a larger group more microbatches are open at the same time, so it needs more memory. One large group for
-#   everything is too much for the last goal.
+# - Messages are posted: the output of a pass is on the next rank 0.4 after the pass ends.
+# - A larger group has more microbatches in flight at once, so it needs more memory. One group for everything is too
+#   much for the last goal.
 
 # %% [markdown]
 # ### Predict first
 #
-# 5 microbatches end at 36.2, and each one more is 4 more of work for a rank. With a short last group 11 end at 70.4.
-# When will they end, if all goes well?
+# 5 microbatches end at 36.2, and each further one adds 4 of work to every rank. With a short last group 11 end at
+# 70.4. When can they end, at best?
 
 # %%
 guess = predict("ragged", end=...)
@@ -166,10 +165,10 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# 11 // 5 is 2: there is room for two full groups, so two groups it is, of 6 and of 5. A rank works for 11 · 4 = 44,
-# and 1 for its updates. The first microbatch reaches rank 4 after 4 · 1.4 = 5.6, and the last gradient takes as long
-# back to rank 0: together 56.2. Once round takes 5 · 1.4 = 7. The first group keeps a rank busy for 6, so rank 4
-# waits for 1 on the way in. The last group keeps it busy for 5, so it waits for 2 on the way out: 59.2.
+# 11 // 5 is 2: there is room for two full groups, so two groups, of 6 and of 5. A rank works for 11 · 4 = 44, and 1
+# for its updates. The first microbatch reaches rank 4 after 4 · 1.4 = 5.6, and the last gradient takes as long back
+# to rank 0: together 56.2. Once round takes 5 · 1.4 = 7. The first group keeps a rank busy for 6, so rank 4 waits for
+# 1 on the way in. The last group keeps it busy for 5, so it waits for 2 on the way out: 59.2.
 #
 # </details>
 
@@ -201,8 +200,8 @@ def one_group(rank, ranks, batches):
 def figures(function, ranks, batches):
     try:
         verdict = check(simulate(function, layers=2 * ranks, batches=batches, ranks=ranks))
-    except PuzzleError:
-        return "waits in a circle"
+    except PuzzleError as error:
+        return "waits in a circle" if "wait for each other" in str(error) else "not a legal list"
     return f"{verdict.time:4g} / {verdict.memory / 1e6:.2f}"
 
 
@@ -225,31 +224,42 @@ if out:
 # ```
 #
 # and the sizes of two groups differ by one at most. No group is shorter than *R* (if *B* is at least *R*), so a
-# microbatch is nearly back from its round when its rank has nothing else left. We have tried all sizes from 2 to 8
-# ranks with up to four times as many microbatches, 140 in all. With a short last group 30 of them end in a circle,
-# and with groups like these none.
+# microbatch is nearly back from its round when its rank has nothing else to do. PyTorch's `ScheduleInterleaved1F1B`
+# computes exactly your first line, `max(1, n_microbatches // pp_group_size)`, and then asks that this number of
+# groups divides the microbatches. You do not need that. We tried all sizes from 2 to 8 ranks with up to four times as
+# many microbatches, 140 in all: with a short last group 30 of them deadlock, with groups like these none.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Megatron-LM* asks that the number of microbatches is a multiple of the number of stages when it interleaves [1].
-# - *Llama 3* made the size of the groups free. It can have fewer microbatches than stages, or more than a multiple,
-#   and each group may be as large as memory allows [2].
-# - *Ranks that wait for each other* are found late: in an evaluation of llm-foundry they hung in an all-gather, and
-#   it took the watchdog 10 minutes to end it [3].
+# - *Megatron-LM* asked for a multiple of the number of pipeline ranks in 2021 [1]. Today the size of a group is an
+#   option, `microbatch_group_size_per_vp_stage`, and what is left for the last group must be nothing, or at least as
+#   many microbatches as there are ranks [5].
+# - *Llama 3* made the size of a group free: fewer microbatches than pipeline ranks, or more, up to all of them if
+#   memory allows [2].
+# - *PyTorch* makes as many groups as you do, and then asks that their number divides the microbatches [4]. Yours need
+#   not.
+# - *Deadlocks are found late.* In an evaluation of llm-foundry ranks hung in an all-gather, and the watchdog took 10
+#   minutes to end the run [3].
 #
-# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
-# 2104.04473, section 2.2. [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783, section
-# 3.3.2. [3] mosaicml/llm-foundry, issue 423.
+# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
+# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473), section 2.2.
+# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783),
+# section 3.3.2.
+# [3] mosaicml/llm-foundry, [issue 423](https://github.com/mosaicml/llm-foundry/issues/423).
+# [4] pytorch/pytorch, [pull request 129597](https://github.com/pytorch/pytorch/pull/129597), 2024, and
+# [schedules.py](https://github.com/pytorch/pytorch/blob/main/torch/distributed/pipelining/schedules.py).
+# [5] NVIDIA/Megatron-LM,
+# [schedules.py](https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/pipeline_parallel/schedules.py).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# - Microbatches are all equally long. In real batches sequences have different lengths, and the longest one of a
-#   group sets the pace.
-# - The number of stages on a rank stays 2. It could be changed with the number of microbatches, too.
+# - All microbatches are equally long. In real batches sequences differ in length, and the longest of a group sets the
+#   pace.
+# - Each rank always has 2 virtual stages. That number could change with the number of microbatches, too.
 
 # %% [markdown]
 # ## Questions to think about
@@ -258,8 +268,8 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# Then there is one group, shorter than there are ranks, and it cannot be helped: nothing is there to do while the
-# three go round. It is legal, and has a hole.
+# Then there is one group, shorter than the number of ranks, and it has a hole: there is nothing to do while the three
+# go round. It is legal.
 #
 # </details>
 #
@@ -268,9 +278,9 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# Look at the other number: 4.19 million elements in place of 3.80, and with each microbatch more it grows. One group
-# is breadth-first in forward: everything of the first stages is open before the second ones begin. The size of the
-# groups is what you trade memory against time with.
+# Look at the other number: 4.19 million elements instead of 3.80, and it grows with each microbatch. One group is
+# breadth-first in forward: all microbatches of the first stages are in flight before the second ones begin. With the
+# size of a group you trade memory for time.
 #
 # </details>
 #
@@ -278,9 +288,9 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# If it is only one shorter, yes, as long as the warm-up is made for the *longest* group. A rank that warms up for a
-# short first group has too few forwards done when it starts to take turns: some backward comes before its own forward
-# in the list. You would be told which.
+# If it is only one shorter, yes, as long as the warm-up fits the *longest* group. A rank that warms up for a short
+# first group has too few forwards done when it starts to take turns: some backward comes before its own forward in
+# the list. The message says which.
 #
 # </details>
 

@@ -20,28 +20,29 @@
 # %% [markdown]
 # # $heading
 #
-# Of some ten thousand GPUs one has a fan full of dust. It gets warm, lowers its clock, and computes a fifth more slowly
-# than the others. Nothing fails, and nobody is told. Only the step takes longer: for all ten thousand, since in the end
-# everybody waits for everybody.
+# One of ten thousand GPUs has dust in its fan. It gets warm, lowers its clock, and needs a fifth more time than the
+# others. Nothing fails, and no log says so. Only the step takes longer: for all ten thousand, because in the end they
+# all wait for each other.
 #
-# You could replace it. That takes until tomorrow. But it is a *pipeline*: its ranks do not all do the same, and not all of them are in
-# the same hurry. Where does a slow rank do the least harm?
+# You could replace it. That takes until tomorrow. But this is a *pipeline*: its ranks do different things, and some
+# have more time than others. Where does a slow rank do the least harm?
 #
-# > **To tell a friend:** in a pipeline the first rank has time to spare, and the last has none. Put your slow machine where the
-# > time is.
+# > **To tell a friend:** in a pipeline the first stage has time to spare, and the last has none. Keep your slow
+# > machine away from the end, and give it less to do.
 #
-# *Reminder.* A **stage** is a run of layers, and it lies on a rank. Which stage lies on which rank is up to you.
+# *Reminder.* A **stage** is a run of layers. Which rank has which stage is up to you.
 
 # %%
 from drawing import compare, draw
-from lib import Model, Uneven, check, goal, predict, simulate, stages
+from lib import Model, Uneven, check, goal, predict, simulate, stages, what_if
 from lib.schedules.pipelines.generators import one_f_one_b
 
 # %% [markdown]
 # ## The idea
 #
-# In this puzzle `@stages` takes pairs: for each stage, from the first to the last, its rank and how many layers it has. Three
-# stages, three ranks, of which rank 1 takes half as long again as the others. First in the middle, then at the end:
+# In this puzzle `@stages` takes pairs: for each stage, from the first to the last, its rank and how many layers it
+# has. Three stages, three ranks, of which rank 1 takes 1.5 times as long as the others. First in the middle, then at
+# the end:
 
 
 # %%
@@ -62,8 +63,8 @@ compare(
 )
 
 # %% [markdown]
-# The slow rank computes the same in both. What differs is how long it takes until it has something to do, and how much is left
-# for the others to do when it is done.
+# The slow rank computes the same in both. What differs is how long it waits for its first batch, and how much the
+# others still have to do when it is done.
 #
 # ## The puzzle
 #
@@ -71,8 +72,8 @@ compare(
 # |---|---|---|---|---|---|---|
 # | 4 | 20 | 8 | 0.2 a layer | 0.4 a layer | free | takes 1.2 times as long |
 #
-# So a stage of five layers takes 1 forward and 2 backward, and 1.2 and 2.4 on rank 3. Messages are **free**, so that it makes
-# no difference whether they are awaited or posted.
+# So a stage of five layers takes 1 forward and 2 backward, and 1.2 and 2.4 on rank 3. Messages are **free**, so it
+# makes no difference whether they are awaited or posted.
 #
 # **Given:** the order of 1F1B, and `ranks`, which says how slow each rank is: 1, 1, 1, 1.2. (`layers` says how heavy each layer is.
 # Here all are alike, so it is 1 everywhere.)
@@ -82,7 +83,7 @@ compare(
 # **Rules**
 #
 # - Each rank has one stage, and each layer is on one stage, in order.
-# - Time is what counts. The goals leave room for the memory of any sensible answer.
+# - Time is what counts. The goals leave enough memory for any sensible answer.
 
 # %% [markdown]
 # ### Predict first
@@ -127,15 +128,18 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where do these numbers come from?</summary>
 #
-# **Where rank 3 lies**, with five layers on each rank. It computes for 8 · 3 · 1.2 = 28.8, wherever it is. As the last stage it
-# waits 3 until the first batch has come through the other three, and when it is done its last gradient goes back through
-# them, 6 more: 28.8 + 9 = 37.8. As the first stage it can begin at once, and nobody has to wait for what it does last. It waits
-# only while batches are on their way through the others, which are quicker: 7.2 in all, and 28.8 + 7.2 = 36.0. In between
-# there are 36.6 and 37.2.
+# **Where rank 3 lies**, with five layers on each rank. It computes for 8 · 3 · 1.2 = 28.8, wherever it is. As the
+# last stage it waits 3 until the first batch has come through the other three, and when it is done its last gradient
+# goes back through them, 6 more: 28.8 + 9 = 37.8. As the first stage it can begin at once, and no rank waits for what
+# it does last. It waits only while batches are on their way through the others, which are quicker: 7.2 in all, and
+# 28.8 + 7.2 = 36.0. In between there are 36.6 and 37.2.
 #
-# **How many layers.** A rank that is slow should have less to do. But who gets what you take from it? A layer more on the last stage
-# would be 4.8 more there, and the last stage has no time to spare. So give it to the first ones. With 6, 6, 3, 5 the first two
-# have most to do, 8 · 3.6 = 28.8 each, the last one 24, and rank 3 in between has 8 · 1.8 · 1.2 = 17.28.
+# **How many layers.** A rank that is slow should have less to do. But who gets what you take from it? A layer more on
+# the last stage would be 4.8 more there, and the last stage has no time to spare. So give it to the first ones. With
+# 6, 6, 3, 5 the first two have most to do, 8 · 3.6 = 28.8 each, the last one 24, and rank 3 in between has 8 · 1.8 ·
+# 1.2 = 17.28. With three layers rank 3 is the *fastest* of the four, so it need not be in front any more: the front
+# belongs to the stage with the most work, slow machine or not. (Most of the gain comes from the place: 37.8 to 36.0.
+# The search over all splits adds 1.3 %.)
 #
 # There are 969 ways to cut 20 layers into four stages, and four places for rank 3. None of them ends before 35.52.
 #
@@ -166,69 +170,91 @@ for stage in range(4) if out else ():
     print(f"rank 3 as stage {stage}: {check(simulate(place, puzzle='straggler')).time:g}")
 
 # %% [markdown]
+# ### What would a repair bring?
+#
+# Now ask of your best run what ByteDance asked of its jobs: what if rank 3 were as fast as the others? `what_if` times
+# the same run anew. And with five layers everywhere and rank 3 at the end? **Guess first:** in which of the two does
+# the repair gain more?
+
+# %%
+if out:
+    at_the_back = stages(one_f_one_b)(lambda layers, ranks: [(0, 5), (1, 5), (2, 5), (3, 5)])
+    for name, models in {"yours": out, "rank 3 last": simulate(at_the_back, puzzle="straggler")}.items():
+        print(f"{name}:", str(what_if(models, rank=3, faster=1.2)).splitlines()[0])
+
+# %% [markdown]
+# A repair would gain 4.8 at the end of the pipeline. Your placement gains 2.28 of these, without a repair.
+
+# %% [markdown]
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# A placement for machines that are not alike. With *B* microbatches and *w* for what a stage takes for one of them, there and back,
-# on the rank where it lies, no pipeline of this kind ends before
+# A placement for unequal machines. Let *w* be what a stage takes for one of *B* microbatches, forward and backward,
+# on its rank. No pipeline of this kind ends before
 #
 # ```
 # for each stage: what lies before it, there and back, for one batch, and all that it has to do itself     sum(w before) + B·w
 # ```
 #
-# Every stage has such a limit, and the largest counts. For the first stage there is nothing before it. The further back a stage is,
-# the larger is the first summand, so the smaller *w* should be. That is the **slack** of a stage: what it could be slower
-# without anybody noticing. Stage 0 has the most of it, the last stage none.
+# Every stage has such a limit, and the largest counts. For the first stage there is nothing before it. The later a
+# stage, the larger the first term, so the smaller *w* should be. The difference to the largest limit is the **slack**
+# of a stage: how much slower it could be without delaying the step. With equal stages stage 0 has the most, the last
+# stage none.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How common.* ByteDance looked for ranks that keep others waiting in five months of its training, and asked for each job what it
-#   would have taken without them. Their finding: they are not always broken hardware, there are many other reasons [1].
-# - *Slack, by its name.* A group at Hong Kong University of Science and Technology and Alibaba defines the slack between two stages as
-#   how many more forwards the first one runs at the beginning. When a link gets slow, they give a pipeline more of it where it is
-#   needed [2].
-# - *Ask before you start.* DLRover lets every node run a small task before the training, to find the slow one among
-#   them. Before that, people searched by hand, by bisection [3].
-# - *Why the first stages have it.* In 1F1B a stage has as many batches open as there are stages from it to the end [4]: the first
-#   can be late with one of four, the last with none.
+# - *What-if analysis.* ByteDance took five months of traces from its training cluster and simulated each job without
+#   its stragglers. One finding: hardware faults are only one of many causes [1]. `puzzles what-if straggler --rank 3
+#   --faster 2` asks the same of your run.
+# - *Slack by that name.* Wu and others define the slack between two stages as how many more forwards the first one
+#   runs in its warm-up. When a link gets slow, they give the pipeline more of it there [2].
+# - *Ask before you start.* DLRover lets every node run a small task before training, to find the slow ones. Before
+#   that, people bisected by hand [3].
+# - *Why the first stages have it.* In 1F1B a stage has as many batches in flight as there are stages from it to the
+#   end [4]: the first can be late with one of four, the last with none.
 #
-# [1] Lin et al., *Understanding Stragglers in Large Model Training Using What-if Analysis*, OSDI 2025, arXiv 2505.05713.
-# [2] Wu et al., *Straggler-Resilient Hybrid-Parallel Training with Pipeline Adaptation*, 2025, arXiv 2504.19232.
-# [3] intelligent-machine-learning/dlrover, pull request 688. [4] Narayanan et al., *Efficient Large-Scale Language Model
-# Training on GPU Clusters Using Megatron-LM*, 2021, arXiv 2104.04473.
+# [1] Lin et al., *Understanding Stragglers in Large Model Training Using What-if Analysis*, OSDI 2025, [arXiv
+# 2505.05713](https://arxiv.org/abs/2505.05713).
+# [2] Wu et al., *Straggler-Resilient Hybrid-Parallel Training with Pipeline Adaptation*, 2025, [arXiv
+# 2504.19232](https://arxiv.org/abs/2504.19232).
+# [3] intelligent-machine-learning/dlrover, pull requests
+# [688](https://github.com/intelligent-machine-learning/dlrover/pull/688) (the design) and
+# [718](https://github.com/intelligent-machine-learning/dlrover/pull/718) (the code).
+# [4] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
+# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# - Messages are free. With messages that take time the slack of the first stages is used up by the way there and back.
-# - The rank is slow in the same way all the time. Real ones come and go, so nobody moves layers by hand: machines are
-#   exchanged, or other work is given to them.
+# - Messages are free. With messages that take time, the way there and back uses up the slack of the first stages.
+# - The rank is slow all the time. Real stragglers come and go, so you would not move layers by hand: the machine is
+#   replaced, or gets less work automatically.
 # - Data parallel ranks wait for each other, too. A slow rank in one of 128 pipelines slows down all 128.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Rank 3 takes twice as long, and not 1.2 times. Five layers on each rank: what is the difference between the first stage and
-# the last?
+# **1.** Rank 3 takes twice as long, not 1.2 times. Five layers on each rank: what is the difference between the first
+# stage and the last?
 #
 # <details><summary>Answer</summary>
 #
-# 51 in front, and 57 at the end. At the end it is 48 of work and the same 9 that every last stage has before and behind
-# it. In front only 3 come on top of the 48. The slower a rank is, the more it matters where it is.
+# 51 in front, and 57 at the end. At the end it is 48 of work and the same 9 that every last stage has before and
+# behind it. In front only 3 come on top of the 48.
 #
 # </details>
 #
-# **2.** Is 35.52 far from what could be had?
+# **2.** How far is 35.52 from the best that any placement could do?
 #
 # <details><summary>Answer</summary>
 #
-# Rank 3 does 1/1.2 of the work of another, so together they are as fast as 3.83 ranks. The 20 layers and 8 batches are 96 time units of
-# work, and 96 / 3.83 = 25.0. The rest, 10.5, is the bubble, which no placing removes. With four equally fast ranks it
-# is 24 and 9.
+# Rank 3 does 1/1.2 of the work of another, so together they are as fast as 3.83 ranks. The 20 layers and 8 batches
+# are 96 time units of work, and 96 / 3.83 = 25.0. The rest, 10.5, is bubble, and no other placement of these stages
+# has less. With four equally fast ranks it is 24 and 9.
 #
 # </details>
 #
@@ -236,15 +262,16 @@ for stage in range(4) if out else ():
 #
 # <details><summary>Answer</summary>
 #
-# The first stages have six layers now, and the most open batches: 7,995,392 elements on rank 0, in place of 6,684,672.
-# Time and memory want opposite things here: those with time to spare are those with no memory to spare.
+# The first stages have six layers now, and the most batches in flight: 7,995,392 elements on rank 0, instead of
+# 6,684,672. Time and memory want opposite things here: the stages with time to spare are those with no memory to
+# spare.
 #
 # </details>
 #
 # ## Where this leads
 #
-# You have moved stages and layers about, and the order stayed 1F1B. There is one more thing that can be moved. Half of every
-# backward is not in a hurry at all.
+# You have moved stages and layers, and the order stayed 1F1B. One more thing can be moved: half of every backward is
+# in no hurry at all.
 
 # %% [markdown]
 # <!-- part: links -->

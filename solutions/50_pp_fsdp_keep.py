@@ -20,17 +20,19 @@
 # %% [markdown]
 # # $heading
 #
-# torchtitan trains Llama 3 405B on 512 H100s: tensor parallel 8, pipeline 8, and FSDP over the remaining 8. So a rank has
-# 1/64 of the model when its stage is whole, 12.7 GB, and keeps an eighth of that. To gather the rest over a network of 50
-# GB/s takes 0.22 seconds.
+# torchtitan trains Llama 3 405B on 512 H100s: tensor parallel 8, pipeline 8, and FSDP over the remaining 8. So a rank
+# holds 1/64 of the model when its weights are whole, 12.7 GB, and keeps an eighth of that. Tensor parallelism fills
+# the host, so FSDP goes over the network, and each GPU gathers its own 1/64 with its own card: 50 GB/s, 0.22 seconds.
 #
-# FSDP gathers a weight before each forward and before each backward. With 16 microbatches that is 32 times: **seven seconds**, in
-# every step, for weights that do not change until the step is over.
+# FSDP gathers a weight before each forward and before each backward. With 16 microbatches that is 32 times: **seven
+# seconds** in every step, for weights that do not change before the step is over.
 #
-# > **To tell a friend:** FSDP forgets a weight as soon as it was used. In a pipeline it is used again in a moment, so do not.
+# > **To tell a friend:** FSDP frees a weight as soon as it was used. A pipeline needs it again a moment later, so
+# > keep it.
 #
-# *Reminder.* On a mesh with the axes `stage` and `data` each row is a pipeline, and the ranks of a stage share its weights.
-# They **gather** them (an all-gather), use them, and go back to their shards. PyTorch calls these `unshard` and `reshard`.
+# *Reminder.* On a mesh with the axes `stage` and `data` each row is a pipeline, and the ranks of a stage share its
+# weights. They **gather** them (an all-gather), use them, and free all but their shards. PyTorch calls these
+# `unshard` and `reshard`.
 
 # %%
 from drawing import draw, draw_mesh
@@ -45,9 +47,9 @@ from lib import Mesh, Model, goal, predict, simulate
 draw_mesh(Mesh({"stage": 4, "data": 2}))
 
 # %% [markdown]
-# In puzzle $number_pipeline_fsdp a stage had one layer, and it was whole all the time. FSDP would not do that. It is made
-# for models of which only one layer at a time can be whole, so it takes everything to pieces again after each use. Here is what
-# that looks like on one stage, for two microbatches, forward only:
+# In puzzle $number_pipeline_fsdp a stage had one layer, and it was whole all the time. FSDP is made for models of
+# which only a layer or two can be whole at a time, so it frees each layer right after its use. Here is what that
+# looks like on one stage, for two microbatches, forward only:
 
 
 # %%
@@ -69,8 +71,8 @@ draw(simulate(to_pieces, layers=1, batches=4, mesh=Mesh({"data": 2})))
 #
 # <details><summary>Answer</summary>
 #
-# 2 · 4 · 2 = 16. Each takes 0.3, and what is worse, each stage gathers between the message that it has received and the message
-# that the next one is waiting for. So the whole pipeline waits for every one of them.
+# 2 · 4 · 2 = 16. Each takes 0.3. Worse, each stage gathers between the message it has received and the message that
+# the next stage is waiting for, so the whole pipeline waits for every one of them.
 #
 # </details>
 #
@@ -91,17 +93,17 @@ draw(simulate(to_pieces, layers=1, batches=4, mesh=Mesh({"data": 2})))
 # | `backward(b)` | goes back through the layers, and adds up the gradients of the weights |
 # | `await hand_back(b)` | passes the gradient of the input back, unless this is the first stage |
 # | `await unshard()` | gathers both layers: the whole weight takes the place of the shard |
-# | `reshard()` | cuts the shards out of the whole weights again: the rest is gone |
+# | `reshard()` | keeps the shards of the whole weights and frees the rest |
 #
 # Below your code the sums of the gradients are reduce-scattered, and the shards are updated.
 #
-# **To do:** 1F1B along `stage`, as in puzzle $number_one_f_one_b. And decide when the weights are whole. FSDP itself would
-# unshard before each `forward(b)` and each `backward(b)`, and reshard after it. Begin with that.
+# **To do:** 1F1B along `stage`, as in puzzle $number_one_f_one_b. And decide when the weights are whole. FSDP itself
+# would unshard before each `forward(b)` and each `backward(b)`, and reshard after it. Start there.
 #
 # **Rules**
 #
 # - All messages and collectives are **awaited**. A message takes 0.2 on each side, a collective 0.3, with one layer in it.
-# - A whole weight takes its memory while it is whole, and at the end every rank has shards again.
+# - A whole weight takes memory as long as it is whole, and at the end every rank has shards again.
 # - For the last two goals a rank may send 1,572,864 elements: its messages, a sum of its gradients, and every weight once.
 
 # %% [markdown]
@@ -117,7 +119,7 @@ guess
 # %% [markdown]
 # ### The goal
 #
-# FSDP as it is reaches the first goal, if it gathers after the message came. The picture shows the last one, and
+# Plain FSDP, which gathers after each message arrives, reaches the first goal. The picture shows the last one, and
 # answers your prediction as well, so guess first.
 
 # %%
@@ -227,17 +229,18 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>Where do these numbers come from?</summary>
 #
-# Two gathers before everything, and two reduce-scatters at the end, 0.3 each: 33.4 + 0.6 + 0.6 = 34.6, in 4 collectives. Rank 0 needs
-# its two gathers before it can begin. All the others gather at the same time, and would only have waited.
+# Two gathers before everything, and two reduce-scatters at the end, 0.3 each: 33.4 + 0.6 + 0.6 = 34.6, in 4
+# collectives. Rank 0 needs its two gathers before it can begin. All the others gather while they would only have
+# waited.
 #
-# If each stage gathers *after* its first message, the four stages gather one after the other: 3 · 0.6 more, 36.4. If it gathers
-# for each microbatch, before the message, 38.0. For each microbatch, after the message: 42.4. There 16 gathers of 0.3 are 4.8, and
-# yet they cost nearly twice that, because stages wait for the gathers of other stages.
+# If each stage gathers *after* its first message, the four stages gather one after the other: 3 · 0.6 more, 36.4. If
+# it gathers for each microbatch, before the message, 38.0. For each microbatch, after the message: 42.4. 16 gathers
+# of 0.3 are 4.8, yet they cost nearly twice that, because stages wait for each other's gathers.
 #
-# **Memory:** 2 · 262,144 for the weights of the stage, whole, and half of that for the shards of the optimizer states;
-# 2 · 262,144 for the sums of gradients; and on rank 0 seven times 131,072 (three batches are open, with two inputs each, and a
-# gradient just came in): 2,228,224. To keep the weights costs nothing at the peak. In the middle of a backward they have to
-# be whole anyway.
+# **Memory:** 2 · 262,144 for the weights of the stage, whole, and half of that for the shards of the optimizer
+# states; 2 · 262,144 for the sums of gradients; and on rank 0 seven times 131,072 (three batches in flight, with two
+# inputs each, and a gradient just came in): 2,228,224. Keeping the weights costs nothing at the peak: in the middle
+# of a backward they have to be whole anyway.
 #
 # </details>
 
@@ -259,12 +262,13 @@ Model.check(out, puzzle="pp_fsdp_keep")
 # <details><summary>Open this when your solution passes</summary>
 #
 # In PyTorch it is one argument: `fully_shard(module, reshard_after_forward=False)`, and no reshard after backward
-# until the last microbatch. ZeRO has a name for it, too: optimizer states are sharded, weights are whole
-# while you compute, which is stage 1 or 2. With *k* layers on a stage and *M* microbatches a rank calls
+# until the last microbatch. In ZeRO's terms: optimizer states are sharded, weights are whole while you compute, so
+# this is stage 1 (stage 2 if gradients were sharded, too). With *k* layers on a stage and *M* microbatches a rank
+# calls
 #
 # ```
 # as FSDP    2·k·M gathers    and every stage waits for those of the others
-# kept       k gathers        and nobody waits but the first stage
+# kept       k gathers        and only the first stage waits
 # ```
 #
 # and in both cases *k* reduce-scatters, since the sums wait for the last microbatch.
@@ -276,18 +280,22 @@ Model.check(out, puzzle="pp_fsdp_keep")
 #
 # - *Who does it.* torchtitan switches resharding off as soon as there is a pipeline, because otherwise each microbatch
 #   would gather every weight again [1]. Llama 3 keeps its weights between forward and backward as well [2].
-# - *How it is said.* One gather and one reduce-scatter in a step: PyTorch got `set_reshard_after_backward` for it in 2024 [3].
-# - *On how many.* FSDP 8 × tensor 8 × pipeline 8 is torchtitan's mesh for 405 billion parameters on 512 H100s [4].
+# - *How you say it.* One gather and one reduce-scatter in a step: PyTorch has had `set_reshard_after_backward` for it
+#   since 2024 [3].
+# - *Where.* FSDP 8 × tensor 8 × pipeline 8 is torchtitan's mesh for 405 billion parameters on 512 H100s [4].
 #
-# [1] pytorch/torchtitan, pull request 446. [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
-# [3] pytorch/pytorch, pull request 124319. [4] pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md.
+# [1] pytorch/torchtitan, [pull request 446](https://github.com/pytorch/torchtitan/pull/446).
+# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# [3] pytorch/pytorch, [pull request 124319](https://github.com/pytorch/pytorch/pull/124319).
+# [4] pytorch/torchtitan,
+# [llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# - `unshard` makes all layers of the stage whole. FSDP has one or two whole at a time, so for stages of many layers keeping them
-#   does cost memory: all of the stage's weights, where FSDP has two layers.
-# - Every collective takes 0.3, whatever it moves, and every link is as fast as any other.
+# - `unshard` makes all layers of the stage whole. FSDP has one or two whole at a time, so with many layers a stage,
+#   keeping them does cost memory: all of the stage's weights instead of two layers.
+# - Every collective takes 0.3, whatever it moves, and all links are equally fast.
 # - Everything is awaited. Real gathers run behind the computation, if there is enough of it; question 2 does that.
 
 # %% [markdown]
@@ -297,9 +305,9 @@ Model.check(out, puzzle="pp_fsdp_keep")
 #
 # <details><summary>Answer</summary>
 #
-# Because a stage has nothing to do before its first message, and the next stage has nothing to do after it. Rank 2 can gather
-# while it waits. If it gathers after the message came, rank 4 waits for that too, and rank 6 for both: 36.4 in place of 34.6.
-# Issue what you can before you wait.
+# Because a stage has nothing to do before its first message. Rank 2 can gather while it waits. If it gathers after
+# the message came, rank 4 waits for that too, and rank 6 for both: 36.4 instead of 34.6. Issue what you can before
+# you wait.
 #
 # </details>
 #
@@ -307,40 +315,41 @@ Model.check(out, puzzle="pp_fsdp_keep")
 #
 # <details><summary>Answer</summary>
 #
-# The two gathers of the first stage and the two reduce-scatters at the end are in sight. Stage 0 needs only one layer to begin with, so the
-# second gather can run behind the first forward. And the sum of layer 1 is complete when its last backward is over:
-# reduce-scatter it while layer 0 goes back, and that of layer 0 while layer 1 is updated. It ends at 33.7. `puzzles
-# reveal pp_fsdp_keep` has it. What is left then are messages: let them travel behind the computation, too, as in question 4
-# of puzzle $number_one_f_one_b, and you are at 31.7, where nothing can be better.
+# The two gathers of the first stage and the two reduce-scatters at the end are in the open. Stage 0 needs only one
+# layer to begin with, so the second gather can run behind the first forward. And the sum of layer 1 is complete when
+# its last backward is over: reduce-scatter it while layer 0 goes back, and that of layer 0 while layer 1 is updated.
+# It ends at 33.7. `puzzles reveal pp_fsdp_keep` has it. What is left then are messages: let them travel behind the
+# computation, too, as in question 4 of puzzle $number_one_f_one_b, and you are at 31.7, where nothing can be better.
 #
 # </details>
 #
-# **3.** With so few stages, would you rather give each rank all of its stage's weights, and drop the gathers altogether?
+# **3.** Would you rather let each rank keep all of its stage's weights, and drop the gathers altogether?
 #
 # <details><summary>Answer</summary>
 #
-# That is plain data parallelism across the pipelines: an all-reduce at the end, no gathers, 34.0. It sends as much, since
-# an all-reduce is a reduce-scatter and a gather. But each rank keeps whole optimizer states: 2,490,368 elements
-# in place of 2,228,224, with two ranks in a group. With eight it would be far more. It is the optimizer states that are worth
-# sharding.
+# That is plain data parallelism across the pipelines: an all-reduce at the end, no gathers, 34.0. It sends as much,
+# since an all-reduce is a reduce-scatter and a gather. But each rank keeps whole optimizer states: 2,490,368 elements
+# instead of 2,228,224, with two ranks in a group. With eight the difference is larger still. The optimizer states are
+# what is worth sharding.
 #
 # </details>
 #
-# **4.** And if the stage is so large that it cannot be whole? Is there a schedule that uses each weight for all microbatches
-# before it lets it go?
+# **4.** And if the stage is too large to be whole? Is there a schedule that uses each weight for all microbatches
+# before it frees it?
 #
 # <details><summary>Answer</summary>
 #
-# Yes: take all microbatches through one stage before the next stage of the same rank begins. With several
-# short stages on each rank a weight is gathered once for each direction, whatever the number of microbatches. This is what
-# Lamy-Poirier calls *breadth-first* (arXiv 2211.05953). It is paid in activations.
+# Yes: take all microbatches through one stage before the next stage of the same rank begins. With several short
+# stages on each rank a weight is gathered once for each direction, whatever the number of microbatches. That is
+# *breadth-first*, from puzzle $number_breadth_first ([arXiv 2211.05953](https://arxiv.org/abs/2211.05953)). Its price
+# is activation memory.
 #
 # </details>
 #
 # ## Where this leads
 #
-# You decided by hand what stays whole. The less fits, the more the order of the work decides how often you have to gather.
-# There is an order that is made for it.
+# You decided by hand what stays whole. The less fits, the more the order of the work decides how often you gather.
+# One order is made for it.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -21,12 +21,12 @@
 # # $heading
 #
 # A model of a trillion parameters needs 16 TB for its weights, gradients and optimizer states: 250 GB for each of 64
-# GPUs in a pipeline. So behind each stage stand several GPUs that share its weights, as in FSDP: each has a part, and
-# before a pass they gather the whole. That is cheap if it is done once. But a pipeline takes microbatches one by one,
-# and if each of them gathers the weights and throws them away again, then 8 microbatches gather everything 16 times.
+# GPUs in a pipeline. So each stage gets several GPUs that share its weights, as in FSDP: each has a shard, and before
+# a pass they gather the whole. That is cheap if you do it once. But a pipeline takes microbatches one by one, and if
+# each of them gathers the weights and frees them again, 8 microbatches gather everything 16 times.
 #
 # In puzzle $number_pp_fsdp_keep you kept the weights instead, and paid with memory for all of a rank's layers at
-# once. Is there an order in which they need not be kept, and not be gathered again either?
+# once. Is there an order in which you neither keep them nor gather them again?
 #
 # > **To tell a friend:** if all microbatches take a stage one after the other, its weights are gathered once, used by
 # > all, and freed.
@@ -41,7 +41,7 @@ from lib.schedules.pipelines.program import program_of
 # %% [markdown]
 # ## The idea
 #
-# There are three new words. They are about a stage, not about a microbatch, so they have no number at the end:
+# Three new words. They are about a stage, not a microbatch, so they have no number at the end:
 #
 # | word | what happens |
 # |---|---|
@@ -49,8 +49,8 @@ from lib.schedules.pipelines.program import program_of
 # | `2RESHARD` | the whole weights of stage 2 are freed. Each rank keeps its shard |
 # | `2REDUCE_GRAD` | the gradients of stage 2 are summed up over the ranks that share it, and each gets its shard of the sum (a reduce-scatter) |
 #
-# Each pass of a stage needs its weights to be whole. Here is the most careful way: gather before each pass, free
-# right behind it.
+# A pass needs the weights of its stage whole. Here is the most careful way: gather before each pass, free right after
+# it.
 
 
 # %%
@@ -79,15 +79,15 @@ print(f"{gathers(often)} all-gathers a rank, ends at {check(often).time:g}, peak
 draw(often)
 
 # %% [markdown]
-# 32 all-gathers on each rank, of 0.3 each, and all in the way. You see them between the passes.
+# 32 all-gathers on each rank, of 0.3 each, all in the open. You see them between the passes.
 #
-# In breadth-first all microbatches take a stage in a row. So between them nothing has to be freed and gathered again.
+# In breadth-first all microbatches take a stage in a row, so nothing has to be freed and gathered between them.
 # **Predict:** how many all-gathers does a rank need, with two stages of one layer each?
 #
 # <details><summary>Answer</summary>
 #
-# Once for each stage and direction makes four. But look at the turn: the last stage that a rank takes forward is the
-# first one that it takes backward. In between it need not be freed. So three will do.
+# One for each stage and direction makes four. But look at the turn: the last stage that a rank takes forward is the
+# first one that it takes backward. Keep it in between, and three are enough.
 #
 # </details>
 
@@ -101,15 +101,15 @@ draw(often)
 # **Given:** the forwards and the backwards of a stage as lists. Two pipelines run side by side, with the same list,
 # and share the weights of their stages.
 #
-# **To do:** put them in order, with `UNSHARD`, `RESHARD` and `REDUCE_GRAD` where they belong.
+# **To do:** put them in order, with `UNSHARD`, `RESHARD` and `REDUCE_GRAD` in the right places.
 #
 # **Rules**
 #
 # - Messages are posted.
-# - At rest a rank has a shard of its two layers. A whole weight counts as long as it is there, whether somebody needs
-#   it or not.
+# - Between passes a rank needs only shards of its two layers. A whole weight takes memory until you free it, used or
+#   not.
 # - The second and the third goal have a limit on what is sent, too.
-# - A list without any of the three words is legal as well: then every rank has its weights whole, and gradients are
+# - A list without any of the three words is legal: every rank then has its weights whole, and gradients are
 #   all-reduced. It needs more memory than any goal allows.
 
 # %% [markdown]
@@ -167,10 +167,10 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **Time.** Breadth-first alone: 32 of work, 1 of updates, and 4.2 of waiting at each end: 41.4. What is added? On
-# rank 0 everything begins with an all-gather, 0.3, and all others get their first microbatch so much later. The other
-# ranks gather while they wait for it. At the end comes the last reduce-scatter, 0.3. All other collectives run while
-# the rank computes, if they are issued in time: 42.0.
+# **Time.** Breadth-first alone: 32 of work, 1 of updates, and 4.2 of waiting at each end: 41.4. What is added? Rank 0
+# begins with an all-gather, 0.3, and all others get their first microbatch that much later. The other ranks gather
+# while they wait for it. At the end comes the last reduce-scatter, 0.3. All other collectives run while the rank
+# computes, if they are issued in time: 42.0.
 #
 # **Memory.** The peak is where it is without sharding, on the last rank when its first backward begins: the inputs of
 # both stages for eight microbatches, and the outputs of the last one, for which the loss is still
@@ -218,9 +218,9 @@ compare(interleaved=changes, breadth_first=out) if out else None
 # gathers = 2·V - 1
 # ```
 #
-# times, however many microbatches there are. It is what GPipe's order was bad for, memory for activations, that pays
-# for it: all microbatches are open at once. So it is a schedule for *few* microbatches on each pipeline, where
-# interleaved pipelines have large bubbles, and sharded ones would gather all the time.
+# times, however many microbatches there are. The price is GPipe's old weakness, activation memory: all microbatches
+# are in flight at once. So it suits *few* microbatches in each pipeline, where interleaved pipelines have large
+# bubbles and sharded ones would gather all the time.
 #
 # The original eight puzzles end by pointing here.
 #
@@ -232,14 +232,15 @@ compare(interleaved=changes, breadth_first=out) if out else None
 # - *What it is for.* With a small batch on each GPU a model of 52 billion parameters trained up to 43 % faster than
 #   with Megatron-LM's order. The point of the paper is that this order can be combined with fully sharded data
 #   parallelism [1].
-# - *What others do.* torchtitan gathers the weights for each microbatch if it frees them after forward, so under
-#   pipelines it keeps them by default: `reshard_after_forward=False` [2].
-# - *Llama 3 405B* has 16 stages, and shards optimizer states and gradients, but keeps its weights whole from forward
-#   to backward, for the same reason [3].
-# - *In PyTorch* `UNSHARD`, `RESHARD` and `REDUCE_GRAD` are actions of the pipeline's executor. These are its words.
+# - *What others do.* torchtitan would gather the weights for each microbatch if it freed them after forward, so with
+#   a pipeline it keeps them by default: `reshard_after_forward=False` [2].
+# - *Llama 3 405B* has 16 pipeline ranks with several stages each. It shards optimizer states and gradients, but keeps
+#   its weights whole from forward to backward, for the same reason [3].
+# - *In PyTorch* `UNSHARD`, `RESHARD` and `REDUCE_GRAD` are actions of the pipeline's executor, under these names.
 #
-# [1] Lamy-Poirier, *Breadth-First Pipeline Parallelism*, 2022, arXiv 2211.05953. [2] pytorch/torchtitan, issue 446.
-# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [1] Lamy-Poirier, *Breadth-First Pipeline Parallelism*, 2022, [arXiv 2211.05953](https://arxiv.org/abs/2211.05953).
+# [2] pytorch/torchtitan, [pull request 446](https://github.com/pytorch/torchtitan/pull/446).
+# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
 
 # %% [markdown]
 # ## What is simplified here
@@ -247,8 +248,7 @@ compare(interleaved=changes, breadth_first=out) if out else None
 # - An all-gather takes 0.3 for a layer, however many ranks there are and whatever else is on the links.
 # - There is one layer in each stage. With more, an all-gather could be hidden behind the layer before it, and not
 #   only behind the microbatch before.
-# - The two pipelines are always at the same point. In reality the slower one sets the pace of both at each
-#   all-gather.
+# - The two pipelines are always at the same point. Really the slower one sets the pace of both at each all-gather.
 
 # %% [markdown]
 # ## Questions to think about
@@ -257,9 +257,9 @@ compare(interleaved=changes, breadth_first=out) if out else None
 #
 # <details><summary>Answer</summary>
 #
-# Before the last microbatch of the stage before: one pass takes 1, and the all-gather 0.3. At the beginning nothing
-# would be lost in time either. But a whole layer more would be there all the time: 4,456,448 elements in place of
-# 4,194,304. Prefetching is a matter of memory: as early as needed, not as early as possible.
+# Before the last microbatch of the stage before: one pass takes 1, and the all-gather 0.3. At the beginning you would
+# lose no time either. But one more layer would be whole all the time: 4,456,448 elements instead of 4,194,304.
+# Prefetching costs memory: as early as needed, not as early as possible.
 #
 # </details>
 #
@@ -267,27 +267,28 @@ compare(interleaved=changes, breadth_first=out) if out else None
 #
 # <details><summary>Answer</summary>
 #
-# Because they can be added up on each rank first, as in gradient accumulation: the sum over microbatches and the sum
-# over ranks can be taken in any order. It costs the memory for whole gradients of a stage. ZeRO-2 makes the other
-# choice, and pays in traffic.
+# Because each rank can add them up first, as in gradient accumulation: the sum over microbatches and the sum over
+# ranks can be taken in any order. It costs the memory of whole gradients of a stage. ZeRO-2 makes the other choice,
+# and pays in traffic.
 #
 # </details>
 #
-# **3.** Would breadth-first help 1F1B's memory, if the activations were recomputed?
+# **3.** What does recomputation of activations do for breadth-first?
 #
 # <details><summary>Answer</summary>
 #
-# It would help breadth-first. What it has too much of is activations, and with checkpointing a stage keeps only its
-# inputs. The paper does just that: sharded weights, recomputed activations, and a small bubble. Memory can be moved
-# from one account to another, and each account has a trick of its own.
+# It cuts what breadth-first has too much of: with checkpointing a stage keeps only its inputs. The paper does just
+# that: sharded weights, recomputed activations, and a small bubble. Weights, activations and gradients each have
+# their own trick, and the tricks combine.
 #
 # </details>
 
 # %% [markdown]
 # ## Where this leads
 #
-# You have written many pipelines by now. [The gallery](00_gallery.ipynb) puts all that have a name on one
-# time axis, with four sliders to make more. Can you beat them?
+# You have written many pipelines by now. [The gallery](00_gallery.ipynb) puts all that have a name on one time axis,
+# with sliders to make more. Can you beat them? After that, the next chapter puts all kinds of parallelism on one
+# mesh.
 
 # %% [markdown]
 # <!-- part: links -->

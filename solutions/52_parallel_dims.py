@@ -21,17 +21,18 @@
 # # $heading
 #
 # The paper on Llama 3 has a table with the sizes that its largest model was trained with. In the last line, for long
-# texts, it says: tensor 8, context 16, pipeline 16, data 4 [1]. Multiply. That makes 8,192 GPUs, and the same line says
-# 16,384. Half of them have no work. (It is a misprint: with data 8 it fits.)
+# sequences, it says: tensor 8, context 16, pipeline 16, data 4 (table 4 of the first version [1]). Multiply. That
+# makes 8,192 GPUs, and the same line says 16,384. Half of them have no work. (It looks like a misprint: with data 8
+# it fits.)
 #
 # In a paper this costs a footnote. In a configuration file the same five numbers decide for every GPU which layers it
-# has, which shard of them, which part of the text, and with whom it talks. So the first thing that a trainer does with
-# them, before a single weight is loaded, is a multiplication. The second is to find out for each rank who it is.
+# has, which shard of them, which part of the text, and which ranks it communicates with. So before a trainer loads a
+# single weight it multiplies them. Then it works out the place of each rank.
 #
-# > **To tell a friend:** a rank has an address with one number for each axis, and a group is everybody whose address
-# > differs from yours in that one number only.
+# > **To tell a friend:** a rank has an address with one number for each axis. Your group along an axis is all ranks
+# > whose address differs from yours in that number only.
 #
-# *Reminder.* A **mesh** arranges the ranks along named axes. Along an axis each rank has a **group**: the ranks of its
+# *Reminder.* A **mesh** arranges the ranks along named axes. Along each axis a rank has a **group**: the ranks on its
 # line, with which it does its collectives.
 
 # %%
@@ -42,20 +43,19 @@ from lib.schedules.steps import compute, load, mine, step
 # %% [markdown]
 # ## The idea
 #
-# There are five ways to share the work, and each has an axis of its own. In the order in which PyTorch's trainer,
-# torchtitan, puts them [2]:
+# Five ways to share the work, each with an axis of its own, in the order of torchtitan, PyTorch's trainer [2]:
 #
-# | axis | who stands along it | what they send each other |
+# | axis | its ranks have | and send each other |
 # |---|---|---|
-# | `pp` | the stages of the **pipeline** | activations, once a microbatch |
+# | `pp` | different stages of the **pipeline** | activations, once a microbatch |
 # | `dp_replicate` | copies of the model, on different data | sums of gradients, once a step |
 # | `dp_shard` | shards of the weights, on different data (FSDP) | every weight, twice a step and more |
 # | `cp` | parts of one text (**context** parallel) | keys and values, in every layer |
 # | `tp` | parts of the inside of a layer (**tensor** parallel) | activations, several times in every layer |
 #
-# From top to bottom there is more talk. So the last axis gets the neighbours: ranks 0 and 1 differ in `tp` only, and
-# they sit in one host. Ranks count up along the last axis first, like the last digit of a number. Here are 16 ranks, and
-# the groups of rank 0:
+# From top to bottom they communicate more often. So the last axis gets the neighbours: ranks 0 and 1 differ in `tp`
+# only, and are in the same host. Ranks count up along the last axis first, like the last digit of a number. Here are
+# 16 ranks, and the groups of rank 0:
 
 # %%
 mesh = Mesh({"pp": 2, "dp_replicate": 2, "dp_shard": 2, "cp": 1, "tp": 2})
@@ -66,17 +66,18 @@ draw_mesh(mesh, groups_of=0)
 # further, along `dp_replicate` four, and along `pp` eight. (An axis of size 1, as `cp` here, has no direction, and a
 # group of one.)
 #
-# People leave one number out. They say how many stages, copies, and parts of a layer they want, and for `dp_shard` they
-# write **-1**: whatever is left.
+# Usually you leave one number out. You choose the stages, the copies and the parts of a layer, and write **-1** for
+# `dp_shard`: whatever is left.
 
 # %% [markdown]
 # ## The puzzle
 #
 # Write `parallel_dims(world, sizes, rank)`.
 #
-# **Given:** how many ranks there are, `world`; a dict with the sizes of the five axes, in the order above; and a rank.
+# **Given:** how many ranks there are, `world`; a dict with the sizes of the five axes, in the order above; and a
+# rank.
 #
-# **To do:** give back a dict with
+# **To do:** return a dict with
 #
 # | key | what it says |
 # |---|---|
@@ -122,8 +123,8 @@ draw_mesh(mesh, groups_of=0)
 # | 16 | 2 | 2 | 4 | 1 | 2 | `ValueError`: that makes 32 |
 # | 16 | 2 | 2 | -1 | 1 | 3 | `ValueError`: 12 do not divide 16 |
 #
-# Your function is asked for these and others, for every rank of every mesh of up to eight ranks, and for larger ones.
-# A wrong answer shows the smallest one that it is wrong for, as a picture.
+# Your function is tried on these and others, for every rank of every mesh of up to eight ranks, and for larger ones.
+# After a wrong answer you see the smallest input that it fails on, as a picture.
 
 # %%
 goal("parallel_dims")
@@ -184,8 +185,8 @@ if verdict:
         print(f"{axis:<13} {who['sizes'][axis]:>5} {who['place'][axis]:>6} {apart:>6} {hosts:>6}")
 
 # %% [markdown]
-# Only `tp` stays in its host, which is why it may talk so much. And here is a rank of your choice, on a smaller mesh of
-# 32:
+# Only `tp` stays in its host, so it can afford to communicate most. And here is a rank of your choice, on a smaller
+# mesh of 32:
 
 # %%
 picture = None
@@ -200,9 +201,9 @@ picture
 # %% [markdown]
 # ### Your groups at work
 #
-# With these groups nobody needs a group of all ranks. A sum over all who have data is a sum along one axis, then along the
-# next, then along the third. Here is a training step of eight ranks that does it, with the groups that your function
-# gives. If a single one were wrong, some rank would miss a batch, and the check would say which.
+# With these groups you need no group of all ranks: a sum over all ranks with different data is a sum along one axis,
+# then along the next, then along the third. Here is a training step of eight ranks that does that, with the groups of
+# your function. If one were wrong, some rank would miss a batch, and the check would say which.
 
 
 # %%
@@ -240,17 +241,16 @@ if REPLAY and out is not None:
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The arithmetic of a number in mixed digits, as in hours, minutes and seconds. With the sizes P, R, S, C and T:
+# Mixed-radix arithmetic, as with hours, minutes and seconds. With the sizes P, R, S, C and T:
 #
 # ```
 # rank   = (((pp · R + dp_replicate) · S + dp_shard) · C + cp) · T + tp
 # stride = 1 for tp,  T for cp,  C·T for dp_shard,  S·C·T for dp_replicate,  R·S·C·T for pp
 # ```
 #
-# torchtitan's `ParallelDims` does the first half: it makes the same checks, and finds `dp_shard` by the same division
-# [2]. PyTorch's `DeviceMesh` does the second: it counts the ranks up along the last axis first, and makes a process
-# group for every line. The answers of your function and of `DeviceMesh` are the same, rank by rank; that is one of the
-# tests of this puzzle.
+# torchtitan's `ParallelDims` does the first half: the same checks, and the same division for `dp_shard` [2].
+# PyTorch's `DeviceMesh` does the second: it counts the ranks up along the last axis first, and makes a process group
+# for every line. Your function and `DeviceMesh` agree rank by rank; a test of this puzzle compares them.
 #
 # A rank is in five groups. Altogether there are world / size groups along each axis: for the 16 ranks above 8 + 8 + 8 +
 # 16 + 8.
@@ -260,40 +260,41 @@ if REPLAY and out is not None:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Sizes that were used.* Llama 3 405B: tensor 8, pipeline 16 and data 64 on 8,192 GPUs, at 43 % of what they can do;
-#   data 128 on 16,384, at 41 %; and with context 16, for long texts, 38 % [1].
-# - *Five, and then six.* Experts of a mixture have an axis too. torchtitan takes no GPUs for it: it borrows `dp_shard`,
-#   `cp`, and if need be `tp` [2].
+# - *Sizes that were used.* Llama 3 405B: tensor 8, pipeline 16 and data 64 on 8,192 GPUs, at 43 % MFU (model FLOPs
+#   utilization); data 128 on 16,384, at 41 %; and with context 16, for long sequences, 38 % [1].
+# - *Five, and then six.* Mixture-of-experts models add an axis. torchtitan takes no extra GPUs for it: it borrows
+#   `dp_shard`, `cp`, and if necessary `tp` [2].
 # - *Another order.* Llama 3 counts [tensor, context, pipeline, data], with tensor first: the pipeline is nearer than
 #   the data there [1], and in torchtitan it is farther [2].
-# - *Making groups takes time.* MegaScale needed 1,047 seconds for the groups of 2,048 GPUs at first, and less than 5 in
-#   the end [3].
-# - *How far it goes.* Megatron-LM reports 47 to 48 % of what the GPUs can do, for models of up to 462 billion parameters
-#   on 6,144 H100s [4].
+# - *Creating groups takes time.* MegaScale needed 1,047 seconds for the groups of 2,048 GPUs at first, and less than
+#   5 in the end [3].
+# - *How far it goes.* Megatron-LM reports 41 % MFU for its smallest model and 47 to 48 % for the largest, with up to
+#   462 billion parameters on 6,144 H100s [4].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
-# [2] pytorch/torchtitan, torchtitan/distributed/parallel_dims.py.
-# [3] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024, arXiv
-# 2402.15627.
-# [4] NVIDIA/Megatron-LM, README.
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# [2] pytorch/torchtitan,
+# [parallel_dims.py](https://github.com/pytorch/torchtitan/blob/main/torchtitan/distributed/parallel_dims.py).
+# [3] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024, [arXiv
+# 2402.15627](https://arxiv.org/abs/2402.15627).
+# [4] NVIDIA/Megatron-LM, [README](https://github.com/NVIDIA/Megatron-LM).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Our mesh has its ranks in order. Real clusters hand out hosts as they get free, and then somebody sorts them first, so
-# that neighbours in number are neighbours in the network. And `dp_shard` and `cp` are two axes here. For the weights
-# they are one: a library that shards weights lays both together, because ranks that read different parts of a text have
-# different gradients, just as ranks that read different texts.
+# Our mesh has its ranks in order. Real clusters hand out hosts as they become free, and the scheduler has to sort
+# them, so that neighbours in number are neighbours in the network. And `dp_shard` and `cp` are two axes here. For the
+# weights they are one: a library that shards weights merges them, because ranks with different parts of a text have
+# different gradients, just like ranks with different texts.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Somebody writes `tp: 3` on 16 GPUs, with -1 for `dp_shard`. What does `16 // 3` make of it, and who finds out?
+# **1.** You write `tp: 3` on 16 GPUs, with -1 for `dp_shard`. What does `16 // 3` make of it, and what notices?
 #
 # <details><summary>Answer</summary>
 #
-# It makes 5, and 5 · 3 = 15: rank 15 would be left over. The division does not complain, it rounds. That is why the
-# product is compared *after* it, and not only when somebody has given all five sizes.
+# It makes 5, and 5 · 3 = 15: rank 15 would be left over. The division does not complain, it rounds. So compare the
+# product *after* it, not only when all five sizes are given.
 #
 # </details>
 #
@@ -302,20 +303,19 @@ if REPLAY and out is not None:
 #
 # <details><summary>Answer</summary>
 #
-# dp_replicate · dp_shard: 4, for 16 ranks. Along `tp` and `cp` ranks share a text, and along `pp` they share a batch, one
-# after the other. It is the first thing to compute when somebody says "we have 16,384 GPUs": with 8 · 16 · 16 for the
-# rest, that is 8 batches.
+# dp_replicate · dp_shard: 4, for 16 ranks. Along `tp` and `cp` ranks share a text, and along `pp` they share a batch,
+# one after the other. Compute this first when you hear "we have 16,384 GPUs": with 8 · 16 · 16 for the rest, that is
+# 8 batches.
 #
 # </details>
 #
-# **3.** A host with eight GPUs breaks and is replaced. With `tp` 8, how many other hosts have to be told about new
-# groups?
+# **3.** A host with eight GPUs breaks and is replaced. With `tp` 8, how many other hosts need new groups?
 #
 # <details><summary>Answer</summary>
 #
-# Its `tp` group is inside it: nobody. But each of its eight ranks is in a group along `cp`, `dp_shard`, `dp_replicate`
-# and `pp`, and the eight ranks have the same places there. So it is one line along each of these axes: (C - 1) + (S - 1)
-# + (R - 1) + (P - 1) hosts. In the Llama mesh 15 + 7 + 0 + 15 = 37 of 2,048.
+# For `tp` none: that group is inside the host. But each of its eight ranks is in a group along `cp`, `dp_shard`,
+# `dp_replicate` and `pp`, and the eight ranks have the same places there. So it is one line along each of these axes:
+# (C - 1) + (S - 1) + (R - 1) + (P - 1) hosts. In the Llama mesh 15 + 7 + 0 + 15 = 37 of 2,048.
 #
 # </details>
 #
@@ -324,16 +324,17 @@ if REPLAY and out is not None:
 #
 # <details><summary>Answer</summary>
 #
-# Addresses and groups, not the sizes. Ranks that share a layer would be world / T apart, each in another host, and the
-# collectives that come several times in every layer would go over the network, at a ninth of the speed for an H100.
-# Everything would still be *correct*. This is why the order is a convention, and no detail.
+# Addresses and groups, not the sizes. Ranks that share a layer would be world / T apart, each in another host, and
+# the collectives that come several times in every layer would go over the network, at a ninth of the speed for an
+# H100. Everything would still be *correct*, only slow. That is why the order matters although no result depends on
+# it.
 #
 # </details>
 #
 # ## Where this leads
 #
-# `pp` says which stage a rank has. But a stage is a number, and a model is a list of layers. Who gets which, when they do
-# not divide evenly?
+# `pp` says which stage a rank has. But a stage is a number, and a model is a list of layers. Which stage gets which
+# layers, when they do not divide evenly?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,20 +20,21 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 405B has 126 layers, on a pipeline of 16 ranks. Why 126, and not 128, which would be 8 for everybody? Because a
-# model is not only layers. Before the first one there is the **embedding**, a table that turns each token into numbers.
-# Behind the last one there is the **head**, which turns numbers back into 128,256 chances, and the loss. Somebody has to
-# have them. So the first and the last stage got one layer less [1].
+# Llama 3 405B has 126 layers, on a pipeline of 16 ranks. Why 126, and not 128, which would be 8 for each? Because a
+# model is more than its layers. Before the first one comes the **embedding**, a table that turns each token into a
+# vector. After the last one come the **head**, which turns each vector into 128,256 logits, and the loss. Some rank
+# has to hold them. So the first and the last stage got one layer less [1].
 #
-# Most of us cannot choose how many layers our model has. Then somebody gets more than the others, and the pipeline goes
-# at the pace of the slowest stage: one layer too many on one of 16 GPUs, and the other 15 wait for it in every
+# Most of us cannot choose how many layers our model has. Then some stage gets more than the others, and the pipeline
+# goes at the pace of the slowest: one layer too many on one of 16 GPUs, and the other 15 wait for it in every
 # microbatch.
 #
-# > **To tell a friend:** a pipeline is as fast as its heaviest stage, and the first and the last stage have something to
-# > carry that nobody counts as a layer.
+# > **To tell a friend:** a pipeline is as fast as its heaviest stage, and the first and the last stage carry
+# > something that is not counted as a layer.
 #
-# *Reminder.* In a **pipeline** each rank has some layers that follow each other, its **stage**. The first stage reads the
-# data, the last one computes the loss.
+# *Reminder.* In a **pipeline** each rank has some consecutive layers, its **stage**. You balanced stages in puzzle
+# $number_uneven by measured weights; here is the rule that a trainer uses when it only knows the number of layers.
+# The first stage reads the data, the last one computes the loss.
 
 # %%
 from itertools import pairwise
@@ -54,31 +55,34 @@ cut = [range(0, 2), range(2, 4), range(4, 6), range(6, 8)]
 picture_of(Stages([[0], [1], [2], [3]], cut, ENDS, title="8 layers"))
 
 # %% [markdown]
-# Nothing to decide. But with 10 layers every stage gets 2, and 2 are left. Who gets one more? Not the first stage, which
-# has the embedding. So: **what is left goes out one by one, beginning with the second stage.**
+# Nothing to decide. But with 10 layers every stage gets 2, and 2 are left. Which stage gets one more? Not the first,
+# which has the embedding. So: **hand out the remaining layers one by one, starting with the second stage.**
 
 # %%
 cut = [range(0, 2), range(2, 5), range(5, 8), range(8, 10)]
 picture_of(Stages([[0], [1], [2], [3]], cut, ENDS, title="10 layers"))
 
 # %% [markdown]
-# This is how torchtitan, PyTorch's own trainer, cut models from October 2024 on [2], and OLMo-core has the same rule [3].
+# This is how torchtitan, PyTorch's own trainer, split models from October 2024 on [2], and OLMo-core has the same
+# rule [3].
 #
-# Look at the other end. The last stage has no extra layer here either. Is that a part of the rule?
+# Look at the other end. The last stage has no extra layer either. Is that part of the rule?
 
 # %% [markdown]
 # ## The puzzle
 #
 # Write `split_layers(layers, stages)`.
 #
-# **Given:** how many layers the model has, and in how many stages it is to be cut.
+# **Given:** the number of layers of the model, and the number of stages.
 #
-# **To do:** give back the list of the split points, from the second stage to the last.
+# **To do:** return the list of the split points, from the second stage to the last.
 #
 # **Rules**
 #
-# - Every stage has `layers // stages` layers. What is left goes out one by one, beginning with the second stage.
-# - Every stage has at least one layer. Where that cannot be, and where there is no stage at all, raise a `ValueError`.
+# - Every stage has `layers // stages` layers. The remaining ones are handed out one by one, starting with the second
+#   stage.
+# - Every stage has at least one layer. Where that is impossible, and where there is no stage at all, raise a
+#   `ValueError`.
 
 # %% [markdown]
 # ### Predict first
@@ -88,9 +92,9 @@ picture_of(Stages([[0], [1], [2], [3]], cut, ENDS, title="10 layers"))
 #
 # <details><summary>Answer</summary>
 #
-# Every stage has 2, and 3 are left, for stages 1, 2 and 3. The split points are 2, 5 and 8, the same as for 10 layers: the
-# eleventh goes to the end. With embedding and head the stages carry 3, 3, 3 and **4**. The last one is spared only as
-# long as what is left does not reach it.
+# Every stage has 2, and 3 are left, for stages 1, 2 and 3. The split points are 2, 5 and 8, the same as for 10
+# layers: the eleventh goes to the end. With embedding and head the stages carry 3, 3, 3 and **4**. The rule spares
+# the last one only while the remaining layers do not reach it.
 #
 # </details>
 
@@ -106,8 +110,8 @@ picture_of(Stages([[0], [1], [2], [3]], cut, ENDS, title="10 layers"))
 # | 12 | 8 | 1 3 5 7 9 10 11 | 1 2 2 2 2 1 1 1 |
 # | 3 | 4 | `ValueError` | |
 #
-# Your function is asked for every number of layers up to 24, on every number of stages, and for larger models. A wrong
-# answer shows the smallest one that it is wrong for, as a picture.
+# Your function is tried on every number of layers up to 24, on every number of stages, and on larger models. After a
+# wrong answer you see the smallest input that it fails on, as a picture.
 
 # %%
 goal("split_layers")
@@ -142,10 +146,11 @@ verdict
 # %% [markdown]
 # ### See what it is for
 #
-# How good is the rule? That depends on how heavy the two ends are. For the time the embedding weighs nothing: it looks up a
-# row. The head is a matrix product, and it is the same size whether the model has 32 layers or 126. In parameters, and so
-# in time, it is as heavy as **2.4** layers of Llama 3 8B, 1.2 of the 70B, and 0.66 of the 405B. `lost` is how much longer the
-# pipeline takes for each microbatch than with the best split there is. Change the numbers and run it again.
+# How good is the rule? That depends on the weight of the two ends. In time the embedding weighs nothing: it looks up
+# a row. The head is a matrix product over the whole vocabulary, whether the model has 32 layers or 126. In
+# parameters, and so in time, it is as heavy as **2.4** layers of Llama 3 8B, 1.2 of the 70B, and 0.66 of the 405B.
+# `lost` is how much longer the pipeline takes for each microbatch than with the best split there is. Change the
+# numbers and run it again.
 
 
 # %%
@@ -193,14 +198,15 @@ picture
 # the rest              q
 # ```
 #
-# Its comment says that the stages in the *middle* get the extra layers. What it does is a little different: it goes from
-# the second stage on until nothing is left, and with r = stages - 1 that includes the last. If the embedding and the head
-# weigh a layer each, no split is better than this one: a test of this puzzle tries them all. But the rule cannot know that
-# the head of a small model weighs 2.4 layers. Then the last stage is the slowest, and the pipeline takes 16 to 47 % longer
-# than it would have to.
+# Its comment says that the stages in the *middle* get the extra layers. The code does something else: it hands them
+# out from the second stage on, and with r = stages - 1 the last one gets one, too. If the embedding and the head
+# weigh a layer each, no split is better: a test of this puzzle tries them all. But the rule does not know that the
+# head of a small model weighs 2.4 layers. Then the last stage is the slowest, and the pipeline takes 16 to 47 %
+# longer than necessary.
 #
-# Half a year later it was replaced. Now the embedding and the head count as layers, one each or as many as you say, the
-# sum is divided evenly, and each end gets so many layers less [4]. That is Meta's 126 = 16 · 8 - 2, turned into a rule.
+# Half a year later it was replaced. Now the embedding and the head count as layers, one each or as many as you say;
+# the sum is divided evenly, and each end gets that many layers less [4]. That is Meta's 126 = 16 · 8 - 2, turned into
+# a rule.
 #
 # </details>
 
@@ -210,29 +216,33 @@ picture
 # - *Two layers less.* Llama 3 left out one layer at each end of its pipeline [1].
 # - *How heavy is the head?* For Llama 3 405B it is 128,256 · 16,384 = 2.1 billion numbers, two thirds of one of its layers
 #   (3.2 billion). For the 8B it is 128,256 · 4,096 = 525 million, and a layer has 218 million.
-# - *Time and memory differ.* The embedding is as large as the head and needs as much memory, with its gradients and its
-#   optimizer state. But it computes next to nothing. So for time the *last* stage should be spared, and for memory both.
+# - *Time and memory differ.* The embedding is as large as the head and needs as much memory, with its gradients and
+#   its optimizer state. But it computes next to nothing. So spare the *last* stage for time, and both for memory.
 # - *Uneven models.* From two devices and one microbatch to eight devices and 32, GPipe got 6.3 times as fast with a
 #   Transformer, whose layers are all alike, and only 3.5 times with AmoebaNet, whose layers are not [5].
-# - *What you can set.* torchtitan has a number for how many layers less the first stage has, and one for the last [4].
+# - *What you can set.* torchtitan has an option for how many layers the first stage has less, and one for the last
+#   [4].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
-# [2] pytorch/torchtitan, pull request 604, 2024.
-# [3] allenai/OLMo-core, src/olmo_core/train/train_module/transformer/config.py.
-# [4] pytorch/torchtitan, pull request 1103, 2025, and torchtitan/distributed/pipeline_parallel.py.
-# [5] Huang et al., *GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism*, 2019, arXiv 1811.06965.
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# [2] pytorch/torchtitan, [pull request 604](https://github.com/pytorch/torchtitan/pull/604), 2024.
+# [3] allenai/OLMo-core,
+# [config.py](https://github.com/allenai/OLMo-core/blob/main/src/olmo_core/train/train_module/transformer/config.py).
+# [4] pytorch/torchtitan, [pull request 1103](https://github.com/pytorch/torchtitan/pull/1103), 2025, and
+# [pipeline_parallel.py](https://github.com/pytorch/torchtitan/blob/main/torchtitan/distributed/pipeline_parallel.py).
+# [5] Huang et al., *GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism*, 2019, [arXiv
+# 1811.06965](https://arxiv.org/abs/1811.06965).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# A layer is a layer here. In a real model some are mixtures of experts and some are not, or attention looks at the whole
-# text in some and at a window in others; then one has to measure, and cut by the measured times. And memory wants another
-# split than time: with 1F1B the first stage keeps the most microbatches, so it is the first one to run out.
+# All layers are alike here. In a real model some are mixtures of experts and some are not, or some attend to the
+# whole text and others to a window; then you measure, and split by the measured times. And memory wants another split
+# than time: with 1F1B the first stage has the most microbatches in flight, so it runs out first.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** `torch.chunk` cuts a tensor of 10 rows into 4 pieces as 3 3 3 1. What would a pipeline say to that?
+# **1.** `torch.chunk` cuts a tensor of 10 rows into 4 pieces as 3 3 3 1. How good is that for a pipeline?
 #
 # <details><summary>Answer</summary>
 #
@@ -247,36 +257,37 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# 10 layers' worth on 4 stages is 2.5 each, so somebody has to carry 3: no split of whole layers is faster than 2 2 2 2,
-# with 3 2 2 3. With 6 layers it is another matter: 8 in all, 2 each, as 1 2 2 1. Look what the rule gives for 6 layers!
+# 10 layers' worth on 4 stages is 2.5 each, so some stage has to carry 3: no split of whole layers is faster than 2 2
+# 2 2, which carries 3 2 2 3. With 6 layers it works out: 8 in all, 2 each, as 1 2 2 1. Look what the rule gives for 6
+# layers!
 #
 # </details>
 #
 # **3.** Interleaved schedules cut the model into more stages than there are ranks. 32 layers, 8 ranks, 2 stages each:
-# does the rule get better or worse by that?
+# does that make the rule better or worse?
 #
 # <details><summary>Answer</summary>
 #
-# Coarser: 16 stages of 2 layers. The last stage carries 2 and the head, half as much again as the others, where with 8
-# stages it carries 4 and the head, a quarter more. But its rank has another, lighter stage besides, and adds up the same
-# 5. What counts for the pace is the rank; what counts for the order of the microbatches is the stage.
+# Coarser: 16 stages of 2 layers. The last stage carries 2 and the head, half as much again as the others, where with
+# 8 stages it carries 4 and the head, a quarter more. But its rank has another, lighter stage as well, and 2 + 2 and
+# the head are the same 5. What counts for the pace is the rank; what counts for the order of the microbatches is the
+# stage.
 #
 # </details>
 #
-# **4.** Somebody gives Llama 3 405B one layer more: 127 on 16 ranks. What does the rule make of it, and what would you do?
+# **4.** Give Llama 3 405B one layer more: 127 on 16 ranks. What does the rule do, and what would you do?
 #
 # <details><summary>Answer</summary>
 #
-# 127 = 16 · 7 + 15, so 15 layers are left for the 15 stages from the second on, and the last one carries 8 layers and the
-# head, 8.66 in all. Give that layer to the *first* stage, and nobody carries more than 8: the pipeline is 8 % faster, since
-# the embedding weighs nothing while it computes. The rule spares the wrong end.
+# 127 = 16 · 7 + 15, so 15 layers are left for the 15 stages from the second on, and the last one carries 8 layers and
+# the head, 8.66 in all. Give that layer to the *first* stage, and no stage carries more than 8: each microbatch is 8
+# % faster, since the embedding costs no time. The rule spares the wrong end.
 #
 # </details>
 #
 # ## Where this leads
 #
-# The stages are cut. If there are more of them than ranks, somebody has to say which rank gets which, and there are two
-# famous answers.
+# The model is split. If there are more stages than ranks, which rank gets which? There are two famous answers.
 
 # %% [markdown]
 # <!-- part: links -->

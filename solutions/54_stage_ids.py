@@ -20,15 +20,16 @@
 # %% [markdown]
 # # $heading
 #
-# Give every rank two small stages in place of a large one, and the bubble of a pipeline halves: a microbatch gets round
-# sooner, so everybody has something to do sooner. Megatron-LM got 10 % and more from it, for twice the messages [1].
+# Give every rank two small stages instead of one large one, and the bubble of a pipeline halves: a microbatch gets
+# round sooner, so every rank has something to do sooner. Megatron-LM gained 10 % and more, for twice the messages
+# [1].
 #
-# But which two? With eight stages on four ranks, rank 0 could have 0 and 4, or 0 and 1, or 0 and 7. It looks like a matter
-# of taste. It decides how many messages there are, who holds the memory, and whether the first and the last layer of the
-# model are on the same GPU.
+# But which two? With eight stages on four ranks, rank 0 could have 0 and 4, or 0 and 1, or 0 and 7. It looks like a
+# matter of taste. It decides how many messages there are, which ranks hold the memory, and whether the first and the
+# last layer of the model are on the same GPU.
 #
-# > **To tell a friend:** in a loop the microbatch comes round again; in a V it turns round and comes back, and the turn is
-# > for free.
+# > **To tell a friend:** in a loop the microbatch comes round again; in a V it turns round and comes back, and the
+# > turn is free.
 #
 # *Reminder.* A **stage** is a run of layers. Stage s works on what stage s - 1 gives. Forward a microbatch goes from stage
 # 0 to the last one, and its gradient comes back the same way.
@@ -41,15 +42,15 @@ from lib.cluster.stages import Stages
 # %% [markdown]
 # ## The idea
 #
-# Both answers go through all ranks once, and then through all of them again. In a **loop** the second round begins at
+# Both layouts go through all ranks once, and then through all of them again. In a **loop** the second round begins at
 # rank 0, as the first did:
 
 # %%
 picture_of(Stages([(0, 4), (1, 5), (2, 6), (3, 7)], title="A loop: eight stages on four ranks"))
 
 # %% [markdown]
-# Look at the long arrow in the middle: from rank 3 the microbatch has to get back to rank 0. In a **V** it turns round
-# instead. Rank 3 has stage 3 and also stage 4, and hands over to itself:
+# Look at the long arrow in the middle: from rank 3 the microbatch has to get back to rank 0. In a **V** it turns
+# round instead. Rank 3 has stage 3 and also stage 4, and hands the microbatch to itself:
 
 # %%
 picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: the same stages, the other way round"))
@@ -58,8 +59,8 @@ picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: the same stages,
 # Nothing is sent at the turn. And rank 0 has both ends now: the first stage, with the embedding, and the last, with the
 # head and the loss.
 #
-# With three rounds a loop goes round three times, and a V goes there, back, and there again. (Then it looks like an N. With
-# four it is a W.)
+# With three rounds a loop goes round three times, and a V goes there, back, and there again. (Drawn, that is an N;
+# with four rounds a W.)
 
 # %% [markdown]
 # ## The puzzle
@@ -68,12 +69,12 @@ picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: the same stages,
 #
 # **Given:** the number of a rank; how many ranks and how many stages there are; and the style, `"loop"` or `"v"`.
 #
-# **To do:** give back the list of the stages that this rank has, the smallest first.
+# **To do:** return the list of the stages of this rank, the smallest first.
 #
 # **Rules**
 #
 # - Every rank has one stage of each round. There are as many rounds as `stages // ranks`.
-# - If the stages do not divide among the ranks, or the style is another one, raise a `ValueError`.
+# - If the stages do not divide among the ranks, or the style is neither of the two, raise a `ValueError`.
 
 # %% [markdown]
 # ### Predict first
@@ -82,8 +83,8 @@ picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: the same stages,
 #
 # <details><summary>Answer</summary>
 #
-# In a loop 0, 3 and 6. In a V the second round comes back, so rank 0 is the last of it and the first of the third: 0, 5
-# and 6. From 5 to 6 it hands over to itself.
+# In a loop 0, 3 and 6. In a V the second round comes back, so rank 0 is the last of it and the first of the third: 0,
+# 5 and 6. From 5 to 6 it hands the microbatch to itself.
 #
 # </details>
 
@@ -95,8 +96,8 @@ picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: the same stages,
 # | `"loop"` | 0, 4 | 1, 5 | 2, 6 | 3, 7 |
 # | `"v"` | 0, 7 | 1, 6 | 2, 5 | 3, 4 |
 #
-# Your function is asked for these, and for every rank of every pipeline of up to six ranks and five rounds. A wrong answer
-# shows the smallest one that it is wrong for, as a picture.
+# Your function is tried on these, and on every rank of every pipeline of up to six ranks and five rounds. After a
+# wrong answer you see the smallest input that it fails on, as a picture.
 
 # %%
 goal("stage_ids")
@@ -132,9 +133,9 @@ verdict
 # %% [markdown]
 # ### See what it is for
 #
-# What a stage made of a microbatch has to be kept until its gradient comes back. Stage s of S waits while the microbatch
-# goes through the stages behind it, and while the gradient comes back through the same ones: 2 · (S - 1 - s) stages'
-# work. Add that up for the two stages of each rank. **Before you run it:** in which style will the four sums differ more?
+# A stage must keep a microbatch's activations until the gradient returns. Stage s of S waits while the microbatch
+# goes through the later stages, and while the gradient comes back through them: 2 · (S - 1 - s) stages' work. Add
+# that up for the two stages of each rank. **Before you run it:** in which style will the four sums differ more?
 
 # %%
 if verdict:
@@ -146,9 +147,9 @@ if verdict:
         print(f"{style:<5}  {Stages(mine).messages():>8}  {', '.join(map(str, waits))}")
 
 # %% [markdown]
-# The V is level. A rank that has an early stage, which waits long, has a late one too, which hardly waits at all. This is
-# the quiet reason for the V: not the one message that it saves, but that all ranks need the same memory. Try three rounds,
-# and other numbers of ranks; then have a look:
+# The V is level. A rank with an early stage, which waits long, also has a late one, which hardly waits at all. That
+# is the real reason for the V: not the one message that it saves, but that all ranks need the same memory. Try three
+# rounds, and other numbers of ranks; then have a look:
 
 # %%
 picture = None
@@ -163,9 +164,10 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The function that every pipeline asks first. torchtitan takes a V for the schedules ZB-V and DualPipe-V, and a loop for
-# all others [2]. PyTorch has the same table from the other side, from a stage to its rank (`style="loop"` or `"v"`) [3].
-# With R ranks, for rank r in round k:
+# The first function that an interleaved pipeline calls. torchtitan takes a V for the schedules ZB-V and DualPipe-V,
+# and a loop for all others [2]. PyTorch has the same table the other way round, from a stage to its rank
+# (`style="loop"` or `"v"`) [3]. Megatron-LM calls these stages *model chunks*, papers *virtual stages*. With R ranks,
+# for rank r in round k:
 #
 # ```
 # loop           k·R + r
@@ -175,7 +177,7 @@ picture
 # messages       loop  v·R - 1        V  v·R - v        for v rounds on two ranks or more
 # ```
 #
-# In the table above the loop has 7 messages and waits of 20, 16, 12 and 8; the V has 6, and 14 for everybody.
+# In the table above the loop has 7 messages and waits of 20, 16, 12 and 8; the V has 6, and 14 on every rank.
 #
 # </details>
 
@@ -184,38 +186,46 @@ picture
 #
 # - *Twice the stages, twice the messages.* In Megatron-LM a loop with v stages on each rank has a bubble that is v times
 #   smaller, and sends v times as much [1].
-# - *Level memory.* ZB-V needs no more memory for activations than 1F1B, and has no bubble if all passes take equally long
+# - *Level memory.* ZB-V needs no more activation memory than 1F1B, and has no bubble if F, B and W take equally long
 #   [4].
-# - *The same V, by another way.* DeepSeek-V3 ran two pipelines through the same ranks in opposite directions, with two
-#   copies of every weight. Cut in half it is a V on half of the ranks, DualPipe-V, with one copy [5].
-# - *Both ends on one GPU.* In many models the head is the same table as the embedding. In a V its gradients meet on rank 0.
-#   In a loop two ranks have to keep their copies equal, and OLMo-core refuses to cut such a model at all [6].
+# - *The same V from another side.* DeepSeek-V3 runs two pipelines through the same ranks in opposite directions, with
+#   two copies of every weight. Cut that in half, and you have a V on half of the ranks, DualPipe-V, with one copy
+#   [5].
+# - *Both ends on one GPU.* In many models the head and the embedding share one table. In a V both of its gradients
+#   are on rank 0. In a loop two ranks have to keep their copies equal, and OLMo-core refuses to split such a model at
+#   all [6].
 #
-# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
-# 2104.04473.
-# [2] pytorch/torchtitan, torchtitan/distributed/pipeline_parallel.py.
-# [3] pytorch/pytorch, torch/distributed/pipelining/_utils.py.
-# [4] sail-sg/zero-bubble-pipeline-parallelism, its demonstration on Hugging Face.
-# [5] deepseek-ai/DualPipe, README.
-# [6] allenai/OLMo-core, src/olmo_core/train/train_module/transformer/config.py.
+# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
+# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
+# [2] pytorch/torchtitan,
+# [pipeline_parallel.py](https://github.com/pytorch/torchtitan/blob/main/torchtitan/distributed/pipeline_parallel.py).
+# [3] pytorch/pytorch,
+# [_utils.py](https://github.com/pytorch/pytorch/blob/main/torch/distributed/pipelining/_utils.py).
+# [4] sail-sg/zero-bubble-pipeline-parallelism, its [demo on Hugging
+# Face](https://huggingface.co/spaces/sail/zero-bubble-pipeline-parallelism).
+# [5] deepseek-ai/DualPipe, [README](https://github.com/deepseek-ai/DualPipe).
+# [6] allenai/OLMo-core,
+# [config.py](https://github.com/allenai/OLMo-core/blob/main/src/olmo_core/train/train_module/transformer/config.py).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Which stages a rank has is half of a schedule; the other half is in which order it does them, and that is what the
-# chapter on pipelines is about. The sums of waits count every stage as one unit of work, and no microbatch ever waits for
-# another one. In a real schedule a rank has several microbatches under way, and holds what all of them left.
+# The stages of a rank are half of a schedule; the other half is their order, which is what the chapter on pipelines
+# is about. [The gallery](00_gallery.ipynb) draws ZB-V and DualPipe-V, the orders that run on a V. The sums of waits
+# count every stage as one unit of work, and no microbatch ever waits for another. In a real schedule a rank has
+# several microbatches in flight, and holds the activations of all of them.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Rank 0 with stages 0 and 1, rank 1 with 2 and 3, and so on: half of the messages fall away! What is wrong with it?
+# **1.** Rank 0 with stages 0 and 1, rank 1 with 2 and 3, and so on: half of the messages are gone! What is wrong with
+# that?
 #
 # <details><summary>Answer</summary>
 #
-# It is the plain pipeline again: stages 0 and 1 together are one stage of twice the size. A microbatch is on rank 0 for as
-# long as before, rank 1 begins as late as before, and the bubble is what it was. It is *because* the microbatch leaves
-# after half the work that the next rank can begin sooner.
+# It is the plain pipeline again: stages 0 and 1 together are one stage of twice the size. A microbatch is on rank 0
+# for as long as before, rank 1 begins as late as before, and the bubble is what it was. The next rank can begin
+# sooner only *because* the microbatch leaves after half the work.
 #
 # </details>
 #
@@ -223,10 +233,10 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# In a loop from each rank to the next, and from the last one to the first: a ring. In a V between neighbours only, but in
-# both directions: activations go down, and in the second round they come up again, on the links on which at the same time
-# gradients come up. That is a trap: two messages of the same shape between the same two ranks, one an activation and one
-# a gradient. Whoever takes them in the wrong order gets no error, but wrong numbers.
+# In a loop from each rank to the next, and from the last one to the first: a ring. In a V between neighbours only,
+# but in both directions: activations go down, and in the second round they come up again, on the same links as the
+# gradients of the first round. That is a trap: two messages of the same shape between the same two ranks, one an
+# activation and one a gradient. Receive them in the wrong order, and you get wrong numbers without an error.
 #
 # </details>
 #
@@ -234,13 +244,13 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Rank r has stages r and S - 1 - r. They wait 2 · (S - 1 - r) and 2 · r, together 2 · (S - 1), and r is gone. With three
-# rounds there is one stage too many on each rank, and the sums differ by as much as in a plain pipeline.
+# Rank r has stages r and S - 1 - r. They wait 2 · (S - 1 - r) and 2 · r, together 2 · (S - 1), and r is gone. With
+# three rounds one stage on each rank has no partner, and the sums differ by as much as in a plain pipeline.
 #
 # </details>
 #
-# **4.** Eight stages on four ranks, and you may choose any layout with two stages a rank. How many messages are needed at
-# least, if every rank is to begin as soon as it can?
+# **4.** Eight stages on four ranks, and you may choose any layout with two stages a rank. What is the smallest number
+# of messages, if every rank is to begin as soon as it can?
 #
 # <details><summary>Answer</summary>
 #
@@ -252,8 +262,8 @@ picture
 #
 # ## Where this leads
 #
-# All of this is code that nobody looks at twice, because it is so simple. The last puzzle of this chapter is about three
-# such places, in libraries that you know, where it was wrong.
+# All of this code looks too simple to check twice. The last puzzle of this chapter is about three such places, in
+# libraries that you know, where it was wrong.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,20 +20,20 @@
 # %% [markdown]
 # # $heading
 #
-# In December 2024 somebody asked torchtitan for shards inside each of two nodes, and copies between them. The log
-# said `Applied HSDP to the model`. The loss went down. Only the profiler was odd: in place of two kinds of groups it
-# showed **one, with all 16 ranks** [1]. Every weight was cut into 16 parts, and every gather went over the network.
+# In December 2024 a user asked torchtitan for shards inside each of two nodes, and copies between them. The log said
+# `Applied HSDP to the model`. The loss went down. Only the profiler looked odd: instead of two kinds of groups it
+# showed **one, with all 16 ranks** [1]. Every weight was cut into 16 shards, and every gather went over the network.
 #
-# A program that crashes gets mended the same day. These three did not crash. They trained, for weeks, in libraries that
-# many people use, and they were found by somebody who looked at a number and did not believe it. Now it is your turn: here
-# is the code, as it was, in our own words. Find the line.
+# A program that crashes is fixed the same day. These three did not crash. They trained, for weeks, in libraries that
+# many people use, until somebody looked at a number and did not believe it. Now it is your turn. Here is the code as
+# it was, in our own words. Find the line.
 #
-# > **To tell a friend:** the worst bugs of training go down the loss curve with you. What finds them is a number that you
-# > can work out by hand.
+# > **To tell a friend:** with the worst training bugs the loss still goes down. You find them with a number that you
+# > worked out by hand.
 #
 # *Reminder.* With **HSDP** weights are cut into shards along one axis of the mesh and copied along another. With
-# **gradient accumulation** the gradients of several batches are added up before the weights are updated; `backward` *adds*
-# to `.grad`, and nobody empties it in between.
+# **gradient accumulation** the gradients of several batches are added up before the weights are updated; `backward`
+# *adds* to `.grad`, and does not reset it in between.
 
 # %%
 from drawing import draw_curves, picture_of
@@ -44,14 +44,15 @@ from lib.schedules.data_parallel import fully_sharded
 # %% [markdown]
 # ## The idea
 #
-# For each history there is a piece of code, what people saw, and a picture of what it does. Each is so small that you can
-# run it in your head. Do that, on the smallest numbers that you can think of.
+# Three histories. For each: the code, what people saw, and a picture of what it does. Before you read on each time,
+# ask yourself which number would reveal it. The code is small enough to run in your head, on the smallest numbers you
+# can think of.
 #
 # ### 1. The copies that were not there
 #
-# The axes are those of puzzle $number_parallel_dims. Ranks along `cp` share a text: each has other words of it, so
-# each has another gradient. For the weights they are one more way to be different, like ranks with different texts; so
-# weights are sharded along `dp_shard` *and* `cp`. The function says along which axes weights are cut, and along which
+# The axes are those of puzzle $number_parallel_dims. Ranks along `cp` share a text: each has other words of it, and
+# so another gradient. For the weights that is no different from ranks with different texts, so weights are sharded
+# along `dp_shard` *and* `cp`. The function returns the axes along which weights are sharded, and those along which
 # there are copies.
 
 
@@ -83,8 +84,8 @@ shown = Neighbours(mesh, 0, groups(sizes, 0, axes_of), title="As it was: with wh
 picture_of(shown)
 
 # %% [markdown]
-# The log asks the configuration. The model asks the mesh. Our check has nothing to say against it either: it is a correct
-# step of FSDP. But look at the time on two hosts of four, beside that of the same mesh without `cp`:
+# The log line reads the configuration, the model reads the mesh. Our check accepts it too: it is a correct step of
+# FSDP. But look at the time on two hosts of four, beside a mesh of eight ranks without `cp`:
 
 
 # %%
@@ -122,7 +123,7 @@ class Weight:
 
 
 class Loss:
-    """A loss. What is done to it is done to its gradient, too."""
+    """A loss. Divide it, and you divide its gradient."""
 
     def __init__(self, weight, value):
         self.weight, self.value = weight, value
@@ -202,12 +203,12 @@ draw_curves(
 # of microbatches; for 3 a list of calls, each a list of microbatches. The last lines run your functions on it and are
 # there already.
 #
-# **To do:** copy the three functions `axes_of`, `training_step` and `pipeline_step` into the gap, and mend them there.
+# **To do:** copy the three functions `axes_of`, `training_step` and `pipeline_step` into the gap, and fix them there.
 #
 # **Rules**
 #
 # - The three keep their names and their arguments.
-# - 1: as many copies of a weight as `dp_replicate` says, with and without `cp`. What was right stays right.
+# - 1: as many copies of a weight as `dp_replicate` says, with and without `cp`. What was right must stay right.
 # - 2: the sum of the losses *and* the gradient are the mean over all microbatches.
 # - 3: one mean more with every call.
 
@@ -219,9 +220,9 @@ draw_curves(
 #
 # <details><summary>Answer</summary>
 #
-# 4/3, and it hardly gets any nearer. Each call adds 4 and divides all by 4: from g to (g + 4)/4. Where that stands still, g
-# = g/4 + 1, so g = 4/3. It is an average that forgets: of the gradients of the call before a quarter is left, of those
-# before that a sixteenth. Whatever you accumulate, you train on the last batch and a little.
+# 4/3, and it does not move any more. Each call adds 4 and divides everything by 4: from g to (g + 4)/4. That stands
+# still where g = g/4 + 1, at g = 4/3. It is an average that forgets: a quarter of the previous call is left, a
+# sixteenth of the one before. However much you accumulate, you train on the last batch and a little.
 #
 # </details>
 
@@ -234,8 +235,8 @@ draw_curves(
 # | 2 | [2, 4] and [6, 8] | logged 5, gradient 10 | logged 5, gradient 5 |
 # | 3 | three calls of four microbatches [1] | 1, 1.25, 1.3125 | 1, 2, 3 |
 #
-# Your function is asked for these and others: all small meshes, and microbatches of any sizes and numbers. A wrong answer
-# shows the smallest one that it is wrong for.
+# Your function is tried on these and others: all small meshes, and microbatches of all sizes and numbers. After a
+# wrong answer you see the smallest input that it fails on.
 
 # %%
 goal("find_the_bug")
@@ -246,7 +247,7 @@ goal("find_the_bug")
 
 # %%
 def find_the_bug(history, given):
-    # Copy the three functions into the gap, and mend them.
+    # Copy the three functions into the gap, and fix them.
     # --- your code (about 12 lines) ---
     def axes_of(sizes):
         if sizes["cp"] > 1:
@@ -274,22 +275,22 @@ def find_the_bug(history, given):
 
 
 # %% [markdown]
-# How many have you got? This may be run before all three are mended:
+# How many have you fixed? You can run this before all three are:
 
 
 # %%
-def mended(history, given, right):
+def fixed(history, given, right):
     """Whether a history comes out right now."""
     found = find_the_bug(history, given)
     same = {name: list(found[name]) for name in found} == right if history == 1 else found == right
-    return f"history {history}: {'mended' if same else f'gives {found}'}"
+    return f"history {history}: {'fixed' if same else f'gives {found}'}"
 
 
 try:
     sizes = {"dp_replicate": 2, "dp_shard": 2, "cp": 2}
-    print(mended(1, [sizes, 0], {"shards": [0, 1, 2, 3], "copies": [0, 4]}))
-    print(mended(2, [[2, 4], [6, 8]], {"logged": 5, "grad": 5}))
-    print(mended(3, [[[1], [1], [1], [1]]] * 3, [1, 2, 3]))
+    print(fixed(1, [sizes, 0], {"shards": [0, 1, 2, 3], "copies": [0, 4]}))
+    print(fixed(2, [[2, 4], [6, 8]], {"logged": 5, "grad": 5}))
+    print(fixed(3, [[[1], [1], [1], [1]]] * 3, [1, 2, 3]))
 except NotSolved as unsolved:
     print(unsolved)
 
@@ -304,30 +305,30 @@ verdict
 # %% [markdown]
 # ### See what it is for
 #
-# The first history once more, on two hosts of four ranks: as it was; as it should be; and with a repair that looks good
-# and forgets `cp`. That one the simulator does not even let through.
+# The first history once more, on two hosts of four ranks: as it was; as it should be; and with a fix that looks good
+# and forgets `cp`. That one the simulator rejects.
 
 # %%
 if verdict:
     sizes = {"dp_replicate": 2, "dp_shard": 2, "cp": 2}
     along = [axis for axis in sizes if axis != "dp_replicate"]
     print("as it was: ", trained(sizes, *axes_of(sizes)))
-    print("mended:    ", trained(sizes, along, ["dp_replicate"]))
+    print("fixed:     ", trained(sizes, along, ["dp_replicate"]))
     print("without cp:", trained(sizes, ["dp_shard"], ["dp_replicate"]))
 
 # %% [markdown]
-# Three times as long, and *less* memory: whoever looks only at whether it fits is even pleased.
+# As it was: three times as long, and *less* memory. If you only look at whether it fits, you are even pleased.
 #
-# **With real tensors (optional).** Both also run on torch.distributed, eight processes on this machine: with the same
-# gradients, to the last digits, in both. So a test that compares gradients finds nothing. What differs is the table of
-# memory, and what is sent. It takes a few seconds. Set `REPLAY = True`.
+# **With real tensors (optional).** Both also run on torch.distributed, with eight processes on this machine, and give
+# the same gradients to the last digits. So a test that compares gradients finds nothing. The memory differs, and what
+# is sent. It takes a few seconds. Set `REPLAY = True`.
 
 # %%
 REPLAY = False
 if REPLAY and verdict:
     from lib.replay import replay
 
-    for name, axes in (("as it was", axes_of(sizes)), ("mended", (along, ["dp_replicate"]))):
+    for name, axes in (("as it was", axes_of(sizes)), ("fixed", (along, ["dp_replicate"]))):
         print(f"--- {name}", replay(run(sizes, *axes), hidden=32, length=8).text(), sep="\n")
 
 # %% [markdown]
@@ -335,49 +336,53 @@ if REPLAY and verdict:
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# Three repairs, none longer than a line:
+# Three fixes, none longer than a line:
 #
-# - **1.** With `cp` the copies had been put among the shards, by flattening three axes of the mesh into one. torchtitan
-#   has a name for the right pair since December 11, 2024: `dp_shard_cp`, and it shards along that, whether there is a
-#   `cp` or not [2]. The mistake without `cp`, which was reported, had been mended the same day; the one with `cp` had come
-#   with context parallelism, on October 22, and stayed until then.
-# - **2.** Two lines in the other order. The division used to be done by another library. When that stopped, only the loss
-#   for the log was still divided [3].
-# - **3.** Scale what comes in, and not what is there. torchtitan told the pipeline not to divide any more, and gave it a
+# - **1.** With `cp`, three axes of the mesh had been flattened into one, and the copies became shards. torchtitan has
+#   a name for the right pair since December 11, 2024: `dp_shard_cp`, and it shards along that, whether there is a
+#   `cp` or not [2]. The reported mistake, without `cp`, had been fixed the same day; the one with `cp` had come with
+#   context parallelism, on October 22, and stayed until then.
+# - **2.** Two lines in the other order. Another library used to divide. When that stopped, only the loss for the log
+#   was still divided [3].
+# - **3.** Scale what comes in, not what is there. torchtitan told the pipeline not to divide any more, and gave it a
 #   loss that is divided already [4].
 #
-# What the three have in common: the thing that people look at (the log line, the loss, one single call) was right.
+# What the three have in common: what people look at (the log line, the loss, a single call) was right.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *1. Who found it.* A user with a profiler, `walkup`: one communicator with 16 ranks, where there should have been two
-#   kinds [1]. In 2026 another trainer had the same, mirrored: with `cp` and *without* copies it gave PyTorch two axes,
-#   which PyTorch takes for HSDP, so that weights were cut along `cp` only [5].
-# - *2. Who found it.* Users of transformers 4.47. In the thread somebody trains the same 6 examples in one go and in two,
-#   and gets gradient norms of 188 and of 377 [3]. Adam hides most of that, since it divides by the size of the gradients;
-#   clipping does not.
+# - *1. Who found it.* A user with a profiler, `walkup`: one communicator with 16 ranks, where there should have been
+#   two kinds [1]. In 2026 another trainer had the mirror image: with `cp` and *without* copies it gave PyTorch two
+#   axes, which PyTorch takes for HSDP, so that weights were cut along `cp` only [5].
+# - *2. Who found it.* Users of transformers 4.47. In the thread a user trains on the same 6 examples in one go and in
+#   two, and gets gradient norms of 188 and 377 [3]. Adam hides most of that, since it divides by the size of the
+#   gradients; clipping does not.
 # - *3. Who found it.* `jdinalt`, who had made the same mistake in his own trainer a week or two earlier, and then looked
 #   how torchtitan did it [4].
 # - *And again.* In July 2026: every stage of a DeepSpeed pipeline divided what the stage behind it had divided already. Two
 #   stages, 8 microbatches: 1/8 for the last stage, and 1/64 for the first [6].
 #
-# [1] pytorch/torchtitan, issue 711, 2024, and pull request 713.
-# [2] pytorch/torchtitan, pull requests 720 and 685, 2024.
-# [3] huggingface/transformers, pull request 35207, 2024; that another library divides says issue 26312, 2023.
-# [4] pytorch/torchtitan, issue 1733 and pull request 1732, 2025.
-# [5] NVIDIA-NeMo/Automodel, pull request 2768, 2026.
-# [6] deepspeedai/DeepSpeed, issue 8152, 2026.
+# [1] pytorch/torchtitan, [issue 711](https://github.com/pytorch/torchtitan/issues/711), 2024, and [pull request
+# 713](https://github.com/pytorch/torchtitan/pull/713).
+# [2] pytorch/torchtitan, pull requests [720](https://github.com/pytorch/torchtitan/pull/720) and
+# [685](https://github.com/pytorch/torchtitan/pull/685), 2024.
+# [3] huggingface/transformers, [pull request 35207](https://github.com/huggingface/transformers/pull/35207), 2024;
+# that another library divides says [issue 26312](https://github.com/huggingface/transformers/issues/26312), 2023.
+# [4] pytorch/torchtitan, [issue 1733](https://github.com/pytorch/torchtitan/issues/1733) and [pull request
+# 1732](https://github.com/pytorch/torchtitan/pull/1732), 2025.
+# [5] NVIDIA-NeMo/Automodel, [pull request 2768](https://github.com/NVIDIA-NeMo/Automodel/pull/2768), 2026.
+# [6] deepspeedai/DeepSpeed, [issue 8152](https://github.com/deepspeedai/DeepSpeed/issues/8152), 2026.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# The code is ours, and shorter than what it stands for: between the two lines of history 2 there were two libraries, and in
-# the thread the logged loss is off as well, for another reason. A mean of means is the mean only if all microbatches have
-# equally many tokens, which is a story of its own. And in the simulation ranks along `cp` work on batches of their own, not
-# on parts of one text: for the weights that is the same.
+# The code is ours, and shorter than the original: between the two lines of history 2 there were two libraries, and in
+# the thread the logged loss is off as well, for another reason. A mean of means is the mean only if all microbatches
+# have equally many tokens, which is a story of its own. And in the simulation ranks along `cp` work on batches of
+# their own, not on parts of one text: for the weights that is the same.
 
 # %% [markdown]
 # ## Questions to think about
@@ -386,9 +391,10 @@ if REPLAY and verdict:
 #
 # <details><summary>Answer</summary>
 #
-# 1: elements of one weight on one rank, W / 4 in place of W / 8; or the number of process groups. 2: the gradient norm with
-# one accumulated microbatch and with two of the same: they have to be equal. 3: the same with one call and with two, which
-# has to double. All three are tests of a few lines, and none of them needs to know where the mistake is.
+# 1: the elements of one weight on one rank, W / 4 instead of W / 8; or the number of process groups. 2: the gradient
+# norm with one accumulated microbatch and with two of the same: they have to be equal. 3: the same with one call and
+# with two, which has to double. All three are tests of a few lines, and none of them needs to know where the mistake
+# is.
 #
 # </details>
 #
@@ -397,19 +403,20 @@ if REPLAY and verdict:
 #
 # <details><summary>Answer</summary>
 #
-# Nearly, as long as nothing else looks at the gradient. Clipping to a norm of 1 does: what used to be clipped once in a
-# while is clipped in every step. The small number in Adam's denominator does, and so does whoever reads the norm in the
-# log and lowers the learning rate. And with SGD the learning rate is simply multiplied by the number of microbatches.
+# Nearly, as long as nothing else looks at the gradient. Clipping to a norm of 1 does: what used to be clipped once in
+# a while is clipped in every step. The small number in Adam's denominator does, and so do you, if you read the norm
+# in the log and lower the learning rate. And with SGD the learning rate is simply multiplied by the number of
+# microbatches.
 #
 # </details>
 #
-# **3.** Why does nobody see history 3 with one call, or with one microbatch?
+# **3.** Why is history 3 invisible with one call, or with one microbatch?
 #
 # <details><summary>Answer</summary>
 #
-# With one call there is nothing in `weight.grad` yet, so dividing everything is dividing what is new. With one microbatch
-# it divides by 1. The tests of the pipeline had the first, the tests of accumulation the second. Features are tested alone;
-# bugs like these live where two of them meet.
+# With one call there is nothing in `weight.grad` yet, so dividing everything is dividing what is new. With one
+# microbatch it divides by 1. The tests of the pipeline had the first, the tests of accumulation the second. Features
+# are tested alone; these bugs live where two of them meet.
 #
 # </details>
 #
@@ -417,16 +424,17 @@ if REPLAY and verdict:
 #
 # <details><summary>Answer</summary>
 #
-# From what was made, not from what was wished for: ask the sharded model how many ranks its first weight is cut over, and
-# say "each weight in 4 shards on ranks 0 1 2 3, 2 copies". A line that is computed from the configuration can only ever
-# repeat the configuration.
+# From what was built, not from what was asked for: ask the sharded model over how many ranks its first weight is
+# sharded, and say "each weight in 4 shards on ranks 0 1 2 3, 2 copies". A line that is computed from the
+# configuration can only ever repeat the configuration.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Whatever you take from these puzzles into a real cluster: before you trust a run, find one number that you can compute by
-# hand, for one weight, on one rank. Then look.
+# On a real cluster, too: before you trust a run, find one number that you can compute by hand, for one weight, on one
+# rank. Then look. The last chapter is made of such numbers: it plans whole runs, before a single GPU is booked,
+# beginning with the question of whether they fit.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,21 +20,21 @@
 # %% [markdown]
 # # $heading
 #
-# GPT-3 has 175 billion weights. In 2022 NVIDIA trained it on 64 A100s, 80 GiB each: 8-way tensor parallel, 8 stages of a
+# GPT-3 has 175 billion weights. In 2022 NVIDIA ran it on 64 A100s, 80 GiB each: 8-way tensor parallel, 8 stages of a
 # pipeline [1]. Written down naively, that run needs 113.7 GiB on a GPU. It does not start.
 #
-# Sequence parallelism brings it down to 88.3 GiB. Recomputing the square of attention brings it down to 84.9. Neither is
-# enough. Both together need 59.5 GiB, and the run that did not start has 20 GiB to spare.
+# With sequence parallelism it needs 88.3 GiB. With the square of attention recomputed in backward instead, 84.9.
+# Neither fits. With both it needs 59.5 GiB, and the run that did not start has 20 GiB to spare.
 #
-# You can know all of that before you book the GPUs. It takes a page of arithmetic, and the arithmetic is exact.
+# You can know all of that before you book the GPUs. It takes one page of arithmetic.
 #
-# > **To tell a friend:** weights, gradients and Adam are 18 bytes a weight. Activations are 34 bytes an entry, and 5 more
-# > for every score of attention.
+# > **To tell a friend:** weights, gradients and Adam take 18 bytes a weight. A layer of GPT keeps 34 bytes for every
+# > number that enters it, and 5 more for every score of attention.
 #
-# *Reminder.* **ZeRO** shards over the data-parallel ranks: stage 1 Adam's state, 2 the gradients too, 3 the weights too
-# (puzzle $number_zero1 and after). **Sequence parallelism** cuts the rows of what tensor parallelism leaves whole (puzzle
-# $number_sequence_parallel). A **pipeline** rank holds the activations of several microbatches (puzzle
-# $number_one_f_one_b).
+# *Reminder.* **ZeRO** shards over the data-parallel ranks: stage 1 Adam's state, 2 the gradients too, 3 the weights
+# too (puzzle $number_zero1 and after). **Sequence parallelism** shards what tensor parallelism leaves whole (puzzle
+# $number_sequence_parallel). A **pipeline** rank has several microbatches in flight, and holds the activations of
+# each (puzzle $number_one_f_one_b).
 
 # %%
 from drawing import draw_memory
@@ -48,25 +48,32 @@ draw_memory({"as written down": memory_of(MODELS["gpt3-175b"], naive)}, a100.mem
 # %% [markdown]
 # ## The idea
 #
-# **State.** A weight in bf16 is 2 bytes. Its gradient, summed in fp32, is 4. Adam keeps a copy of the weight in fp32 and two
-# moments: 12. A layer of GPT with a hidden size of $h$ has $12 h^2$ weights, and tensor parallelism and the pipeline
-# share them out.
+# **State.** A weight in bf16 takes 2 bytes. Its gradient, summed in fp32, takes 4. Adam keeps an fp32 copy of the
+# weight and two moments: 12. A layer of GPT with hidden size $h$ has $12 h^2$ weights: $4 h^2$ in attention, $8 h^2$
+# in the MLP. Tensor parallelism and the pipeline divide them.
 #
-# **Activations of a layer.** Let a microbatch have $b$ sequences of $s$ tokens, and $a$ heads. Everything that backward
-# reads is kept, mostly in 2 bytes a number [1]:
+# **Activations of a layer.** Let a microbatch have $b$ sequences of $s$ tokens, and $a$ heads. Everything that
+# backward reads is kept, most of it at 2 bytes a number [1]:
 #
 # | what is kept | bytes | with tensor parallelism of $t$ |
 # |---|---|---|
-# | two norms, two inputs of products, two masks of dropout | $10\,sbh$ | whole on every rank; with sequence parallelism cut by $t$ |
-# | queries, keys, values, the result; the two wide activations of the MLP | $24\,sbh$ | cut by $t$ |
-# | the square of attention: scores, softmax, its mask | $5\,a s^2 b$ | cut by $t$, as heads are |
+# | the inputs of two norms and of two matrix products, two dropout masks | $10\,sbh$ | whole on every rank; divided by $t$ with sequence parallelism |
+# | queries, keys, values, the output of attention; the two wide activations of the MLP | $24\,sbh$ | divided by $t$ |
+# | the square of attention: softmax, its dropout and the mask of that | $5\,a s^2 b$ | divided by $t$: each rank has its own heads |
 #
-# **Selective recomputation** throws the third row away and makes it again in backward. That is cheap in time, and for
-# GPT-3 the third row is more than the first two together.
+# **Selective recomputation** drops the third row and computes it again in backward. That costs little time. For GPT-3
+# on one GPU the third row is $80\,sbh$, and the first two are 34 together.
 #
-# **In flight.** How many layers' worth of activations does a rank of a pipeline hold? With 1F1B the first of $p$ ranks has
-# $L/p$ layers and $p$ microbatches on the way, so $L$ layers' worth, *whatever p is*. Interleaved, with $v$ stages a
-# rank, it is $L \left(1 + \frac{p-1}{pv}\right)$.
+# **In flight.** How many layers' worth of activations does the first of $p$ pipeline ranks hold? With 1F1B it has
+# $L/p$ layers and $p$ microbatches in flight. And interleaved, with $v$ stages a rank? You counted the virtual stages
+# in flight in puzzle $number_interleaved: with two on each of four ranks, 11 of the 16 that 8 microbatches make.
+#
+# <details><summary>How many layers' worth, in general?</summary>
+#
+# With 1F1B $L$, *whatever p is*. Interleaved, $pv + p - 1$ virtual stages of $L/(pv)$ layers are in flight, which is
+# $L \left(1 + \frac{p-1}{pv}\right)$: for $p = 4$ and $v = 2$ it is 11/8 of $L$.
+#
+# </details>
 
 # %% [markdown]
 # ## The puzzle
@@ -76,7 +83,7 @@ draw_memory({"as written down": memory_of(MODELS["gpt3-175b"], naive)}, a100.mem
 # **Given:** two dicts. `model` has `layers`, `hidden`, `heads` and `sequence`. `plan` has `tp`, `pp`, `dp`, `v` (stages a
 # rank), `micro` (sequences of a microbatch), `zero` (0 to 3), and `sp` and `selective`, which are true or false.
 #
-# **To do:** give back a dict of the bytes on the first rank: `weights`, `gradients`, `optimizer`, `activations`.
+# **To do:** return a dict with the bytes on the first rank: `weights`, `gradients`, `optimizer`, `activations`.
 #
 # **Rules**
 #
@@ -86,20 +93,20 @@ draw_memory({"as written down": memory_of(MODELS["gpt3-175b"], naive)}, a100.mem
 # %% [markdown]
 # ### Predict first
 #
-# A 22-billion model on 8 GPUs: 48 layers, hidden size 6,144, 64 heads, 8-way tensor parallel, microbatches of 4 sequences
-# of 2,048 tokens. What needs more memory: its state, or its activations?
+# A model of 22 billion weights on 8 GPUs: 48 layers, hidden size 6,144, 64 heads, 8-way tensor parallel, microbatches
+# of 4 sequences of 2,048 tokens. Which takes more memory, its state or its activations?
 #
 # <details><summary>Answer</summary>
 #
-# Its activations: 59.25 GiB, and the state 45.6. Of the activations 43.5 GiB are the square of attention and the rows that
-# tensor parallelism leaves whole. With both savings 9.56 GiB are left.
+# Its activations: 59.25 GiB, against 45.6 GiB of state. With sequence parallelism and selective recomputation 9.56
+# GiB of activations are left.
 #
 # </details>
 
 # %% [markdown]
 # ### The goal
 #
-# The first table is figure 1 of the paper [1], and your figures have to be its figures to the last digit.
+# The first four lines of the table are the 22B and GPT-3 of the paper [1], each without and with the two savings.
 
 # %%
 goal("will_it_fit")
@@ -144,8 +151,8 @@ verdict
 # %% [markdown]
 # ### See what it is for
 #
-# GPT-3 on 64 A100s, and the two savings. `memory_of` is what `puzzles plan` uses: your formulas, with embeddings and
-# logits, and with the layers of Llama and DeepSeek beside those of GPT.
+# GPT-3 on 64 A100s, and the two savings. `memory_of` is what `puzzles plan` uses: your formulas, plus embeddings and
+# logits, and for Llama and DeepSeek the rows of their layers.
 
 # %%
 picture = None
@@ -166,37 +173,45 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The memory model of Megatron-LM, as Korthikanti and others published it in 2022 [1]. Per layer it is the famous
+# The memory model of Megatron-LM, as Korthikanti and others published it in 2022 [1]. A layer keeps the famous
 #
 # $$ sbh \left( 34 + 5 \frac{as}{h} \right) $$
 #
-# with no parallelism at all, $sbh\,(10 + 24/t + 5as/(ht))$ with tensor parallelism, and all of it over $t$ with sequence
-# parallelism. With flash attention the square is never there [2]; then the question is what else is cheap to make again.
+# with no parallelism at all, $sbh\,(10 + 24/t + 5as/(ht))$ with tensor parallelism, and the whole sum over $t$ with
+# sequence parallelism as well. Flash attention never stores the square [2]; then the question is what else is cheap
+# to recompute.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *What it was worth.* For the 530B model on 2,240 A100s the share of the peak rose from 42.1 to 54.2 %, because with the
-#   memory that it saved nothing had to be computed twice [1].
-# - *18 bytes or 16?* ZeRO's paper counts 16 a weight, with gradients in fp16: 7.5 billion weights are 120 GB, and 1.9 GB
-#   on each of 64 GPUs with everything sharded [3].
-# - *80 GB are 80 GiB.* An H100 says 81,559 MiB: 85.5 billion bytes. Who divides by 80e9 gives 7 % away.
-# - *It is a lower bound.* torchtitan measured 77.0 GiB for Llama 3 8B on 8 H100s, where these formulas say 75.4 [4]. The
-#   rest is what the allocator keeps, and what kernels need while they run.
+# - *What it was worth.* For the 530B model on 2,240 A100s the share of the peak (MFU) rose from 42.1 to 54.2 %: with
+#   sequence parallelism and selective recomputation the run fitted without full recomputation [1].
+# - *18 bytes or 16?* ZeRO's paper counts 16 bytes a weight, with gradients in fp16: 7.5 billion weights are 120 GB,
+#   and 1.9 GB on each of 64 GPUs with everything sharded [3].
+# - *80 GB means 80 GiB here.* An H100 reports 81,559 MiB, which is 85.5 billion bytes. Divide by 80e9 and you give 7
+#   % away.
+# - *It is a lower bound.* torchtitan measured 77.0 GiB for Llama 3 8B on 8 H100s, where these formulas say 75.4 [4].
+#   The rest is the allocator's cache and the workspace of kernels.
 #
-# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, arXiv 2205.05198.
-# [2] Dao et al., *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*, 2022, arXiv 2205.14135.
-# [3] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020, arXiv 1910.02054.
-# [4] pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, table 1, with compile.
+# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, [arXiv
+# 2205.05198](https://arxiv.org/abs/2205.05198).
+# [2] Dao et al., *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*, 2022, [arXiv
+# 2205.14135](https://arxiv.org/abs/2205.14135).
+# [3] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020, [arXiv
+# 1910.02054](https://arxiv.org/abs/1910.02054).
+# [4] pytorch/torchtitan,
+# [llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md),
+# table 1, with compile.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# The first rank of the pipeline is not always the one that holds most: the last one has the logits, 10 bytes for each
-# entry of a vocabulary. `memory_of` takes whichever is larger. And a layer with grouped heads, a gated MLP or experts has
-# other rows in the table; the idea is the same.
+# The first rank does not always hold the most: the last one has the logits, 10 bytes for each token and word of the
+# vocabulary. `memory_of` takes the larger of the two. A layer with grouped-query attention, a gated MLP or experts
+# has other rows in the table; the idea is the same. And FSDP keeps no weights in bf16 beside its fp32 shard, so
+# `memory_of` counts 16 bytes a weight there, not 18.
 
 # %% [markdown]
 # ## Questions to think about
@@ -205,32 +220,33 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Nothing. Half of the layers, twice as many microbatches in flight. A pipeline shares out state and not activations: that
-# is tensor, sequence and context parallelism's job.
+# Nothing: half of the layers, twice as many microbatches in flight. A pipeline divides state, not activations.
+# Activations are the job of tensor, sequence and context parallelism.
 #
 # </details>
 #
-# **2.** For which sequence length is the square of GPT-3 as large as all the rest?
+# **2.** At which sequence length is GPT-3's square of attention as large as all the rest, on one GPU?
 #
 # <details><summary>Answer</summary>
 #
-# $5as/h = 34$: with 96 heads and a hidden size of 12,288 that is 870 tokens. At 2,048 it is 80 against 34.
+# Where $5as/h = 34$: with 96 heads and a hidden size of 12,288 at 870 tokens. At 2,048 it is 80 against 34.
 #
 # </details>
 #
-# **3.** ZeRO-3 on 64 ranks, or 8-way tensor parallel with 8 stages: both divide the state by 64. Where is the difference?
+# **3.** ZeRO-3 on 64 ranks, or 8-way tensor parallel with 8 stages: both divide the state by 64. What is the
+# difference?
 #
 # <details><summary>Answer</summary>
 #
-# ZeRO leaves the activations of a microbatch as they are, and gathers every layer's weights again for each of them. Tensor
-# parallelism divides activations too, and pays with an all-reduce in the middle of every layer, which is why it stays
-# inside a host.
+# ZeRO-3 leaves the activations whole, and gathers every layer's weights for each microbatch. Tensor parallelism
+# divides activations too, and pays with all-reduces inside every layer, in the open. That is why it stays inside a
+# host.
 #
 # </details>
 #
 # ## Where this leads
 #
-# Now you can say what fits. But where exactly do 80 GiB go, and why do 16 times as many GPUs save so little?
+# Now you can say what fits. But where exactly do 80 GiB go, and why do 16 times as many GPUs save so little of them?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,15 +20,16 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 8B on 8 H100s, fully sharded: torchtitan measured 77.0 GiB on each [1]. Somebody gets 128 GPUs. With 16 times as
-# many to share out the state, what is left of the 77?
+# Llama 3 8B on 8 H100s, fully sharded: torchtitan measured 77.0 GiB on each [1]. You get 128 GPUs. With 16 times as
+# many to share the state, how much of the 77 is left?
 #
-# 62. Sixteen times the machines, and one fifth less memory. Where do 80 GiB go?
+# 62.0. Sixteen times the GPUs, a fifth less memory on each. Where do 80 GiB go?
 #
-# > **To tell a friend:** more GPUs make what is sharded small. What is not sharded stays, and soon it is all that there is.
+# > **To tell a friend:** more GPUs shrink only what is sharded. The rest stays, and soon it is all you have.
 #
-# *Reminder.* **FSDP** (puzzle $number_fsdp) shards weights, gradients and Adam's state over all data-parallel ranks. What
-# it does not shard: the activations of a rank's own microbatch, the logits, and the layers that are gathered just now.
+# *Reminder.* **FSDP** (puzzle $number_fsdp) shards weights, gradients and Adam's state over all data-parallel ranks.
+# It does not shard the activations of a rank's own microbatch, the logits, or the layers that are gathered at the
+# moment.
 
 # %%
 from drawing import draw_memory
@@ -38,10 +39,10 @@ from lib.plan import CLUSTERS, MODELS, Plan, memory_of
 # %% [markdown]
 # ## Predict, then look
 #
-# A step of 2 sequences of 8,192 tokens a GPU, on 8 GPUs; backward computes every other product again. **What is the
-# largest part of the 77 GiB?** The state: weights, gradients and Adam's moments of 8 billion weights, an eighth of it? The
-# activations of 32 layers? Or the **logits**: a number for each of 16,384 tokens and each of 128,256 words of the
-# vocabulary, of which the loss keeps a copy in fp32, and its gradient?
+# Two sequences of 8,192 tokens on each of 8 GPUs; backward recomputes every other matrix product, as torchtitan does.
+# **What is the largest part of the 77 GiB?** The state: an eighth of the weights, gradients and Adam's moments of 8
+# billion weights? The activations of 32 layers? Or the **logits**: a number for each of 16,384 tokens and each of
+# 128,256 words of the vocabulary, of which the loss keeps an fp32 copy and a gradient?
 #
 # Write your guess down, in GiB for each. Then run the cell.
 
@@ -53,11 +54,13 @@ bars = {"8 GPUs": memory_of(llama, small), "128 GPUs": memory_of(llama, large)}
 draw_memory(bars, h100.memory, "Llama 3 8B, fully sharded")
 
 # %% [markdown]
-# The logits take 19.6 GiB, more than weights, gradients and optimizer together (17.7). All of the state is sharded, all
-# of it shrinks by 16 on 128 GPUs, and the bar gets 14 GiB shorter: what is left does not care how many GPUs there are.
+# The activations come first, with 38.1 GiB. The logits take 19.6 GiB, more than weights, gradients and optimizer
+# together (17.7). Of the 17.7, 15.0 are sharded state: FSDP keeps an fp32 copy, an fp32 gradient and two moments of
+# each weight, 16 bytes (the bf16 weights are gathered and freed). On 128 GPUs that shrinks by 16, and the bar gets 14
+# GiB shorter. The rest does not care how many GPUs there are.
 #
-# **A second guess.** Llama 3 405B, on 16,384 GPUs, as Meta ran it: 8-way tensor parallel, 16 stages of a pipeline, 8 stages
-# a rank. How much of its 70 GiB is state?
+# **A second guess.** Llama 3 405B, on 16,384 GPUs, as Meta ran it: 8-way tensor parallel, 16 stages of a pipeline, 8
+# stages a rank. How much of its 70.3 GiB is state?
 
 # %%
 big = MODELS["llama3-405b"]
@@ -67,17 +70,18 @@ bars = {"as Meta ran it": memory_of(big, meta), "recompute a little": memory_of(
 draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")
 
 # %% [markdown]
-# Nine tenths are activations. The rest is weights, for gradients and optimizer lie in 128 pieces.
+# Nine tenths are activations. Nearly all the rest is weights: `zero` 2 keeps them whole, and cuts gradients and
+# optimizer states into 128 shards.
 
 # %% [markdown]
 # ## The puzzle
 #
 # Write `where_do_80_go(state, rest, room)`.
 #
-# **Given:** three numbers in GiB: `state` is all that can be sharded, on one GPU; `rest` is what stays on each GPU, however
-# many there are; `room` is what a GPU holds.
+# **Given:** three numbers in GiB. `state` is everything that can be sharded, all of it; `rest` is what every GPU
+# holds, however many there are; `room` is the memory of a GPU.
 #
-# **To do:** give back the smallest number of GPUs on which it fits, or `None` where no number will do.
+# **To do:** return the smallest number of GPUs on which it fits, or `None` where no number is enough.
 #
 # **Rules**
 #
@@ -91,7 +95,8 @@ draw_memory(bars, h100.memory, "Llama 3 405B on 16,384 H100")
 #
 # <details><summary>Answer</summary>
 #
-# 16 GiB are free, so 8 GPUs. With 75 there is one GiB free, and it takes 128. One more, and no number will do.
+# 16 GiB are free, so 8 GPUs. With 75 GiB of rest one GiB is free, and it takes 128. One GiB more, and no number is
+# enough.
 #
 # </details>
 
@@ -144,57 +149,63 @@ if verdict:
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The asymptote of FSDP. Memory on $n$ GPUs is $\text{state}/n + \text{rest}$, so the first few GPUs save nearly all that
-# there is to save, and the rest is a floor. Everything else in this chapter lowers the floor: microbatches, sequence and
-# context parallelism, recomputation, tensor parallelism for the logits.
+# The floor of FSDP. Memory on $n$ GPUs is $\text{state}/n + \text{rest}$: the first few GPUs save nearly all there is
+# to save, and `rest` stays. Everything else in this chapter lowers the floor: microbatches, sequence and context
+# parallelism, recomputation, tensor parallelism for the logits.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Predicted and measured.* 75.4 and 61.4 GiB here; torchtitan measured 77.0 on 8 GPUs and 62.0 on 128, compiled [1]. Not
-#   compiled it was 82.4 and 67.0: kernels that are not fused keep more.
-# - *Logits are a real problem.* A loss over a vocabulary that is cut among ranks (puzzle $number_loss_parallel) divides
-#   them by the tensor-parallel size; others compute the loss in chunks of tokens and never have all logits at once [2].
-# - *Where these formulas are wrong.* Llama 3 70B with 8-way tensor parallelism needed 71.9 GiB, and they say 48.8: what
-#   waits between two collectives, and buffers of NCCL, are not in them.
+# - *Predicted and measured.* 75.4 and 61.4 GiB here; torchtitan measured 77.0 on 8 GPUs and 62.0 on 128, compiled
+#   [1]. Without compilation it was 82.4 and 67.0: kernels that are not fused keep more.
+# - *Logits are a real problem.* A loss over a sharded vocabulary (puzzle $number_loss_parallel) divides them by the
+#   tensor-parallel size; others compute the loss chunk by chunk and never hold all logits at once [2].
+# - *Where these formulas are wrong.* Llama 3 70B with 8-way tensor parallelism needed 71.9 GiB, and they say 48.8.
+#   Buffers of NCCL and tensors that live between two collectives are not in them; whether these are the 23 GiB, we do
+#   not know.
 #
-# [1] pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, tables 1 and 3.
-# [2] Wijmans et al., *Cut Your Losses in Large-Vocabulary Language Models*, 2024, arXiv 2411.09009.
+# [1] pytorch/torchtitan,
+# [llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md),
+# tables 1 and 3.
+# [2] Wijmans et al., *Cut Your Losses in Large-Vocabulary Language Models*, 2024, [arXiv
+# 2411.09009](https://arxiv.org/abs/2411.09009).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# FSDP gathers two layers at a time, 1.6 GiB for this model, which is in the first bars and not in `rest`. And a sharded
-# state has a remainder: weights that do not divide are padded.
+# FSDP holds two gathered layers at a time (0.8 GiB of this model) and the embedding and the head (2.0 GiB). Both are
+# in the bars, under weights, and not in your `rest`. And weights that do not divide among the GPUs are padded.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** On 8 GPUs: half the sequences in a microbatch, or selective recomputation? Which saves more?
+# **1.** On 8 GPUs: one sequence in a microbatch instead of two, or full recomputation? Which saves more?
 #
 # <details><summary>Answer</summary>
 #
-# Half the sequences: activations and logits are both proportional to tokens, so it saves half of 58 GiB. Recomputation does
-# nothing for logits.
+# Full recomputation, by a little: 43.4 GiB against 46.6. It takes 32 of the 38.1 GiB of activations and leaves the
+# 19.6 of logits alone; half the tokens take half of both. The price differs: recomputation costs a third more
+# arithmetic, smaller microbatches cost efficiency and hide less (the next puzzle).
 #
 # </details>
 #
-# **2.** Gradients are summed in bf16 for once. What changes in the two bars?
+# **2.** Suppose gradients are kept in bf16. What changes in the two bars?
 #
 # <details><summary>Answer</summary>
 #
-# On 8 GPUs 1.9 GiB; on 128 GPUs 0.1. Whoever wants to save memory on many GPUs should not look at what is sharded.
+# 2 bytes less for each of 8 billion weights: 1.9 GiB on 8 GPUs, 0.1 on 128. To save memory on many GPUs, do not look
+# at what is sharded.
 #
 # </details>
 #
-# **3.** Where do the two GiB go by which the measurement is above the formulas?
+# **3.** The measurement is 1.6 GiB above the formulas. Where do they go?
 #
 # <details><summary>Answer</summary>
 #
-# Nobody knows exactly, and that is the honest answer: what the allocator keeps, buffers of NCCL, what kernels need while
-# they run. A memory snapshot of PyTorch shows it for one run. A plan leaves five percent for it.
+# The honest answer: we do not know exactly. The allocator's cache, buffers of NCCL, workspaces of kernels. A memory
+# snapshot of PyTorch shows it for one run. A plan leaves five percent for it.
 #
 # </details>
 #

@@ -20,15 +20,16 @@
 # %% [markdown]
 # # $heading
 #
-# 70 billion weights in bf16 are 140 GB. FSDP sends all of them into every host twice a step, and as many gradients out. A
-# host of eight H100s takes in 400 GB/s. So that is a third of a second for each gather, *whatever the batch*.
+# 70 billion weights in bf16 are 140 GB. FSDP sends all of them into every host twice a step, and a gradient for each
+# of them out. A host of eight H100s takes in 400 GB/s, 50 on each of its cards. That makes a third of a second for
+# each pass over the weights, *whatever the batch*.
 #
-# With a large batch nobody sees it: the GPUs compute for ten seconds, and the gather of the next layer runs beside it. With
-# a small batch everybody waits. Somewhere between there is a number of tokens a GPU from which on the network is hidden.
+# With a large batch you never see it: the GPUs compute for seconds, and the gather of the next layer runs beside
+# them. With a small batch every GPU waits. Somewhere in between is the number of tokens a GPU that hides the network.
 # How large is it for an 8B model? For a 70B? For a 405B?
 #
-# > **To tell a friend:** how many tokens a GPU hide the gathers of FSDP is one number a machine: its FLOP/s over its
-# > bytes/s. The model cancels.
+# > **To tell a friend:** FSDP's communication is free while each GPU has enough tokens. With a fixed batch, every GPU
+# > you add takes some away.
 #
 # *Reminder.* **FSDP** (puzzle $number_fsdp) gathers the weights of a layer before its forward and again before its
 # backward, and reduce-scatters its gradients; with prefetching (puzzle $number_fsdp_prefetch) that runs beside the work
@@ -44,14 +45,16 @@ from lib.plan.timing import layer_time
 # %% [markdown]
 # ## The idea
 #
-# Take one layer with $W$ weights, and $T$ tokens on each GPU.
+# Take one layer with $W$ weights, and $T$ tokens on each GPU. How long does it compute, and how long does it
+# communicate?
 #
-# - **Work.** Each weight is multiplied and added once for each token: $2WT$ FLOP forward, and twice as many backward.
-# - **Wire.** A weight in bf16 is 2 bytes. A ring over many hosts brings all of them into each host once. All cards of a host
-#   take part, so the rate is that of a *host*: 8 cards of 50 GB/s are 400.
-# - In backward the weights come in once more, and a gradient of each goes out, in as many bytes as you sum it in.
+# - **Work.** Each token multiplies each weight once and adds once: $2WT$ FLOP forward, and twice as many backward.
+# - **Wire.** A weight in bf16 is 2 bytes. A ring over many hosts brings all of them into each host once, and NVLink
+#   hands them on inside. All network cards of a host take part, so the rate is that of a *host*: 8 cards of 50 GB/s
+#   make 400.
+# - In backward the weights come in once more, and a gradient for each goes out, at 2 or 4 bytes, as you sum it.
 #
-# Hidden means: the work takes at least as long as the wire.
+# Communication is **hidden** where the work takes at least as long as the wire.
 
 # %%
 for gpu in ("a100", "h100", "h800", "b200"):
@@ -66,16 +69,16 @@ for gpu in ("a100", "h100", "h800", "b200"):
 #
 # Write `hidden_from(weights, flops, rate, gradient)`.
 #
-# **Given:** the weights of a layer; the FLOP/s of a GPU; the bytes/s that enter (or leave) a host, for each of its GPUs to
-# use; and the bytes of a gradient on the wire, 2 or 4. All are whole numbers.
+# **Given:** the weights of a layer; the FLOP/s of a GPU; the bytes/s that enter (or leave) a whole host; and the
+# bytes of a gradient on the wire, 2 or 4. All are whole numbers.
 #
-# **To do:** give back two numbers of tokens a GPU, rounded up: from how many on forward hides its gather, and from how
-# many on backward hides its gather and its scatter.
+# **To do:** return two numbers of tokens a GPU, rounded up: the smallest with which forward hides its gather, and the
+# smallest with which backward hides its gather and its reduce-scatter.
 #
 # **Rules**
 #
-# - Every GPU of a host needs the same weights at the same time: what enters the host serves all of them.
-# - What goes out in backward goes over the same wire, after what comes in.
+# - Every GPU of a host needs the same weights at the same time: what enters the host once serves all of them.
+# - In backward count both directions one after the other: the gradient goes out after the weights came in.
 
 # %% [markdown]
 # ### Predict first
@@ -119,9 +122,9 @@ verdict
 # %% [markdown]
 # ### See what it is for
 #
-# At the peak of an H100 it is 2,473 tokens, for any model. But nobody multiplies at the peak. Here is how long the forward
-# of a layer really takes, over what it sends, in products that reach four fifths of the peak when they are large, and in
-# rings over 64 hosts that have a latency. Change the model and the GPU, and run it again.
+# At the peak of an H100 it is 2,473 tokens, for any model. But no kernel reaches the peak. Here is the forward of a
+# layer over the gather of its weights, with matrix products that reach at most four fifths of the peak, less when
+# they are small, and rings over 64 hosts that have a latency. Change the model and the GPU, and run it again.
 
 # %%
 MODEL, GPU = "llama3-70b", "h100"
@@ -133,12 +136,14 @@ if verdict:
 picture
 
 # %% [markdown]
-# 1,140 tokens for data parallelism. It is 1,127 for the 8B and 1,218 for the 405B, fifty times as large. At 405 billion
-# weights and 16,384 GPUs a step of 2,048 sequences of 8,192 tokens leaves 1,024 for each GPU: that is why Meta could not
-# use FSDP alone, however much memory it saves.
+# 1,140 tokens hide the gather in forward. It is 1,127 for the 8B and 1,218 for the 405B, which is fifty times as
+# large. (Backward with fp32 gradients needs half as many again.) Now take Llama 3 405B on 16,384 GPUs: a step of
+# 2,048 sequences of 8,192 tokens leaves 1,024 for each GPU. FSDP alone would wait for the network in every layer,
+# however much memory it saves.
 #
-# **Tensor parallelism is another kind of thing.** Its all-reduces are proportional to tokens, as its work is: more tokens
-# hide little more, once the products are large. What counts is how thin the slices get. A layer of the 70B model, by tensor-parallel size:
+# **Tensor parallelism is different.** Its all-reduces grow with the tokens, as its work does, so more tokens help
+# little once the products are large. What counts is how thin the slices get. A layer of the 70B model, by
+# tensor-parallel size:
 
 # %%
 if verdict:
@@ -153,10 +158,10 @@ if verdict:
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# $T \ge C/W_{\text{host}}$, FLOP/s of a GPU over bytes/s of its host, is the data-parallel roofline of *How to Scale Your
-# Model* [1]. An H100 needs 2,473 tokens a GPU forward, and 3,709 backward with gradients in fp32. The condition is about
-# tokens a **GPU**, so with a fixed batch more GPUs make it worse: it is where scaling out ends, and where tensor,
-# context and pipeline parallelism begin.
+# $T \ge C/B$, the FLOP/s of a GPU over the bytes/s of its host, is the data-parallel roofline of *How to Scale Your
+# Model* [1]. The weights cancel: the number belongs to the machine, not to the model. An H100 needs 2,473 tokens a
+# GPU forward, and 3,709 backward with gradients in fp32. It counts tokens a **GPU**, so with a fixed batch more GPUs
+# make it worse: scaling out with FSDP ends here, and tensor, context and pipeline parallelism begin.
 #
 # </details>
 
@@ -164,37 +169,44 @@ if verdict:
 # ## A case for a detective
 #
 # In 2021 ZeRO-3 was measured with GPT-3 on A100s, at a fixed batch of 1,536 sequences [2]. On 384 GPUs it reached 144
-# TFLOP/s a GPU, on 1,536 only 44. Our formulas say 211 and 163. One number of `CLUSTERS["a100"]` explains nearly all of
-# it. Which one, and what might have happened?
+# TFLOP/s a GPU, on 1,536 only 44. Our formulas say 209 and 158. One number of `CLUSTERS["a100"]` explains nearly all
+# of it. Which one, and what might have happened?
 #
 # <details><summary>Answer</summary>
 #
-# The network. With 20 GB/s a host in place of 200 the formulas say 150 and 49. Eight cards of 25 GB/s are 200; one of them
-# is 25. As if only one card of eight had been used. That is our hypothesis, and not a finding of the paper.
+# The network. Eight cards of 25 GB/s bring 200 into a host. With 25 instead, one card's worth, the formulas say 153
+# and 57; with 20 they say 140 and 48. As if one card of eight had been used. That is our hypothesis, not a finding of
+# the paper.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *H100s in practice.* How to Scale Your Model computes 2,475 tokens a GPU for data parallelism across hosts [1].
-# - *FSDP on many hosts.* Llama 3 8B on 128 H100s: 6,514 tokens a second and GPU with 16,384 tokens on each, 98 % of what 8
-#   GPUs reach [3]. It is hidden thirteen times over.
-# - *Tensor parallel stays in the host.* A measurement of Hugging Face: from 8-way to 16-way, out of the host, throughput
-#   fell by 43 % [4].
+# - *The same number elsewhere.* How to Scale Your Model computes 2,475 tokens a GPU for data parallelism across hosts
+#   of H100s [1].
+# - *FSDP on many hosts.* Llama 3 8B on 128 H100s: 6,514 tokens a second on each GPU, 98 % of what 8 GPUs reach [3].
+#   Each GPU has 16,384 tokens: fourteen times the 1,127 that hide the gather in forward.
+# - *Tensor parallelism stays in the host.* Hugging Face measured it: from 8-way to 16-way, out of the host,
+#   throughput fell by 43 % [4].
 #
-# [1] Austin et al., *How To Scale Your Model*, 2025, jax-ml/scaling-book, gpus.md.
-# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
-# 2104.04473, table 2.
-# [3] pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, tables 1 and 3.
-# [4] Tazi et al., *The Ultra-Scale Playbook*, 2025, Hugging Face.
+# [1] Austin et al., *How To Scale Your Model*, 2025, [jax-ml/scaling-book,
+# gpus.md](https://github.com/jax-ml/scaling-book/blob/main/gpus.md).
+# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
+# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473), table 2.
+# [3] pytorch/torchtitan,
+# [llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md),
+# tables 1 and 3.
+# [4] Tazi et al., *The Ultra-Scale Playbook*, 2025, [Hugging
+# Face](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
 
 # %% [markdown]
 # ## What is simplified here
 #
-# A gather that runs beside the work slows the work down: both want memory and a few multiprocessors. On H100s that cost
-# was fitted to be 0.7 times the gather's own length (`puzzles predictions`). And the square of attention is work that
-# moves no weights, so long texts hide a little more.
+# A gather beside the work slows the work down: both want memory bandwidth and multiprocessors. The fit for H100s says
+# by 0.7 times the gather's own length (`puzzles predictions`). A network card sends and receives at the same time, so
+# the gather and the scatter of backward could overlap, which makes our second number pessimistic. And the square of
+# attention is work that moves no weights, so long sequences hide a little more.
 
 # %% [markdown]
 # ## Questions to think about
@@ -203,32 +215,34 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# It grows by 7 for everything that crosses pods: 17,000 tokens a GPU. So no gather may cross: shard within a pod and
-# replicate between them (puzzle $number_hsdp), where only sums of gradients travel, once a step.
+# Up to sevenfold, 17,000 tokens a GPU, where the rings of all hosts cross pods at the same time. (One ring over all
+# ranks in order crosses each border only once, and hardly notices. With tensor and pipeline parallelism there are
+# many rings, and every host has some that cross.) So let no gather cross: shard within a pod and replicate between
+# pods (puzzle $number_hsdp). Then only shards of gradients cross, once a step.
 #
 # </details>
 #
-# **2.** A mixture of experts in which a token uses 8 of 256. What changes?
+# **2.** In a mixture of experts a token uses 8 of 256. What changes?
 #
 # <details><summary>Answer</summary>
 #
-# All experts are gathered, and each token multiplies with a thirty-second of them: 32 times as many tokens to hide it.
-# That is why experts stay where they are, and tokens travel.
+# FSDP would gather all experts, and each token multiplies with a thirty-second of them: 32 times as many tokens to
+# hide it. That is why experts stay where they are, and tokens travel.
 #
 # </details>
 #
-# **3.** B200s compute 2.3 times as fast as H100s, and the cards of their hosts are the same. What happens to the number?
+# **3.** B200s compute 2.3 times as fast as H100s, and their hosts have the same network cards. What happens to the
+# number?
 #
 # <details><summary>Answer</summary>
 #
-# 2.3 times as many tokens: 5,625. Machines get faster in FLOP/s before they get faster in anything else, so what was
-# hidden last year is seen this year.
+# 2.3 times as many tokens: 5,625. FLOP/s grow faster than bytes/s, so what was hidden last year shows this year.
 #
 # </details>
 #
 # ## Where this leads
 #
-# You know what fits and what hides. Now choose: GPT-3, 64 A100s, and a clock.
+# You know what fits and what hides. Now choose a whole configuration: GPT-3, 64 A100s, and a clock.
 
 # %% [markdown]
 # <!-- part: links -->

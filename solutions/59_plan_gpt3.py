@@ -20,14 +20,14 @@
 # %% [markdown]
 # # $heading
 #
-# It is 2022, and GPT-3 is to be trained on 64 A100s: eight hosts of eight. NVIDIA published two runs of exactly that: 18.13
-# seconds a step with everything computed again in backward, and 13.75 with sequence parallelism and selective
-# recomputation [1]. A quarter less, from two lines of a configuration file.
+# It is 2022, and you train GPT-3 on 64 A100s: eight hosts of eight. NVIDIA published two runs of exactly that: 18.13
+# seconds a step with full recomputation, and 13.75 with sequence parallelism and selective recomputation [1]. A
+# quarter less, from two lines of a configuration file.
 #
-# Your turn. You choose the whole configuration.
+# Now you choose the whole configuration.
 #
-# > **To tell a friend:** first what divides, then what fits, then what is fast. And larger microbatches are not faster if
-# > the pipeline runs dry.
+# > **To tell a friend:** first what divides, then what fits, then what is fast. And larger microbatches are no faster
+# > if the pipeline runs dry.
 #
 # *Reminder.* Everything in a plan is an earlier puzzle: `tp` is $number_tensor_parallel, `sp` $number_sequence_parallel,
 # `pp` with `v` stages a rank $number_interleaved, `zero` $number_zero1 and after, `recompute` $number_checkpointing.
@@ -54,9 +54,9 @@ from lib.plan.published import error, published
 # | `recompute` | `"none"`, `"selective"`, `"full"` | what backward makes again |
 # | `sp` | `True` or `False` | sequence parallelism |
 #
-# What a plan costs is closed forms: the bytes of puzzle $number_will_it_fit, and seconds from matrix products, memory and
-# rings, with constants that were fitted to other runs on A100s. Of the eight runs of the paper [1] they are 2.3 % off in
-# the mean, and they had not seen them:
+# The cost of a plan comes from closed forms: the bytes of puzzle $number_will_it_fit, and the seconds of matrix
+# products, memory traffic and rings, with constants fitted to other runs on A100s. The eight runs of the paper [1]
+# were held out of the fit; on them the mean error is 2.3 %:
 
 # %%
 for run in published():
@@ -67,24 +67,26 @@ for run in published():
 # %% [markdown]
 # ## The puzzle
 #
-# Write `plan_gpt3()`, which gives back a plan for GPT-3 on 64 A100s: 64 sequences of 2,048 tokens a step, without flash
+# Write `plan_gpt3()`, which returns a plan for GPT-3 on 64 A100s: 64 sequences of 2,048 tokens a step, without flash
 # attention, as Megatron-LM ran in 2022.
 #
 # **Rules**
 #
-# - Sizes multiply to the GPUs, heads divide, microbatches come out even.
-# - It fits into 76 GiB: 95 % of a GPU, as the bytes are a lower bound.
-# - Any plan within a goal counts. The same plan has to work with twice the GPUs and twice the batch, too.
+# - `tp · cp · pp` divides the GPUs, `tp` divides the heads, and the batch divides into whole microbatches.
+# - It fits into 76 GiB: 95 % of a GPU, because our bytes are a lower bound.
+# - Any plan within a goal counts. The same plan must also work with twice the GPUs and twice the batch.
 
 # %% [markdown]
 # ### Predict first
 #
-# Microbatches of 4 sequences make larger matrix products than those of 1. By how much is the step faster?
+# NVIDIA's plan has `tp` 8, `pp` 8, `v` 3, and one sequence in a microbatch. Four sequences make larger matrix
+# products. By how much is the step faster?
 #
 # <details><summary>Answer</summary>
 #
-# With 8 stages, `v` 6 and both savings it takes 13.06 seconds with `micro` 2 as well as with `micro` 4: the products get
-# better, and the bubble grows from 3 to 7 %, as there are only 16 microbatches left for 8 stages. And it needs 91.6 GiB.
+# It is not: 13.8 seconds with `micro` 1, and 13.9 with `micro` 4. Computation and all-reduces shrink by 1.1 seconds,
+# and the bubble grows from 0.5 to 1.7, because 64 sequences make only 16 microbatches of 4. And it needs 97.2 GiB. Is
+# there anything between 1 and 4?
 #
 # </details>
 
@@ -128,8 +130,8 @@ verdict
 # %% [markdown]
 # ### See what you planned
 #
-# A line is a rank of the pipeline, and all eight tensor-parallel ranks of a stage are alike. What is hatched is
-# communication that no work hides.
+# Each row is one rank of the pipeline; the tensor-parallel ranks of a stage all do the same. Hatched: communication
+# that no work hides.
 
 # %%
 picture = None
@@ -150,8 +152,8 @@ picture
 # %% [markdown]
 # ### The same on H100s
 #
-# An H100 has 3.2 times the FLOP/s of an A100. How much faster is the step? Guess, then run this cell. (Both with flash
-# attention, as nobody trains without it any more.)
+# An H100 has 3.2 times the FLOP/s of an A100. How much faster is the step? Guess, then run this cell. (Both with
+# flash attention, as it is done today.)
 
 # %%
 if verdict:
@@ -160,41 +162,54 @@ if verdict:
     print(f"64 A100: {old:.1f} s. 64 H100: {new:.1f} s. {old / new:.1f} times as fast.")
 
 # %% [markdown]
+# <details><summary>Why not 3.2?</summary>
+#
+# Computation is 2.2 times as fast: matrix products of this size reach a smaller share of a higher peak. And the
+# all-reduces of tensor parallelism hardly shrink, from 1.4 seconds to 1.2: NVLink is 1.5 times as fast, and the latency
+# of a collective stays.
+#
+# </details>
+
+# %% [markdown]
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# A configuration of Megatron-LM: tensor parallelism as large as a host and no larger, a pipeline over the rest, interleaved
-# as far as the layers go, sequence parallelism, selective recomputation. NVIDIA ran `v` 3 and `micro` 1: 13.75 seconds
-# measured, 13.80 by our formulas. The plan above is 5 % faster on paper. Nobody has measured it.
+# A configuration of Megatron-LM: tensor parallelism as large as a host and no larger, an interleaved pipeline over
+# the rest, sequence parallelism, selective recomputation. NVIDIA ran `v` 3 and `micro` 1: 13.75 seconds measured,
+# 13.80 by our formulas. With `v` 6 and `micro` 2 it is 13.06: 5 % faster on paper, and never measured.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *MFU or HFU?* Megatron's 1T run is famous for 52 % of the peak [2]. That counts what is computed twice. Without it, it is
-#   39 %. Ask which one a number is before you compare.
-# - *What the two savings gave.* For 22B, 175B, 530B and 1T the step got 29 to 32 % faster than with full recomputation [1].
+# - *MFU or HFU?* Megatron's 1T run is famous for 52 % of the peak [2]. That counts what is computed twice (HFU,
+#   hardware FLOPs utilization). Without the recomputation it is 39 % (MFU). Ask which one a number is before you
+#   compare.
+# - *What the two savings gave.* For 22B, 175B, 530B and 1T throughput was 29 to 32 % higher than with full
+#   recomputation [1].
 #
-# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, arXiv 2205.05198, table 5.
-# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
-# 2104.04473, table 1.
+# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, [arXiv
+# 2205.05198](https://arxiv.org/abs/2205.05198), table 5.
+# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
+# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473), table 1.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Differences below 2 % mean nothing: the constants are not known any better. Try plans that differ by so little, and you
-# see how flat the top is: within 5 % of the best there are a dozen.
+# Differences below 2 % mean nothing: the constants are not known any better. And the top is flat: `search` finds a
+# dozen plans within 5 % of the best.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Why is `tp` 16 with `pp` 4 so slow, though it needs less of a pipeline?
+# **1.** Why is `tp` 16 with `pp` 4 so slow, although its pipeline is shorter?
 #
 # <details><summary>Answer</summary>
 #
-# 16 ranks are two hosts. Four all-reduces a layer then cross the network, in the open: 5.4 of 17.6 seconds.
+# 16 ranks are two hosts, so four all-reduces a layer cross the network, in the open. With `v` 6 and `micro` 1 that is
+# 5.4 of 17.6 seconds; with `tp` 8 and `pp` 8 it is 1.6 of 13.7.
 #
 # </details>
 #
@@ -202,8 +217,10 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# The bubble halves once more, from 3 % to 1.5. But each microbatch crosses twice as many borders, and these messages are
-# not hidden in this software; and a rank holds more in flight.
+# You may: with `micro` 2 it takes 12.99 seconds, against 13.06 with `v` 6. The bubble halves, from 0.45 to 0.24
+# seconds, but each microbatch crosses twice as many borders, and this software does not hide those messages. Half a
+# percent is less than our formulas can tell apart. It even needs less memory, 67.9 GiB for 69.3: smaller stages, less
+# in flight.
 #
 # </details>
 #
@@ -211,14 +228,14 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# That they are alike. The formulas are 2 % off for runs like these, so measure both, or take the one that is easier to run:
-# with more memory to spare, or a pipeline that is easier to restart.
+# That they are equal as far as we can tell. The formulas are 2 % off for runs like these. Measure both, or take the
+# one that leaves more memory free.
 #
 # </details>
 #
 # ## Where this leads
 #
-# 64 GPUs were easy: data parallelism was 1. Now take 16,384.
+# 64 GPUs were easy: there was no data parallelism at all. Now take 16,384.
 
 # %% [markdown]
 # <!-- part: links -->

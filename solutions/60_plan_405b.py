@@ -20,18 +20,19 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 405B, 16,384 H100s, 16 million tokens a step. Meta's plan was 8-way tensor parallel, 16 stages of a pipeline, and
-# 128 copies, sharded by FSDP: 41 % of the peak [1]. Then the text got sixteen times as long, 131,072 tokens, with the same
-# number of tokens a step. They added context parallelism, as everybody had expected, because the long text did not fit.
+# Llama 3 405B, 16,384 H100s, 16 million tokens a step. Meta's plan: 8-way tensor parallel, 16 pipeline ranks, and
+# 128-way data parallel with FSDP, at 41 % MFU [1]. Then the sequences got sixteen times as long, 131,072 tokens, with
+# the same number of tokens a step. Meta added context parallelism. Because long sequences do not fit, you would say.
 #
-# Look closer. It is not the memory. With long texts there are only 128 of them in a step. 128 copies get one each: **one
-# microbatch for 16 stages**. The plan of the short text takes 221 seconds, and 94 % of that is bubble.
+# Something else breaks first. A step has only 128 long sequences, so each of 128 pipelines gets one: **one microbatch
+# for 16 stages**. It fits, in 69 GiB. It takes 221.5 seconds, and 94 % of that is bubble.
 #
-# > **To tell a friend:** context parallelism feeds the pipeline. It makes data parallelism smaller, so there are microbatches
-# > again.
+# > **To tell a friend:** context parallelism feeds the pipeline. It takes ranks from data parallelism, so each
+# > pipeline has microbatches again.
 #
-# *Reminder.* `zero` 2 with a pipeline: weights stay gathered, gradients are sharded. FSDP proper (`zero` 3) gathers again
-# for each microbatch, so with a pipeline it is not taken (puzzle $number_pp_fsdp_keep).
+# *Reminder.* `zero` 2 with a pipeline: weights stay whole, gradients and optimizer states are sharded. `zero` 3 would
+# gather each weight again for every microbatch, so we do not combine it with a pipeline (puzzle
+# $number_pp_fsdp_keep).
 
 # %%
 from dataclasses import replace
@@ -45,7 +46,7 @@ from lib.plan.pipeline import timeline
 # %% [markdown]
 # ## The idea
 #
-# Try the obvious first. No pipeline, 8-way tensor parallel, everything sharded by FSDP over 2,048 hosts. It fits easily:
+# Try the obvious first: no pipeline, 8-way tensor parallel, and FSDP over 2,048 hosts. It fits easily:
 
 # %%
 llama, h100 = MODELS["llama3-405b"], CLUSTERS["h100-llama3"]
@@ -56,15 +57,17 @@ for name, time in sorted(one.parts.items(), key=lambda part: -part[1])[:3]:
     print(f"  {name:<8} {time:5.1f} s")
 
 # %% [markdown]
-# It is the number of puzzle $number_hidden_from: 1,024 tokens a GPU, and 1,200 are needed. And each of 2,048 hosts makes a
-# ring a little later. How much that is was fitted on 64 hosts, and is a guess here; let us take it out:
+# You know why from puzzle $number_hidden_from: 1,024 tokens a GPU, where 1,218 would hide the gather in forward
+# alone. And every host makes a ring a little later: by an amount that was fitted on up to 64 hosts, and for 2,048 is
+# a guess. Take it out:
 
 # %%
 one = step(llama, replace(h100, hop=0), flat)
 print(f"{one.seconds:.1f} s, {one.parts['fsdp'] / one.seconds:.0%} of it gathers and scatters that nothing hides")
 
 # %% [markdown]
-# A pipeline gives each rank fewer layers to gather, and each layer more tokens.
+# Still more than half of the step. A pipeline helps twice: each rank has fewer layers, small enough to stay whole for
+# the step, and each layer sees more tokens.
 
 # %% [markdown]
 # ## The puzzle
@@ -73,19 +76,20 @@ print(f"{one.seconds:.1f} s, {one.parts['fsdp'] / one.seconds:.0%} of it gathers
 #
 # **Rules**
 #
-# - 126 layers do not divide by much. Free slots go to the two ends, as in Meta's run, so `pp` times `v` may be up to 128.
+# - 126 layers have few divisors. Stages that get a layer less are at the two ends, as in Meta's run, so `pp` times
+#   `v` may be up to 128.
 # - It fits into 76 GiB.
-# - Any plan within a goal counts. It has to work on half of the GPUs, with the same batch, too.
+# - Any plan within a goal counts. It must also work on half of the GPUs, with the same batch.
 
 # %% [markdown]
 # ### Predict first
 #
-# With 16 stages and 16 microbatches: what share of the time is bubble with one stage a rank, and with eight?
+# 16 pipeline ranks and 16 microbatches: what share of the time is bubble with one stage a rank, and with eight?
 #
 # <details><summary>Answer</summary>
 #
-# One: 15 of 31 beats, nearly half. Eight: an eighth of 15, so 2 of 18, a little over a tenth. Llama 3's free slots make
-# the first and the last stage lighter, and it is less.
+# With one 15 of 31, nearly half. With eight an eighth of 15, so 1.9 of 17.9: a tenth. It comes out a little lower,
+# because Llama 3's first and last stages have a layer less.
 #
 # </details>
 
@@ -147,7 +151,8 @@ picture
 # %% [markdown]
 # ### The long text
 #
-# 128 sequences of 131,072 tokens. First Meta's plan for short texts, then the plan that they took.
+# 128 sequences of 131,072 tokens. First Meta's mesh for short sequences (with `v` 1: interleaving needs microbatches
+# in groups of 16), then the one that Meta took for long ones.
 
 # %%
 if verdict:
@@ -161,13 +166,16 @@ if verdict:
         )
 
 # %% [markdown]
-# The same step is 35 % of the peak or 25, whether the half of attention that the mask hides counts as work or not. Ask which
-# one a paper means.
+# The same step has 35 % MFU or 25 %: it depends on whether the masked half of attention counts as work. Ask which one
+# a paper means. (Meta reports 38 %. Our 35 is 8 % too slow.)
+#
+# And memory? With 16 microbatches in flight and no context parallelism a GPU would hold 680 GiB of activations. So
+# both are true: the empty pipeline comes first, and once you fill it, memory asks for context parallelism too.
 
 # %% [markdown]
 # ## A case for a detective
 #
-# Meta printed the plan and not `v`. On 8,192 GPUs they reached 43 % of the peak, on 16,384 with the same batch 41. Which
+# Meta printed the mesh, but not `v`. On 8,192 GPUs they reached 43 % MFU, on 16,384 with the same batch 41 %. Which
 # `v` did they run?
 
 # %%
@@ -178,52 +186,58 @@ if verdict:
         print(f"{v}    {shares[0]:>10.1%}   {shares[1]:>11.1%}")
 
 # %% [markdown]
-# Only with 8 does doubling the GPUs cost so little. That is a layer for each stage. (They say nothing, so it stays a
-# guess, and one constant was fitted to the first of these two runs.)
+# Only with 8 does doubling the GPUs cost so little: one layer in each stage. It stays a guess: Meta does not say, one
+# constant was fitted to the first of these two runs, and on 8,192 GPUs our bytes come to 78 GiB with `v` 8, more than
+# the 76 we allow.
 
 # %% [markdown]
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The four-dimensional parallelism of Llama 3 [1]. Meta's own plan takes 6.6 seconds by our formulas; the best of 4,000 is
-# 3 % better, hardly more than can be told apart. `search` of `lib.plan` finds it in a fraction of a second.
+# The four-dimensional parallelism of Llama 3 [1]. Meta's own plan takes 6.6 seconds by our formulas. The best of
+# 4,176 possible plans takes 6.4, which is 3 % better and hardly more than we can tell apart. `search` of `lib.plan`
+# finds it in seconds.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Order of ranks.* Llama 3 puts tensor parallelism innermost, then context, pipeline and data: what talks most is
-#   nearest [1].
-# - *Losing ranks.* In 54 days there were 419 unexpected stops, one every three hours; over 90 % of the time was still
-#   training [1].
+# - *Order of ranks.* Llama 3 puts tensor parallelism innermost, then context, pipeline and data: those that
+#   communicate most are nearest [1].
+# - *Failures.* In 54 days the job stopped unexpectedly 419 times, once every three hours. More than 90 % of the time
+#   was still effective training [1].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783, sections 3.3.2 and 3.3.4, table 4.
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783),
+# sections 3.3.2 and 3.3.4, table 4.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# The network of 16,384 GPUs is not flat: pods of 3,072 are joined seven to one. All of data parallelism's traffic is
-# hidden behind a microbatch here. And what a hop costs was fitted on 64 hosts, and is guessed for 2,048.
+# The network of 16,384 GPUs is not flat: pods of 3,072 are joined with 7:1 oversubscription. We hide all of data
+# parallelism's traffic behind one microbatch, and charge nothing for sharding gradients with `zero` 2. And the cost
+# of a hop was fitted on up to 64 hosts, and extrapolated to 2,048.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Why does nobody take `tp` 16 here?
+# **1.** Why not `tp` 16?
 #
 # <details><summary>Answer</summary>
 #
-# It leaves the host: a third of the step would be all-reduces over the network. And 8 key-value heads divide among 8 ranks
-# and not among 16: two ranks would have the same one.
+# It leaves the host. With `pp` 8 and `v` 8 the step takes 7.6 seconds, and 1.4 of them are all-reduces over the
+# network, in the open. And 8 key-value heads divide among 8 ranks, not among 16: two ranks would have to keep the
+# same one.
 #
 # </details>
 #
-# **2.** Which plan needs least memory, and what does it cost?
+# **2.** How much time does it cost to save memory?
 #
 # <details><summary>Answer</summary>
 #
-# `draw_plans(search(llama, h100, meta).front())` draws what nothing beats. 6.7 seconds at 49 GiB, 7.2 at 31, 9.1 at 11.
+# `draw_plans(search(llama, h100, meta).front())` draws the plans that no other beats in both (`draw_plans` is in
+# `drawing`, `search` in `lib.plan`). 6.7 seconds at 49 GiB, 7.2 at 31, and with full recomputation 9.1 at 11.
 #
 # </details>
 #
@@ -231,14 +245,15 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# Not on our word. 4-way tensor parallelism with 2-way context parallelism has weights twice as large on each GPU and 68 GiB
-# for 70, and what it saves is near to what we cannot tell. They could measure, and we cannot.
+# Not on our word. `tp` 4 and `pp` 8 put four times the weights on each GPU, 24.7 GiB for 6.4, and with the same
+# selective recomputation Meta's plan needs 49 GiB, not 68. And 3 % is close to what our formulas cannot tell apart.
+# Meta could measure; we cannot.
 #
 # </details>
 #
 # ## Where this leads
 #
-# A dense model asks for tensor parallelism. What if most of the weights are experts, and the machine has slow NVLink?
+# A dense model wants tensor parallelism. What if most of the weights are experts, and NVLink is slow?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,16 +20,17 @@
 # %% [markdown]
 # # $heading
 #
-# DeepSeek-V3 has 671 billion weights, trained on 2,048 H800s: 14.8 trillion tokens in 2.664 million GPU hours [1]. That is
-# 19.9 seconds for a step of 63 million tokens. And the paper says that they used no tensor parallelism at all.
+# DeepSeek-V3 has 671 billion weights and was trained on 2,048 H800s: 14.8 trillion tokens in 2.664 million GPU hours
+# [1]. That makes 19.9 seconds for a step of 63 million tokens. And the paper says that they used no tensor
+# parallelism at all.
 #
-# Why not? Because they were clever? Look at the machine first. An H800 is an H100 with half the NVLink: 200 GB/s for 450.
+# Why not? Look at the machine first. An H800 is an H100 with less than half of its NVLink: 200 GB/s instead of 450.
 #
-# > **To tell a friend:** "no tensor parallelism" is half an answer about the model, and half an answer about NVLink.
+# > **To tell a friend:** "no tensor parallelism" is half about the model, and half about NVLink.
 #
-# *Reminder.* In a **mixture of experts** a token uses 8 of 256 experts and travels to them by all-to-all (puzzle
-# $number_expert_parallel). **DualPipe** runs a forward beside each backward, so that what one of them sends is hidden
-# behind what the other computes.
+# *Reminder.* In a **mixture of experts** like this one a token uses 8 of 256 experts and travels to them by
+# all-to-all (puzzle $number_expert_parallel). **DualPipe** runs the forward of one microbatch beside the backward of
+# another, so that the messages of each are hidden behind the computation of the other.
 
 # %%
 from drawing import draw_memory, draw_plan
@@ -42,20 +43,19 @@ from lib.plan.published import error, published
 # %% [markdown]
 # ## The idea
 #
-# `ep` says over how many ranks the experts of a layer are spread. It is no further axis: these ranks are those of data and
-# tensor parallelism, so `ep` has to divide their number. More of them, and each holds fewer experts; but tokens cross more
-# hosts. DeepSeek allows a token four hosts at most.
+# `ep` is the number of ranks that share the experts of a layer. It is not another axis of the mesh: it borrows the
+# data, context and tensor ranks of a stage, so it has to divide their number. With a larger `ep` each rank holds
+# fewer experts, but tokens cross more hosts. DeepSeek lets a token go to four hosts at most.
 #
-# Without DualPipe the all-to-alls are in the open:
+# With `ep` 8 the experts of a layer share one host, and tokens travel over NVLink only. Even so, without DualPipe
+# their all-to-alls are in the open:
 
 # %%
 deepseek, h800 = MODELS["deepseek-v3"], CLUSTERS["h800"]
-base = {"pp": 16, "ep": 64, "recompute": "selective", "stack": STACKS["deepseek"]}
+base = {"pp": 16, "ep": 8, "recompute": "selective", "stack": STACKS["deepseek"]}
 for schedule in ("1f1b", "dualpipe"):
     one = step(deepseek, h800, Plan(2048, 15360, 4096, schedule=schedule, **base))
-    print(
-        f"{schedule:<9} {one.seconds:5.1f} s, of it experts in the open {one.parts.get('ep', 0):4.1f} s; {one.memory}"
-    )
+    print(f"{schedule:<9} {one.seconds:5.1f} s, of it experts in the open {one.parts.get('ep', 0):4.1f} s")
 
 # %% [markdown]
 # ## The puzzle
@@ -64,19 +64,22 @@ for schedule in ("1f1b", "dualpipe"):
 #
 # **Rules**
 #
-# - DualPipe takes an even `pp` and at least twice as many microbatches. Each rank has a stage of both directions, so the
-#   weights twice.
-# - It fits into 76 GiB. Activations wait in fp8 for the most part, as in DeepSeek's run.
-# - Any plan within a goal counts. It has to work on H100s, too.
+# - DualPipe needs an even `pp` and at least `2 · pp` microbatches. Each rank has a stage of each direction, so it
+#   holds two stages' weights.
+# - It fits into 76 GiB. Most activations are stored in fp8, as in DeepSeek's run.
+# - Any plan within a goal counts. It must also work on H100s.
 
 # %% [markdown]
 # ### Predict first
 #
-# With `ep` 8 all experts of a token are inside a host, and no token crosses the network. Why did nobody do that?
+# The run above takes 20.8 seconds with DualPipe, and no token crosses the network. Two things are wrong with it. What
+# does it need in memory? And would it be faster or slower with a larger `ep`, where tokens do cross the network?
 #
 # <details><summary>Answer</summary>
 #
-# It does not fit. An eighth of 256 experts, 32 of them in every layer of two stages, is 123 GiB.
+# It does not fit. Each rank holds 32 of the 256 experts in every layer of two stages: 123 GiB in all. And a larger
+# `ep` is *faster*, as long as DualPipe hides what is sent: a rank with fewer experts gets more tokens for each of
+# them, and large matrix products are more efficient. How large? That is yours to find.
 #
 # </details>
 
@@ -121,7 +124,7 @@ verdict
 # %% [markdown]
 # ### See what it is for
 #
-# The best plan with so much tensor parallelism, on H800s and on H100s, which differ in nothing but NVLink.
+# The best plan for each `tp`, on H800s and on H100s. The two differ in nothing but NVLink.
 
 # %%
 if verdict:
@@ -150,17 +153,21 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The parallelism of DeepSeek-V3 [1]: 16 stages of DualPipe, experts over 64 ranks, so 8 hosts, ZeRO-1 for the rest. Our
-# formulas say 18.7 seconds where 19.9 were published. That DualPipe wins is built in: it is assumed to hide all of the
-# experts' messages, which is what its authors built it for.
+# The parallelism of DeepSeek-V3 [1]: 16 pipeline ranks with DualPipe, experts over 64 ranks on 8 hosts, ZeRO-1 for
+# the rest. For DeepSeek's plan our formulas say 18.7 seconds where 19.9 were published. That DualPipe wins is built
+# in: we assume that it hides all of the experts' messages, which is what its authors built it for.
+#
+# And tensor parallelism? On H100s `tp` 2 costs nothing that we can tell (18.7 seconds for 18.6). On H800s it costs 4
+# %, and `tp` 4 17 %. So NVLink is half of the answer. The other half is the model: experts and 63 million tokens a
+# step leave enough to share without it.
 #
 # </details>
 
 # %% [markdown]
 # ## Seal and open
 #
-# NVIDIA published runs in fp8 on newer software [2]. Our formulas were fitted to kernels of 2024. Write down what you expect
-# before you run the cell: too slow or too fast, and by how much?
+# NVIDIA published runs in fp8 on newer software [2]. Our formulas were fitted to kernels of up to 2024. Write down
+# what you expect before you run the cell: will the predicted times be too long or too short, and by how much?
 
 # %%
 if verdict:
@@ -171,36 +178,41 @@ if verdict:
             )
 
 # %% [markdown]
-# The dense models are up to half again as fast as we say: kernels get better every year, and a model of the past does not
-# know. DeepSeek-V3 is slower than we say, most of all on B200s. Something waits there that is not in these formulas. An
-# honest model says where it fails: `puzzles predictions` shows these rows in red.
+# For dense models our times are 5 to 53 % too long: kernels get better every year, and a fit to old ones cannot know.
+# For DeepSeek-V3 they are too short, by 2 % on H100s and 16 % on B200s. Something waits there that is not in these
+# formulas. An honest model says where it fails: `puzzles predictions` shows these rows in red.
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Four hosts.* With eight hosts a token, the network would be busy twice as long: 24 milliseconds a layer for 12.
-# - *What DualPipe costs.* Weights twice, and 20 of 132 multiprocessors do nothing but send [1].
-# - *1:1.* The paper puts communication and computation of experts across hosts at about one to one [1]. Our formulas say a
-#   third. They may be too kind to the network.
+# - *Four hosts.* By our formulas the all-to-alls of a layer take 12 milliseconds for each microbatch, forward and
+#   backward. If a token could go to all eight hosts they would take 24.
+# - *What DualPipe costs.* The weights twice, and 20 of 132 multiprocessors that do nothing but communicate [1].
+# - *1:1.* With experts across hosts the paper puts computation and communication at about one to one [1]. Our
+#   formulas say that communication takes a third of the time of the computation. They may be too kind to the network.
 #
-# [1] DeepSeek-AI, *DeepSeek-V3 Technical Report*, 2024, arXiv 2412.19437, sections 3.1, 3.2 and 4.2.
-# [2] NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md, 25.09 and 26.04.
+# [1] DeepSeek-AI, *DeepSeek-V3 Technical Report*, 2024, [arXiv 2412.19437](https://arxiv.org/abs/2412.19437),
+# sections 3.1, 3.2 and 4.2.
+# [2] NVIDIA-NeMo/Megatron-Bridge,
+# [performance-summary-archive.md](https://github.com/NVIDIA-NeMo/Megatron-Bridge/blob/main/docs/performance-summary-archive.md),
+# 25.09 and 26.04.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# All experts are equally popular. The factor of fp8 and what waits in it are assumed, as nobody printed them. And the
-# picture is DualPipe-V's order, half of DualPipe: the same bubble, on half of the ranks.
+# All experts are equally popular. How much faster fp8 products are, and which activations are stored in fp8, are
+# assumptions: no paper prints them. `zero` 2 costs nothing here (question 3). And the picture shows DualPipe-V, half
+# of DualPipe: the same bubble on half of the ranks.
 
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** 256 experts over 128 ranks in place of 64: faster or slower?
+# **1.** 256 experts over 128 ranks instead of 64: faster or slower?
 #
 # <details><summary>Answer</summary>
 #
-# About the same, 18.6 seconds: within what we can tell. Fewer experts a rank leave room, and a token still crosses four
-# hosts.
+# About the same: 18.6 seconds for 18.7 is less than we can tell apart. It needs 66 GiB for 70, because each rank has
+# 2 experts of a layer, not 4. A token still goes to four hosts at most.
 #
 # </details>
 #
@@ -208,24 +220,26 @@ if verdict:
 #
 # <details><summary>Answer</summary>
 #
-# DualPipe has its own stages, two a rank. And with 120 microbatches on 16 stages there is little bubble to save.
+# DualPipe has its own two stages a rank. And with 120 microbatches on 16 ranks the bubble is only 6 % of the step.
 #
 # </details>
 #
-# **3.** Why is `zero` 1 and not 2 or 3?
+# **3.** Why `zero` 1 and not 2 or 3? Try 2: our formulas say the same time and 57 GiB for 70.
 #
 # <details><summary>Answer</summary>
 #
-# With a pipeline gradients of 120 microbatches are summed up on the rank, in fp32; to shard them, each would have to be
-# sent, 120 times a step. And `zero` 3 would gather weights as often. Sharding Adam's state is for nothing: it is needed
-# once a step.
+# Do not believe them there: they charge nothing for it. A rank sums the gradients of 120 microbatches in fp32. To
+# keep only a shard of that sum, it has to reduce-scatter the gradient of every microbatch, 120 times a step instead
+# of once (or a few times, if it collects some first). `zero` 3 would gather the weights as often. Sharding Adam's
+# state is free: it is needed once a step.
 #
 # </details>
 #
 # ## Where this leads
 #
-# To your own cluster. `puzzles plan --model config.json --gpus 256 --gpu mine.toml` takes a model from Hugging Face and a
-# machine that you measured, and `puzzles predictions` says how far to trust it.
+# This was the last puzzle; the next one is your own cluster. `puzzles plan --model config.json --gpus 256 --gpu
+# mine.toml` takes a model from Hugging Face and a machine that you measured, and `puzzles predictions` says how far
+# to trust it.
 
 # %% [markdown]
 # <!-- part: links -->
