@@ -37,18 +37,12 @@ def order_of(plan: Plan) -> Order:
 
 
 def layers_of_stages(model: Transformer, plan: Plan, fewer_last: int) -> list[int]:
-    """Return how many layers each stage has. Slots that no layer fills are at the ends: so many of them on the last
-    stage, which has the head, and the others on the first ones."""
+    """Return how many layers each stage has. Of places that no layer fills the last stage, which has the head, leaves
+    so many, and each of the first stages one."""
     count = plan.pp * plan.v
-    each = -(-model.layers // count)
-    found, free = [each] * count, each * count - model.layers
-    found[-1] -= min(fewer_last, free, each)
-    free -= each - found[-1]
-    for stage in range(count):
-        taken = min(free, each)
-        found[stage] -= taken
-        free -= taken
-    return found
+    each, free = -(-model.layers // count), -model.layers % count
+    last = min(fewer_last, free, each)
+    return [each - (stage < free - last) - last * (stage == count - 1) for stage in range(count)]
 
 
 class Pass(NamedTuple):

@@ -308,8 +308,13 @@ class Plan:
             yield f"{model.heads} heads do not divide among tp {self.tp}"
         if self.sequence % (2 * self.cp * self.tp):
             yield f"a sequence of {self.sequence:,} does not divide into 2 x cp {self.cp} x tp {self.tp} parts"
-        if self.pp * self.v > model.layers + 2:
-            yield f"pp {self.pp} x v {self.v} are {self.pp * self.v} stages, and the model has {model.layers} layers"
+        stages = self.pp * self.v
+        free = -model.layers % stages
+        if self.pp > 1 and (free > self.pp or (free > 2 and stages > model.layers)):
+            yield (
+                f"{model.layers} layers on pp {self.pp} x v {self.v} = {stages} stages leave {free} places for a layer "
+                "free: a rank may leave one, and only the two ends may be without any"
+            )
         if self.ep > 1 and not model.experts:
             yield f"ep {self.ep} shares out experts, and the model has none"
         elif self.ep > 1 and (model.experts % self.ep or self.dp * self.cp * self.tp % self.ep):

@@ -71,7 +71,7 @@ def test_where_nothing_fits_the_nearest_is_said_and_by_how_much() -> None:
     result = puzzles("plan", "--model", "llama3-405b", "--gpus", 8, "--batch", 64)
     assert result.exit_code == 1
     said = words(result)
-    assert "none of 1,323 plans fits into 76.0 GiB, which is 95% of a GPU" in said
+    assert "none of 1,071 plans fits into 76.0 GiB, which is 95% of a GPU" in said
     assert "The nearest is tp8 micro 1 zero3 recompute full, which needs 688.1 GiB more" in said
     result = puzzles("plan", "--model", "llama3-8b", "--gpus", 8, "--batch", 16, "--tp", 3)
     assert result.exit_code == 1
