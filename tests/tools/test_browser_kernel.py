@@ -140,7 +140,8 @@ def test_a_cell_shows_what_it_prints_and_the_value_at_its_end(site: Path) -> Non
 
 def test_an_error_shows_the_lines_of_the_student_and_no_others(site: Path) -> None:
     cells = (
-        "from drawing import draw\nfrom lib import simulate\n\ndef early(model):\n    model.weights[0], state = model.load_weights(0)\n"
+        "from drawing import draw\nfrom lib import simulate\n\ndef early(model):\n"
+        "    model.weights[0], state = model.load_weights(0)\n"
         "    model.forward(0, model.get_activation([0]), model.weights[0])\n"
         "    model.update(0, model.fake_grad(0, [0]), model.weights[0], state)",
         "simulate(early, ranks=2, layers=1, batches=2)",
