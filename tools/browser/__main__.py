@@ -12,7 +12,7 @@ from pathlib import Path
 from lib.suite.submissions.gap import BuildError
 from tools.browser.build import build
 
-PACKED = (".zip",)
+PACKED = (".bin", ".zip")
 """What no host packs again."""
 
 

@@ -9,13 +9,16 @@ licences.txt                                  of what others wrote
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import inspect
+import io
 import json
 import re
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +37,8 @@ PARTS: Final = ("style.css", "worker.js")
 """What is copied as it is."""
 FIRST: Final = "index"
 """The page of a folder of chosen notebooks."""
+ARCHIVE: Final = "puzzles.bin"
+"""A zip of files as they are, packed as a whole with gzip: a sixth smaller than one whose files are packed."""
 LIMIT: Final = 20
 """Seconds after which a cell is stopped."""
 HASH: Final = re.compile(r"sha256-[A-Za-z0-9+/=]{44}")
@@ -69,6 +74,7 @@ def build(folder: Path, names: Sequence[str] = (), text: Path | None = None) -> 
             shutil.copyfile(MODULES / "pyodide" / name, out / "pyodide" / name)
         compiled.write(out / "puzzles.zip", contents().items())
         _node("compile.mjs", out, compiled.__file__)
+        pack(out / "puzzles.zip", out / ARCHIVE)
         (out / "nb").mkdir()
         for stem, notebook in made.items():
             _write(out / "nb" / f"{stem}.json", json.dumps(notebook, separators=(",", ":"), ensure_ascii=False))
@@ -87,6 +93,16 @@ def contents() -> dict[str, bytes]:
     """Return the files that Python imports in the page: what a student needs, and what stands for IPython and chalk."""
     ours = (Path(str(module.__file__)) for module in (kernel, chalk_standin))
     return package(GALLERY) | {path.name: path.read_bytes() for path in ours}
+
+
+def pack(archive: Path, packed: Path) -> None:
+    """Pack an archive anew, as a whole; alike files next to each other make it smaller."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as whole:
+        for name, data in sorted(compiled.read(archive), key=lambda file: (Path(file[0]).suffix, file[0])):
+            whole.writestr(zipfile.ZipInfo(name, compiled.LONG_AGO), data)
+    packed.write_bytes(gzip.compress(held.getvalue(), 9, mtime=0))
+    archive.unlink()
 
 
 def notebooks(names: Sequence[str], text: Path | None = None) -> dict[str, dict[str, Any]]:
@@ -132,7 +148,7 @@ def bundle(out: Path, titles: dict[str, str], scratch: Path) -> None:
     known: dict[str, Any] = {
         "NOTEBOOKS": [*titles.items()],
         "METHODS": [*methods()],
-        "ARCHIVE": "puzzles.zip",
+        "ARCHIVE": ARCHIVE,
         "LIMIT": LIMIT,
         "LOCK": {"info": info, "packages": {}},
     }

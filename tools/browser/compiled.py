@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import marshal
+import re
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -16,10 +17,22 @@ from importlib import invalidate_caches
 from pathlib import Path
 
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
-SHOWN = "lib/schedules/"
-"""These stand for what a student writes: messages show their lines."""
+SHOWN = (
+    "lib/schedules/data_parallel.py",
+    "lib/schedules/mesh_parallel.py",
+    "lib/schedules/steps.py",
+    "lib/schedules/pipelines/",
+)
+"""How the paths begin of what stands for a student's own: messages show its lines."""
 DATA = "lib/_notebooks/"
 """References are read, and compiled when a puzzle asks for them."""
+ABSENT = re.compile(
+    r"_pyrepl/(?!__init__|pager)|(ctypes|curses|dbm|ensurepip|idlelib|multiprocessing|sqlite3|tkinter|turtledemo|venv|wsgiref|xmlrpc)/"
+    r"|xml/(dom|sax)/|email/mime/|(_pyio|bdb|cmd|doctest|ftplib|imaplib|mailbox|pdb|pickletools|poplib|smtplib|turtle)\.py$"
+    r"|encodings/(big5|cp|euc|gb|hz|iso|johab|koi|kz|mac|ptcp|quopri|rot|shift|tis|uu|bz2|hp)(?!437\.|1252\.|8859_1\.)"
+)
+"""What of the standard library has no use in a page: processes, terminals, windows, mail, databases, debuggers, and the
+encodings of old files. It is a tenth of what is transferred."""
 CHECKED = 0b01
 """The flag of a .pyc whose source is known by its hash, and is not compared: there is no source to compare it with."""
 
@@ -48,8 +61,11 @@ def package(files: Files, site: str) -> Iterator[tuple[str, bytes]]:
 
 
 def library(files: Files, place: str, loaded: set[str]) -> Iterator[tuple[str, bytes]]:
-    """Compile what is `loaded` of the standard library, which lies in the zip file `place`, without its docstrings."""
+    """Compile what is `loaded` of the standard library, which lies in the zip file `place`, without its docstrings, and
+    leave out what is ABSENT."""
     for name, data in files:
+        if ABSENT.match(name):
+            continue
         if f"{place}/{name}" in loaded:
             yield f"{name}c", compiled(data, f"{place}/{name}", optimize=2)
         else:

@@ -275,3 +275,15 @@ def test_a_model_offers_its_methods(visit: Open) -> None:
     page.keyboard.press("ControlOrMeta+End")
     page.keyboard.type("\nmodel.allr")
     expect(page.locator(".cm-tooltip-autocomplete")).to_contain_text("await model.allreduce")
+
+
+def test_python_has_what_a_student_may_ask_for(visit: Open) -> None:
+    """What is left out of the standard library is nothing of this."""
+    page = visit("03_ddp")
+    names = (
+        "collections functools itertools math random statistics time datetime decimal textwrap unittest.mock uuid csv"
+    )
+    write(page, "ddp-3", f"import {', '.join(names.split())}\nfrom lib import Model\nhelp(Model.forward)")
+    expect(run(page, "ddp-3")).to_contain_text("Help on function forward in module lib.simulator.model")
+    write(page, "ddp-3", "import numpy")
+    expect(run(page, "ddp-3", ends="Cell 1 failed: see its message.")).to_contain_text("This page has no numpy")

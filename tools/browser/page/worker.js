@@ -26,7 +26,7 @@ async function start({archive, lock, files, progress}) {
   const since = () => Math.round(performance.now() - begun);
   const coming = fetch(archive).then((answer) => {
     if (!answer.ok) throw new Error(`${archive} is not there`);
-    return answer.arrayBuffer();
+    return new Response(answer.body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
   });
   python = await loadPyodide({
     indexURL: new URL("./pyodide/", self.location).href,
