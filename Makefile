@@ -36,7 +36,7 @@ test test-all generated unit: export PYTHONDONTWRITEBYTECODE :=
         format dist browser browser-serve lock clean distclean
 
 help:  ## print this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 lab: $(PUZZLES)  ## open the puzzles in JupyterLab (options for it: LAB_FLAGS="--no-browser --port 8899")
 	@echo 'Starting JupyterLab with your copies of the puzzles, my_puzzles/: about 5 seconds'

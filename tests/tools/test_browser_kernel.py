@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lib.suite.notebooks.exports import GALLERY, package
+from tests.support.outputs import joined
 from tests.support.profiles import THOROUGH
 from tools.browser import chalk_standin, kernel
 
@@ -70,22 +71,6 @@ def run(site: Path, *notebooks: Sequence[str]) -> list[list[tuple[bool, list[dic
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def joined(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Outputs with their texts whole, and what stands for the number of a cell left out."""
-    whole: list[dict[str, Any]] = []
-    for output in outputs:
-        one = {key: value for key, value in output.items() if key not in ("execution_count", "metadata")}
-        if "data" in one:
-            one["data"] = {kind: "".join(text) for kind, text in one["data"].items()}
-        if "text" in one:
-            one["text"] = "".join(one["text"])
-        if whole and "text" in one and whole[-1].get("name") == one["name"]:
-            whole[-1]["text"] += one["text"]
-        else:
-            whole.append(one)
-    return whole
 
 
 @pytest.mark.timeout(600)

@@ -137,9 +137,10 @@ def methods() -> Iterator[tuple[str, str, str]]:
     known = signatures()
     for name in (name for name in dir(Model) if not name.startswith("_")):
         member = getattr(Model, name)
-        said = (inspect.getdoc(member) or "").partition("\n\n")[0].replace("\n", " ")
-        call = known.get(name) or (f"model.{name}{inspect.signature(member)}" if callable(member) else f"model.{name}")
-        yield name, re.sub(r"\((?:self|cls)(?:, )?", "(", call), said
+        words = inspect.getdoc(member) if callable(member) or isinstance(member, property) else None
+        own = str(inspect.signature(member)).replace("'", "") if callable(member) else ""
+        call = known.get(name) or f"model.{name}" + re.sub(r"^\((?:self|cls)(?:, )?", "(", own)
+        yield name, call, (words or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def bundle(out: Path, titles: dict[str, str], scratch: Path) -> None:

@@ -18,8 +18,10 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from lib.suite.course.solutions import answer
-from tools.browser.__main__ import server
-from tools.browser.build import LIMIT
+from tests.support.outputs import joined
+from tests.support.profiles import THOROUGH
+from tools.browser.build import ARCHIVE, LIMIT, MODULES
+from tools.browser.serving import server
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parents[3]
@@ -287,3 +289,36 @@ def test_python_has_what_a_student_may_ask_for(visit: Open) -> None:
     expect(run(page, "ddp-3")).to_contain_text("Help on function forward in module lib.simulator.model")
     write(page, "ddp-3", "import numpy")
     expect(run(page, "ddp-3", ends="Cell 1 failed: see its message.")).to_contain_text("This page has no numpy")
+
+
+SOLVED = sorted(ROOT.joinpath("solutions").glob("*.ipynb"))
+WORKER = """async ([archive, lock, cells]) => {
+  const worker = new Worker("worker.js", {type: "module"});
+  const outputs = [];
+  let shown, ended;
+  const turn = new Promise((resolve, reject) => (ended = {resolve, reject}));
+  const next = () => {
+    if (outputs.length === cells.length) return ended.resolve();
+    outputs.push(shown = []);
+    worker.postMessage({type: "run", source: cells[outputs.length - 1]});
+  };
+  worker.onmessage = ({data}) => {
+    if (data.type === "broken") ended.reject(new Error(data.text));
+    if (data.type === "output") shown.push(data.output);
+    if (data.type === "ready" || data.type === "done") next();
+  };
+  worker.postMessage({type: "start", archive, lock, files: {}, progress: null});
+  await turn;
+  worker.terminate();
+  return outputs;
+}"""
+
+
+@pytest.mark.parametrize("path", SOLVED if THOROUGH else SOLVED[6::20], ids=lambda path: path.stem)
+def test_python_in_a_browser_puts_out_what_is_stored(visit: Open, path: Path) -> None:
+    cells = [one for one in json.loads(path.read_text("utf-8"))["cells"] if one["cell_type"] == "code"]
+    info = json.loads((MODULES / "pyodide" / "pyodide-lock.json").read_text("utf-8"))["info"]
+    sources = ["".join(one["source"]) for one in cells]
+    found = visit("licences.txt").evaluate(WORKER, [ARCHIVE, {"info": info, "packages": {}}, sources])
+    pairs = zip(cells, found, strict=True)
+    assert [one["id"] for one, outputs in pairs if joined(outputs) != joined(one["outputs"])] == []
