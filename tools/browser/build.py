@@ -66,6 +66,7 @@ def build(folder: Path, names: Sequence[str] = (), text: Path | None = None) -> 
     if folder.exists() and any(folder.iterdir()) and not (folder / "sw.js").is_file():
         raise BuildError(f"{folder} holds something else; say a folder that is not there yet, or empty")
     made = notebooks(names, text)
+    folder = folder.resolve()  # node runs in the folder of the page
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
         out = Path(scratch, "site")

@@ -168,6 +168,7 @@ def test_a_wrong_answer_shows_the_lines_of_the_student_and_marks_the_last(visit:
     out = run(page, "ddp-20", ends="Cell 10 failed: see its message.")
     expect(out).to_contain_text("ZeroDivisionError")
     assert not re.search(r"\.py|site-packages|pyodide", out.inner_text())
+    expect(page.locator(".cm-line.wrong")).to_have_text(f"{indent}nothing = 1 / 0")
     write(page, "ddp-20", "out = simulate(ddp, puzzle='ddp'")
     run(page, "ddp-20", ends="Cell 10 failed: see its message.")
     expect(cell(page, "ddp-20").locator(".cm-line.wrong")).to_have_count(1)
@@ -322,3 +323,22 @@ def test_python_in_a_browser_puts_out_what_is_stored(visit: Open, path: Path) ->
     found = visit("licences.txt").evaluate(WORKER, [ARCHIVE, {"info": info, "packages": {}}, sources])
     pairs = zip(cells, found, strict=True)
     assert [one["id"] for one, outputs in pairs if joined(outputs) != joined(one["outputs"])] == []
+
+
+def test_a_browser_that_cannot_run_python_shows_what_is_stored(visitor: BrowserContext, visit: Open) -> None:
+    visitor.add_init_script("delete globalThis.WebAssembly")
+    page = visit("03_ddp")
+    expect(page.get_by_role("status")).to_contain_text("This browser cannot run Python")
+    expect(cell(page, "ddp-9").locator("svg")).to_be_visible()
+    cell(page, "ddp-9").get_by_role("button", name="Run").click()
+    expect(page.get_by_role("status")).to_contain_text("This browser cannot run Python")
+
+
+def test_what_cannot_be_loaded_is_said(visitor: BrowserContext, chromium: Browser, host: ThreadingHTTPServer) -> None:
+    context = chromium.new_context(base_url=f"http://127.0.0.1:{host.server_address[1]}/", service_workers="block")
+    context.route(f"**/{ARCHIVE}", lambda route: route.abort())
+    page = context.new_page()
+    page.goto("?p=03_ddp")
+    expect(page.get_by_role("status")).to_contain_text("Python could not be loaded")
+    expect(cell(page, "ddp-9").locator("svg")).to_be_visible()
+    context.close()

@@ -7,6 +7,7 @@ import {Python} from "./python.js";
 import * as store from "./store.js";
 
 const SETUP = "# @title Set up";
+const LINE = /^  Cell(?: In\[(\d+)\])?, line (\d+)/;
 const LARGEST = 20_000_000; // bytes of a notebook that is opened
 const $ = (id) => document.getElementById(id);
 const say = (text) => ($("state").textContent = text);
@@ -24,7 +25,7 @@ function button(text, title, onclick) {
 class Cell {
   /** `built` is the text that the notebook came with; a cell that was added has none. */
   constructor(id, built, outputs = []) {
-    Object.assign(this, {id, built, ran: null, added: built === null});
+    Object.assign(this, {id, built, ran: null, count: null, added: built === null});
     this.box = document.createElement("section");
     this.box.className = `cell${built?.includes("raise NotSolved") ? " mine" : ""}`;
     this.box.dataset.id = id;
@@ -76,7 +77,7 @@ class Cell {
     this.out.replaceChildren();
     this.lines = [];
     this.note("running…");
-    this.editor.mark(null);
+    for (const cell of cells) cell.editor.mark(null);
   }
 
   show(output) {
@@ -84,13 +85,14 @@ class Cell {
     render(this.out, output);
   }
 
-  /** `count` is the number that messages call this run by: its own lines are those of `Cell In[count]`. */
+  /** `count` is the number that messages call this run by. The innermost line of an error is marked in its cell. */
   end(text, count = null) {
     this.box.classList.remove("running");
     this.note(text);
-    const own = new RegExp(`^  Cell(?: In\\[${count}\\])?, line (\\d+)`);
-    const line = this.lines?.map((said) => own.exec(said)?.[1]).findLast(Boolean);
-    if (line && count !== null) this.editor.mark(Number(line));
+    this.count = count;
+    const [, number, line] = this.lines?.map((said) => LINE.exec(said)).findLast(Boolean) ?? [];
+    const cell = number ? cells.find((other) => other.count === Number(number)) : this;
+    if (line && (cell === this || cell?.ran === cell?.text())) cell.editor.mark(Number(line));
   }
 
   note(text) {
@@ -151,13 +153,14 @@ const python = new Python({
   say,
   files,
   busy: (yes) => ($("stop").disabled = !yes),
-  forget: () => cells.forEach((cell) => (cell.ran = null)),
+  forget: () => cells.forEach((cell) => Object.assign(cell, {ran: null, count: null})),
 });
 
 /** Runs a cell, and before it all from the first above that has not run as it now stands. */
 function run(cell) {
   const place = cells.indexOf(cell);
   const first = cells.findIndex((other, at) => at >= place || other.ran !== other.text());
+  if (!python.worker) return; // it has been said that this browser cannot
   const waiting = new Set(python.queue);
   python.run(cells.slice(first, place + 1).filter((other) => !waiting.has(other)));
   for (const below of cells.slice(place + 1)) below.ran = null; // what they show is of an earlier run
