@@ -41,12 +41,14 @@ ARCHIVE: Final = "puzzles.bin"
 """A zip of files as they are, packed as a whole with gzip: a sixth smaller than one whose files are packed."""
 LIMIT: Final = 20
 """Seconds after which a cell is stopped."""
+NOT_SHIPPED: Final = ("axe-core", "ws", "@types/")
+"""Packages of node's that only tests and node itself use; esbuild has no file that is called LICENSE."""
 HASH: Final = re.compile(r"sha256-[A-Za-z0-9+/=]{44}")
 NOTE: Final = """\
 What others wrote, and its licences
 ===================================
 
-Pyodide {pyodide} (in pyodide/) is under the Mozilla Public License 2.0, https://mozilla.org/MPL/2.0/; its source is at
+Pyodide {pyodide} (in pyodide/) is under the Mozilla Public License 2.0, which stands at the end; its source is at
 https://github.com/pyodide/pyodide/tree/{pyodide}. It has in it CPython {python}, under the licence of the Python
 Software Foundation, https://docs.python.org/3/license.html. Of its standard library some modules are compiled here, and
 nothing else was changed.
@@ -175,11 +177,11 @@ def licences() -> str:
     lock = json.loads((PAGE / "package-lock.json").read_text("utf-8"))["packages"]
     info = json.loads((MODULES / "pyodide" / "pyodide-lock.json").read_text("utf-8"))["info"]
     parts = [NOTE.format(pyodide=lock["node_modules/pyodide"]["version"], python=info["python"])]
-    for place in sorted(lock):
-        text = PAGE / place / "LICENSE"
-        if place and text.is_file() and not place.startswith(("node_modules/ws", "node_modules/@types")):
-            name = place.removeprefix("node_modules/")
+    for place in filter(None, sorted(lock)):
+        name, text = place.removeprefix("node_modules/"), PAGE / place / "LICENSE"
+        if text.is_file() and not name.startswith(NOT_SHIPPED):
             parts.append(f"{name} {lock[place]['version']}\n\n{text.read_text('utf-8').strip()}\n")
+    parts.append((MODULES / "axe-core" / "LICENSE").read_text("utf-8"))  # the same licence as that of Pyodide
     return f"\n{'-' * 80}\n\n".join(parts)
 
 

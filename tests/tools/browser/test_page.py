@@ -342,3 +342,17 @@ def test_what_cannot_be_loaded_is_said(visitor: BrowserContext, chromium: Browse
     expect(page.get_by_role("status")).to_contain_text("Python could not be loaded")
     expect(cell(page, "ddp-9").locator("svg")).to_be_visible()
     context.close()
+
+
+AXE = (MODULES / "axe-core" / "axe.min.js").read_text("utf-8") if MODULES.exists() else ""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["day", "night"])
+def test_nothing_serious_is_in_the_way_of_a_screen_reader(visit: Open, dark: bool) -> None:
+    page = visit("03_ddp")
+    page.emulate_media(color_scheme="dark" if dark else "light")
+    run(page, "ddp-16")
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run(document, {iframes: false, resultTypes: ['violations']})")
+    serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in serious] == []

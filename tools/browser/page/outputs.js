@@ -9,12 +9,18 @@ const HERE = new Set(NOTEBOOKS.map(([stem]) => stem));
 
 export const join = (text) => (typeof text === "string" ? text : text.join(""));
 
+/** The page of a notebook: of the map the first page, where a course has its own; none of what is not here. */
+function page(stem) {
+  if (HERE.has(stem)) return `?p=${stem}`;
+  return stem === "00_index" ? `?p=${NOTEBOOKS[0][0]}` : null;
+}
+
 /** Leads links between notebooks to this page; a link to a notebook that is not here becomes text. */
 function follow(root) {
   for (const link of root.querySelectorAll("a[href]")) {
     const href = link.getAttribute("href");
     const found = /^(\w+)\.ipynb(#.*)?$/.exec(href);
-    if (found && HERE.has(found[1])) link.setAttribute("href", `?p=${found[1]}${found[2] ?? ""}`);
+    if (found && page(found[1])) link.setAttribute("href", page(found[1]) + (found[2] ?? ""));
     else if (found) link.replaceWith(...link.childNodes);
     else if (/^https?:/.test(href)) Object.assign(link, {target: "_blank", rel: "noopener"});
   }
