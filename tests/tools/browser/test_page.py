@@ -344,6 +344,26 @@ def test_what_cannot_be_loaded_is_said(visitor: BrowserContext, chromium: Browse
     context.close()
 
 
+def test_a_link_brings_code_which_is_not_run(visitor: BrowserContext, visit: Open) -> None:
+    visitor.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = visit("03_ddp")
+    expect(page.get_by_role("status")).to_have_text("Python is ready.")
+    write(page, "ddp-19", "print('mine, ä and 𝄞')")
+    page.get_by_role("button", name="Share").click()
+    expect(page.get_by_role("status")).to_have_text("The link is copied: whoever opens it sees your code.")
+    link = str(page.evaluate("navigator.clipboard.readText()"))
+    write(page, "ddp-19", "print('another')")
+    page.goto("about:blank")
+    page.goto(link)
+    expect(cell(page, "own-1")).to_contain_text("print('mine, ä and 𝄞')")
+    expect(cell(page, "own-1").locator(".out")).to_be_empty()
+    expect(cell(page, "ddp-19")).to_contain_text("another")
+    assert "#" not in page.url
+    page.goto("about:blank")
+    page.goto(f"{link[:-9]}")
+    expect(page.get_by_role("alert")).to_contain_text("The code in this link is damaged")
+
+
 AXE = (MODULES / "axe-core" / "axe.min.js").read_text("utf-8") if MODULES.exists() else ""
 
 

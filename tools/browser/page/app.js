@@ -4,6 +4,7 @@ import {LIMIT, NOTEBOOKS} from "site";
 import {editor} from "./editor.js";
 import {join, markdown, render} from "./outputs.js";
 import {Python} from "./python.js";
+import {addressOf, isShared, shared} from "./share.js";
 import * as store from "./store.js";
 
 const SETUP = "# @title Set up";
@@ -227,6 +228,36 @@ function startOver() {
   say("The notebook is as it was.");
 }
 
+/** Copies an address that brings the code of the puzzle's cell along. */
+async function share() {
+  const cell = cells.find((one) => one.box.classList.contains("mine")) ?? cells[0];
+  const address = await addressOf(cell.text());
+  try {
+    await navigator.clipboard.writeText(address);
+    say("The link is copied: whoever opens it sees your code.");
+  } catch {
+    prompt("This link shows your code to whoever opens it:", address);
+  }
+}
+
+function notice(text, before) {
+  before.before(Object.assign(document.createElement("p"), {className: "notice", role: "alert", textContent: text}));
+}
+
+/** Code that an address brings goes into a cell of its own, below the reader's, who decides whether to run it. */
+async function receive() {
+  if (!isShared()) return;
+  const code = await shared();
+  if (code === null) return notice("The code in this link is damaged: ask for the link again.", $("notebook").firstElementChild);
+  history.replaceState(null, "", location.href.split("#")[0]);
+  const above = cells.find((one) => one.box.classList.contains("mine")) ?? cells[0];
+  add(above);
+  const cell = cells[cells.indexOf(above) + 1];
+  cell.set(code);
+  cell.box.scrollIntoView({block: "center"});
+  notice("The link brought the cell below: somebody else's code, which has not been run.", cell.box);
+}
+
 // -- the page ----------------------------------------------------------------------------------------------------------
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -259,6 +290,7 @@ function connect() {
   };
   $("stop").onclick = () => python.stop("Stopped.");
   $("save").onclick = download;
+  $("share").onclick = share;
   $("reset").onclick = startOver;
   $("open").onchange = async () => {
     const [file] = $("open").files;
@@ -282,6 +314,7 @@ else python.start();
 try {
   await show();
   connect();
+  if (cells.length) await receive();
   if (STEM === "00_index" && cells.length) run(cells.at(-1)); // the map shows what is solved here
 } catch (error) {
   say(`The page could not be loaded (${error.message}). What you wrote is kept: load it again.`);
