@@ -32,11 +32,11 @@ test test-all generated unit: export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help lab demo setup test test-all conditions lint types imports generated unit fuzz mutants bench format dist lock \
-        clean distclean
+.PHONY: help lab demo setup test test-all test-browser conditions lint types imports generated unit fuzz mutants bench \
+        format dist browser browser-serve lock clean distclean
 
 help:  ## print this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 lab: $(PUZZLES)  ## open the puzzles in JupyterLab (options for it: LAB_FLAGS="--no-browser --port 8899")
 	@echo 'Starting JupyterLab with your copies of the puzzles, my_puzzles/: about 5 seconds'
@@ -63,6 +63,9 @@ conditions: $(ALL)  ## run a part of the tests in other surroundings: order, tim
 test-all: $(call stamp,$(THOROUGH))  ## the same with thousands of random cases, signals, fuzz, mutants, other surroundings: hours
 	@$(MAKE) --no-print-directory test TESTS=thorough
 	@$(MAKE) --no-print-directory conditions fuzz mutants
+
+test-browser: $(ALL) browser  ## make the pages and do in them what a learner does, in Chromium: 3 minutes
+	@$(BIN)/pytest -m browser tests/tools/browser
 
 lint: $(ALL)  ##   only style: ruff check, ruff format --check
 	$(call step,Style (ruff))
@@ -106,6 +109,19 @@ mutants: $(call stamp,$(THOROUGH))  ## change lib in small ways and see whether 
 
 dist: $(ALL)  ## build the wheel and the source archive into dist/
 	@rm -rf dist && $(BIN)/python -m build
+
+# The stamp of node's packages, which are no part of `make setup`.
+NODE        := tools/browser/page/node_modules/.package-lock.json
+$(NODE): tools/browser/page/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is missing, which fetches what the page is built of: https://nodejs.org" >&2; exit 1; }
+	@cd tools/browser/page && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+browser: $(ALL) $(NODE)  ## make dist/browser, a folder of web pages with all puzzles and Python in them (needs node)
+	@$(BIN)/python -m tools.browser dist/browser
+
+browser-serve:  ## show dist/browser on this machine (PORT=8000)
+	@$(BIN)/python -m tools.browser dist/browser --serve --port $(or $(PORT),8000)
 
 # jsonschema compiles a grammar of addresses from 4.25 on: 1.4 s in each process that reads a notebook.
 lock:  ## write constraints.txt anew with today's versions (its last part, for replay, is kept)

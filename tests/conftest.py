@@ -39,17 +39,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skips what cannot work on this system, and leaves out what takes long unless TESTS=thorough asks for it."""
+    """Skips what cannot work on this system, and leaves out what takes long unless TESTS=thorough asks for it, and what
+    needs the pages that node builds unless `-m browser` does."""
     for item in items:
         for start, why in ELSEWHERE.get(sys.platform, {}).items():
             if item.nodeid.startswith(f"tests/{start}"):
                 item.add_marker(pytest.mark.skip(reason=why))
-    if THOROUGH:
-        return
-    long = [item for item in items if item.get_closest_marker("thorough")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+    asked = {"thorough": THOROUGH, "browser": "browser" in config.option.markexpr}
+    left = [name for name, wanted in asked.items() if not wanted]
+    out = [item for item in items if any(map(item.get_closest_marker, left))]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if not any(map(item.get_closest_marker, left))]
 
 
 def pytest_collection_finish() -> None:

@@ -42,7 +42,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_450,
     "lib/trace": 2_450,
     "lib/values": 4_500,
-    "tests": 45_500,
+    "tests": 46_000,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -1,5 +1,6 @@
 """Python's own errors: what the usual ones mean here, beside those that the corpus shows in full."""
 
+import asyncio
 import inspect
 import sys
 import warnings
@@ -130,3 +131,21 @@ def test_a_function_of_a_module_is_no_cells(monkeypatch: pytest.MonkeyPatch) -> 
     ddp = a_notebook(monkeypatch, BROKEN)
     ddp.__module__ = "mine"
     simulate(ddp)
+
+
+@pytest.mark.parametrize(
+    "words", ["object WeightGrad can't be used in 'await' expression", "'WeightGrad' object can't be awaited"]
+)
+def test_a_second_await_is_known_by_the_words_of_every_python(words: str) -> None:
+    """Those of 3.14 are the second ones."""
+    loop = asyncio.new_event_loop()
+    coming: asyncio.Future[None] = asyncio.Future(loop=loop)
+    coming.set_exception(TypeError(words))
+
+    async def again(model: Model) -> None:
+        await coming
+
+    with pytest.raises(RankFailed) as raised:
+        simulate(again)
+    loop.close()
+    assert str(raised.value.fix).startswith("coming is a result already, so it was awaited before")

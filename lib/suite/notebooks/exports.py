@@ -64,6 +64,8 @@ ELSEWHERE: Final = (
 """How the paths begin of what no student's notebook loads; the orders that are stored there answer puzzles."""
 DOORS: Final = ("lib/replay/__init__.py",)
 """What is there all the same: it says that the rest is not."""
+GALLERY: Final = ("lib/analysis/bounds/best_orders.json", "lib/schedules/gallery.py")
+"""What the notebook of the gallery loads of it, where that notebook comes along."""
 PROSE: Final = re.compile(r"^# %% \[markdown\].*\n(?:(?!# %%).*\n?)*", re.MULTILINE)
 LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
 """The time of every file: the same bytes every time."""
@@ -192,12 +194,12 @@ def _relinked(cell: dict[str, Any], stems: Sequence[str]) -> dict[str, Any] | No
     return {**cell, "source": LINK.sub(lambda link: f"[{link[1]}](#{link[2]})" if link[2] in stems else link[1], text)}
 
 
-def package() -> dict[str, bytes]:
+def package(also: Sequence[str] = ()) -> dict[str, bytes]:
     """Return what a student needs of this project, by path, in order, to be unpacked where Python imports from.
 
     These are the rooms that a notebook loads, and the references without the prose around them, as `reveal` shows these
     and some puzzles build on them; nothing that grades a class, makes notebooks, runs on real hardware or solves a
-    puzzle.
+    puzzle. But for what is asked for by path (`also`), such as GALLERY.
     """
 
     def below(folder: Path, root: Path) -> Iterable[str]:
@@ -205,7 +207,8 @@ def package() -> dict[str, bytes]:
         return (path.relative_to(root).as_posix() for path in paths if "__pycache__" not in path.parts)
 
     code = (name for folder in ("lib", "drawing") for name in below(ROOT / folder, ROOT))
-    files = {name: (ROOT / name).read_bytes() for name in code if name in DOORS or not name.startswith(ELSEWHERE)}
+    stays = (name for name in code if name in (*DOORS, *also) or not name.startswith(ELSEWHERE))
+    files = {name: (ROOT / name).read_bytes() for name in stays}
     solutions = home() / "solutions"
     for name in below(solutions, solutions):
         if name.endswith(".py") and not name.startswith("parts/"):

@@ -1,0 +1,96 @@
+"""What the pages are made of, as far as no node is needed."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from lib.suite.notebooks.exports import package
+from lib.suite.submissions.gap import BuildError
+from tools.browser import build, compiled
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_whole_suite_begins_at_its_map_and_a_choice_at_the_text_of_a_course(tmp_path: Path) -> None:
+    every = build.notebooks(())
+    assert sorted(every) == sorted(path.stem for path in (ROOT / "puzzles").glob("*.ipynb"))
+    assert next(iter(every)) == "00_index"
+    text = tmp_path / "week1.md"
+    text.write_text("# Week 1\n\nBy Sunday.\n")
+    first, *others = build.notebooks(["ddp", "fsdp"], text).items()
+    assert [stem for stem, _ in others] == ["03_ddp", "05_fsdp"]
+    (cell,) = first[1]["cells"]
+    assert cell["source"].startswith("# Week 1\n\nBy Sunday.\n\n- [3. Distributed data parallel](03_ddp.ipynb)\n")
+    assert build.title(first[1]) == "Week 1"
+
+
+def test_the_page_has_what_a_notebook_for_colab_brings_and_its_kernel() -> None:
+    more = set(build.contents()) - set(package())
+    assert {name for name in more if not name.startswith("lib/")} == {"kernel.py", "chalk_standin.py"}
+    assert not [name for name in more if name.startswith(("lib/suite/grade", "lib/suite/cli", "lib/replay"))]
+
+
+def test_an_editor_offers_what_a_model_can_do() -> None:
+    offered = {name: (call, said) for name, call, said in build.methods()}
+    assert offered["allreduce"][0].startswith("await model.allreduce(")
+    assert offered["storage"][0].startswith("model.storage()")
+    assert not [name for name, (call, said) in offered.items() if name.startswith("_") or "self" in call]
+    assert [name for name, (call, said) in offered.items() if call.endswith(")") and not said] == []
+
+
+def test_the_scripts_of_all_frames_are_allowed() -> None:
+    assert build.hashes()
+    assert all(re.fullmatch(build.HASH, one) for one in build.hashes())
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [(("no_puzzle",), "there is no notebook 'no_puzzle'"), (("nowhere.ipynb",), "there is no file")]
+)
+def test_a_name_that_is_none_is_refused(names: tuple[str, ...], said: str) -> None:
+    with pytest.raises(BuildError, match=said):
+        build.notebooks(names)
+
+
+def test_nothing_of_somebody_else_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "MODULES", tmp_path / "node_modules")
+    with pytest.raises(BuildError, match="run `npm ci --ignore-scripts` in"):
+        build.build(tmp_path / "site")
+    tool = tmp_path / "node_modules" / ".bin" / "esbuild"
+    tool.parent.mkdir(parents=True)
+    tool.touch()
+    with pytest.raises(BuildError, match="holds something else"):
+        build.build(tmp_path)
+
+
+def test_the_package_is_compiled_and_what_messages_show_keeps_its_lines() -> None:
+    files = {"lib/a.py": b"x = 1\n", "lib/schedules/steps.py": b"y = 2\n", "lib/_notebooks/z.py": b"z\n", "a.toml": b""}
+    made = dict(compiled.package(files.items(), "/site"))
+    assert [name for name in made if name.endswith((".py", ".toml"))] == [
+        "lib/schedules/steps.py",
+        "lib/_notebooks/z.py",
+        "a.toml",
+    ]
+    assert "lib/a.pyc" in made
+    assert made == dict(compiled.package(files.items(), "/site"))
+
+
+def test_of_the_standard_library_stays_what_is_used() -> None:
+    names = [
+        "pdb.py",
+        "encodings/cp1250.py",
+        "encodings/utf_8.py",
+        "encodings/cp437.py",
+        "xml/dom/minidom.py",
+        "csv.py",
+    ]
+    left = [name for name, _ in compiled.library(((name, b"") for name in names), "/zip", set())]
+    assert left == ["encodings/utf_8.py", "encodings/cp437.py", "csv.py"]
+
+
+def test_node_s_packages_are_pinned() -> None:
+    asked = json.loads((build.PAGE / "package.json").read_text("utf-8"))["devDependencies"]
+    locked = json.loads((build.PAGE / "package-lock.json").read_text("utf-8"))["packages"]
+    assert {name: locked[f"node_modules/{name}"]["version"] for name in asked} == asked
+    assert all("integrity" in one for place, one in locked.items() if place)

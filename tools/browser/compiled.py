@@ -1,0 +1,115 @@
+"""Compiles what the page loads, in the very Python that will load it: that is half of the time to the first picture.
+
+`page/compile.mjs` runs this in Pyodide, with the folder that is being built at /out. The package lies without its
+sources then, but for what messages show lines of; of the standard library only what is loaded at the start is compiled,
+as the rest would make the download larger.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import marshal
+import re
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from importlib import invalidate_caches
+from pathlib import Path
+
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
+SHOWN = (
+    "lib/schedules/data_parallel.py",
+    "lib/schedules/mesh_parallel.py",
+    "lib/schedules/steps.py",
+    "lib/schedules/pipelines/",
+)
+"""How the paths begin of what stands for a student's own: messages show its lines."""
+DATA = "lib/_notebooks/"
+"""References are read, and compiled when a puzzle asks for them."""
+ABSENT = re.compile(
+    r"_pyrepl/(?!__init__|pager)|(ctypes|curses|dbm|ensurepip|idlelib|multiprocessing|sqlite3|tkinter|turtledemo|venv|wsgiref|xmlrpc)/"
+    r"|xml/(dom|sax)/|email/mime/|(_pyio|bdb|cmd|doctest|ftplib|imaplib|mailbox|pdb|pickletools|poplib|smtplib|turtle)\.py$"
+    r"|encodings/(big5|cp|euc|gb|hz|iso|johab|koi|kz|mac|ptcp|quopri|rot|shift|tis|uu|bz2|hp)(?!437\.|1252\.|8859_1\.)"
+)
+"""What of the standard library has no use in a page: processes, terminals, windows, mail, databases, debuggers, and the
+encodings of old files. It is a tenth of what is transferred."""
+CHECKED = 0b01
+"""The flag of a .pyc whose source is known by its hash, and is not compared: there is no source to compare it with."""
+
+Files = Iterable[tuple[str, bytes]]
+
+
+def compiled(data: bytes, file: str, optimize: int = 0) -> bytes:
+    """Return the .pyc of a source that will lie at `file`."""
+    code = compile(data, file, "exec", dont_inherit=True, optimize=optimize)
+    head = importlib.util.MAGIC_NUMBER + CHECKED.to_bytes(4, "little") + importlib.util.source_hash(data)
+    return head + marshal.dumps(code)
+
+
+def package(files: Files, site: str) -> Iterator[tuple[str, bytes]]:
+    """Compile the package, which will lie in the folder `site`. Its asserts stay."""
+    tag = sys.implementation.cache_tag
+    for name, data in files:
+        if not name.endswith(".py") or name.startswith(DATA):
+            yield name, data
+        elif name.startswith(SHOWN):
+            folder, _, file = name.rpartition("/")
+            yield name, data
+            yield f"{folder}/__pycache__/{file.removesuffix('.py')}.{tag}.pyc", compiled(data, f"{site}/{name}")
+        else:
+            yield f"{name}c", compiled(data, f"{site}/{name}")
+
+
+def library(files: Files, place: str, loaded: set[str]) -> Iterator[tuple[str, bytes]]:
+    """Compile what is `loaded` of the standard library, which lies in the zip file `place`, without its docstrings, and
+    leave out what is ABSENT."""
+    for name, data in files:
+        if ABSENT.match(name):
+            continue
+        if f"{place}/{name}" in loaded:
+            yield f"{name}c", compiled(data, f"{place}/{name}", optimize=2)
+        else:
+            yield name, data
+
+
+def read(path: Path) -> list[tuple[str, bytes]]:
+    """Return the files of an archive."""
+    with zipfile.ZipFile(path) as archive:
+        return [(info.filename, archive.read(info)) for info in archive.infolist() if not info.is_dir()]
+
+
+def write(path: Path, files: Files) -> None:
+    """Write an archive: the same files give the same bytes."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in files:
+            archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data, zipfile.ZIP_DEFLATED, 9)
+
+
+def begin() -> set[str]:
+    """Do what a page does until it is ready, and return the files that were loaded for it."""
+    import chalk_standin  # pyright: ignore[reportMissingImports]
+
+    chalk_standin.install()
+    from kernel import Kernel  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+    Kernel(print)
+    import drawing  # pyright: ignore[reportUnusedImport] # noqa: F401
+    from lib import check, goal, hint, predict, review, simulate
+
+    for function in (check, goal, hint, predict, review, simulate):
+        function.__module__  # noqa: B018 - names of lib are imported when they are first asked for
+    return {str(getattr(module, "__file__", "")) for module in [*sys.modules.values()]}
+
+
+def main(out: Path, site: str) -> None:
+    """Compile the archives of the folder `out`."""
+    archive = out / "puzzles.zip"
+    sources = read(archive)
+    with zipfile.ZipFile(archive) as opened:
+        opened.extractall(site)
+    invalidate_caches()
+    loaded = begin()
+    place = next(path for path in sys.path if path.endswith(".zip"))
+    write(archive, package(sources, site))
+    stdlib = out / "pyodide" / "python_stdlib.zip"
+    write(stdlib, library(read(stdlib), place, loaded))

@@ -1,0 +1,326 @@
+// The page: one notebook, its cells, and the buttons above it.
+
+import {LIMIT, NOTEBOOKS} from "site";
+import {editor} from "./editor.js";
+import {join, markdown, render} from "./outputs.js";
+import {Python} from "./python.js";
+import {addressOf, isShared, shared} from "./share.js";
+import * as store from "./store.js";
+
+const SETUP = "# @title Set up";
+const LINE = /^  Cell(?: In\[(\d+)\])?, line (\d+)/;
+const LARGEST = 20_000_000; // bytes of a notebook that is opened
+const $ = (id) => document.getElementById(id);
+const say = (text) => ($("state").textContent = text);
+const wanted = new URLSearchParams(location.search).get("p");
+const [STEM, TITLE] = NOTEBOOKS.find(([stem]) => stem === wanted) ?? NOTEBOOKS[0];
+const cells = [];
+let notebook;
+
+// -- cells -------------------------------------------------------------------------------------------------------------
+
+function button(text, title, onclick) {
+  return Object.assign(document.createElement("button"), {type: "button", textContent: text, title, onclick});
+}
+
+class Cell {
+  /** `built` is the text that the notebook came with; a cell that was added has none. */
+  constructor(id, built, outputs = []) {
+    Object.assign(this, {id, built, ran: null, count: null, added: built === null});
+    this.box = document.createElement("section");
+    this.box.className = `cell${built?.includes("raise NotSolved") ? " mine" : ""}`;
+    this.box.dataset.id = id;
+    this.bar = Object.assign(document.createElement("div"), {className: "bar"});
+    this.undo = this.added
+      ? button("Remove", "Remove this cell", () => remove(this))
+      : button("As it was", "Throw away what you wrote in this cell", () => this.set(this.built));
+    this.said = Object.assign(document.createElement("span"), {className: "note"});
+    this.go = button("Run", "Shift+Enter: runs first what above has not run as it now stands", () => run(this));
+    const more = button("+ cell", "A new cell below this one", () => add(this));
+    this.bar.append(this.go, more, this.undo, this.said);
+    const place = document.createElement("div");
+    this.out = Object.assign(document.createElement("div"), {className: "out"});
+    this.out.setAttribute("role", "group");
+    this.box.append(this.bar, place, this.out);
+    const doc = store.get(this.key) ?? built ?? "";
+    this.editor = editor({parent: place, doc, label: "Code", run: () => run(this), changed: () => this.keep()});
+    this.undo.hidden = !this.added && doc === built;
+    for (const output of outputs) render(this.out, output);
+  }
+
+  get key() {
+    return `cell:${STEM}:${this.id}`;
+  }
+
+  call(number) {
+    this.number = number;
+    this.box.setAttribute("aria-label", `Cell ${number}`);
+    this.go.setAttribute("aria-label", `Run cell ${number}`);
+    this.out.setAttribute("aria-label", `Output of cell ${number}`);
+  }
+
+  text() {
+    return this.editor.text();
+  }
+
+  set(text) {
+    if (text !== this.text()) this.editor.set(text);
+  }
+
+  keep() {
+    const text = this.text();
+    store.set(this.key, text === this.built ? null : text);
+    this.undo.hidden = !this.added && text === this.built;
+  }
+
+  begin() {
+    this.box.classList.add("running");
+    this.out.replaceChildren();
+    this.lines = [];
+    this.note("running…");
+    for (const cell of cells) cell.editor.mark(null);
+  }
+
+  show(output) {
+    if (output.output_type === "error") this.lines = output.traceback;
+    render(this.out, output);
+  }
+
+  /** `count` is the number that messages call this run by. The innermost line of an error is marked in its cell. */
+  end(text, count = null) {
+    this.box.classList.remove("running");
+    this.note(text);
+    this.count = count;
+    const [, number, line] = this.lines?.map((said) => LINE.exec(said)).findLast(Boolean) ?? [];
+    const cell = number ? cells.find((other) => other.count === Number(number)) : this;
+    if (line && (cell === this || cell?.ran === cell?.text())) cell.editor.mark(Number(line));
+  }
+
+  note(text) {
+    this.said.textContent = text;
+  }
+}
+
+/** Cells are called by their place among those with code. */
+function recount() {
+  cells.forEach((cell, place) => cell.call(place + 1));
+}
+
+/** What was added, in order: `[id, id of the cell above]`. */
+const additions = () => JSON.parse(store.get(`added:${STEM}`) ?? "[]");
+
+function put(id, above) {
+  const cell = new Cell(id, null);
+  const place = cells.indexOf(above);
+  cells.splice(place + 1, 0, cell);
+  above.box.after(cell.box);
+  recount();
+  return cell;
+}
+
+function add(above) {
+  const known = additions();
+  const id = `own-${1 + Math.max(0, ...known.map(([other]) => Number(other.slice("own-".length))))}`;
+  store.set(`added:${STEM}`, JSON.stringify([...known, [id, above.id]]));
+  put(id, above).editor.focus();
+}
+
+function remove(cell) {
+  const known = additions();
+  const [, above] = known.find(([id]) => id === cell.id);
+  const left = known.filter(([id]) => id !== cell.id).map(([id, after]) => [id, after === cell.id ? above : after]);
+  store.set(`added:${STEM}`, left.length ? JSON.stringify(left) : null);
+  store.set(cell.key, null);
+  cells.splice(cells.indexOf(cell), 1);
+  cell.box.remove();
+  recount();
+}
+
+// -- running -------------------------------------------------------------------------------------------------------------
+
+/** What other puzzles build on: what was written in their notebooks, as small notebooks. */
+function files() {
+  const found = {};
+  for (const key of store.keys("cell:")) {
+    const [, stem, id] = key.split(":");
+    if (stem === STEM) continue;
+    found[`${stem}.ipynb`] ??= {cells: [], metadata: {}, nbformat: 4, nbformat_minor: 5};
+    found[`${stem}.ipynb`].cells.push({cell_type: "code", id, metadata: {}, outputs: [], execution_count: null, source: store.get(key)});
+  }
+  return Object.fromEntries(Object.entries(found).map(([name, data]) => [name, JSON.stringify(data)]));
+}
+
+const python = new Python({
+  say,
+  files,
+  busy: (yes) => ($("stop").disabled = !yes),
+  forget: () => cells.forEach((cell) => Object.assign(cell, {ran: null, count: null})),
+});
+
+/** Runs a cell, and before it all from the first above that has not run as it now stands. */
+function run(cell) {
+  const place = cells.indexOf(cell);
+  const first = cells.findIndex((other, at) => at >= place || other.ran !== other.text());
+  if (!python.worker) return; // it has been said that this browser cannot
+  const waiting = new Set(python.queue);
+  python.run(cells.slice(first, place + 1).filter((other) => !waiting.has(other)));
+  for (const below of cells.slice(place + 1)) below.ran = null; // what they show is of an earlier run
+}
+
+// -- files -------------------------------------------------------------------------------------------------------------
+
+/** The notebook as it stands, without outputs: what `puzzles run` and the grader take. */
+function written() {
+  const code = (cell, metadata = {}) => ({
+    cell_type: "code", id: cell.id, metadata, outputs: [], execution_count: null, source: cell.text().split(/(?<=\n)/),
+  });
+  const known = new Map(cells.map((cell) => [cell.id, cell]));
+  const found = notebook.cells.map((data) => (known.has(data.id) ? code(known.get(data.id), data.metadata) : data));
+  for (const cell of cells.filter(({added}) => added)) {
+    const above = cells[cells.indexOf(cell) - 1].id;
+    found.splice(found.findIndex(({id}) => id === above) + 1, 0, code(cell));
+  }
+  return `${JSON.stringify({...notebook, cells: found}, null, 1)}\n`;
+}
+
+function download() {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([written()], {type: "application/x-ipynb+json"}));
+  link.download = `${STEM}.ipynb`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+function parsed(text) {
+  try {
+    const theirs = JSON.parse(text).cells.filter(({cell_type}) => cell_type === "code");
+    return theirs.map(({id, source}) => [id, join(source)]);
+  } catch {
+    return null;
+  }
+}
+
+async function open(file) {
+  if (file.size > LARGEST) return say(`${file.name} has ${Math.round(file.size / 1e6)} MB, and a notebook of these has less than ${LARGEST / 1e6}.`);
+  const theirs = parsed(await file.text());
+  if (!theirs) return say(`${file.name} is not a notebook.`);
+  const own = new Map(cells.map((cell) => [cell.id, cell]));
+  if (!theirs.some(([id]) => own.has(id) && !own.get(id).added)) return say(`${file.name} is not a copy of “${TITLE}”: choose its notebook first, at the top.`);
+  const changed = cells.some((cell) => store.get(cell.key) !== null);
+  if (changed && !confirm("Put what is in this file in the place of what you wrote in this notebook?")) return;
+  for (const cell of cells.filter(({added}) => added)) remove(cell);
+  let above = cells[0];
+  for (const [id, source] of theirs) {
+    const cell = own.get(id);
+    if (cell && !cell.added) (above = cell).set(source);
+    else if (!source.startsWith(SETUP)) {
+      add(above);
+      above = cells[cells.indexOf(above) + 1];
+      above.set(source);
+    }
+  }
+  say(`Opened ${file.name}.`);
+}
+
+function startOver() {
+  if (!confirm("Throw away everything that you wrote in this notebook?")) return;
+  for (const cell of [...cells]) cell.added ? remove(cell) : cell.set(cell.built);
+  say("The notebook is as it was.");
+}
+
+/** Copies an address that brings the code of the puzzle's cell along. */
+async function share() {
+  const cell = cells.find((one) => one.box.classList.contains("mine")) ?? cells[0];
+  const address = await addressOf(cell.text());
+  try {
+    await navigator.clipboard.writeText(address);
+    say("The link is copied: whoever opens it sees your code.");
+  } catch {
+    prompt("This link shows your code to whoever opens it:", address);
+  }
+}
+
+function notice(text, before) {
+  before.before(Object.assign(document.createElement("p"), {className: "notice", role: "alert", textContent: text}));
+}
+
+/** Code that an address brings goes into a cell of its own, below the reader's, who decides whether to run it. */
+async function receive() {
+  if (!isShared()) return;
+  const code = await shared();
+  if (code === null) return notice("The code in this link is damaged: ask for the link again.", $("notebook").firstElementChild);
+  history.replaceState(null, "", location.href.split("#")[0]);
+  const above = cells.find((one) => one.box.classList.contains("mine")) ?? cells[0];
+  add(above);
+  const cell = cells[cells.indexOf(above) + 1];
+  cell.set(code);
+  cell.box.scrollIntoView({block: "center"});
+  notice("The link brought the cell below: somebody else's code, which has not been run.", cell.box);
+}
+
+// -- the page ----------------------------------------------------------------------------------------------------------
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const paint = () => (document.body.dataset.jpThemeLight = String(!dark.matches)); // as our pictures know it of JupyterLab
+dark.onchange = paint;
+
+async function show() {
+  const answer = await fetch(`nb/${STEM}.json`);
+  if (!answer.ok) throw new Error(`the notebook ${STEM} is not there`);
+  notebook = await answer.json();
+  for (const data of notebook.cells) {
+    const source = join(data.source);
+    if (data.cell_type === "markdown") $("notebook").append(markdown(source));
+    else if (!source.startsWith(SETUP)) {
+      const cell = new Cell(data.id, source, data.outputs);
+      cells.push(cell);
+      $("notebook").append(cell.box);
+      if (data.outputs?.length) performance.mark("stored output");
+    }
+  }
+  recount();
+  for (const [id, above] of additions()) put(id, cells.find((cell) => cell.id === above) ?? cells.at(-1));
+  performance.mark("shown");
+}
+
+function connect() {
+  $("all").onclick = () => {
+    for (const cell of cells) cell.ran = null;
+    if (cells.length) run(cells.at(-1));
+  };
+  $("stop").onclick = () => python.stop("Stopped.");
+  $("save").onclick = download;
+  $("share").onclick = share;
+  $("reset").onclick = startOver;
+  $("open").onchange = async () => {
+    const [file] = $("open").files;
+    if (file) await open(file);
+    $("open").value = "";
+  };
+  store.onOtherTab((key, value) => {
+    const cell = cells.find((one) => one.key === key);
+    if (cell && !cell.editor.has(document.activeElement)) cell.set(value ?? cell.built ?? "");
+  });
+}
+
+paint();
+store.onRefusal(say);
+document.title = `${TITLE} · LLM Training Puzzles`;
+for (const [stem, title] of NOTEBOOKS) $("choose").append(new Option(title, stem, false, stem === STEM));
+$("choose").onchange = () => (location.search = `?p=${$("choose").value}`);
+if (typeof WebAssembly === "undefined" || typeof Worker === "undefined")
+  say("This browser cannot run Python (it has no WebAssembly, or no workers): you can read here, and run in another one.");
+else python.start();
+try {
+  await show();
+  connect();
+  if (cells.length) await receive();
+  if (STEM === "00_index" && cells.length) run(cells.at(-1)); // the map shows what is solved here
+} catch (error) {
+  say(`The page could not be loaded (${error.message}). What you wrote is kept: load it again.`);
+}
+navigator.storage?.persist?.();
+navigator.serviceWorker?.register("sw.js").then(
+  () => navigator.serviceWorker.ready.then(() => performance.mark("offline")),
+  () => {}, // a private window: the page works, with a network
+);

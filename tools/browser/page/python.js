@@ -1,0 +1,90 @@
+// Python, in a worker that can be ended at any moment: that is how an endless loop is stopped. What waits is kept here.
+
+import {ARCHIVE, LIMIT, LOCK} from "site";
+import * as store from "./store.js";
+
+export class Python {
+  /**
+   * `say(text)` tells the reader, `busy(yes)` whether there is something to stop; `files()` gives what Python finds in
+   * its folder, by name; `forget()` is called when a new Python has run no cell yet.
+   */
+  constructor({say, files, busy, forget}) {
+    Object.assign(this, {say, files, busy, forget, queue: [], clock: null});
+  }
+
+  start() {
+    this.queue = [];
+    this.busy(false);
+    this.forget();
+    this.worker = new Worker("worker.js", {type: "module"});
+    this.worker.onmessage = ({data}) => this[data.type](data);
+    this.worker.onerror = () => this.broken({text: "its worker did not start"});
+    this.worker.postMessage({type: "start", archive: ARCHIVE, lock: LOCK, files: this.files(), progress: store.get("progress")});
+  }
+
+  /** Runs cells, one after the other, until one fails. */
+  run(cells) {
+    const idle = !this.queue.length;
+    for (const cell of cells) cell.note("waits");
+    this.queue.push(...cells);
+    if (idle) this.next();
+  }
+
+  next() {
+    const [cell] = this.queue;
+    this.busy(Boolean(cell));
+    if (!cell) return;
+    cell.ran = cell.text();
+    this.worker.postMessage({type: "run", source: cell.ran, progress: store.get("progress")});
+  }
+
+  stop(why) {
+    clearTimeout(this.clock);
+    this.worker.terminate();
+    const [running, ...others] = this.queue;
+    running?.end("stopped");
+    running?.show({output_type: "error", traceback: [why]});
+    for (const cell of others) cell.end("");
+    performance.mark("stopped");
+    this.start();
+    this.say(`${why} Python starts again…`);
+  }
+
+  // -- what the worker tells -----------------------------------------------------------------------------------------
+
+  ready({times}) {
+    performance.mark("ready", {detail: times});
+    if (!this.queue.length) this.say("Python is ready.");
+  }
+
+  broken({text}) {
+    for (const cell of this.queue.splice(0)) cell.end("");
+    this.busy(false);
+    this.say(`Python could not be loaded (${text}). What you wrote is kept: load the page again to go on.`);
+  }
+
+  begins() {
+    this.queue[0].begin();
+    this.say("Running…");
+    this.clock = setTimeout(() => this.stop(`Stopped after ${LIMIT} seconds. Is there a loop that never ends?`), 1000 * LIMIT);
+  }
+
+  output({output}) {
+    this.queue[0]?.show(output);
+  }
+
+  done({fine, ms, count, progress}) {
+    clearTimeout(this.clock);
+    const cell = this.queue.shift();
+    cell.end(fine ? `${ms} ms` : "failed", count);
+    if (progress) store.set("progress", progress);
+    if (!fine) {
+      cell.ran = null;
+      for (const other of this.queue.splice(0)) other.end("");
+    }
+    this.next();
+    if (this.queue.length) return;
+    this.say(fine ? "Done." : `Cell ${cell.number} failed: see its message.`);
+    performance.mark("done");
+  }
+}
