@@ -340,6 +340,8 @@ def test_what_cannot_be_loaded_is_said(visitor: BrowserContext, chromium: Browse
     page = context.new_page()
     page.goto("?p=03_ddp")
     expect(page.get_by_role("status")).to_contain_text("Python could not be loaded")
+    cell(page, "ddp-9").get_by_role("button", name="Run").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_disabled()
     expect(cell(page, "ddp-9").locator("svg")).to_be_visible()
     context.close()
 

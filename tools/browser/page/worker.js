@@ -67,14 +67,11 @@ async function run({source, progress}) {
   self.postMessage({type: "done", fine, ms, count: shell.count, progress: progressNow()});
 }
 
+const broken = (error) => self.postMessage({type: "broken", text: error.message ?? String(error)});
+
 self.onmessage = ({data}) => {
   if (data.type === "start") {
     ready = start(data);
-    ready.then(
-      (times) => self.postMessage({type: "ready", times}),
-      (error) => self.postMessage({type: "broken", text: error.message ?? String(error)}),
-    );
-  } else {
-    run(data).catch(() => {}); // that Python did not start has been told
-  }
+    ready.then((times) => self.postMessage({type: "ready", times}), broken);
+  } else run(data).catch(broken);
 };
