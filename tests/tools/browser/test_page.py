@@ -21,6 +21,7 @@ from lib.suite.course.solutions import answer
 from tests.support.outputs import joined
 from tests.support.profiles import THOROUGH
 from tools.browser.build import ARCHIVE, LIMIT, MODULES
+from tools.browser.measure import transferred
 from tools.browser.serving import server
 
 pytestmark = pytest.mark.browser
@@ -110,6 +111,10 @@ def solved() -> str:
     lines = [f"    {line}" if line else "" for line in answer("ddp").splitlines()]
     assert STUB in text
     return text.replace(STUB, "\n".join(lines))
+
+
+def test_what_is_transferred_keeps_to_its_budget() -> None:
+    assert 8e6 < transferred(SITE) <= 9e6
 
 
 def test_pictures_are_there_before_python_and_python_draws_its_own(visit: Open) -> None:
