@@ -28,7 +28,8 @@ DATA = "lib/_notebooks/"
 """References are read, and compiled when a puzzle asks for them."""
 ABSENT = re.compile(
     r"_pyrepl/(?!__init__|pager)|(ctypes|curses|dbm|ensurepip|idlelib|multiprocessing|sqlite3|tkinter|turtledemo|venv|wsgiref|xmlrpc)/"
-    r"|xml/(dom|sax)/|email/mime/|(_pyio|bdb|cmd|doctest|ftplib|imaplib|mailbox|pdb|pickletools|poplib|smtplib|turtle)\.py$"
+    r"|xml/(dom|sax)/|email/mime/|(_pydatetime|_pydecimal|_pyio|bdb|cmd|doctest|ftplib|imaplib|mailbox|pdb)\.py$"
+    r"|(optparse|pickletools|poplib|smtplib|turtle|zipapp)\.py$"
     r"|encodings/(big5|cp|euc|gb|hz|iso|johab|koi|kz|mac|ptcp|quopri|rot|shift|tis|uu|bz2|hp)(?!437\.|1252\.|8859_1\.)"
 )
 """What of the standard library has no use in a page: processes, terminals, windows, mail, databases, debuggers, and the
