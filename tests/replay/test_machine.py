@@ -73,7 +73,7 @@ def test_what_counts_is_the_relative_error() -> None:
 
 
 def test_where_short_sides_cost_nothing_no_constant_is_negative() -> None:
-    faster = [one._replace(seconds=one.seconds / (3 if 1024 in one.sizes else 1)) for one in times(1)]
+    faster = [one._replace(seconds=one.seconds / (3 if 2048 in one.sizes else 1)) for one in times(1)]
     assert fitted(faster, MACHINE, 1, sheet=False).half_size == 0
 
 
