@@ -29,6 +29,10 @@ D = TypeVar("D")
 MODELS = "Trace.of takes the Models that simulate returned"
 
 
+MANY = 100_000
+"""Objects that have been made since the last collection, from which on it pays to count them as old."""
+
+
 @contextmanager
 def without_collector() -> Generator[None]:
     """Lets the garbage collector wait: what is done inside makes many objects, and no garbage worth looking for. Of
@@ -45,7 +49,8 @@ def without_collector() -> Generator[None]:
 
 def count_as_old() -> None:
     """Counts all objects as old, so that the collector does not go through them as soon as it may."""
-    if not gc.get_freeze_count():  # else somebody has frozen some, who wants them frozen
+    # Where somebody has frozen some, they stay so. To ask means to count them, which takes milliseconds.
+    if gc.get_count()[0] > MANY and not gc.get_freeze_count():
         gc.freeze()
         gc.unfreeze()
 
