@@ -6,9 +6,7 @@ A picture of one run is one panel; in a comparison and in a review two or more s
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Container, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from drawing.canvas.layout import Axis, Entry, legend
@@ -24,7 +22,7 @@ from lib.analysis.figures import makespan, peak, printed, printed_peak
 from lib.cluster.costs import units
 from lib.errors.wording import exact
 from lib.trace import trace as traces
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, without_collector
 
 WIDTH: Final = 840
 """Pixels of a picture of runs, if it is none for a slide; LEFT (or more, for long names) and RIGHT are beside the time
@@ -160,19 +158,7 @@ def note(words: str) -> Picture:
     return Picture(scene, words)
 
 
-@contextmanager
-def uncollected() -> Generator[None]:
-    """Without looking for garbage: the picture of a run makes very many objects, and they all stay."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
-@uncollected()
+@without_collector()
 def picture_of_trace(trace: Trace, fold: bool | None = None) -> Picture:
     """The timeline of a run and its memory, without printing anything."""
     scene = Scene(WIDTH, 0)
