@@ -8,10 +8,17 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["ROOT", "child_environment", "ready", "write_whole"]
+__all__ = ["ROOT", "child_environment", "packaged", "ready", "write_whole"]
 
 ROOT = Path(__file__).parents[1]
 """The folder that holds the packages lib and drawing: the repository's root, or where a wheel was installed."""
+
+
+def packaged(package: str, name: str) -> str:
+    """Return the text of a file that lies beside the modules of one of our packages."""
+    from importlib.resources import files  # here and not above: `import lib` should be quick
+
+    return files(package).joinpath(name).read_text("utf-8")
 
 
 def ready(path: str | Path) -> Path:

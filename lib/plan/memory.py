@@ -38,7 +38,7 @@ class Memory(NamedTuple):
 def layer_activations(model: Transformer, plan: Plan) -> tuple[float, float, float]:
     """Return the bytes that a mean layer keeps of a microbatch: what sequence parallelism shards, what tensor
     parallelism shards, and the square of attention. With no parallelism GPT's sum is s·b·h·(34 + 5·a·s/h)."""
-    tokens, h, t = plan.micro * plan.sequence / plan.cp, model.hidden, plan.tp
+    tokens, h, t = plan.tokens, model.hidden, plan.tp
     rows = 8 * h + 2 * h * model.dropout  # two norms, the inputs of two products, 2 bytes each; two masks of dropout
     heads = (2 * model.heads + 2 * model.groups) * model.d / t  # q, k, v, and the result
     if model.kv_lora:
@@ -54,7 +54,7 @@ def _cheap(model: Transformer, plan: Plan) -> float:
     """Bytes of a layer that selective recomputation does not keep, where flash attention has no square to save."""
     if not (plan.stack.flash and plan.recompute == "selective"):
         return 0.0
-    tokens, t = plan.micro * plan.sequence / plan.cp, plan.tp
+    tokens, t = plan.tokens, plan.tp
     norms = 4 * model.hidden / (t if plan.sp else 1)
     latent = 2 * model.heads * (3 * model.d + 2 * model.rope_dim) / t if model.kv_lora else 0
     return tokens * (norms + 2 * model.width * model.gated / t + latent)
@@ -103,7 +103,7 @@ def memory_of(model: Transformer, plan: Plan) -> Memory:
     if plan.zero == 3:  # two layers are gathered in bf16 at a time, and the two ends
         weights += 4 * (common / t + routed / plan.ep) + (2 * ends if plan.pp == 1 else 0)
     rows, inside, square = layer_activations(model, plan)
-    whole, tokens = rows + inside + square, plan.micro * plan.sequence / plan.cp
+    whole, tokens = rows + inside + square, plan.tokens
     inputs = 2 * model.hidden * tokens
     kept, at_work = {
         "none": (whole, 0),

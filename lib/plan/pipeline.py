@@ -6,11 +6,10 @@ ranks of a stage are alike, so a pipeline of a rank a stage stands for all of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from lib.plan.records import SCHEDULES, Cluster, Plan, Transformer
-from lib.plan.timing import Span, Stages, Step, stages, step
+from lib.plan.timing import Span, Step, stages, step
 from lib.schedules.pipelines.action import Action, Order
 from lib.schedules.pipelines.catalogue import SCHEDULES as ORDERS
 from lib.schedules.pipelines.timing import Timed, time_order
@@ -56,29 +55,31 @@ class Pass(NamedTuple):
 
 def passes(model: Transformer, cluster: Cluster, plan: Plan) -> list[Pass]:
     """Return the passes of each stage of the pipeline."""
-    return _passes(model, plan, stages(model, cluster, plan))
-
-
-def _passes(model: Transformer, plan: Plan, pipeline: Stages) -> list[Pass]:
+    pipeline = stages(model, cluster, plan)
     layer, head, table = pipeline.layer, pipeline.head, pipeline.table
-    each = layer.total + pipeline.fsdp
+    each, weight = layer.total + pipeline.fsdp, layer.weight_half
     forward = layer.forward + (layer.exposed + pipeline.fsdp) / 3
-    weight = layer.weight_half
-    layers = layers_of_stages(model, plan, max(1, round(head / each)))
     message = pipeline.message / plan.v / 2
     found = [
-        Pass(count * forward + message, count * (each - forward - weight) + message, count * weight) for count in layers
+        Pass(count * forward + message, count * (each - forward - weight) + message, count * weight)
+        for count in layers_of_stages(model, plan, max(1, round(head / each)))
     ]
     first, last = found[0], found[-1]  # of a matrix at an end a third is forward, and a third is its weight half
     found[0] = Pass(first.forward + table / 3, first.input_half, first.weight_half + 2 * table / 3)
-    last = found[-1]
     found[-1] = Pass(last.forward + head / 3, last.input_half + head / 3, last.weight_half + head / 3)
     return [Pass(*(MS * time for time in stage)) for stage in found]
 
 
 def time_pipeline(model: Transformer, cluster: Cluster, plan: Plan) -> Timed:
     """Return the order of a plan's pipeline with its times, in ms."""
-    return time_order(order_of(plan), cost=cost_of(passes(model, cluster, plan)))
+    take = passes(model, cluster, plan)
+
+    def cost(action: Action, rank: int) -> float:
+        one = take[action.stage]
+        halves = {"F": one.forward, "I": one.input_half, "W": one.weight_half}
+        return halves.get(action.kind, one.input_half + one.weight_half)
+
+    return time_order(order_of(plan), cost=cost)
 
 
 def step_in_order(model: Transformer, cluster: Cluster, plan: Plan) -> Step:
@@ -90,18 +91,6 @@ def step_in_order(model: Transformer, cluster: Cluster, plan: Plan) -> Step:
     if plan.pp == 1 or plan.schedule == "dualpipe" or plan.pp * plan.v * plan.microbatches > MOST:
         return step(model, cluster, plan)
     return step(model, cluster, plan, time_pipeline(model, cluster, plan).end / MS)
-
-
-def cost_of(stages_take: Sequence[Pass]):
-    """Return what the order timer asks: how long an action takes, by its stage."""
-
-    def cost(action: Action, rank: int) -> float:
-        one = stages_take[action.stage]
-        return {"F": one.forward, "I": one.input_half, "W": one.weight_half}.get(
-            action.kind, one.input_half + one.weight_half
-        )
-
-    return cost
 
 
 def timeline(model: Transformer, cluster: Cluster, plan: Plan) -> list[Span]:

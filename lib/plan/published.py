@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from statistics import mean
 from typing import Any, Final, NamedTuple
 
+from lib.files import packaged
 from lib.plan.records import CLUSTERS, MODELS, STACKS, Cluster, Plan, Transformer, read_toml
 from lib.plan.timing import Step, step
 
@@ -35,6 +35,11 @@ class RunSet(NamedTuple):
     promise: float | None = None
     fails: str = ""
 
+    @property
+    def kind(self) -> str:
+        """What the runs are to the closed forms: "fitted", "held out", or where the model "fails"."""
+        return "fitted" if self.fitted else "fails" if self.fails else "held out"
+
 
 class Published(NamedTuple):
     """One run: its set, the names and records of its model and cluster, its plan, and what it reached by a metric."""
@@ -57,8 +62,8 @@ def sets() -> dict[str, RunSet]:
 @cache
 def published() -> tuple[Published, ...]:
     """Return all runs, set by set."""
-    text = (files("lib.plan") / "published.csv").read_text("utf-8")
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    lines = packaged("lib.plan", "published.csv").splitlines()
+    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
     found = [_published(row) for row in rows]
     return tuple(sorted(found, key=lambda run: list(sets()).index(run.set)))
 

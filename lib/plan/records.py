@@ -12,6 +12,8 @@ from functools import cache, cached_property
 from typing import Any, Final, TypeVar
 
 from lib.errors.arguments import written
+from lib.files import packaged
+from lib.values.table import Lazy
 
 __all__ = [
     "CLUSTERS",
@@ -219,8 +221,8 @@ SCHEDULES: Final = {
     "zb-h2": "zb_h2",
     "dualpipe": "dualpipe_v",
 }
-"""Orders of a pipeline, and their names in the catalogue of our schedules. 1F1B is interleaved
-where a rank has more than one stage (v > 1). DualPipe is drawn as its half, DualPipe-V, which has the same bubble."""
+"""Orders of a pipeline, and their names in our catalogue. 1F1B is interleaved where a rank has more than
+one stage (v > 1). DualPipe is drawn as its half, DualPipe-V, which has the same bubble."""
 CHOSEN: Final = ("tp", "cp", "pp", "ep", "micro", "v", "schedule", "zero", "recompute", "sp")
 """What is chosen of a plan, beside the sizes that are given; dp is what is left."""
 RECOMPUTE: Final = ("none", "selective", "half", "full")
@@ -262,6 +264,11 @@ class Plan:
     def microbatches(self) -> int:
         """How many microbatches a copy takes in a step."""
         return self.batch // (self.dp * self.micro) if self.dp else 0
+
+    @property
+    def tokens(self) -> float:
+        """How many tokens of a microbatch are on a rank."""
+        return self.micro * self.sequence / self.cp
 
     def as_answer(self) -> dict[str, Any]:
         """Return what is chosen of the plan, as the answer to a puzzle has it: all but the sizes that are given."""
@@ -371,7 +378,7 @@ def record_from(kind: type[T], data: Mapping[str, Any], name: str, base: T | Non
 
 
 def _nearest(name: str, among: Mapping[str, Any]) -> str:
-    close = get_close_matches(name.lower(), among, n=3, cutoff=0.4)
+    close = get_close_matches(str(name).lower(), among, n=3, cutoff=0.4)
     return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 
@@ -382,39 +389,23 @@ def _whole_numbers(record: Transformer | Cluster, at_least_one: tuple[str, ...])
             raise ValueError(f"{one.name} is a whole number from {least} to {MOST:,}; got {value!r}")
 
 
-class _Records(Mapping[str, T]):
-    """The records of a file of data by name, read when first asked for."""
-
-    def __init__(self, kind: type[T], file: str, what: str) -> None:
-        self._kind, self._file, self._what = kind, file, what
-
-    @cached_property
-    def _all(self) -> dict[str, T]:
-        return {name: record_from(self._kind, data, name) for name, data in read_toml(self._file).items()}
-
-    def __getitem__(self, key: str) -> T:
-        if key not in self._all:
-            raise ValueError(f"there is no {self._what} {key!r}{_nearest(key, self._all)}; there are {', '.join(self)}")
-        return self._all[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all)
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._all
-
-
 @cache
 def read_toml(name: str) -> dict[str, dict[str, Any]]:
     """Read a file of `lib/plan`."""
-    import tomllib
-    from importlib.resources import files
+    import tomllib  # here and not above: `import lib` should be quick
 
-    return tomllib.loads((files("lib.plan") / f"{name}.toml").read_text("utf-8"))
+    return tomllib.loads(packaged("lib.plan", f"{name}.toml"))
 
 
-MODELS: Final[Mapping[str, Transformer]] = _Records(Transformer, "models", "model")
-CLUSTERS: Final[Mapping[str, Cluster]] = _Records(Cluster, "clusters", "GPU")
+def _records(kind: type[T], file: str, what: str) -> Mapping[str, T]:
+    """The records of a file of data by name."""
+
+    @cache
+    def read() -> dict[str, T]:
+        return {name: record_from(kind, data, name) for name, data in read_toml(file).items()}
+
+    return Lazy(read, lambda key, rows: f"there is no {what} {key!r}{_nearest(key, rows)}; there are {', '.join(rows)}")
+
+
+MODELS: Final = _records(Transformer, "models", "model")
+CLUSTERS: Final = _records(Cluster, "clusters", "GPU")

@@ -31,7 +31,8 @@ class Candidate:
 
 def candidate(model: Transformer, cluster: Cluster, plan: Plan) -> Candidate:
     """Return a plan with its time and memory, by the closed forms."""
-    return Candidate(plan, step(model, cluster, plan).seconds, memory_of(model, plan).total)
+    one = step(model, cluster, plan)
+    return Candidate(plan, one.seconds, one.memory.total)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class LayerTime(NamedTuple):
 def layer_time(model: Transformer, cluster: Cluster, plan: Plan) -> LayerTime:
     """Return the seconds of a mean layer and a microbatch."""
     t, stack = plan.tp, plan.stack
-    tokens = plan.micro * plan.sequence / plan.cp
+    tokens = plan.tokens
     rows = model.hidden / (t if plan.sp else 1)
 
     # The products: attention's and the MLP's, and of experts those of all tokens that come to a rank.
@@ -82,7 +82,7 @@ def layer_time(model: Transformer, cluster: Cluster, plan: Plan) -> LayerTime:
 
     # The square of attention: flash keeps it on the chip and skips what the mask hides; backward makes it again.
     hbm = cluster.hbm * cluster.hbm_share
-    pairs = plan.micro * plan.sequence**2 / plan.cp * model.heads / t
+    pairs = plan.tokens * plan.sequence * model.heads / t
     if stack.flash:
         square = pairs * (2 * model.d + model.rope_dim) / (cluster.flops * cluster.attention)
         square_back = 2.5 * square
@@ -98,8 +98,7 @@ def layer_time(model: Transformer, cluster: Cluster, plan: Plan) -> LayerTime:
     rest = tokens * (22 * rows + other / t) / hbm
 
     # Tensor parallel: two all-reduces forward and two backward, of which the products of weights hide one.
-    half = ring(2 * tokens * model.hidden, t, min(t, cluster.host_size), cluster)
-    all_reduce = (1 - stack.tp_hidden) * 2 * half
+    all_reduce = (1 - stack.tp_hidden) * 2 * _half_all_reduce(model, cluster, plan)
     tp, again = 3 * all_reduce, 0.0
     if plan.recompute == "full":
         again = products + square + rest
@@ -123,13 +122,18 @@ def layer_time(model: Transformer, cluster: Cluster, plan: Plan) -> LayerTime:
     return LayerTime(forward, backward, products, again, tp, cp, ep)
 
 
+def _half_all_reduce(model: Transformer, cluster: Cluster, plan: Plan) -> float:
+    """Return the seconds of a reduce-scatter or an all-gather of a microbatch's rows over tensor-parallel ranks."""
+    return ring(2 * plan.tokens * model.hidden, plan.tp, min(plan.tp, cluster.host_size), cluster)
+
+
 def _exchange_with_experts(model: Transformer, cluster: Cluster, plan: Plan, work: float) -> float:
     """Return the seconds of the all-to-alls of a layer that its work does not hide: tokens out and home, forward and
     backward. A token crosses the network once to each host, at most `hosts_per_token`, and NVLink to each expert."""
     if plan.ep == 1:
         return 0.0
     in_a_host = min(plan.ep, cluster.host_size)
-    hosts, tokens = plan.ep / in_a_host, plan.micro * plan.sequence / plan.cp / plan.tp
+    hosts, tokens = plan.ep / in_a_host, plan.tokens / plan.tp
     reached = min(model.hosts_per_token or hosts, hosts, model.experts_per_token)
     network = reached * (1 - 1 / hosts) * tokens * model.hidden / cluster.nic
     nvlink = model.experts_per_token * tokens * model.hidden * (1 - 1 / in_a_host)
@@ -176,12 +180,10 @@ def stages(model: Transformer, cluster: Cluster, plan: Plan) -> Stages:
     2407.21783, section 3.3.2).
     """
     layer, t = layer_time(model, cluster, plan), plan.tp
-    tokens, hbm = plan.micro * plan.sequence / plan.cp, cluster.hbm * cluster.hbm_share
-    vocabulary, peak = (model.vocab / t, model.hidden), cluster.flops * cluster.gemm
-    half = ring(2 * tokens * model.hidden, t, min(t, cluster.host_size), cluster)
-    sides = 1 / tokens + 1 / vocabulary[0] + 1 / vocabulary[1]
-    head = 6 * tokens * vocabulary[0] * vocabulary[1] / peak * (1 + cluster.half_size * sides)  # the head is never fp8
-    head += 26 * tokens * vocabulary[0] / hbm + 4 * half
+    tokens, hbm = plan.tokens, cluster.hbm * cluster.hbm_share
+    vocabulary, half = model.vocab / t, _half_all_reduce(model, cluster, plan)
+    head = plan.stack.fp8 * product(cluster, plan, tokens, (vocabulary, model.hidden), 3)  # which is never in fp8
+    head += 26 * tokens * vocabulary / hbm + 4 * half
     table = 12 * tokens * model.hidden / hbm + 2 * half
     fsdp = _gathers(model, cluster, plan, layer)
     each = layer.total + fsdp
@@ -212,7 +214,7 @@ def stages(model: Transformer, cluster: Cluster, plan: Plan) -> Stages:
 
 def _message(model: Transformer, cluster: Cluster, plan: Plan) -> float:
     """Return the seconds for which a rank of a pipeline waits for messages of a microbatch, there and back."""
-    size = 2 * plan.micro * plan.sequence / plan.cp * model.hidden / plan.tp
+    size = 2 * plan.tokens * model.hidden / plan.tp
     far = plan.gpus // plan.pp >= cluster.host_size
     rate = cluster.nic if far else cluster.nvlink * cluster.link_share
     return (1 - plan.stack.pp_hidden) * plan.v * (size / rate + cluster.collective)
@@ -252,7 +254,7 @@ def _gathers(model: Transformer, cluster: Cluster, plan: Plan, layer: LayerTime)
 
 def bubble(plan: Plan, pipeline: Stages) -> float:
     """Return the seconds for which the slowest rank waits. For these schedules, with stages that are alike, it is what
-    the order timer says (tests/plan/test_schedules.py), but for ZB-H2, whose zero is of the span of a rank.
+    the order timer says (tests/plan/test_timing.py), but for ZB-H2, whose zero is of the span of a rank.
 
     The formulas: GPipe and 1F1B arXiv 2104.04473, zero bubble 2401.10241, DualPipe 2412.19437.
     """

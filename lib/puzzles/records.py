@@ -6,7 +6,7 @@ record for each puzzle, in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, Protocol
 from lib.cluster.costs import UNIT, Costs, costs_from
 from lib.cluster.mesh import Mesh, mesh_from
 from lib.errors.wording import counted
+from lib.files import packaged
 from lib.values.kinds.kind import USUAL, Layer
+from lib.values.table import Lazy
 
 
 class Goal(NamedTuple):
@@ -220,26 +222,11 @@ class Puzzle:
         return Size.of(run) == self.size
 
 
-class _Puzzles(Mapping[str, Puzzle]):
-    """The records by id, in order; read when first asked for, so that `import lib` need not."""
-
-    def __getitem__(self, key: str) -> Puzzle:
-        records = _records()
-        if not isinstance(key, str) or key not in records:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"there is no puzzle {key!r}; there are {', '.join(records)}")
-        return records[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_records())
-
-    def __len__(self) -> int:
-        return len(_records())
-
-    def __contains__(self, key: object) -> bool:
-        return key in _records()
-
-
-PUZZLES: Mapping[str, Puzzle] = _Puzzles()
+PUZZLES: Mapping[str, Puzzle] = Lazy(
+    lambda: _records(),  # looked up when it is asked
+    lambda key, records: f"there is no puzzle {key!r}; there are {', '.join(records)}",
+)
+"""The records by id, in order."""
 
 
 def puzzle_of_file(stem: str) -> Puzzle | None:
@@ -274,9 +261,8 @@ def by_chapter() -> list[tuple[Chapter, list[Puzzle]]]:
 
 def _read(name: str) -> dict[str, dict[str, Any]]:
     import tomllib  # here and not above: `import lib` should be quick
-    from importlib.resources import files
 
-    return tomllib.loads((files("lib.puzzles") / f"{name}.toml").read_text("utf-8"))
+    return tomllib.loads(packaged("lib.puzzles", f"{name}.toml"))
 
 
 @cache

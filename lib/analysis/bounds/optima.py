@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
+from lib.files import packaged
 from lib.values.kinds.kind import PRICED
 
 Aim = Literal["fastest", "between", "leanest"]
@@ -37,9 +38,8 @@ ACTIVATION: Final = PRICED.batch
 def _records(name: str) -> dict[str, list[dict[str, Any]]]:
     """Read the records of a file beside this one. Only what asks for them pays for it."""
     import json
-    from importlib.resources import files
 
-    return json.loads((files("lib.analysis.bounds") / f"{name}.json").read_text("utf-8"))
+    return json.loads(packaged("lib.analysis.bounds", f"{name}.json"))
 
 
 class Size(NamedTuple):

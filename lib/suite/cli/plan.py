@@ -14,6 +14,7 @@ from rich.table import Column, Table
 
 from lib.files import ready, write_whole
 from lib.plan.files import cluster_named, cluster_text, model_named, torchtitan
+from lib.plan.memory import memory_of
 from lib.plan.pipeline import step_in_order
 from lib.plan.published import METRICS, error, mean_error, published, sets
 from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
@@ -21,9 +22,9 @@ from lib.plan.search import ALIKE, ROOM, Candidate, Found, one_step_away, search
 from lib.plan.timing import Step, step
 from lib.suite.cli.console import Jobs, fail, numbers, option, output, progress, say, show_table
 
-AXES: Final = ("tp", "cp", "pp", "ep", "micro", "v", "zero")
-"""Fields of a plan that an option may hold to one number or several."""
 EXPORTS: Final = ("torchtitan",)
+Timed = tuple[Candidate, Step]
+"""A candidate of a search, and its step as the order timer has it."""
 
 
 def _sizes(text: str | None, name: str) -> list[int] | None:
@@ -80,21 +81,22 @@ def plan(
     shape, machine = _known("model", model, model_named), _known("gpu", gpu, cluster_named)
     base = Plan(gpus, batch, seq, stack=STACKS[stack])
     told = {"tp": tp, "cp": cp, "pp": pp, "ep": ep, "micro": micro, "v": v, "zero": zero}
-    axes: dict[str, Sequence[Any]] = {name: found for name in AXES if (found := _sizes(told[name], name))}
+    axes: dict[str, Sequence[Any]] = {name: found for name, text in told.items() if (found := _sizes(text, name))}
     with progress("plans") as done:
         found = search(shape, machine, base, axes, jobs=jobs, done=done)
     title = f"{model} on {gpus:,} {gpu}, {batch:,} sequences of {seq:,} tokens"
     if not found.candidates:
         fail(_nothing(shape, machine, base, found, axes, title))
-    best = found.meshes(top)
+    best = [(one, step_in_order(shape, machine, one.plan)) for one in found.meshes(top)]
+    first, exact = best[0]
     if as_json:
-        print(json.dumps(_as_data(title, shape, machine, found, best), indent=1))
+        print(json.dumps(_as_data(title, machine, found, best), indent=1))
     elif export is not None:
-        print(f"# {title}\n# {best[0].plan.mesh}, by `puzzles plan`\n\n{torchtitan(best[0].plan)}", end="")
+        print(f"# {title}\n# {first.plan.mesh}, by `puzzles plan`\n\n{torchtitan(first.plan)}", end="")
     else:
-        _show(title, shape, machine, found, best)
+        _show(title, machine, found, best)
         if why:
-            _explain(shape, machine, best[0])
+            _explain(shape, machine, first, exact)
     if out is not None:
         _draw(out, title, shape, machine, found, best)
 
@@ -107,8 +109,7 @@ def _nothing(
         one = replace(base, **{name: values[0] for name, values in axes.items()})
         why = "; ".join(one.problems(model)) or "no combination of these sizes divides everything"
         return f"{title}: no plan is possible. {why}"
-    memory = step(model, cluster, found.nearest.plan).memory
-    room = ROOM * cluster.memory
+    memory, room = memory_of(model, found.nearest.plan), ROOM * cluster.memory
     return (
         f"{title}: none of {found.possible:,} plans fits into {room / GIB:.1f} GiB, which is {ROOM:.0%} of a GPU. The "
         f"nearest is {found.nearest.plan.mesh}, which needs {(memory.total - room) / GIB:.1f} GiB more: {memory}. Take "
@@ -117,29 +118,28 @@ def _nothing(
     )
 
 
-def _show(title: str, model: Transformer, cluster: Cluster, found: Found, best: Sequence[Candidate]) -> None:
+def _show(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> None:
     table = Table(
         "", Column("plan", overflow="fold"), *numbers("a step", "MFU", "memory"), "largest parts", title=title
     )
-    for number, one in enumerate(best, 1):
-        exact = step_in_order(model, cluster, one.plan)
+    for number, (one, exact) in enumerate(best, 1):
         parts = sorted(exact.parts.items(), key=lambda part: -part[1])[:3]
         shares = ", ".join(f"{name} {time / exact.seconds:.0%}" for name, time in parts)
         memory = f"{one.memory / GIB:.1f} GiB"
         table.add_row(str(number), one.plan.mesh, f"{exact.seconds:.2f} s", f"{exact.mfu:.1%}", memory, shares)
     show_table(table)
-    alike = sum(one.seconds <= (1 + ALIKE) * best[0].seconds for one in found.candidates)
+    first, _ = best[0]
+    alike = sum(one.seconds <= (1 + ALIKE) * first.seconds for one in found.candidates)
     say(
         f"{found.possible:,} plans are possible and {len(found.candidates):,} fit; {alike} are alike, within "
         f"{ALIKE:.0%} of the fastest."
     )
-    for warning in best[0].plan.warnings(cluster):
+    for warning in first.plan.warnings(cluster):
         say(f"Note: {warning}.")
 
 
-def _explain(model: Transformer, cluster: Cluster, best: Candidate) -> None:
+def _explain(model: Transformer, cluster: Cluster, best: Candidate, one: Step) -> None:
     """Say what the step of a plan is made of, what fills its memory, and what each choice costs one step away."""
-    one = step_in_order(model, cluster, best.plan)
     say(f"\n{best.plan.mesh}: {one.seconds:.2f} s.")
     for name, time in sorted(one.parts.items(), key=lambda part: -part[1]):
         if time > 0.001 * one.seconds:
@@ -157,13 +157,10 @@ def _explain(model: Transformer, cluster: Cluster, best: Candidate) -> None:
     show_table(table)
 
 
-def _as_data(
-    title: str, model: Transformer, cluster: Cluster, found: Found, best: Sequence[Candidate]
-) -> dict[str, Any]:
+def _as_data(title: str, cluster: Cluster, found: Found, best: Sequence[Timed]) -> dict[str, Any]:
     """Return what was found for JSON: seconds, bytes, and shares of the peak."""
 
-    def one_of(one: Candidate) -> dict[str, Any]:
-        exact: Step = step_in_order(model, cluster, one.plan)
+    def one_of(one: Candidate, exact: Step) -> dict[str, Any]:
         return {
             "plan": one.plan.as_answer() | {"dp": one.plan.dp, "microbatches": one.plan.microbatches},
             "seconds": exact.seconds,
@@ -182,14 +179,14 @@ def _as_data(
         "title": title,
         "possible": found.possible,
         "fit": len(found.candidates),
-        "plans": [one_of(one) for one in best],
+        "plans": [one_of(*one) for one in best],
         "front": [
             {"plan": one.plan.as_answer(), "seconds": one.seconds, "memory": one.memory} for one in found.front()
         ],
     }
 
 
-def _draw(out: Path, title: str, model: Transformer, cluster: Cluster, found: Found, best: Sequence[Candidate]) -> None:
+def _draw(out: Path, title: str, model: Transformer, cluster: Cluster, found: Found, best: Sequence[Timed]) -> None:
     """Write the front as a picture; or a page with it, and with the memory and the step of each plan shown."""
     from drawing.planning.bytes import draw_memory  # here and not above: most calls draw nothing
     from drawing.planning.points import draw_plans
@@ -203,14 +200,14 @@ def _draw(out: Path, title: str, model: Transformer, cluster: Cluster, found: Fo
     from lib.suite.cli.pages import markup, page
 
     shown: list[dict[str, Any]] = []
-    for one in best:
-        exact, plan = step_in_order(model, cluster, one.plan), one.plan
+    for one, exact in best:
+        plan = one.plan
         passes = 2 * plan.pp * plan.v * plan.microbatches
         spans = timeline(model, cluster, plan) if passes <= MOST else []
         picture = markup(draw_plan(spans, plan.mesh).svg()) if spans else None
         memory = markup(draw_memory({"this plan": exact.memory}, cluster.memory).svg())
         parts = [(name, time, time / exact.seconds) for name, time in exact.parts.items() if time > 0]
-        shown.append({"plan": one.plan.mesh, "step": exact, "memory": memory, "picture": picture, "parts": parts})
+        shown.append({"plan": plan.mesh, "step": exact, "memory": memory, "picture": picture, "parts": parts})
     html = page("plan.html", "explore", script=False, title=title, front=markup(front.svg()), plans=shown)
     write_whole(ready(out), html)
 
@@ -227,10 +224,9 @@ def predictions(
     table = Table(Column("set", overflow="fold"), "", *numbers("runs", "mean error", "worst", "promised"))
     for name, one in sets().items():
         runs = [run for run in published() if run.set == name]
-        kind = "fitted" if one.fitted else "fails" if one.fails else "held out"
         worst = max(map(error, runs), key=abs)
         promise = "" if one.promise is None else f"{one.promise:g} %"
-        table.add_row(one.title, kind, str(len(runs)), f"{mean_error(runs):.1f} %", f"{worst:+.0%}", promise)
+        table.add_row(one.title, one.kind, str(len(runs)), f"{mean_error(runs):.1f} %", f"{worst:+.0%}", promise)
     show_table(table)
     for one in sets().values():
         if one.fails:
@@ -250,10 +246,9 @@ def predictions(
 
         points: list[Prediction] = []
         for run in published():
-            seconds, one = step(run.model, CLUSTERS[run.cluster_name], run.plan).seconds, sets()[run.set]
-            look = "fitted" if one.fitted else "fails" if one.fails else "held out"
+            seconds = step(run.model, CLUSTERS[run.cluster_name], run.plan).seconds
             name = f"{run.model_name}, {run.plan.gpus:,} GPUs"
-            points.append(Prediction(name, seconds, seconds / (1 + error(run)), look))
+            points.append(Prediction(name, seconds, seconds / (1 + error(run)), sets()[run.set].kind))
         draw_predictions(points).save(out)
         say(f"Wrote {out}")
 
