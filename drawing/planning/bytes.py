@@ -31,7 +31,7 @@ WIDTH, ROW, HIGH = 840, 30, 18
 def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "Memory of the GPU that holds most") -> Picture:
     """Draw the memory of plans, by their names, below each other, and the `limit` in bytes as a line."""
     said = "draw_memory takes plans by name, with their Memory as memory_of gives it, and a limit in bytes"
-    require(getattr(plans, "values", list[Memory])(), Memory, said)
+    require(plans, Memory, said)
     if not isinstance(limit, int | float) or not 0 < limit < inf:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"{said}; got the limit {limit!r:.80}")
     scene = Scene(WIDTH, 84 + ROW * len(plans) + 34)

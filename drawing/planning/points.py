@@ -36,8 +36,8 @@ def draw_plans(
     with a row below, `others` as small dots, and what is `marked` by its name, such as what was published."""
     said = "draw_plans takes plans that fit, as the front and the candidates of a search are"
     require(front, Candidate, said)
-    for some in (others, getattr(marked, "values", tuple[Candidate, ...])()):
-        if some or not isinstance(some, Sequence):
+    for some in (others, marked):
+        if some:
             require(some, Candidate, said)
     named = dict(marked or {})
     low, high = front[0].seconds, max(2 * front[0].seconds, *(one.seconds for one in named.values()), 0)

@@ -25,7 +25,7 @@ def draw_roofline(curves: Mapping[str, Sequence[tuple[int, float]]], title: str)
     sent takes longer than the work, and a ring marks from how many tokens on it does not. ValueError without a curve,
     or with one that has no two points."""
     takes = "draw_roofline draws curves of two points or more, as lib.plan.roofline.roofline gives them"
-    require(getattr(curves, "values", list[object])(), list, takes)
+    require(curves, list, takes)
     if any(len(curve) < 2 for curve in curves.values()):
         raise ValueError(takes)
     every = [min(TALLEST, ratio) for curve in curves.values() for _, ratio in curve]
