@@ -121,12 +121,9 @@ def test_any_notebook_gives_its_code_large_or_small(written: dict[str, Any], ind
     sources = [cell["source"] for cell in written["cells"] if cell["cell_type"] == "code"]
     expected = ["".join(source) for source in sources]
     assert cells(text) == expected
-    small = submission.SMALL
-    try:
-        submission.SMALL = 0  # type: ignore[misc]
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(submission, "SMALL", 0)
         assert cells(text) == expected, "as a large one is read"
-    finally:
-        submission.SMALL = small  # type: ignore[misc]
 
 
 @examples(40, 10)
