@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, step
 from lib.plan.pipeline import order_of, step_in_order, time_pipeline, timeline
-from lib.plan.published import published
+from lib.plan.published import Published, published
 from lib.plan.records import RECOMPUTE
 from lib.plan.roofline import hides_from, roofline
 from lib.plan.timing import LayerTime, Stages, bubble, ring
@@ -35,9 +35,8 @@ def test_the_closed_forms_are_the_order_timers_figures(
 
 
 @pytest.mark.parametrize("run", [run for run in published() if run.plan.pp > 1][::9], ids=lambda run: run.plan.mesh)
-def test_stages_that_are_not_alike_are_within_the_error_of_the_model(run: object) -> None:
+def test_stages_that_are_not_alike_are_within_the_error_of_the_model(run: Published) -> None:
     """The head and the embeddings make the ends longer: closed forms take the slowest rank for the beat."""
-    assert hasattr(run, "plan")
     cluster = CLUSTERS[run.cluster_name]
     exact, closed = step_in_order(run.model, cluster, run.plan), step(run.model, cluster, run.plan)
     assert exact.seconds == pytest.approx(closed.seconds, rel=0.02)

@@ -52,7 +52,7 @@ def test_ones_own_model_and_cluster(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('like = "llama3-8b"\nlayers = 40\n')
     (tmp_path / "gpus.toml").write_text(cluster_text(CLUSTERS["a100"]))
     result = puzzles(
-        "plan", "--model", tmp_path / "mine.toml", "--gpu", tmp_path / "gpus.toml", "--gpus", 8, "--batch", 64
+        "plan", "--model", tmp_path / "mine.toml", "--gpu", tmp_path / "gpus.toml", "--gpus", "8", "--batch", "64"
     )
     assert result.exit_code == 0, result.output
 
@@ -68,12 +68,12 @@ def test_a_picture_and_a_page(tmp_path: Path) -> None:
 
 
 def test_where_nothing_fits_the_nearest_is_said_and_by_how_much() -> None:
-    result = puzzles("plan", "--model", "llama3-405b", "--gpus", 8, "--batch", 64)
+    result = puzzles("plan", "--model", "llama3-405b", "--gpus", "8", "--batch", "64")
     assert result.exit_code == 1
     said = words(result)
     assert "none of 1,071 plans fits into 76.0 GiB, which is 95% of a GPU" in said
     assert "The nearest is tp8 micro 1 zero3 recompute full, which needs 688.1 GiB more" in said
-    result = puzzles("plan", "--model", "llama3-8b", "--gpus", 8, "--batch", 16, "--tp", 3)
+    result = puzzles("plan", "--model", "llama3-8b", "--gpus", "8", "--batch", "16", "--tp", "3")
     assert result.exit_code == 1
     assert "no plan is possible. tp 3 x cp 1 x pp 1 make 3, which does not divide 8 GPUs" in words(result)
 
