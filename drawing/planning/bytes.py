@@ -37,7 +37,7 @@ def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "Memory 
     scene = Scene(WIDTH, 84 + ROW * len(plans) + 34)
     scene.add(Text(20, 24, fit(f"{title}", WIDTH - 40, TEXT + 2), TEXT + 2, INK, bold=True))
     top = legend(scene, 20, 42, WIDTH - 20, [swatch(colour, text=kind) for kind, colour in MEMORY_LOOKS.items()]) + 12
-    left = 30 + min(220.0, max(text_width(f"{name}", TEXT) for name in plans))
+    left = 40 + min(220.0, max(text_width(f"{name}", TEXT) for name in plans))
     scale = (WIDTH - left - 110) / max(limit, *(memory.total for memory in plans.values()))
     for row, (name, memory) in enumerate(plans.items()):
         y = top + ROW * row
