@@ -14,8 +14,8 @@ from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit
 from drawing.comparing.plot import Frame, Labels, front_line, scales
 from drawing.planning import require
 from lib.errors.wording import exact
+from lib.plan.candidates import Candidate
 from lib.plan.records import GIB
-from lib.plan.search import Candidate
 
 __all__ = ["Prediction", "draw_plans", "draw_predictions"]
 

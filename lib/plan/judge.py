@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple, cast
 
 from lib.errors.arguments import written
+from lib.plan.candidates import ROOM
 from lib.plan.memory import memory_of
 from lib.plan.pipeline import step_in_order
 from lib.plan.records import CHOSEN, CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
-from lib.plan.search import ROOM
 from lib.plan.timing import Step
 
 __all__ = ["Judged", "Task", "judge", "plan_of"]

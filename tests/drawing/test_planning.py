@@ -8,9 +8,9 @@ from drawing.planning.points import Prediction, draw_plans, draw_predictions
 from drawing.planning.roofline import draw_roofline
 from drawing.planning.steps import draw_plan
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of, search
+from lib.plan.candidates import candidate
 from lib.plan.pipeline import timeline
 from lib.plan.roofline import roofline
-from lib.plan.search import candidate
 
 GPT3, A100 = MODELS["gpt3-175b"], CLUSTERS["a100"]
 PLAN = Plan(64, 64, tp=8, pp=8, v=3, zero=0, recompute="selective", stack=STACKS["megatron"])

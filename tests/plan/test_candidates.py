@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from lib.plan import CLUSTERS, MODELS, STACKS, Plan, memory_of, search
+from lib.plan.candidates import ALIKE, ROOM, candidate, one_step_away
 from lib.plan.records import GIB
-from lib.plan.search import ALIKE, ROOM, candidate, one_step_away
 
 LLAMA = MODELS["llama3-405b"]
 

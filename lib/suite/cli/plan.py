@@ -13,12 +13,12 @@ import typer
 from rich.table import Column, Table
 
 from lib.files import ready, write_whole
+from lib.plan.candidates import ALIKE, ROOM, Candidate, Found, one_step_away, search
 from lib.plan.files import cluster_named, cluster_text, model_named, torchtitan
 from lib.plan.memory import memory_of
 from lib.plan.pipeline import step_in_order
 from lib.plan.published import METRICS, error, mean_error, published, sets
 from lib.plan.records import CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
-from lib.plan.search import ALIKE, ROOM, Candidate, Found, one_step_away, search
 from lib.plan.timing import Step, step
 from lib.suite.cli.console import Jobs, fail, numbers, option, output, progress, say, show_table
 

@@ -184,7 +184,8 @@ def _run(request: Request) -> Sent:
 
 # -- ours ----------------------------------------------------------------------------------------------------------
 
-SCHEDULES: Final = "lib.schedules."
+WITHHELD: Final = ("lib.schedules.", "lib.plan.candidates")
+"""How the names of modules begin that answer puzzles: schedules, and the search for plans."""
 LOADED: Final = (
     "lib.schedules.written",
     *(f"lib.schedules.pipelines.{name}" for name in ("action", "legality", "lowering", "program")),
@@ -211,7 +212,7 @@ def schedules_below(puzzle: str) -> Mapping[str, str]:
         found[module] = "\n".join(["from __future__ import annotations", *map(ast.unparse, nodes)])
         for node in nodes:
             match node:
-                case ast.ImportFrom(str() as above, names) if above.startswith(SCHEDULES) and above not in LOADED:
+                case ast.ImportFrom(str() as above, names) if above.startswith(WITHHELD) and above not in LOADED:
                     if given := [one.name for one in names if (one.asname or one.name) in used]:
                         waiting.setdefault(above, []).extend(given)
                 case _:
@@ -221,7 +222,7 @@ def schedules_below(puzzle: str) -> Mapping[str, str]:
 
 
 def withhold(given: Mapping[str, str]) -> None:
-    """From now on no module of lib.schedules is to be had but what is LOADED and what is given."""
+    """From now on no module that is WITHHELD is to be had but what is LOADED and what is given."""
     for name in LOADED:
         import_module(name)
     sys.meta_path.insert(0, _Given(given))
@@ -234,7 +235,7 @@ class _Given(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return importlib.util.spec_from_loader(fullname, self) if fullname.startswith(SCHEDULES) else None
+        return importlib.util.spec_from_loader(fullname, self) if fullname.startswith(WITHHELD) else None
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__

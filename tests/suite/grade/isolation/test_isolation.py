@@ -152,3 +152,20 @@ def test_a_child_that_ends_or_says_more_than_it_was_asked_answers_nothing_else(i
                 if changed is forged and isolation._server is not None and isolation._server._child is not None:
                     select.select([isolation._server._child.link], [], [], 60)  # until it has said more
         assert found == outcomes
+
+
+def test_a_plan_is_not_found_by_our_search(isolation: Isolation) -> None:
+    """Nor does the import of what else is ours of plans fail."""
+    text = (
+        "def plan_gpt3():\n"
+        "    from lib.plan import CLUSTERS, MODELS, Plan, search\n"
+        '    return search(MODELS["gpt3-175b"], CLUSTERS["a100"], Plan(64, 64)).candidates[0].plan\n'
+    )
+    sent = isolation.answers(Source.of("mine.py", text), "plan_gpt3", [()])
+    assert "lib.plan.candidates.search is ours, and does not count as yours" in sent.text
+    sent = isolation.answers(
+        Source.of("mine.py", "def plan_gpt3():\n    from lib.plan import Plan\n    return Plan(64, 64, tp=8)\n"),
+        "plan_gpt3",
+        [()],
+    )
+    assert sent.answers[0].value["tp"] == 8
