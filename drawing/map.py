@@ -39,11 +39,11 @@ class Stop(Protocol):
     """A puzzle as the map needs it, such as the records in lib.PUZZLES."""
 
     @property
-    def number(self) -> int: ...  # counted from 1, as in the titles of the notebooks
+    def label(self) -> str: ...  # its number, as in the title of the notebook
     @property
     def chapter(self) -> str: ...  # its name in chapters.toml
     @property
-    def stem(self) -> str: ...  # the name of its notebook, without the ending
+    def path(self) -> str: ...  # where its notebook lies, without the ending
     @property
     def title(self) -> str: ...
     @property
@@ -240,19 +240,19 @@ class _Panel:
             scene.add(Poly(((end[0] - 4, end[1] - 7), (end[0] + 4, end[1] - 7), (end[0], end[1] + 1)), SOFT))
 
     def _elsewhere(self, name: str) -> Sequence[Stop]:
-        needs = (self.puzzles[need] for need in self.mine[name].needs if need not in self.mine)
-        return sorted(needs, key=lambda stop: stop.number)
+        needs = set(self.mine[name].needs) - self.mine.keys()
+        return [stop for need, stop in self.puzzles.items() if need in needs]
 
     def _tag(self, name: str) -> tuple[str, float]:
         """Return the words on the edge of its card, and where on it they end."""
         needs = self._elsewhere(name)
-        words = f"after {', '.join(str(stop.number) for stop in needs)}"
+        words = f"after {', '.join(stop.label for stop in needs)}"
         return (words, 8 + text_width(words, SIZE) + 14) if needs else ("", 0.0)
 
     def _card(self, scene: Scene, place: Place, name: str) -> Link:
         stop, solved = self.mine[name], name in self.solved
         x, y, high = place.x - WIDTH / 2, self._y(place.row), self.high[place.row]
-        title = f"{stop.number}. {stop.title}"
+        title = f"{stop.label} {stop.title}"
         colour = GOLD if solved else layer_colour(round((place.row + 1) / len(self.rows) * 10), 10)
         scene.add(Rect(x, y, WIDTH, high, PAPER, GOLD if solved else EDGE, 2 if solved else 1, radius=5))
         scene.add(Rect(x, y + 5, 5, high - 10, colour))
@@ -263,7 +263,7 @@ class _Panel:
             scene.add(Text(x + 14, y + 21 + number * STEP, line, SIZE, SOFT))
         words, end = self._tag(name)
         if words:
-            needs = "\n".join(f"{need.number}. {need.title}" for need in self._elsewhere(name))
+            needs = "\n".join(f"{need.label} {need.title}" for need in self._elsewhere(name))
             scene.add(Rect(x + 8, y - 9, end - 8, 18, PAPER, SOFT, radius=9, title=f"solve first:\n{needs}"))
             scene.add(Text(x + 8 + (end - 8) / 2, y, words, SIZE, SOFT, "middle"))
         if solved:  # a badge on the corner, where it takes no room from the title
@@ -271,7 +271,7 @@ class _Panel:
             scene.add(Rect(x0 - BADGE, y0 - BADGE, 2 * BADGE, 2 * BADGE, GOLD, PAPER, 1.5, radius=BADGE))
             tick = ((x0 - 4.5, y0), (x0 - 1.3, y0 + 3.5), (x0 + 4.7, y0 - 3.8))
             scene.add(Poly(tick, stroke=ink_on(GOLD), line=2))
-        return Link(x, y, WIDTH, high, f"{stop.stem}.ipynb", f"{title} (solved)" if solved else title)
+        return Link(x, y, WIDTH, high, f"{stop.path}.ipynb", f"{title} (solved)" if solved else title)
 
 
 def _spread(index: int, count: int) -> float:
@@ -280,7 +280,7 @@ def _spread(index: int, count: int) -> float:
 
 def _said(stop: Stop) -> tuple[list[str], list[str]]:
     """The lines of a card: its number and title, and what it teaches."""
-    names = _lines(f"{stop.number}. {stop.title}", SIZE * 1.04, 2)
+    names = _lines(f"{stop.label} {stop.title}", SIZE * 1.04, 2)
     return names, _lines(stop.teaches, SIZE, MOST - len(names))
 
 

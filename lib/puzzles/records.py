@@ -137,11 +137,13 @@ of a whole run (`lib.plan`)."""
 class Puzzle:
     """One puzzle. `id` is also the name of the function that a student writes.
 
-    `number` counts from 1 through all chapters, in the order in which the records stand. `needs` are the ids of the
+    `number` counts from 1 through all chapters, in the order in which the records stand, and `label` is the number
+    that a student sees: chapter 6's third puzzle is 6.3. `needs` are the ids of the
     puzzles to solve first, `teaches` says what it is about in half a sentence, and the three `hints` (Markdown) are a
     question, an idea and nearly the code. `minutes` is how long it takes a student who knows Python and
     backpropagation, as `lib.suite.notebooks.shared_cells` estimates it; `discuss` (Markdown) is an open question for a
-    class, and what to listen for.
+    class, and what to listen for. A puzzle that `deepens` another may be skipped; those that deepen none are the core
+    path. One that is `part_of` another has its gap in that one's notebook, and follows it in the file.
 
     A schedule has a size, goals, and hidden sizes at which it must be correct too. Its layers are the usual ones, but
     for the `last` ones where these are described. `sent` is how many elements may be sent per rank, where that is what
@@ -160,6 +162,7 @@ class Puzzle:
 
     id: str
     number: int
+    label: str
     chapter: str
     kind: str
     title: str
@@ -168,6 +171,8 @@ class Puzzle:
     hints: tuple[str, ...]
     minutes: int
     discuss: str
+    deepens: str = ""
+    part_of: str = ""
     ranks: int = 0
     layers: int = 0
     batches: int = 0
@@ -188,13 +193,23 @@ class Puzzle:
 
     @property
     def stem(self) -> str:
-        """The name of its notebook, without the ending. The introduction is number 00."""
-        return f"{self.number:02d}_{self.id}"
+        """The name of its notebook, without the folder and the ending: its number within the chapter, and its id."""
+        return f"{int(self.label.partition('.')[2]):02d}_{self.notebook}"
+
+    @property
+    def notebook(self) -> str:
+        """The puzzle that its notebook is called after: its own id, unless it is part of another."""
+        return self.part_of or self.id
+
+    @property
+    def path(self) -> str:
+        """Where its notebook lies below puzzles/ or solutions/, without the ending: `pipelines/03_interleaved`."""
+        return f"{self.chapter}/{self.stem}"
 
     @property
     def heading(self) -> str:
         """Its number and its title."""
-        return f"{self.number}. {self.title}"
+        return f"{self.label} {self.title}"
 
     @property
     def is_function(self) -> bool:
@@ -235,6 +250,25 @@ def puzzle_of_file(stem: str) -> Puzzle | None:
     return PUZZLES[name] if number.isdigit() and name in PUZZLES else None
 
 
+def core_of(puzzle: Puzzle) -> Puzzle:
+    """Return the puzzle of the core path that a puzzle deepens, by way of others perhaps, or itself."""
+    return core_of(PUZZLES[puzzle.deepens]) if puzzle.deepens else puzzle
+
+
+INTRODUCTION = 45
+"""Minutes that the introduction takes."""
+
+
+def minutes_of_core() -> int:
+    """Return how many minutes the core path takes: the introduction, and each puzzle that deepens no other."""
+    return INTRODUCTION + sum(puzzle.minutes for puzzle in PUZZLES.values() if not puzzle.deepens)
+
+
+def of_one_notebook(puzzle: Puzzle) -> list[Puzzle]:
+    """Return the puzzles of the notebook of a puzzle, the one that it is called after first."""
+    return [one for one in PUZZLES.values() if one.notebook == puzzle.notebook]
+
+
 def schedule_record(puzzle: str) -> Puzzle:
     """The record of a puzzle whose answer is a schedule. ValueError where it is a plain function."""
     record = PUZZLES[puzzle]
@@ -253,9 +287,11 @@ def chapters() -> dict[str, Chapter]:
     return {name: Chapter(data["title"], data["about"].strip()) for name, data in every.items()}
 
 
-def by_chapter() -> list[tuple[Chapter, list[Puzzle]]]:
-    """The chapters that have puzzles, each with its puzzles, in order."""
-    every = groupby(PUZZLES.values(), key=lambda puzzle: puzzle.chapter)
+def by_chapter(*, parts: bool = False) -> list[tuple[Chapter, list[Puzzle]]]:
+    """The chapters that have puzzles, each with its puzzles, in order: one for each notebook, or with those that are
+    `parts` of others too."""
+    shown = (puzzle for puzzle in PUZZLES.values() if parts or not puzzle.part_of)
+    every = groupby(shown, key=lambda puzzle: puzzle.chapter)
     return [(chapters()[name], list(puzzles)) for name, puzzles in every]
 
 
@@ -268,15 +304,21 @@ def _read(name: str) -> dict[str, dict[str, Any]]:
 @cache
 def _records() -> dict[str, Puzzle]:
     records: dict[str, Puzzle] = {}
-    for chapter in chapters():
+    for at, chapter in enumerate(chapters(), 1):
+        place = 0
         for key, data in _read(chapter).items():
             if key in records:
                 raise ValueError(f"two records are called {key}: in {records[key].chapter}.toml and in {chapter}.toml")
-            records[key] = _record(key, len(records) + 1, chapter, data)
+            if whole := data.get("part_of"):
+                if whole not in records or records[whole].chapter != chapter:
+                    raise ValueError(f"{key}: it is part of {whole!r}, which is no puzzle above it in {chapter}.toml")
+            else:
+                place += 1
+            records[key] = _record(key, len(records) + 1, f"{at}.{place}", chapter, data)
     return records
 
 
-def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle:
+def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any]) -> Puzzle:
     """A Puzzle from its TOML. ValueError for a field that there is not, or one of another kind of puzzle."""
     kind = data.get("kind", "schedule")
     if kind not in KINDS:
@@ -290,7 +332,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
         "function": ({"table", "draws"}, {"fix"}),
         "plan": ({"runs", "goals"}, {"fix"}),
     }[kind]
-    needed, free = needed | needs, {"kind", *more}
+    needed, free = needed | needs, {"kind", "deepens", "part_of", *more}
     if wrong := (needed - data.keys()) | (data.keys() - needed - free):
         raise ValueError(
             f"{key}: a {kind} has {', '.join(sorted(needed))} and may have {', '.join(sorted(free))}; "
@@ -314,7 +356,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
         if "together" in premise:
             premise["together"] = tuple(premise["together"])
         made["bound"] = Premise(premise.pop("premise", ""), **premise)
-    return Puzzle(key, number, chapter, **made)
+    return Puzzle(key, number, label, chapter, **made)
 
 
 def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> Hidden:

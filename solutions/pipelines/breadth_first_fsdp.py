@@ -286,7 +286,7 @@ compare(interleaved=changes, breadth_first=out) if out else None
 # %% [markdown]
 # ## Where this leads
 #
-# You have written many pipelines by now. [The gallery](00_gallery.ipynb) puts all that have a name on one time axis,
+# You have written many pipelines by now. [The gallery](../00_gallery.ipynb) puts all that have a name on one time axis,
 # with sliders to make more. Can you beat them? After that, the next chapter puts all kinds of parallelism on one
 # mesh.
 

@@ -26,7 +26,9 @@ from typing import Any, Final
 from lib import Model
 from lib.files import ROOT
 from lib.suite.notebooks.exports import GALLERY, chosen, package, read_notebook
+from lib.suite.notebooks.shared_cells import reading_order
 from lib.suite.submissions.gap import BuildError
+from lib.suite.submissions.locations import notebook_in
 from lib.values.operations import signatures
 from tools.browser import chalk_standin, compiled, kernel
 
@@ -111,7 +113,7 @@ def pack(archive: Path, packed: Path) -> None:
 def notebooks(names: Sequence[str], text: Path | None = None) -> dict[str, dict[str, Any]]:
     """Return the notebooks by the stems of their files, the first page first."""
     if not names:
-        paths = sorted((ROOT / "puzzles").glob("*.ipynb"), key=lambda path: (path.stem != "00_index", path.name))
+        paths = [notebook_in(ROOT / "puzzles", name) for name in reading_order()]
         return {path.stem: read_notebook(path) for path in paths}
     found = {path.stem: read_notebook(path) for path in chosen(names)}
     said = "# Puzzles" if text is None else text.read_text("utf-8").rstrip()
@@ -131,7 +133,7 @@ def title(notebook: dict[str, Any]) -> str:
 
 def hashes() -> list[str]:
     """Return the hashes of all scripts in frames of ours, as notebooks have them: a page's frames obey its policy."""
-    paths = [*(ROOT / "puzzles").glob("*.ipynb"), *(ROOT / "solutions").glob("*.ipynb")]
+    paths = [*(ROOT / "puzzles").rglob("*.ipynb"), *(ROOT / "solutions").rglob("*.ipynb")]
     return sorted({one for path in paths for one in HASH.findall(path.read_text("utf-8"))})
 
 

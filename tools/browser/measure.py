@@ -16,13 +16,14 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from lib.files import ROOT
 from lib.puzzles.records import PUZZLES
+from lib.suite.submissions.locations import notebook_in
 from tools.browser.serving import server
 
 PACKED: Final = (".bin", ".zip")
 """What no host packs again."""
 PATIENCE: Final = 60_000
 PUZZLE: Final = "interleaved"
-FIRST: Final = "03_ddp"
+FIRST: Final = PUZZLES["ddp"].stem
 PICTURE: Final = "ddp-9"
 """A cell that draws, and what it needs stands above it."""
 
@@ -54,7 +55,7 @@ def measure(folder: Path) -> dict[str, float]:
         page.goto(f"?p={stem}")
         expect(page.get_by_role("status")).to_have_text("Python is ready.")
         figures["next page: Python ready (s)"] = _mark(page, "ready")
-        page.locator("#open").set_input_files(ROOT / "solutions" / f"{stem}.ipynb")
+        page.locator("#open").set_input_files(notebook_in(ROOT / "solutions", PUZZLE))
         expect(page.get_by_role("status")).to_contain_text("Opened")
         begun = float(page.evaluate("performance.now()"))
         page.get_by_role("button", name="Run all").click()

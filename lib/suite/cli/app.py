@@ -20,7 +20,7 @@ from lib.errors.exceptions import PuzzleError, TraceError
 from lib.extras import need_extra
 from lib.puzzles.records import PUZZLES
 from lib.suite.cli.console import SHORT, console, fail, option, say
-from lib.suite.submissions.locations import home, is_checkout
+from lib.suite.submissions.locations import home, is_checkout, named, notebook_in, notebooks_below
 
 MODULES: Final = {
     "learner": "list goal hint reveal watch",
@@ -99,20 +99,20 @@ def build(
     check: Annotated[bool, option("Write nothing; fail where one is not current.", "--check")] = False,
     force: Annotated[bool, option("Overwrite notebooks that somebody has worked in.", "--force")] = False,
 ) -> None:
-    """Make the notebooks in puzzles/ and solutions/ from solutions/NN_name.py, and renumber what needs it."""
+    """Make the notebooks in puzzles/ and solutions/ from their sources, and move those with a new number or chapter."""
     from lib.suite.notebooks import build as notebooks
 
     if not is_checkout():
         fail("Notebooks are built in a checkout of the repository; this is an installed copy.")
     if check and (moves := notebooks.misnumbered(home())):
-        fail("Puzzles have other numbers now; mend with `puzzles build`:\n" + "\n".join(moves))
+        fail("Puzzles have other numbers now; run `puzzles build`:\n" + "\n".join(moves))
     for old, new in ({} if check else notebooks.renumber(home())).items():
-        say(f"Renamed {old} to {Path(new).name}")
+        say(f"Moved {old} to {new}")
     with console().status("Running every notebook"):
         files = notebooks.build(home())
     old = notebooks.stale(files, home())
     if check and old:
-        fail("Not what solutions/*.py give; mend with `puzzles build`:\n" + "\n".join(old))
+        fail("Not what their sources give; run `puzzles build`:\n" + "\n".join(old))
     if not check and not force and (worked_on := notebooks.worked_on(old, home())):
         fail("Somebody has worked in these; move them away, or use --force:\n" + "\n".join(worked_on))
     if not check:
@@ -173,7 +173,7 @@ def lab(context: typer.Context) -> None:
 
     program = lab_command(context.args)
     folder = workplace()
-    trust(folder.glob("*.ipynb"))
+    trust(notebooks_below(folder))
     raise typer.Exit(_become(program, folder, lab_environment()))
 
 
@@ -239,8 +239,8 @@ def trust(notebooks: Iterable[Path]) -> None:
         notary = cast(Any, NotebookNotary)()
         with closing(notary.store):
             for path in notebooks:
-                original = home() / "puzzles" / path.name
-                if original.is_file() and original.read_bytes() == path.read_bytes():
+                original = notebook_in(home() / "puzzles", name) if (name := named(path)) is not None else path
+                if path != original and original.is_file() and original.read_bytes() == path.read_bytes():
                     notary.sign(cast(Any, nbformat).read(path, as_version=4))
     except OSError as error:
         print(f"Note: the pictures in the notebooks appear when you run them, as Jupyter's signatures fail: {error}")

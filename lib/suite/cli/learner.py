@@ -17,7 +17,7 @@ from lib.checker.verdict import FunctionVerdict
 from lib.errors import graded
 from lib.errors.wording import amount
 from lib.extras import need_extra
-from lib.puzzles.records import PUZZLES, by_chapter, puzzle_of_file
+from lib.puzzles.records import PUZZLES, by_chapter, chapters, puzzle_of_file
 from lib.puzzles.records import Puzzle as Record
 from lib.puzzles.records import goal as goal_of
 from lib.suite.cli import console as options
@@ -82,7 +82,7 @@ def _by_chapter(table: Table, passed: set[str], row: Callable[[Record], Sequence
         so_far = f"{sum(record.id in passed for record in records)} of {len(records)} solved"
         table.add_row("", Text(chapter.title, "bold"), "", Text(so_far, "bold"))
         for record in records:
-            table.add_row(str(record.number), *row(record))
+            table.add_row(record.label, *row(record))
     show_table(table)
 
 
@@ -236,7 +236,7 @@ class Watcher:
     def by_puzzle(self) -> dict[str, list[Path]]:
         """Return the files that there are now, by puzzle, in the order of the puzzles."""
         files: dict[str, list[Path]] = {}
-        for path in [self.path] if self.alone else sorted(self.folder.glob("*")):
+        for path in [self.path] if self.alone else self._files():
             if self.concerns(path):
                 try:
                     for puzzle in self._about(path):
@@ -244,6 +244,11 @@ class Watcher:
                 except (SourceError, OSError):
                     continue  # one of no puzzle, or that cannot be read just now
         return {puzzle: files[puzzle] for puzzle in PUZZLES if puzzle in files}
+
+    def _files(self) -> list[Path]:
+        """The files of the folder, and of the folders of chapters below it."""
+        folders = [self.folder, *(self.folder / chapter for chapter in chapters())]
+        return [path for folder in folders for path in sorted(folder.glob("*"))]
 
     def _about(self, path: Path, begun: bool = False) -> tuple[str, ...]:
         """The puzzles of a file; or those `begun`, in which somebody has written something, and the first, where nobody

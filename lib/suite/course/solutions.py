@@ -17,7 +17,7 @@ from lib.checker.checker import check
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import amount
-from lib.puzzles.records import PUZZLES, puzzle_of_file
+from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course.progress import Standing, known, passed_here
 from lib.suite.submissions.function_check import judge_answers
@@ -39,7 +39,7 @@ def answer(puzzle: str) -> str:
     """Return the lines of the official answer, as they stand between the markers of its source. BuildError without."""
     path = reference(puzzle)
     text = path.read_text("utf-8")
-    for found in find(text, path.name, puzzle if puzzle_of_file(path.stem) else None):
+    for found in find(text, path.name, puzzle):
         if found.puzzle == puzzle:
             return textwrap.dedent("\n".join(text.splitlines()[found.first : found.last - 1]))
     raise BuildError(f"{path.name} holds no answer to {puzzle!r}")

@@ -22,7 +22,7 @@ from lib.suite.isolation.messages import Sent
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function, puzzle_of, puzzles_of, source_in
-from lib.suite.submissions.locations import home, is_edition, located, notebook_of, reference, shown
+from lib.suite.submissions.locations import is_edition, is_source, located, notebook_of, reference, shown
 from lib.suite.submissions.table import Answer, Given, ask_here
 from lib.trace.trace import Trace
 
@@ -206,7 +206,7 @@ class _Subject:
         elif not self.is_trace:
             wanted = "neither a puzzle nor a notebook (.ipynb), Python (.py) or saved Trace (.json)"
             raise SourceError(f"{what!r} is {wanted}; the puzzles are {', '.join(PUZZLES)}")
-        self.is_own = (home() / "solutions").resolve() not in self.path.resolve().parents
+        self.is_own = not is_source(self.path)
         self.is_function = self.puzzle is not None and not self.is_trace and PUZZLES[self.puzzle].is_function
 
     def run(self) -> Run:

@@ -1,4 +1,4 @@
-"""The builder: solutions/NN_name.py, written by hand, to the notebooks in puzzles/ and in solutions/.
+"""The builder: solutions/<chapter>/<puzzle>.py, written by hand, to the notebooks in puzzles/ and in solutions/.
 
 A student's notebook has the gap where the answer was, and the outputs of its demonstrations only. The solved one has
 been run, each in a kernel that is started anew. Building twice gives the same bytes: ids come from the puzzle and the
@@ -17,11 +17,11 @@ from typing import Any, cast
 
 from lib.extras import install
 from lib.files import ready, write_whole
-from lib.puzzles.records import PUZZLES, puzzle_of_file
-from lib.suite.notebooks.shared_cells import PAGES, expand, puzzles_page, teaching
+from lib.puzzles.records import PUZZLES, chapters
+from lib.suite.notebooks.shared_cells import expand, puzzles_page, reading_order, teaching
 from lib.suite.submissions.gap import Answer, BuildError, find, parse, student
 from lib.suite.submissions.load import Notebook
-from lib.suite.submissions.locations import is_worked_on
+from lib.suite.submissions.locations import PAGES, is_worked_on, named, notebooks_below, place_of, source_of
 from lib.suite.submissions.needed import Program
 from lib.suite.submissions.statements import statements
 
@@ -56,7 +56,7 @@ _write_json = cast(Any, nbformat).writes
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One solutions/NN_name.py, read and found whole."""
+    """One source below solutions/, read and found whole."""
 
     path: Path
     text: str
@@ -64,8 +64,18 @@ class Source:
 
     @property
     def id(self) -> str:
-        """The name of the file without its number, after which its cells are named."""
-        return self.path.stem.partition("_")[2]
+        """The puzzle or page that it is of, after which its cells are named."""
+        return self.path.stem
+
+    @property
+    def place(self) -> str:
+        """Where its notebooks lie, below puzzles/ and solutions/, without their ending."""
+        return place_of(self.id)
+
+    @property
+    def root(self) -> Path:
+        """The folder that holds solutions/."""
+        return self.path.parents[len(Path(source_of(self.id)).parts)]
 
     def solved(self) -> Notebook:
         """Return the notebook with the answers, not run yet."""
@@ -77,7 +87,7 @@ class Source:
 
     def _notebook(self, text: str) -> Notebook:
         """The notebook of a py:percent text, without outputs, with the ids and the metadata that we want."""
-        percent: Any = _read_percent(expand(text, self.path.stem, self.path.parents[1]), fmt="py:percent")
+        percent: Any = _read_percent(expand(text, self.id, self.root), fmt="py:percent")
         cells: list[dict[str, Any]] = []
         for number, cell in enumerate(cell for cell in percent.cells if JUDGE not in cell.metadata.get("tags", ())):
             kept = {key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata}
@@ -87,11 +97,20 @@ class Source:
 
 
 def read_sources(folder: Path) -> list[Source]:
-    """Read every numbered .py of a solutions folder. BuildError for one that is no puzzle, or has no gap."""
+    """Read the sources of a solutions folder, in the order in which they are read. BuildError for one that has no gap,
+    or that is of no puzzle or page, or lies in another folder than its chapter's."""
     sources: list[Source] = []
-    for path in sorted(folder.glob("[0-9]*.py")):
+    there = [
+        path for one in (folder, *(folder / chapter for chapter in chapters())) for path in sorted(one.glob("*.py"))
+    ]
+    order = {source_of(name): at for at, name in enumerate(reading_order())}
+    for path in there:
+        if (place := path.relative_to(folder).as_posix()) not in order:
+            where = f"; it belongs in {source_of(path.stem)}" if path.stem in PUZZLES else ""
+            raise BuildError(f"solutions/{place} is the source of no puzzle in its chapter{where}")
+    for path in sorted(there, key=lambda path: order[path.relative_to(folder).as_posix()]):
         text = path.read_text("utf-8")
-        name = path.stem.partition("_")[2]
+        name = path.stem
         answers = find(text, path.name, None if name in PAGES else name)
         if name not in PAGES:
             for answer in answers:
@@ -103,7 +122,7 @@ def read_sources(folder: Path) -> list[Source]:
                 raise BuildError(f"{path.name}: no {gap}: students would get the answer")
         sources.append(Source(path, text, tuple(answers)))
     if not sources:
-        raise BuildError(f"{folder} holds no NN_name.py to build from")
+        raise BuildError(f"{folder} holds no <chapter>/<puzzle>.py to build from")
     return sources
 
 
@@ -114,14 +133,14 @@ def build(root: Path, *, stored: bool = False) -> dict[str, str]:
     notebooks hold, which is for others to check.
     """
     sources = read_sources(root / "solutions")
-    solved = {source.path.with_suffix(".ipynb"): source.solved() for source in sources}
+    solved = {root / f"solutions/{source.place}.ipynb": source.solved() for source in sources}
     ran = [_with_stored_outputs(*one) for one in solved.items()] if stored else execute(solved)
     if errors := [str(result) for result in ran if isinstance(result, BuildError)]:
         raise BuildError("\n".join(errors))
     files: dict[str, str] = {}
     for source, notebook in zip(sources, cast("list[Notebook]", ran), strict=True):
-        files[f"puzzles/{source.path.stem}.ipynb"] = _text(demonstrated(source.student(), notebook))
-        files[f"solutions/{source.path.stem}.ipynb"] = _text(notebook)
+        files[f"puzzles/{source.place}.ipynb"] = _text(demonstrated(source.student(), notebook))
+        files[f"solutions/{source.place}.ipynb"] = _text(notebook)
     for name, renewed in PAGES_OF.items():
         if (root / name).is_file():
             files[name] = renewed((root / name).read_text("utf-8"))
@@ -145,18 +164,22 @@ def _with_stored_outputs(path: Path, solved: Notebook) -> Notebook | BuildError:
 
 
 def misnumbered(root: Path) -> dict[str, str]:
-    """Find the files of puzzles that have another number by now: their names, and what they should be."""
+    """Find the notebooks of puzzles that have another number or chapter by now: where they are, and should be."""
     moves: dict[str, str] = {}
     for folder in ("solutions", "puzzles"):
-        for path in sorted((root / folder).glob("[0-9]*_*")):
-            record = puzzle_of_file(path.stem)
-            if record is not None and path.stem != record.stem and path.suffix in (".py", ".ipynb"):
-                moves[f"{folder}/{path.name}"] = f"{folder}/{record.stem}{path.suffix}"
+        for path in notebooks_below(root / folder):
+            name, old = path.stem.partition("_")[2], path.relative_to(root).as_posix()
+            if (
+                named(path) == name
+                and (name in PAGES or not PUZZLES[name].part_of)
+                and old != (new := f"{folder}/{place_of(name)}.ipynb")
+            ):
+                moves[old] = new
     return moves
 
 
 def renumber(root: Path) -> dict[str, str]:
-    """Rename the files of puzzles that got another number, with whatever work is in them, and return their names.
+    """Move the notebooks that have another number or chapter, with whatever work is in them, and return their names.
 
     BuildError where both names are taken: then somebody has to say which is the right one.
     """
@@ -165,7 +188,7 @@ def renumber(root: Path) -> dict[str, str]:
         if (root / new).exists():
             raise BuildError(f"there are {old} and {new}, for one puzzle: remove one of them")
     for old, new in moves.items():
-        (root / old).rename(root / new)
+        (root / old).rename(ready(root / new))
     return moves
 
 

@@ -37,7 +37,7 @@ from lib.suite.course.solutions import FOLDER, answer
 from lib.suite.notebooks.shared_cells import pinned
 from lib.suite.submissions.gap import BuildError, find
 from lib.suite.submissions.load import Notebook
-from lib.suite.submissions.locations import home, is_checkout, reference
+from lib.suite.submissions.locations import home, is_checkout, notebook_in, reference
 
 SETUP = "# @title Set up"
 STAYS = {
@@ -45,7 +45,7 @@ STAYS = {
     "gallery": "the one that needs stored schedules, which answer puzzles: away from here, it has none",
 }
 """The notebooks that are not for elsewhere, and what each of them is."""
-LINK = re.compile(r"\[([^\]]+)\]\((\w+)\.ipynb\)")
+LINK = re.compile(r"\[([^\]]+)\]\((?:[\w.]+/)*(\w+)\.ipynb\)")
 BETWEEN = " · "
 NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
 """A part of a line that has nothing but links to other notebooks, or a badge."""
@@ -88,17 +88,16 @@ def chosen(names: Sequence[str]) -> list[Path]:
 
     Raises BuildError for a name that is none of these, and for a notebook of the repository that somebody has solved.
     """
-    folder = home() / "puzzles"
-    stems = {"introduction": "00_introduction"} | {puzzle.id: puzzle.stem for puzzle in PUZZLES.values()}
+    folder, known = home() / "puzzles", ["introduction", *PUZZLES]
     paths: list[Path] = []
-    for name in names or stems:
-        if name not in stems and not name.endswith(".ipynb"):
-            raise BuildError(f"there is no notebook {name!r}; there are {', '.join(stems)}, or say the path of one")
-        paths.append(folder / f"{stems[name]}.ipynb" if name in stems else Path(name))
+    for name in names or dict.fromkeys(PUZZLES[one].notebook if one in PUZZLES else one for one in known):
+        if name not in known and name not in PUZZLES and not name.endswith(".ipynb"):
+            raise BuildError(f"there is no notebook {name!r}; there are {', '.join(known)}, or say the path of one")
+        paths.append(Path(name) if name.endswith(".ipynb") else notebook_in(folder, name))
     if is_checkout():
         from lib.suite.notebooks.build import worked_on
 
-        mine = [f"puzzles/{path.name}" for path in paths if path.parent == folder]
+        mine = [path.relative_to(home()).as_posix() for path in paths if folder in path.parents]
         if solved := worked_on(mine, home()):
             raise BuildError(f"somebody has worked in {', '.join(solved)}; `puzzles build --force` makes them new")
     return paths
@@ -370,7 +369,7 @@ def write_class(folder: Path, number: int = 0) -> list[Path]:
 
 def _handed_in(puzzle: str, code: str, hints: int) -> str:
     """A student's notebook, without outputs, with a code in its gap, or in place of the function."""
-    notebook = read_notebook(home() / "puzzles" / f"{PUZZLES[puzzle].stem}.ipynb")
+    notebook = read_notebook(notebook_in(home() / "puzzles", puzzle))
     stub = f'    raise NotSolved("{puzzle}")'
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":

@@ -5,30 +5,31 @@ Shared cells are written once in solutions/parts/, and put where a source asks f
     # %% [markdown]
     # <!-- part: hints -->
 
-in solutions/NN_name.py stands for the cells of solutions/parts/hints.py, in which `$id`, `$ranks` and the other words
+in a source stands for the cells of solutions/parts/hints.py, in which `$id`, `$ranks` and the other words
 of this module are filled in for that notebook. A source itself has the line `# # $heading` for its title, and
 `$number_ddp` for the number of another puzzle.
 """
 
 from __future__ import annotations
 
+import os.path
 import re
 import textwrap
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import requires, version
 from pathlib import Path
 from string import Template
 
-from lib.puzzles.records import PUZZLES, by_chapter, puzzle_of_file
+from lib.puzzles.records import PUZZLES, Puzzle, by_chapter, chapters, core_of
 from lib.suite.submissions.gap import BuildError
+from lib.suite.submissions.locations import place_of
 
 FRONT = {"index": "Map of the puzzles", "introduction": "Introduction"}
 """The notebooks before the puzzles, all numbered 00, and how links call them."""
 AFTER = {"pipelines": ("gallery", "The gallery of pipelines")}
 """Notebooks without a puzzle that come at the end of a chapter."""
-PAGES = (*FRONT, *(name for name, _ in AFTER.values()))
-"""All notebooks without a puzzle."""
 LISTEN = "*Listen for:*"
 """What stands before the answer to a question that is to be discussed."""
 
@@ -44,98 +45,120 @@ EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensi
 """What other packages of an environment need too: whatever version is there stays."""
 
 
-def expand(text: str, stem: str, root: Path) -> str:
-    """Put the parts of a source in. `root` holds solutions/ and, for versions, pyproject.toml and constraints.txt.
+def expand(text: str, name: str, root: Path) -> str:
+    """Put the parts of a puzzle's or page's source in. `root` holds solutions/ and, for versions, pyproject.toml and
+    constraints.txt.
 
     Raises BuildError for a part that does not exist, or that asks for a word that there is not.
     """
 
     def number(found: re.Match[str]) -> str:
         if found[1] not in PUZZLES:
-            raise BuildError(f"{stem}.py: {found[0]} is the number of no puzzle; there are {', '.join(PUZZLES)}")
-        return str(PUZZLES[found[1]].number)
+            raise BuildError(f"{name}.py: {found[0]} is the number of no puzzle; there are {', '.join(PUZZLES)}")
+        return PUZZLES[found[1]].label
 
-    text = HEADING.sub(lambda _: f"# # {_meaning('heading', stem, root)}", text)
-    whole = PART.sub(lambda found: _part(found[1], stem, root), NUMBER.sub(number, text))
+    text = HEADING.sub(lambda _: f"# # {_meaning('heading', name, root)}", text)
+    whole = PART.sub(lambda found: _part(found[1], name, root), NUMBER.sub(number, text))
     if left := NEARLY.search(whole):
-        raise BuildError(f"{stem}.py: {left[0]!r} is not a part: a cell with nothing but `<!-- part: name -->`")
+        raise BuildError(f"{name}.py: {left[0]!r} is not a part: a cell with nothing but `<!-- part: name -->`")
     return whole
 
 
-def _part(name: str, stem: str, root: Path) -> str:
+def _part(part: str, name: str, root: Path) -> str:
     """The cells of a part, filled in. While pip can have the package from nowhere the set-up does not ask it."""
-    if name == "setup" and Address.read(root).requirement() is None:
-        name = "setup_unpublished"
-    path = root / "solutions" / "parts" / f"{name}.py"
+    if part == "setup" and Address.read(root).requirement() is None:
+        part = "setup_unpublished"
+    path = root / "solutions" / "parts" / f"{part}.py"
     if not path.is_file():
         there = ", ".join(sorted(p.stem for p in path.parent.glob("*.py"))) or "none"
-        raise BuildError(f"{stem}.py: there is no part {name!r}; the parts are {there}")
+        raise BuildError(f"{name}.py: there is no part {part!r}; the parts are {there}")
     template = Template(path.read_text("utf-8"))
     asked = template.get_identifiers()
     unknown = sorted(set(asked) - set(WORDS))
     if unknown or not template.is_valid():
         what = ", ".join(f"${word}" for word in unknown) or "a single $"
-        raise BuildError(f"parts/{name}.py has {what}; its words are ${', $'.join(WORDS)}")
-    return template.substitute({word: _meaning(word, stem, root) for word in asked})
+        raise BuildError(f"parts/{part}.py has {what}; its words are ${', $'.join(WORDS)}")
+    return template.substitute({word: _meaning(word, name, root) for word in asked})
 
 
-def _meaning(word: str, stem: str, root: Path) -> str:
+def _meaning(word: str, name: str, root: Path) -> str:
     """What a word stands for in one notebook. BuildError for one of a puzzle, where the notebook has none."""
     match word:
         case "navigation":
-            return _navigation(stem)
+            return _navigation(name)
         case "top":  # the navigation, and a badge where the project is published
-            return " · ".join(filter(None, (_navigation(stem), Address.read(root).badge(stem))))
+            return " · ".join(filter(None, (_navigation(name), Address.read(root).badge(place_of(name)))))
         case "requirements":  # what pip has to install
             return " ".join([Address.read(root).requirement() or "", *pinned(root)])
         case "table":
             return _map()
         case _:
-            record = puzzle_of_file(stem)
-            if record is None:
-                raise BuildError(f"{stem}.py: this part speaks of a puzzle, and this notebook has none")
-            return str(getattr(record, word))
+            if name not in PUZZLES:
+                raise BuildError(f"{name}.py: this part speaks of a puzzle, and this notebook has none")
+            return str(getattr(PUZZLES[name], word))
 
 
-def _navigation(stem: str) -> str:
+def reading_order() -> list[str]:
+    """Return all puzzles and pages in the order in which their notebooks are read."""
+    names = [*FRONT]
+    for _, puzzles in by_chapter():
+        names += [puzzle.id for puzzle in puzzles]
+        names += [AFTER[puzzles[0].chapter][0]] if puzzles[0].chapter in AFTER else []
+    return names
+
+
+def _navigation(name: str) -> str:
     """Links to the notebooks before and after this one, and to the map. One of another chapter says so."""
-    labels = {f"00_{name}": label for name, label in FRONT.items()}
-    mine = puzzle_of_file(stem)
-    for chapter, puzzles in by_chapter():
-        before = f"{chapter.title}: " if mine is not None and mine not in puzzles else ""
-        labels |= {one.stem: f"{before}{one.heading}" for one in puzzles}
-        if puzzles[0].chapter in AFTER:
-            name, label = AFTER[puzzles[0].chapter]
-            labels[f"00_{name}"] = label
-    stems = list(labels)
-    links = [_link(*row) for row in labels.items()]
-    here = stems.index(stem)
-    around = [f"← {links[here - 1]}"] if here > 1 else []
-    around += links[:1] if here else []
-    return " · ".join(around + [f"{link} →" for link in links[here + 1 : here + 2]])
+    order = reading_order()
+    here = order.index(name)
+    around = [f"← {_link(order[here - 1], name)}"] if here > 1 else []
+    around += [_link("index", name)] if here else []
+    return " · ".join(around + [f"{_link(one, name)} →" for one in order[here + 1 : here + 2]])
 
 
-def _link(stem: str, label: str) -> str:
-    """A Markdown link to another notebook of the folder."""
-    return f"[{label}]({stem}.ipynb)"
+def _link(name: str, here: str, label: str = "") -> str:
+    """A Markdown link from one notebook to another: with its title, if nothing else is said, and that of its chapter
+    where it is another."""
+    pages = FRONT | dict(AFTER.values())
+    if name in PUZZLES and not label:
+        label, chapter = PUZZLES[name].heading, PUZZLES[name].chapter
+        if here in PUZZLES and PUZZLES[here].chapter != chapter:
+            label = f"{chapters()[chapter].title}: {label}"
+    start = os.path.dirname(place_of(here)) or "."
+    return f"[{label or pages[name]}]({Path(os.path.relpath(place_of(name), start)).as_posix()}.ipynb)"
 
 
 def _map() -> str:
-    """The chapters, each with what it is about and a Markdown table of its puzzles: a link, what each teaches, and
-    what to solve before."""
+    """The chapters, each with what it is about and a Markdown table of its core puzzles, those that deepen one folded
+    below: a link, what each teaches, its minutes, and what to solve before."""
     lines: list[str] = []
     for chapter, puzzles in by_chapter():
+        core = [puzzle for puzzle in puzzles if not puzzle.deepens]
         lines += [f"### {chapter.title}", "", *textwrap.wrap(chapter.about, 118), ""]
-        lines += ["| puzzle | what it is about | solve first |", "|---|---|---|"]
-        for puzzle in puzzles:
-            before = ", ".join(_link(PUZZLES[need].stem, str(PUZZLES[need].number)) for need in puzzle.needs)
-            first = before or _link("00_introduction", FRONT["introduction"])
-            lines.append(f"| {_link(puzzle.stem, puzzle.heading)} | {puzzle.teaches} | {first} |")
-        lines.append("")
+        lines += _rows(core)
+        for root in dict.fromkeys(core_of(puzzle) for puzzle in puzzles if puzzle.deepens):
+            deeper = [puzzle for puzzle in puzzles if puzzle.deepens and core_of(puzzle) is root]
+            total = sum(puzzle.minutes for puzzle in deeper)
+            what = f"Deeper, after {root.heading} ({_hours(total)}; may be skipped)"
+            lines += ["<details>", f"<summary>{what}</summary>", "", *_rows(deeper), "", "</details>", ""]
         if puzzles[0].chapter in AFTER:
-            name, label = AFTER[puzzles[0].chapter]
-            lines += [f"Then: {_link(f'00_{name}', label)}.", ""]
+            lines += [f"Then: {_link(AFTER[puzzles[0].chapter][0], 'index')}.", ""]
     return "\n".join(f"# {line}".rstrip() for line in lines[:-1]).removeprefix("# ")
+
+
+def _rows(puzzles: Sequence[Puzzle]) -> list[str]:
+    """The Markdown table of some puzzles, for the index."""
+    lines = ["| puzzle | what it is about | minutes | solve first |", "|---|---|---|---|"] if puzzles else []
+    for puzzle in puzzles:
+        before = ", ".join(_link(need, "index", PUZZLES[need].label) for need in puzzle.needs)
+        first = before or _link("introduction", "index")
+        lines.append(f"| {_link(puzzle.id, 'index')} | {puzzle.teaches} | {puzzle.minutes} | {first} |")
+    return [*lines, ""] if puzzles else []
+
+
+def _hours(minutes: int) -> str:
+    """A time in words: "45 minutes", "about 3 hours"."""
+    return f"{minutes} minutes" if minutes < 100 else f"about {round(minutes / 60)} hours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +180,13 @@ class Address:
         repository = repository and repository.rstrip("/").removesuffix(".git")
         return cls(data["project"]["version"], repository, ours.get("branch", "main"), ours.get("released", False))
 
-    def badge(self, stem: str) -> str:
+    def badge(self, place: str) -> str:
         """Return the badge that opens a notebook in Colab; empty where the project is not on GitHub."""
         found = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", self.repository or "")
         if found is None:
             return ""
         colab = "https://colab.research.google.com"
-        page = f"{colab}/github/{found[1]}/blob/{self.branch}/puzzles/{stem}.ipynb"
+        page = f"{colab}/github/{found[1]}/blob/{self.branch}/puzzles/{place}.ipynb"
         return f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({page})"
 
     def requirement(self) -> str | None:

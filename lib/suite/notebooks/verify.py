@@ -14,16 +14,17 @@ from typing import Any
 from lib.checker.checker import check
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors.exceptions import NotSolved, PuzzleError
-from lib.puzzles.records import HINTS, PUZZLES, Puzzle
+from lib.puzzles.records import HINTS, PUZZLES, Puzzle, of_one_notebook
 from lib.simulator.simulator import Unsolved, simulate
 from lib.suite.course.solutions import FOLDER, alternatives, description
 from lib.suite.notebooks.build import Source, build, read_sources, stale, without_demonstrations
 from lib.suite.notebooks.exports import read_notebook
 from lib.suite.notebooks.kernels import execute
-from lib.suite.notebooks.shared_cells import LISTEN, PAGES, ROUND, estimate, near
+from lib.suite.notebooks.shared_cells import LISTEN, ROUND, estimate, near
 from lib.suite.submissions.function_check import judge_answers
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import SourceError, load_function
+from lib.suite.submissions.locations import PAGES, notebook_in, place_of, source_of
 from lib.suite.submissions.table import ask_here
 from lib.trace.trace import Trace
 
@@ -65,15 +66,15 @@ def verify(root: Path, *, stored: bool = False) -> list[Finding]:
         findings.append(Finding(record.stem, "hints", _hints_problem(record)))
         findings.append(Finding(record.stem, "alternatives", "\n".join(_alternatives(root, record))))
     taught = [source for source in sources if source.id in PUZZLES]
-    return findings + [Finding(source.path.stem, "teaching", _teaching_problem(source)) for source in taught]
+    return findings + [Finding(PUZZLES[source.id].stem, "teaching", _teaching_problem(source)) for source in taught]
 
 
 def _record_problem(root: Path, record: Puzzle) -> str:
-    source = root / "solutions" / f"{record.stem}.py"
-    if not source.is_file():
-        return f"solutions/{source.name} is missing"
-    if TITLE not in source.read_text("utf-8").splitlines():
-        return f"solutions/{source.name} has no line {TITLE!r}, for its number and its title"
+    place = f"solutions/{source_of(record.id)}"
+    if not (root / place).is_file():
+        return f"{place} is missing"
+    if TITLE not in (root / place).read_text("utf-8").splitlines():
+        return f"{place} has no line {TITLE!r}, for its number and its title"
     for easy, hard in pairwise(record.goals):
         if hard.time > easy.time or hard.memory > easy.memory:
             return f"goal {hard.name!r} asks for less than {easy.name!r}"
@@ -86,16 +87,21 @@ def _record_problem(root: Path, record: Puzzle) -> str:
             return f"it needs {need!r}, and there is no such puzzle"
         if PUZZLES[need].number >= record.number:
             return f"it needs {need!r}, which does not come before it"
+    if record.deepens and (record.deepens not in PUZZLES or PUZZLES[record.deepens].number >= record.number):
+        return f"it deepens {record.deepens!r}, which is no puzzle that comes before it"
+    if not record.deepens and (deeper := [need for need in record.needs if PUZZLES[need].deepens]):
+        return f"it is on the core path, and needs {deeper[0]!r}, which may be skipped"
     return "" if record.teaches.strip() else "it does not say what it teaches"
 
 
 def _extra(root: Path) -> list[str]:
     """What lies in the two folders and belongs to no puzzle."""
-    stems = [*(f"00_{name}" for name in PAGES), *(record.stem for record in PUZZLES.values())]
-    expected = {"solutions/alternatives", "solutions/parts", *(f"puzzles/{stem}.ipynb" for stem in stems)}
-    expected |= {f"solutions/{stem}{ending}" for stem in stems for ending in (".py", ".ipynb")}
+    every = (*PAGES, *PUZZLES)
+    expected = {f"{folder}/{place_of(name)}.ipynb" for name in every for folder in ("puzzles", "solutions")}
+    expected |= {f"solutions/{source_of(name)}" for name in every}
     expected |= {f"solutions/{FOLDER}/{path.name}" for puzzle in PUZZLES for path in alternatives(puzzle, root)}
-    folders = ("puzzles", "solutions", f"solutions/{FOLDER}")
+    folders = {folder.as_posix() for name in expected for folder in Path(name).parents} - {"."}
+    expected |= {*folders, "solutions/parts"}
     names = (f"{folder}/{path.name}" for folder in folders for path in (root / folder).glob("*"))
     return sorted(name for name in names if name not in expected and not name.endswith(LITTER))
 
@@ -109,7 +115,7 @@ def _generated(root: Path, stored: bool) -> Iterator[Finding]:
     old = stale(files, root)
     for stem in dict.fromkeys(Path(name).stem for name in files):
         mine = [name for name in old if Path(name).stem == stem]
-        problem = f"{', '.join(mine)}: not what solutions/{stem}.py gives; run `puzzles build`" if mine else ""
+        problem = f"{', '.join(mine)}: not what its source gives; run `puzzles build`" if mine else ""
         yield Finding(stem, "generated", problem)
 
 
@@ -118,7 +124,7 @@ def _unsolved(sources: list[Source], root: Path, stored: bool) -> Iterator[Findi
 
     With `stored` its demonstrations are left out: they are cells of the solved notebooks as well, which nbval runs.
     """
-    paths = {root / "puzzles" / f"{source.path.stem}.ipynb": source for source in sources}
+    paths = {notebook_in(root / "puzzles", source.id): source for source in sources}
     there = {path: source for path, source in paths.items() if path.is_file()}
     try:
         notebooks = {path: read_notebook(path) for path in there}
@@ -143,7 +149,7 @@ def _unsolved_problem(path: Path, source: Source, root: Path, said: str) -> str:
 
 
 def _reference(root: Path, record: Puzzle) -> Iterator[Finding]:
-    function = _function(root / "solutions" / f"{record.stem}.py", record.id)
+    function = _function(root / "solutions" / source_of(record.id), record.id)
     outcome = _outcome(function, record, root, record.id)
     problem = outcome if isinstance(outcome, str) else ""
     if isinstance(outcome, Verdict):
@@ -187,7 +193,7 @@ def _outcome(
         return function
     try:
         if record.is_function:
-            verdict = judge_answers(record.id, ask_here(function), root / "solutions" / f"{record.stem}.py")
+            verdict = judge_answers(record.id, ask_here(function), root / "solutions" / source_of(record.id))
         else:
             with contextlib.redirect_stdout(io.StringIO()):
                 models = simulate(function, puzzle=record.id, **size)
@@ -219,7 +225,7 @@ def _teaching_problem(source: Source) -> str:
     question, listen, answer = record.discuss.partition(LISTEN)
     if "?" not in question or not listen or len(answer.split()) < FEWEST:
         return f"what to discuss is a question, and then {LISTEN} what to listen for"
-    estimated = estimate(source.text, sum(answer.lines for answer in source.answers))
-    if not near(record.minutes, estimated):
-        return f"minutes are {record.minutes}: say a multiple of {ROUND} near {estimated:.0f}, the estimate"
+    estimated, minutes = estimate(source), sum(one.minutes for one in of_one_notebook(record))
+    if not near(minutes, estimated):
+        return f"minutes are {minutes}: say a multiple of {ROUND} near {estimated:.0f}, the estimate"
     return ""

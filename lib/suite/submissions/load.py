@@ -19,7 +19,8 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any
 
-from lib.puzzles.records import PUZZLES, puzzle_of_file
+from lib.puzzles.records import PUZZLES, Puzzle, of_one_notebook, puzzle_of_file
+from lib.suite.submissions.locations import is_source
 from lib.suite.submissions.needed import Needed
 from lib.suite.submissions.source import Source, SourceError, program_of
 from lib.suite.submissions.statements import FLAGS, Broken, Cell, Statement, broken_line, names_of, statements
@@ -42,6 +43,8 @@ def load_function(path: str | Path, name: str) -> Callable[..., Any]:
 def puzzle_of(path: str | Path) -> str:
     """Return the puzzle that a file is about: by its name, else by the only puzzle whose function it defines."""
     first, *others = puzzles_of(path)
+    if others and (named := _called_after(Path(path))) is not None:
+        return named.id
     if others:
         ids = ", ".join([first, *others])
         raise SourceError(f"{Path(path).name} defines the function of several puzzles ({ids}); name one with --puzzle")
@@ -49,11 +52,11 @@ def puzzle_of(path: str | Path) -> str:
 
 
 def puzzles_of(path: str | Path) -> tuple[str, ...]:
-    """Return the puzzles that a file is about: the one in its name, else all whose function it defines, in order.
-    SourceError where there are none."""
+    """Return the puzzles that a file is about: those of the notebook that it is called after, else all whose function
+    it defines, in order. SourceError where there are none."""
     file = Path(path)
-    if (named := puzzle_of_file(file.stem)) is not None:
-        return (named.id,)
+    if (named := _called_after(file)) is not None:
+        return (named.id,) if named.part_of else tuple(one.id for one in of_one_notebook(named))
     source = source_in(file)
     if found := source.puzzles():
         return found
@@ -61,6 +64,10 @@ def puzzles_of(path: str | Path) -> tuple[str, ...]:
         raise SourceError(f"{file.name} defines no function {spoken!r}; {source.instead_of(spoken)}", "renamed")
     what = f"{file.name} defines the function of no puzzle; {source.instead_of('')}"
     raise SourceError(f"{what}; name one with --puzzle: {', '.join(PUZZLES)}", "unrelated")
+
+
+def _called_after(file: Path) -> Puzzle | None:
+    return puzzle_of_file(f"0_{file.stem}" if is_source(file) else file.stem)
 
 
 def source_in(file: Path) -> Source:

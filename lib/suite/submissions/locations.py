@@ -1,10 +1,11 @@
 """Where the notebooks and the solutions lie, and a student's own copies: made where they are missing, kept up to date,
 never written over.
 
-The notebooks and solutions lie in a checkout of the repository, or where a wheel is installed. The copies lie in
+The notebooks and solutions lie in a checkout of the repository, or where a wheel is installed, in a folder for each
+chapter: puzzles/pipelines/03_interleaved.ipynb is made from solutions/pipelines/interleaved.py. The copies lie in
 my_puzzles/: beside puzzles/ in a checkout, where git ignores them, else below the current folder. The variable
-PUZZLES_FOLDER names another folder. A copy in which nobody has changed a line follows the puzzle: to a new text, and to
-a new number. A copy with somebody's work in it is left as it is.
+PUZZLES_FOLDER names another folder. A copy in which no line was changed follows the puzzle: to a new text, a new
+number, a new folder. A copy with a student's work in it moves, and its text is left as it is.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from lib.files import ROOT, write_whole
-from lib.puzzles.records import PUZZLES, puzzle_of_file
+from lib.files import ROOT, ready, write_whole
+from lib.puzzles.records import PUZZLES, chapters, puzzle_of_file
 from lib.suite.submissions.gap import untouched
 from lib.suite.submissions.statements import SourceError, code_cells, notebook_cells
 
+PAGES = ("index", "introduction", "gallery")
+"""The notebooks without a puzzle. They lie above the folders of the chapters, and are all numbered 00."""
 FOLDER = "my_puzzles"
 VARIABLE = "PUZZLES_FOLDER"
 FEW = 3  # so many notebooks are named one by one
@@ -40,9 +43,43 @@ def home() -> Path:
     return ROOT if is_checkout() else ROOT / "lib" / "_notebooks"
 
 
+def place_of(name: str) -> str:
+    """Return where the notebook of a puzzle or page lies below puzzles/ or solutions/, without its ending:
+    `basics/04_ddp`, `00_index`."""
+    return f"00_{name}" if name in PAGES else PUZZLES[name].path
+
+
+def source_of(name: str) -> str:
+    """Return where the source of that notebook lies below solutions/: `basics/ddp.py`, `index.py`."""
+    return f"{name}.py" if name in PAGES else f"{PUZZLES[name].chapter}/{PUZZLES[name].notebook}.py"
+
+
+def notebook_in(folder: Path, name: str) -> Path:
+    """Return the notebook of a puzzle or page in such a folder as puzzles/."""
+    return folder / f"{place_of(name)}.ipynb"
+
+
+def named(path: Path) -> str | None:
+    """Return the puzzle or page that a notebook is called after, by whatever number it had before."""
+    if (record := puzzle_of_file(path.stem)) is not None:
+        return record.id
+    return path.stem.removeprefix("00_") if path.stem in [f"00_{name}" for name in PAGES] else None
+
+
+def notebooks_below(folder: Path) -> list[Path]:
+    """Return the notebooks that lie in a folder, or in the folder of a chapter below it."""
+    folders: Sequence[Path] = [folder, *(folder / chapter for chapter in chapters())]
+    return [path for one in folders for path in sorted(one.glob("[0-9]*_*.ipynb"))]
+
+
 def reference(puzzle: str) -> Path:
     """Return the file of the reference solution of a puzzle."""
-    return home() / "solutions" / f"{PUZZLES[puzzle].stem}.py"
+    return home() / "solutions" / source_of(puzzle)
+
+
+def is_source(path: Path) -> bool:
+    """Return whether a file is one of ours that notebooks are made from, which is called after its puzzle."""
+    return (home() / "solutions").resolve() in path.resolve().parents
 
 
 def shown(path: Path) -> str:
@@ -64,8 +101,10 @@ def yours(current: Path) -> Path:
 
 
 def mine(puzzle: str, folder: Path) -> Path:
-    """Return the notebook of a puzzle in a folder, whatever number it has there; else where it would be."""
-    return _by_name(folder).get(puzzle, folder / f"{PUZZLES[puzzle].stem}.ipynb")
+    """Return the notebook of a puzzle in a folder, whatever number it has there; else where it would be. Of a puzzle
+    that is part of another it may be one of its own, of before."""
+    there = _by_name(folder)
+    return there.get(puzzle) or there.get(PUZZLES[puzzle].notebook) or notebook_in(folder, puzzle)
 
 
 def notebook_of(puzzle: str) -> Path:
@@ -74,12 +113,12 @@ def notebook_of(puzzle: str) -> Path:
 
 
 def located(path: Path) -> Path:
-    """Return a notebook as somebody names it: that file; or, of a mere name, the copy of that name among their own."""
-    is_ours = path.parent == Path() and path.suffix == ".ipynb" and path.name in [one.name for one in _editions()]
-    if path.exists() or not is_ours:
+    """Return a notebook as a student names it: that file; or, of a name that it has or had, the student's own copy."""
+    name = named(path) if path.suffix == ".ipynb" and not path.is_absolute() else None
+    if path.exists() or name is None or path.parent.name not in ("", "puzzles", FOLDER, *chapters()):
         return path
-    own = _own_folder() / path.name
-    return own if own.is_file() else path
+    own = _by_name(_own_folder()).get(name)
+    return path if own is None else own
 
 
 def _own_folder() -> Path:
@@ -88,7 +127,7 @@ def _own_folder() -> Path:
 
 def is_edition(path: Path) -> bool:
     """Return whether a file is one of those that the copies are made from, and not meant to be worked in."""
-    return is_checkout() and path.resolve() in [edition.resolve() for edition in _editions()]
+    return is_checkout() and path.resolve() in [edition.resolve() for edition in _editions().values()]
 
 
 def is_worked_on(text: str, path: Path) -> bool:
@@ -98,20 +137,21 @@ def is_worked_on(text: str, path: Path) -> bool:
     return not all(untouched(code, puzzle) for puzzle in gaps) or not (gaps or puzzle_of_file(path.stem) is None)
 
 
-def _editions() -> list[Path]:
-    """The notebooks that are copied."""
-    return sorted((home() / "puzzles").glob("[0-9]*_*.ipynb"))
+def _editions() -> dict[str, Path]:
+    """The notebooks that are copied, by the puzzle or page that each is called after."""
+    names = (*PAGES, *(name for name, record in PUZZLES.items() if not record.part_of))
+    every = {name: notebook_in(home() / "puzzles", name) for name in names}
+    return {name: path for name, path in every.items() if path.is_file()}
 
 
 def _by_name(folder: Path) -> dict[str, Path]:
-    """The notebooks of a folder by what they are called without their number, which may be one of before. Of two that
-    are called alike it is the one with today's number."""
-    today = [path for edition in _editions() if (path := folder / edition.name).is_file()]
-    return {_name(path): path for path in [*sorted(folder.glob("[0-9]*_*.ipynb")), *today]}
-
-
-def _name(path: Path) -> str:
-    return path.stem.partition("_")[2]
+    """The notebooks of a folder by the puzzle or page that each is called after, also where they have a number or a
+    place of before. Of several it is the one that is where it belongs today."""
+    found: dict[str, Path] = {}
+    for path in notebooks_below(folder):
+        if (name := named(path)) is not None and found.get(name) != notebook_in(folder, name):
+            found[name] = path
+    return found
 
 
 # -- the copies, made and kept up to date --------------------------------------------------------------------------
@@ -141,7 +181,7 @@ class Workplace:
             what = "your copies of the notebooks" if len(self.made) > 1 else self.made[0]
             yield f"Made {what} in {shown(self.folder)}: work there, they are yours."
         for old, new in self.renamed:
-            yield f"Renamed {old} to {new}: the puzzle has another number now."
+            yield f"Moved {old} to {new}: that is where the puzzle is now."
         if self.refreshed:
             which = ", ".join(self.refreshed) if len(self.refreshed) <= FEW else f"{len(self.refreshed)} notebooks"
             yield f"Brought up to date, as you had not changed them: {which}."
@@ -162,7 +202,7 @@ def prepared(current: Path) -> Workplace:
     place.folder.mkdir(parents=True, exist_ok=True)
     known = _read(place.folder / MEMORY)
     there = _by_name(place.folder)
-    now = {name: _followed(one, there.get(name), known.get(name), place) for one in editions for name in [_name(one)]}
+    now = {name: _followed(name, one, there.get(name), known.get(name), place) for name, one in editions.items()}
     given = {name: found for name, found in now.items() if found is not None}
     if given != known:
         entries = {name: found._asdict() for name, found in sorted(given.items())}
@@ -170,18 +210,20 @@ def prepared(current: Path) -> Workplace:
     return place
 
 
-def _followed(edition: Path, copy: Path | None, known: Given | None, place: Workplace) -> Given | None:
+def _followed(name: str, edition: Path, copy: Path | None, known: Given | None, place: Workplace) -> Given | None:
     """Makes the copy of one notebook, or has it follow, and gives what it was made from; None where it is not known."""
     text = edition.read_text("utf-8")
     # An edition in which somebody has worked, as one could, is theirs too: its copy is never replaced.
     new = None if is_worked_on(text, edition) else Given(_digest(text), _cells(edition, text))
+    target = notebook_in(place.folder, name)
+    where = target.relative_to(place.folder).as_posix()
     if copy is None:
-        write_whole(place.folder / edition.name, text)
-        place.made.append(edition.name)
+        write_whole(ready(target), text)
+        place.made.append(where)
         return new
-    if copy.name != edition.name:
-        place.renamed.append((copy.name, edition.name))
-        copy = copy.rename(place.folder / edition.name)
+    if copy != target:
+        place.renamed.append((copy.relative_to(place.folder).as_posix(), where))
+        copy = copy.rename(ready(target))
     if new is None or known == new:
         return known
     try:
@@ -194,10 +236,10 @@ def _followed(edition: Path, copy: Path | None, known: Given | None, place: Work
     if cells == new.cells and (known is None or _digest(old) != known.file):
         return new  # the same lines, which somebody has run
     if known is None or cells != known.cells:
-        place.kept.append(copy.name)
+        place.kept.append(where)
         return known
     write_whole(copy, text)
-    place.refreshed.append(copy.name)
+    place.refreshed.append(where)
     return new
 
 

@@ -19,7 +19,7 @@ function page(stem) {
 function follow(root) {
   for (const link of root.querySelectorAll("a[href]")) {
     const href = link.getAttribute("href");
-    const found = /^(\w+)\.ipynb(#.*)?$/.exec(href);
+    const found = /^(?:[\w.]+\/)*(\w+)\.ipynb(#.*)?$/.exec(href);
     if (found && page(found[1])) link.setAttribute("href", page(found[1]) + (found[2] ?? ""));
     else if (found) link.replaceWith(...link.childNodes);
     else if (/^https?:/.test(href)) Object.assign(link, {target: "_blank", rel: "noopener"});
