@@ -1,4 +1,5 @@
-"""The map of the puzzles: a card for each, what it teaches, and arrows from what it needs. Easy ones are at the top.
+"""The map of the puzzles: a card for each on the core path, what it teaches, and arrows from what it needs. Easy ones
+are at the top. Those that deepen another, and may be skipped, are small labels below the cards of their chapter.
 
 Each chapter has a panel; its cards lie in rows, a puzzle below all that it needs of its chapter. An arrow that has to
 pass other rows goes between their cards (the layers, dummy nodes and barycentres of Sugiyama, Tagawa and Toda 1981).
@@ -6,14 +7,14 @@ pass other rows goes between their cards (the layers, dummy nodes and barycentre
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from statistics import fmean as mean
 from typing import Final, Protocol
 
-from drawing.canvas.palette import EDGE, GOLD, PANEL, PAPER, SOFT, TRACK, ink_on, layer_colour
+from drawing.canvas.palette import EDGE, GOLD, INK, PANEL, PAPER, SOFT, TRACK, Colour, ink_on, layer_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Link, Poly, Rect, Scene, Text, fit, text_width, wrapped
 from lib.puzzles.records import Chapter, chapters
@@ -30,6 +31,8 @@ INSIDE: Final = 12
 ROOM: Final = 840 - 2 * MARGIN - 2 * INSIDE
 """Pixels that the rows of a panel may take, so that nothing is made smaller where it is shown."""
 LINE: Final = 16
+CHIP: Final = 22
+"""How high the label of a puzzle is that may be skipped."""
 BADGE: Final = 10
 BAR: Final = 110
 SIZE: Final = TEXT
@@ -50,6 +53,12 @@ class Stop(Protocol):
     def needs(self) -> tuple[str, ...]: ...
     @property
     def teaches(self) -> str: ...
+    @property
+    def minutes(self) -> int: ...
+    @property
+    def deepens(self) -> str: ...  # the puzzle that it deepens; "" where it is on the core path
+    @property
+    def part_of(self) -> str: ...  # the puzzle in whose notebook it is; "" where it has one of its own
 
 
 @dataclass(eq=False)
@@ -72,8 +81,8 @@ Rows = list[list[Place]]
 
 
 def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> Picture:
-    """The picture of a curriculum. `solved` are the ids of the puzzles that get a mark. In a notebook each card is a
-    link to the puzzle's own notebook, in the same folder.
+    """The picture of a curriculum. `solved` are the ids of the puzzles that get a mark; the next one on the core path
+    is marked, too. In a notebook each card is a link to the puzzle's own notebook, in the same folder or below it.
 
     Raises ValueError where a puzzle needs one that there is not, or itself by a detour.
     """
@@ -82,7 +91,10 @@ def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> 
         raise ValueError(f"puzzle_map takes puzzles by their ids, such as PUZZLES; got {puzzles!r}")
     depth, known = depths(puzzles), chapters()
     names = dict.fromkeys(stop.chapter for stop in puzzles.values())
-    panels = [_Panel(known.get(name, Chapter(name, "")), name, puzzles, depth, solved) for name in names]
+    shown = {name: stop for name, stop in puzzles.items() if not stop.part_of}
+    core = [name for name, stop in shown.items() if not stop.deepens and name not in solved]
+    here = next((name for name in core if all(need in solved for need in shown[name].needs)), None)
+    panels = [_Panel(known.get(name, Chapter(name, "")), name, puzzles, depth, solved, here) for name in names]
     width = max([ROOM, *(panel.width for panel in panels)]) + 2 * INSIDE
     scene, links, y = Scene(width + 2 * MARGIN, 0), list[Link](), float(MARGIN)
     for panel in panels:
@@ -90,7 +102,9 @@ def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> 
         y += panel.height + MARGIN
     scene.height = y
     told = " ".join(f"{panel.chapter.title}: {panel.progress()}." for panel in panels)
-    return Picture(scene, f"Map of {len(puzzles)} puzzles. {told}".strip(), links)
+    if here is not None:
+        told += f" Next: {shown[here].label} {shown[here].title}."
+    return Picture(scene, f"Map of {len(shown)} puzzles. {told}".strip(), links)
 
 
 def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
@@ -176,22 +190,30 @@ class _Panel:
         puzzles: Mapping[str, Stop],
         depth: Mapping[str, int],
         solved: Collection[str],
+        here: str | None,
     ) -> None:
-        self.chapter, self.puzzles = chapter, puzzles
-        mine = [key for key, stop in puzzles.items() if stop.chapter == name]
+        self.chapter, self.puzzles, self.here = chapter, puzzles, here
+        every = [key for key, stop in puzzles.items() if stop.chapter == name and not stop.part_of]
+        mine = [key for key in every if not puzzles[key].deepens]
         self.mine = {key: puzzles[key] for key in sorted(mine, key=depth.__getitem__)}
-        self.solved = [key for key in self.mine if key in solved]
-        self.rows = _layout(self.mine)
-        self.left, right = _extent(self.rows)
+        self.deeper = [key for key in every if puzzles[key].deepens]
+        self.solved = [key for key in every if key in solved]
+        self.count = len(every)
+        self.rows = _layout(self.mine) if self.mine else []
+        self.left, right = _extent(self.rows) if self.rows else (0.0, 0.0)
         self.width = right - self.left
         self.lines = wrapped(self.chapter.about, ROOM, TEXT)
         self.head = INSIDE + 38 + LINE * len(self.lines)
         lines = [[sum(map(len, _said(self.mine[place.name]))) for place in row if place.name] for row in self.rows]
         self.high = [max(80, 20 + STEP * max(counts)) for counts in lines]
-        self.height = self.head + sum(self.high) + BETWEEN * (len(self.rows) - 1) + INSIDE
+        self.cards = sum(self.high) + BETWEEN * max(0, len(self.rows) - 1)
+        self.minutes = {key: _minutes(key, puzzles) for key in every}
+        self.chips = _chips(self.deeper, self.minutes, puzzles)
+        below = max((y + CHIP for _, _, y, _ in self.chips), default=0)
+        self.height = self.head + self.cards + below + INSIDE * (1 + bool(self.rows and self.chips))
 
     def progress(self) -> str:
-        return f"{len(self.solved)} of {len(self.mine)} solved"
+        return f"{len(self.solved)} of {self.count} solved"
 
     def paint(self, scene: Scene, top: float, width: float) -> list[Link]:
         scene.add(Rect(MARGIN, top, width, self.height, PANEL, EDGE, radius=6))
@@ -204,10 +226,25 @@ class _Panel:
         cards = [(place, place.name) for place in places if place.name is not None]
         for place, _ in cards:
             self._arrows(scene, place)
-        return [self._card(scene, place, name) for place, name in cards]
+        links = [self._card(scene, place, name) for place, name in cards]
+        below = self.top + self.cards + (INSIDE if self.rows else 0)
+        return links + list(self._labels(scene, MARGIN + INSIDE, below))
+
+    def _labels(self, scene: Scene, left: float, top: float) -> Iterator[Link]:
+        """The puzzles that may be skipped, each a label with its minutes."""
+        for name, x, y, wide in self.chips:
+            if name not in self.puzzles:
+                scene.add(Text(left + x, top + y + CHIP / 2, name, SIZE, SOFT))
+                continue
+            stop, solved = self.puzzles[name], name in self.solved
+            edge = GOLD if solved else EDGE
+            scene.add(Rect(left + x, top + y, wide, CHIP, PAPER, edge, 2 if solved else 1, radius=CHIP / 2))
+            words = _chip(stop, self.minutes[name])
+            scene.add(Text(left + x + wide / 2, top + y + CHIP / 2, words, SIZE, INK, "middle"))
+            yield Link(left + x, top + y, wide, CHIP, f"{stop.path}.ipynb", words + " (solved)" * solved)
 
     def _heading(self, scene: Scene, left: float, right: float, y: float) -> None:
-        done = len(self.solved) / len(self.mine)
+        done = len(self.solved) / self.count
         words = self.progress()
         wide = text_width(words, TEXT) + 10
         scene.add(Text(left, y + 8, fit(self.chapter.title, right - left - BAR - wide - 12, 15), 15, bold=True))
@@ -240,7 +277,7 @@ class _Panel:
             scene.add(Poly(((end[0] - 4, end[1] - 7), (end[0] + 4, end[1] - 7), (end[0], end[1] + 1)), SOFT))
 
     def _elsewhere(self, name: str) -> Sequence[Stop]:
-        needs = set(self.mine[name].needs) - self.mine.keys()
+        needs = {self.puzzles[need].part_of or need for need in self.mine[name].needs} - {name, *self.mine}
         return [stop for need, stop in self.puzzles.items() if need in needs]
 
     def _tag(self, name: str) -> tuple[str, float]:
@@ -249,12 +286,22 @@ class _Panel:
         words = f"after {', '.join(stop.label for stop in needs)}"
         return (words, 8 + text_width(words, SIZE) + 14) if needs else ("", 0.0)
 
+    def _edge(self, scene: Scene, right: float, y: float, words: str, colour: Colour = SOFT) -> None:
+        """Words on the lower edge of a card."""
+        wide = text_width(words, SIZE) + 14
+        scene.add(Rect(right - wide, y - 9, wide, 18, PAPER, colour, radius=9))
+        scene.add(Text(right - wide / 2, y, words, SIZE, colour, "middle"))
+
     def _card(self, scene: Scene, place: Place, name: str) -> Link:
         stop, solved = self.mine[name], name in self.solved
         x, y, high = place.x - WIDTH / 2, self._y(place.row), self.high[place.row]
         title = f"{stop.label} {stop.title}"
         colour = GOLD if solved else layer_colour(round((place.row + 1) / len(self.rows) * 10), 10)
-        scene.add(Rect(x, y, WIDTH, high, PAPER, GOLD if solved else EDGE, 2 if solved else 1, radius=5))
+        edge, line = (GOLD, 2.0) if solved else (INK, 2.0) if name == self.here else (EDGE, 1.0)
+        scene.add(Rect(x, y, WIDTH, high, PAPER, edge, line, radius=5))
+        self._edge(scene, x + WIDTH - 8, y + high, f"{self.minutes[name]} min")
+        if name == self.here:
+            self._edge(scene, x + 100, y + high, "you are here", INK)
         scene.add(Rect(x, y + 5, 5, high - 10, colour))
         names, about = _said(stop)
         for number, line in enumerate(names):
@@ -272,6 +319,45 @@ class _Panel:
             tick = ((x0 - 4.5, y0), (x0 - 1.3, y0 + 3.5), (x0 + 4.7, y0 - 3.8))
             scene.add(Poly(tick, stroke=ink_on(GOLD), line=2))
         return Link(x, y, WIDTH, high, f"{stop.path}.ipynb", f"{title} (solved)" if solved else title)
+
+
+def _minutes(name: str, puzzles: Mapping[str, Stop]) -> int:
+    """How long the notebook of a puzzle takes, with those of its parts that are skipped only where it is."""
+    parts = [stop for stop in puzzles.values() if stop.part_of == name]
+    same = (part.minutes for part in parts if part.deepens in ("", puzzles[name].deepens))
+    return puzzles[name].minutes + sum(same)
+
+
+def _chip(stop: Stop, minutes: int) -> str:
+    return f"{stop.label} {stop.title} · {minutes} min"
+
+
+def _chips(
+    names: Sequence[str], minutes: Mapping[str, int], puzzles: Mapping[str, Stop]
+) -> list[tuple[str, float, float, float]]:
+    """Where the labels of the puzzles that may be skipped lie, in lines: a name (or words before those that deepen one
+    puzzle), its left, its top, and its width."""
+    found: list[tuple[str, float, float, float]] = []
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        root = name
+        while puzzles[root].deepens in puzzles:
+            root = puzzles[root].deepens
+        groups.setdefault(root, []).append(name)
+    y = 0.0
+    for root, deeper in groups.items():
+        words = f"deeper, after {puzzles[root].label}:"
+        start = text_width(words, SIZE) + 16
+        found.append((words, 0.0, y, start))
+        x = start
+        for name in deeper:
+            wide = text_width(_chip(puzzles[name], minutes[name]), SIZE) + 24
+            if x + wide > ROOM and x > start:
+                x, y = start, y + CHIP + 6
+            found.append((name, x, y, wide))
+            x += wide + 8
+        y += CHIP + 8
+    return found
 
 
 def _spread(index: int, count: int) -> float:

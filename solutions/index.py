@@ -23,12 +23,12 @@
 # on all of them, checks that they did one correct step together, and draws what happened. You need no GPU.
 #
 # Begin with the [introduction](00_introduction.ipynb), in three sittings of about fifteen minutes. After the first one
-# you can already solve puzzles $number_basic and $number_grad_accum. The puzzles come in chapters. The arrows say what to
-# solve before what, and where a card says *after 5*, that is a puzzle of an earlier chapter. The order of the numbers is
-# a good one, and not the only one.
+# you can already solve puzzles $number_basic and $number_grad_accum. The puzzles come in chapters, and the large cards are
+# the **core path**. The arrows say what to solve before what, and where a card says *after 1.4*, that is a puzzle of an
+# earlier chapter. The small labels below go **deeper**, each after the puzzle that it names. You may skip all of them.
 #
-# Click a card to open its puzzle. To put a check mark on those that you have solved, and to see how far you are in each
-# chapter, run the cell (Shift-Enter).
+# Click a card to open its puzzle. To see where you are, with a check mark on what you have solved, run the cell
+# (Shift-Enter).
 
 # %% [markdown]
 # <!-- part: top -->

@@ -143,7 +143,7 @@ class Puzzle:
     question, an idea and nearly the code. `minutes` is how long it takes a student who knows Python and
     backpropagation, as `lib.suite.notebooks.shared_cells` estimates it; `discuss` (Markdown) is an open question for a
     class, and what to listen for. A puzzle that `deepens` another may be skipped; those that deepen none are the core
-    path. One that is `part_of` another has its gap in that one's notebook, and follows it in the file.
+    path. One that is `part_of` another has its gap in that one's notebook.
 
     A schedule has a size, goals, and hidden sizes at which it must be correct too. Its layers are the usual ones, but
     for the `last` ones where these are described. `sent` is how many elements may be sent per rank, where that is what
@@ -264,9 +264,22 @@ def minutes_of_core() -> int:
     return INTRODUCTION + sum(puzzle.minutes for puzzle in PUZZLES.values() if not puzzle.deepens)
 
 
+def notebooks_before(puzzle: Puzzle) -> list[str]:
+    """Return the puzzles whose notebooks are to be solved before the one of a puzzle, in order."""
+    needs = {PUZZLES[need].notebook for part in of_one_notebook(puzzle) for need in part.needs}
+    return [one.id for one in PUZZLES.values() if one.id in needs - {puzzle.notebook}]
+
+
+def minutes_of(puzzle: Puzzle) -> int:
+    """Return how many minutes the notebook of a puzzle takes: its own, and those of its parts that are not skipped."""
+    parts = (one for one in of_one_notebook(puzzle) if one is puzzle or one.deepens in ("", puzzle.deepens))
+    return sum(part.minutes for part in parts)
+
+
 def of_one_notebook(puzzle: Puzzle) -> list[Puzzle]:
     """Return the puzzles of the notebook of a puzzle, the one that it is called after first."""
-    return [one for one in PUZZLES.values() if one.notebook == puzzle.notebook]
+    found = [one for one in PUZZLES.values() if one.notebook == puzzle.notebook]
+    return sorted(found, key=lambda one: one.id != puzzle.notebook)
 
 
 def schedule_record(puzzle: str) -> Puzzle:
@@ -305,16 +318,14 @@ def _read(name: str) -> dict[str, dict[str, Any]]:
 def _records() -> dict[str, Puzzle]:
     records: dict[str, Puzzle] = {}
     for at, chapter in enumerate(chapters(), 1):
-        place = 0
-        for key, data in _read(chapter).items():
+        found = _read(chapter)
+        places = {key: place for place, key in enumerate((key for key in found if "part_of" not in found[key]), 1)}
+        for key, data in found.items():
             if key in records:
                 raise ValueError(f"two records are called {key}: in {records[key].chapter}.toml and in {chapter}.toml")
-            if whole := data.get("part_of"):
-                if whole not in records or records[whole].chapter != chapter:
-                    raise ValueError(f"{key}: it is part of {whole!r}, which is no puzzle above it in {chapter}.toml")
-            else:
-                place += 1
-            records[key] = _record(key, len(records) + 1, f"{at}.{place}", chapter, data)
+            if (whole := data.get("part_of", key)) not in places:
+                raise ValueError(f"{key}: it is part of {whole!r}, and {chapter}.toml has no such notebook")
+            records[key] = _record(key, len(records) + 1, f"{at}.{places[whole]}", chapter, data)
     return records
 
 

@@ -320,8 +320,9 @@ compare(one_at_a_time=before, gpipe=out)
 #
 # ## Where this leads
 #
-# You can now cut the data (data parallel), cut the weights (sharded) and cut the model (pipeline). Llama 3 did all of it
-# at once, on 16,384 GPUs. How do two of these fit together on one grid of ranks?
+# The bubble is small now, and you paid for it: every microbatch in flight keeps its activations, and GPipe has all of them
+# in flight at once. With 32 microbatches no GPU has room for that. Does a microbatch have to wait for all the others before
+# it goes back?
 
 # %% [markdown]
 # <!-- part: links -->

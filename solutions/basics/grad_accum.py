@@ -252,8 +252,8 @@ Model.check(out, puzzle="grad_accum")
 #
 # ## Where this leads
 #
-# Memory is fine now. Time is not: you still do all the work alone, one batch after the other. The batches do not need
-# each other until the very end. So why should one GPU do them all?
+# The activations of one batch are all that is left, and in a real model even they are too many: for GPT-3 you saw 275 GB
+# of them. What if you did not keep them at all?
 
 # %% [markdown]
 # <!-- part: links -->

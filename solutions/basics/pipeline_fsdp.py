@@ -350,23 +350,21 @@ Model.check(out, puzzle="pipeline_fsdp")
 # <details><summary>Answer</summary>
 #
 # It holds four activations and four gradients because it takes all four batches forward before the first goes back. It
-# could take each back at once: forward, backward, forward, backward. This order is called **1F1B** (one forward, one
-# backward). Then only the stages before it have several batches in flight, because theirs take longer to come back. The
-# step is over at 19.5, and the highest peak falls from 1,572,864 to 1,179,648 elements. Puzzle $number_one_f_one_b is about it.
+# could take each back at once, in the order of puzzle $number_one_f_one_b. Then only the stages before it have several
+# batches in flight, because theirs take longer to come back. The step is over at 19.5, and the highest peak falls from
+# 1,572,864 to 1,179,648 elements.
 #
 # </details>
 #
-# ## Where to go from here
+# ## Where this leads
 #
-# These were the basics: eight puzzles, and in a few lines each what DDP, FSDP and the pipelines of PyTorch, DeepSpeed and
-# Megatron-LM do. But every one of your schedules still waits. Look at a picture of puzzle $number_ddp once more: while an
-# all-reduce runs, the rank does nothing. What could it compute in that time?
+# These were the basics, and in a few lines each what DDP, FSDP and the pipelines of PyTorch, DeepSpeed and Megatron-LM do.
+# But every one of your schedules still waits. Look at a picture of puzzle $number_ddp once more: while an all-reduce runs,
+# the rank does nothing. What could it compute in that time?
 #
-# - **Hide the network.** Puzzle $number_ddp_overlap gives links a price, and lets you hide it behind backward. From there
-#   the chapter climbs the ladder of ZeRO to a mesh of hosts.
-# - **Shrink the bubble.** Puzzle $number_one_f_one_b is the order that pipelines run in practice, and puzzles
-#   $number_interleaved and $number_zero_bubble take the bubble apart.
-# - **Cut a layer.** Puzzle $number_tensor_parallel is the third axis of Llama 3's grid, the innermost one.
+# The next chapter gives links a price, lets you hide it, and climbs the ladder of ZeRO to a mesh of hosts. Later ones cut a
+# single layer (puzzle $number_tensor_parallel) and take the bubble of a pipeline apart (puzzles $number_interleaved and
+# $number_zero_bubble).
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,39 +20,347 @@
 # %% [markdown]
 # # $heading
 #
-# The rule that you broke guesses. It looks at one corner of a process and hopes that processes with the same corner
-# have the same rows. On 92 of the 105 meshes they do not. You could add a special case for each way in which it fails.
-# But there is a fix that is shorter than the mistake and cannot fail.
+# Llama 3 405B was trained on 16,384 GPUs, and its batch was cut into 128 parts [1]. So 128 GPUs worked on the same
+# examples. They had to: they held different parts of the same layers, and different layers of the same model.
 #
-# The fix must not make any process read more than it needs, though. The brute-force way is to let every process read
-# the whole batch and keep what it needs. A batch of Llama 3 405B is 16 million tokens [1]; with 128 rows, a host with
-# one row needs 1/128 of it. Reading all of it on 2,048 hosts would be 128 times as much as needed.
+# Now you write the data loader. It runs once on each host, in one process that feeds 8 GPUs. Which of the 128 parts does
+# *this* process need? Perhaps one (its GPUs share each layer), perhaps eight (each GPU has a part of its own), perhaps
+# something in between. A wrong answer makes no noise: training continues, on the wrong examples.
+#
+# You do three small things here. You find out which rows a process feeds. You take a rule that was published, and break
+# it. And you write one that cannot break.
 #
 # > **To tell a friend:** ask for examples by the row they belong to, and no two processes can disagree.
 #
-# *Reminder.* A **row of data** is all devices with the same `replica` and `data` coordinates; they need the same
-# examples. A process reads one list and cuts it into as many equal pieces as it has rows: the first for its first row,
-# and so on.
+# *Reminder.* A **mesh** arranges devices in a grid with named axes. Until now a rank was a process with one device. From
+# here on a **process** is a Python program on a host that owns several devices: it reads data and hands each device what
+# it needs.
 
 # %%
 from drawing import draw_mesh
 from lib import check_function, goal
 from lib.cluster.grids import grids, mesh_of
+from lib.errors.wording import counted
+from lib.suite.submissions.function_check import solution_of
 
 # %% [markdown]
 # ## The idea
 #
-# Here is the small mesh on which the rule gave two rows the same example: three rows of two devices. Every process has
-# two rows, and no two processes have the same two.
+# Three axes are enough for most machines. Along `replica` and `data` the examples differ. Along `model` they are the
+# same, because those devices hold different parts of the same layers. All devices with the same `replica` and `data`
+# coordinates form a **row of data**. Here are 16 devices of four processes, with a colour for each process:
+
+# %%
+grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
+draw_mesh(mesh_of(grid, per_process=4), holds={})
+
+# %% [markdown]
+# This picture is one list of lists: `grid[replica][data][model]` is the number of a device. Process 0 owns devices 0 to
+# 3, process 1 owns 4 to 7, and so on: that depends on the host they are plugged into. Where they *stand* in the mesh is
+# chosen so that neighbours in the mesh are neighbours on the wires, and then the numbers can come in any order.
+#
+# Rows are numbered through all replicas: with D rows in a replica, the row at replica r and data d has number r · D +
+# d.
+#
+# A process does two things in each step. It reads the examples of all its rows as one list. Then it cuts the list into
+# as many equal pieces as it has rows, and hands the first piece to the devices in its first row, the second piece to
+# those in its second row, and so on. So it needs a small table: for each row that it feeds, the **place** of the piece
+# in its list.
+
+# %% [markdown]
+# ## 1. Which rows does a process feed?
+#
+# Write `local_devices(grid, per_process, process)`.
+#
+# **Given:** the mesh as a list of lists (above), how many devices each process owns (process p owns the devices with
+# `device // per_process == p`), and the number of one process.
+#
+# **To do:** return a dict with one entry for each row in which the process has a device: the number of the row, and its
+# place among the rows of the process, counted from 0 in the order of the rows.
+#
+# **Rules**
+#
+# - A row counts once, however many devices of the process are in it.
+# - The devices of a process may stand anywhere.
+
+# %% [markdown]
+# **Predict.**
+#
+# In the picture above: which rows does process 1 feed, and which does process 2? What is the table of each?
+#
+# <details><summary>Answer</summary>
+#
+# Process 1 owns devices 4 to 7. They are in row 0 (4 and 5) and in row 3 (6 and 7): `{0: 0, 3: 1}`. Process 2 owns 8 to
+# 11, which are in rows 1 and 2: `{1: 0, 2: 1}`. Process 0 has the same table as process 1, and process 3 the same as
+# process 2. Remember that for the rule below.
+#
+# </details>
+
+# %% [markdown]
+# ### The table
+#
+# | mesh | devices of a process | process | table |
+# |---|---|---|---|
+# | the 16 devices above | 4 | 0, 1 | `{0: 0, 3: 1}` |
+# | the 16 devices above | 4 | 2, 3 | `{1: 0, 2: 1}` |
+# | in order: replica 1, data 4, model 2 | 4 | 0 | `{0: 0, 1: 1}` |
+# | in order: replica 1, data 2, model 4 | 2 | 0 | `{0: 0}` |
+# | in order: replica 2, data 2, model 2 | 2 | 0 | `{0: 0}` |
+# | in order: replica 1, data 8, model 1 | 4 | 0 | `{0: 0, 1: 1, 2: 2, 3: 3}` |
+#
+# The check tries these, the processes of every small mesh, and larger meshes with their devices in any order. If an
+# answer is wrong, you see the smallest mesh that breaks it, as a picture.
+
+# %%
+goal("local_devices")
+
+# %% [markdown]
+# <!-- part: hints local_devices -->
+
+
+# %%
+def local_devices(grid, per_process, process):
+    # Number the rows through all replicas. Which of them have a device of this process?
+    # --- your code: local_devices (about 6 lines) ---
+    rows = [row for replica in grid for row in replica]
+    places = {}
+    for number, row in enumerate(rows):
+        if any(device // per_process == process for device in row):
+            places[number] = len(places)
+    return places
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(local_devices, puzzle="local_devices")
+verdict
+
+# %% [markdown]
+# ### See what you built
+#
+# Each device with the number of its row, and with the piece of its process's list that it gets:
+
+# %%
+picture = None
+if verdict:
+    holds = {}
+    for number, row in enumerate(grid[0]):
+        for device in row:
+            holds[device] = f"row {number}: piece {local_devices(grid, 4, device // 4)[number]}"
+    picture = draw_mesh(mesh_of(grid, per_process=4), holds=holds)
+picture
+
+# %% [markdown]
+# ## 2. A published rule
+#
+# Most data sets can be opened as "part k of n": part k has the examples k, k + n, k + 2n, and so on. We call it a **data
+# shard**. So a process needs two numbers, its k and the n. Two processes with the same rows need the same k, and two with
+# different rows need different ones. In the mesh above processes 0 and 1 both have rows 0 and 3, and processes 2 and 3
+# both have rows 1 and 2. Two shards.
+#
+# In 2024 a rule was published that finds them for any mesh [2]. It names each group of processes after the owner of the
+# device in one corner:
+#
+# 1. Take the **smallest place** of the process on each axis by itself: its smallest `replica`, its smallest `data`. And
+#    `model` 0, whatever its own places there are.
+# 2. Find the device that stands there, and the process that owns it. The group is named after that process. (It may be
+#    the process itself or another one.)
+# 3. Go through the processes from 0 on, and number the names 0, 1, 2, ... in order of appearance. That number is the data
+#    shard.
+#
+# Process 2, for example: its smallest row is 1, device 8 stands there at model 0, and process 2 owns it. Process 3 has the
+# smallest row 1 too, so its name is also process 2: the same shard. Process 0 and 1 get the name 0. All is well here.
+#
+# ### Write the rule yourself (optional)
+#
+# You need not: below you get it ready-made. `process_map(grid, per_process)` returns a dict with the data shard of every
+# process, by the rule exactly as it stands above.
+
+# %% [markdown]
+# <!-- part: hints process_map -->
+
+
+# %%
+def process_map(grid, per_process):
+    # First: the smallest replica and the smallest data of each process. Then the names, and their numbers.
+    # --- your code: process_map (about 12 lines) ---
+    smallest = {}
+    for r, replica in enumerate(grid):
+        for d, row in enumerate(replica):
+            for device in row:
+                before = smallest.setdefault(device // per_process, (r, d))
+                smallest[device // per_process] = min(before[0], r), min(before[1], d)
+
+    numbers, shards = {}, {}
+    for process in sorted(smallest):
+        r, d = smallest[process]
+        name = grid[r][d][0] // per_process
+        shards[process] = numbers.setdefault(name, len(numbers))
+    return shards
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(process_map, puzzle="process_map")
+verdict
+
+# %% [markdown]
+# ## 3. Break it
+#
+# The rule came with an argument, an example, and the claim that it works for any configuration of data and tensor
+# parallelism. The example is right. Now test the claim, on **all** ways to give eight devices to four processes in pairs.
+# There are 105.
+#
+# One counterexample refutes a claim about all meshes, and you can find it without understanding the rule. You need two
+# things: a test of whether a mesh is fed correctly, and a loop over many meshes. That is **property-based testing**, and
+# it is how such bugs are found. `published` takes the rule, and says which examples each device gets:
+
+
+# %%
+def published(grid, per_process, batch):
+    """The examples of a batch that each device gets by the published rule: {device: [examples]}."""
+    rows = [row for replica in grid for row in replica]
+    if batch % len(rows):
+        raise ValueError(f"{len(rows)} rows need equal parts of the batch: {batch} examples cannot be divided so")
+    shards = solution_of("process_map")(grid, per_process)
+    each, held = batch // len(rows), {}
+    for number, row in enumerate(rows):
+        for device in row:
+            process = device // per_process
+            read = list(range(shards[process], batch, max(shards.values()) + 1))
+            place = solution_of("local_devices")(grid, per_process, process)[number]
+            held[device] = read[place * each : (place + 1) * each]
+    return held
+
+
+def in_words(held):
+    return {device: " ".join(map(str, examples)) for device, examples in held.items()}
+
+
+grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
+draw_mesh(mesh_of(grid, 4), holds=in_words(published(grid, 4, batch=16)), title="The published example: all is well")
+
+# %% [markdown]
+# Now, what is "fed correctly"? Every row has one set of examples, and no two rows share any. Seen from one example:
+# **it is on all devices of one row, and on no others.** If that holds for every example of the batch, the mesh is fed
+# correctly. An example for which it fails proves the opposite. It may be in two rows (it counts twice in the step), in
+# none (it is never trained on), or on some devices of a row while the others hold something else (then the row computes
+# nonsense).
+
+# %% [markdown]
+# Write `break_the_map(grid, per_process, batch)`.
+#
+# **Given:** a mesh, the number of devices of each process, and the size of a batch, which the rows can divide among
+# them. And `published(grid, per_process, batch)`, as above.
+#
+# **To do:** return the number of one example of the batch (0 to batch - 1) that is *not* on exactly the devices of one
+# row. Where the rule is right there is no such example; then return `None`.
+#
+# **Rules**
+#
+# - Any such example will do.
+
+# %% [markdown]
+# ### Predict
+#
+# Guess first: of the 105 ways to give eight devices (four rows of two) to four processes in pairs, for how many is the
+# rule right? Write the number down. The claim says 105.
+
+# %% [markdown]
+# The check tries all 105, every small mesh, and larger ones. If an answer is wrong, you see the smallest mesh that
+# breaks it, with what each device gets there.
+
+# %%
+goal("break_the_map")
+
+# %% [markdown]
+# <!-- part: hints break_the_map -->
+
+
+# %%
+def break_the_map(grid, per_process, batch):
+    # For each example: which devices have it? Are they exactly the devices of one row?
+    # --- your code: break_the_map (about 7 lines) ---
+    held = published(grid, per_process, batch)
+    rows = [set(row) for replica in grid for row in replica]
+    for example in range(batch):
+        holders = {device for device, examples in held.items() if example in examples}
+        if holders not in rows:
+            return example
+    return None
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(break_the_map, puzzle="break_the_map")
+verdict
+
+# %% [markdown]
+# ### Count
+#
+# Now run your function on the 105: four rows of two devices, and a batch of 16.
+
+
+# %%
+def rows_with(example, grid, held):
+    """The rows in which some device has an example."""
+    rows = [row for replica in grid for row in replica]
+    return [number for number, row in enumerate(rows) if any(example in held[device] for device in row)]
+
+
+def is_twice(grid, per_process, batch):
+    """Whether some example is in more than one row."""
+    held = published(grid, per_process, batch)
+    return any(len(rows_with(example, grid, held)) > 1 for example in range(batch))
+
+
+if verdict:
+    meshes = list(grids(1, 4, 2, per_process=2))
+    broken = [grid for grid in meshes if break_the_map(grid, 2, 16) is not None]
+    twice = [grid for grid in broken if is_twice(grid, 2, 16)]
+    print(f"of {len(meshes)} meshes the rule is wrong for {len(broken)}:")
+    print(f"  {len(twice)} in which two rows get the same example")
+    print(f"  {len(broken) - len(twice)} in which none do, but some process lacks what its rows need")
+
+# %% [markdown]
+# ### The smallest
+#
+# Fewer rows are easier to look at. How few are enough, with rows of two devices and processes of two as before?
+
+# %%
+picture = None
+if verdict:
+    for data in (1, 2, 3, 4):
+        meshes = list(grids(1, data, 2, per_process=2))
+        twice = [grid for grid in meshes if is_twice(grid, 2, 2 * data)]
+        print(f"{counted(data, 'row')}: {len(twice)} of {len(meshes)} in which two rows get the same example")
+    grid = [[[0, 2], [3, 4], [1, 5]]]
+    held = published(grid, 2, batch=6)
+    example = next(example for example in range(6) if len(rows_with(example, grid, held)) > 1)
+    one, other = rows_with(example, grid, held)  # all their devices: some have it, and the others do not
+    title = f"One of the smallest: example {example} is in rows {one} and {other}"
+    picture = draw_mesh(mesh_of(grid, 2), holds=in_words(held), wrong=grid[0][one] + grid[0][other], title=title)
+picture
+
+# %% [markdown]
+# ## 4. Fix it
+#
+# The rule guesses. It looks at one corner of a process and hopes that processes with the same corner have the same rows.
+# You could add a special case for each way in which it fails. But there is a fix that is shorter than the mistake and
+# cannot fail. It must not make any process read more than it needs, though: reading a whole batch of 16 million tokens on
+# 2,048 hosts, where each needs 1/128 of it, would be 128 times as much as needed.
+#
+# Look at the small mesh again. "Part k of n" cannot work there: processes 0 and 1 both feed row 0, and 1 and 2 both feed
+# another one, so all three would have to open one shard, and each needs a different part of it.
 
 # %%
 grid = [[[0, 2], [3, 4], [1, 5]]]
 draw_mesh(mesh_of(grid, per_process=2), holds={})
 
 # %% [markdown]
-# "Part k of n" cannot work here. The data shards would have to be the same for processes 0 and 1, because both feed row
-# 0, and for 1 and 2 because of row 1; so all three would open one shard, and each would need a different part of it.
-#
 # Turn it round. Do not ask which shard belongs to a **process**. Ask which examples belong to a **row**. The answer
 # mentions no process, so it is the same for every process that asks. A process then reads the examples of its rows, one
 # after the other: the union, and not one more.
@@ -60,8 +368,6 @@ draw_mesh(mesh_of(grid, per_process=2), holds={})
 # The price: the data set must be read **by index** ("give me examples 8 to 11") instead of as "part k of n".
 
 # %% [markdown]
-# ## The puzzle
-#
 # Write `fix_the_map(grid, per_process, batch)`.
 #
 # **Given:** a mesh, how many devices each process owns, and the size of a batch, which the rows can divide among them.
@@ -77,7 +383,7 @@ draw_mesh(mesh_of(grid, per_process=2), holds={})
 # - Which row gets which examples is up to you.
 
 # %% [markdown]
-# ### Predict first
+# ### Predict
 #
 # In the mesh above, with a batch of 6: how many examples does each process have to read, and how many do all three read
 # together?
@@ -90,8 +396,6 @@ draw_mesh(mesh_of(grid, per_process=2), holds={})
 # </details>
 
 # %% [markdown]
-# ### The goal
-#
 # The check tries all 105 ways to give eight devices to four processes, every small mesh, and larger ones. You may
 # divide the examples among the rows as you like. If an answer is wrong, you see the smallest mesh that breaks it, with
 # what each device would get.
@@ -106,7 +410,7 @@ goal("fix_the_map")
 # %%
 def fix_the_map(grid, per_process, batch):
     # Which examples belong to row 0, to row 1, ...? Who feeds a row has to read them.
-    # --- your code (about 6 lines) ---
+    # --- your code: fix_the_map (about 6 lines) ---
     rows = [row for replica in grid for row in replica]
     each, reads = batch // len(rows), {}
     for number, row in enumerate(rows):
@@ -170,45 +474,58 @@ if verdict:
 # ### With real processes (optional)
 #
 # `torchrun --nproc-per-node 3 docs/examples/feeding.py`, in the folder of the puzzles, feeds three real processes: by
-# the rule of the last puzzle, and then by index, as you do. They open files, count the examples, and compare what their
+# the published rule, and then by index, as you do. They open files, count the examples, and compare what their
 # devices hold.
 
 # %% [markdown]
 # ## What you built
 #
-# <details><summary>Open this when your solution passes</summary>
+# <details><summary>Open this when your solutions pass</summary>
 #
-# A loader by index, as JAX programs use it today. Levanter's loader asks the mesh which indices of the batch each
-# device of this process holds, and reads only these [2]; the rule that you broke is gone. With R rows, and a process
-# that feeds r of them:
+# **The table of a process.** Levanter, a training library for JAX, calls it `local_devices_mapping` [2]. In PyTorch the
+# same question hides in one line: `DistributedSampler(num_replicas=..., rank=...)` wants the number of rows and the number
+# of *your* row. World size and global rank are right only as long as no two ranks share a row.
+#
+# **A counterexample.** The rule is right for 13 of the 105 meshes and wrong for 92. In 80 of these, two rows get the same
+# example. In the other 12 no example appears twice, but two processes read more than they should and two read too little.
+# Look at the small failure: each process has two of the three rows, and no two have the same two. The rule only looks at
+# the corner, so it takes processes 0 and 1, which both start at row 0, for a group. It is right where any two processes
+# have **the same rows or none in common**, and all have the same number: as in every mesh in order whose sizes are powers
+# of two, and most sizes are.
+#
+# **A loader by index,** as JAX programs use it today. Levanter's loader asks the mesh which indices of the batch each
+# device of this process holds, and reads only these [3]; the rule is gone. With R rows, and a process that feeds r of
+# them:
 #
 # ```
 # reads of a process = r·B/R          the union of its rows, and nothing else
 # ```
-#
-# Data shards are not wrong in themselves. "Part k of n" is right exactly where any two processes have **the same set of
-# rows, or no row in common**, and all sets have the same size: then a set of rows is a shard. So a correct rule would
-# compare the *sets*, not the corners, and fall back to reading by index where they overlap. It could use shards for 13
-# of the 105 meshes. Reading by index handles all 105 without a special case.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *By index.* Levanter's loader works out which indices each device needs, and reads them [2]. A map-style data set in
-#   PyTorch (`__getitem__`), memory-mapped token files and JAX's `make_array_from_callback` all read by index. A stream
-#   does not: with a stream you need a mesh for which shards work, or you read more than you need.
-# - *What reading costs.* The storage behind Llama 3 gave 2 TB/s sustained to 16,384 GPUs [1]. You would feel an
-#   unnecessary factor of 128.
-# - *Start-up is part of it.* Process groups for 2,048 GPUs once took MegaScale 1,047 seconds; under 5 after some
-#   engineering [3]. A map that every process can work out alone needs no communication at all.
+# - *Devices in any order.* `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the devices
+#   of a line form a ring [4]. A loader that assumes 0 to 7 feeds four devices wrongly.
+# - *The same mistake, elsewhere.* Forked workers of PyTorch's loader shared NumPy's seed, and all made the same "random"
+#   changes to their images; fixed in version 1.9 [5].
+# - *By index.* A map-style data set in PyTorch (`__getitem__`), memory-mapped token files and JAX's
+#   `make_array_from_callback` all read by index. A stream does not: with a stream you need a mesh for which shards work,
+#   or you read more than you need.
+# - *One reader a host.* MegaScale found that the workers of a tensor parallel group on one host read identical data, and
+#   gave each host one reader with shared memory [6].
 #
 # [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
-# [2] marin-community/levanter,
-# [src/levanter/data/loader.py](https://github.com/marin-community/levanter/blob/main/src/levanter/data/loader.py),
-# 2025.
-# [3] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024,
+# [2] marin-community/levanter, [pull request 588](https://github.com/marin-community/levanter/pull/588),
+# *Partially-sharded-data-parallel*, 2024.
+# [3] marin-community/levanter,
+# [src/levanter/data/loader.py](https://github.com/marin-community/levanter/blob/main/src/levanter/data/loader.py), 2025.
+# [4] jax-ml/jax, *jax.make_mesh*, documentation,
+# [docs.jax.dev](https://docs.jax.dev/en/latest/_autosummary/jax.make_mesh.html).
+# [5] pytorch/pytorch, [issue 5059](https://github.com/pytorch/pytorch/issues/5059), *np.random generates the same random
+# numbers for each data batch*, 2018.
+# [6] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024,
 # [arXiv:2402.15627](https://arxiv.org/abs/2402.15627).
 
 # %% [markdown]
@@ -221,16 +538,38 @@ if verdict:
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Why does it not matter that the processes never talk to each other?
+# **1.** Processes 0 and 1 have the same table. Do they need the same examples?
 #
 # <details><summary>Answer</summary>
 #
-# The examples of row r follow from r, the number of rows and the batch. Every process knows these, and none of them
-# depends on the process that asks. Two processes in one row evaluate the same line with the same numbers.
+# Yes, exactly the same: each of them has two devices in row 0 and two in row 3. If they are on different hosts, the
+# examples are read twice, unless you send them over the network. If they are on one host, one of them could read for
+# both. (If they had the same *places* but different rows, like processes 0 and 2, they would need different examples.)
 #
 # </details>
 #
-# **2.** On average over the 105 meshes the four processes read 29.7 examples of a batch of 16. Which meshes read the
+# **2.** How would you notice, during training, that two of four rows share their examples?
+#
+# <details><summary>Answer</summary>
+#
+# The gradient is the mean over three quarters of the batch, with one quarter counted twice. It is a little noisier than
+# it should be, as if the batch were smaller, and an epoch does not cover the data. The loss looks like that of a
+# slightly worse run. To see it, log which examples each device got, and count.
+#
+# </details>
+#
+# **3.** With two replicas four devices are enough for a failure. Find it: which process has to stand where?
+#
+# <details><summary>Answer</summary>
+#
+# Replica 2, data 2, model 1, and two processes that stand on the diagonals: `[[[0], [2]], [[3], [1]]]`. The smallest
+# replica of process 0 is 0 and its smallest data is 0, and that is its own device; the smallest places of process 1 are
+# 0 and 0 as well, where it has no device at all. Both get the name 0 and the same shard, although they have no row in
+# common. That is the price of taking the smallest place on each axis separately.
+#
+# </details>
+#
+# **4.** On average over the 105 meshes the four processes read 29.7 examples of a batch of 16. Which meshes read the
 # least, and what is the least?
 #
 # <details><summary>Answer</summary>
@@ -241,7 +580,7 @@ if verdict:
 #
 # </details>
 #
-# **3.** You could also give row r the examples r, r + R, r + 2R, ... (R rows). When is one better than the other?
+# **5.** You could also give row r the examples r, r + R, r + 2R, ... (R rows). When is one better than the other?
 #
 # <details><summary>Answer</summary>
 #
@@ -251,7 +590,7 @@ if verdict:
 #
 # </details>
 #
-# **4.** What if the batch has fewer examples than there are rows?
+# **6.** What if the batch has fewer examples than there are rows?
 #
 # <details><summary>Answer</summary>
 #
@@ -268,12 +607,154 @@ if verdict:
 # %% [markdown]
 # <!-- part: links -->
 
-
 # %% tags=["judge"]
 from lib.cluster.grids import random_grids, small_grids
 from lib.cluster.holdings import Holdings
+from lib.errors.wording import these
 
 
+def local_devices_inputs():
+    pairs = [(grid, 2) for grid in grids(1, 4, 2, 2)]
+    for grid, per_process in [*small_grids(6), *pairs, *random_grids(60, [2, 6, 4])]:
+        devices = sum(len(row) for replica in grid for row in replica)
+        for process in range(devices // per_process):
+            yield grid, per_process, process
+
+
+def local_devices_accepts(answer, grid, per_process, process):
+    """False, or what is wrong: there is one right answer."""
+    mesh = mesh_of(grid, per_process)
+    rows = mesh.rows("replica", "data")
+    mine = [number for number, row in enumerate(rows) if any(mesh.process(device) == process for device in row)]
+    if not isinstance(answer, dict):
+        return False
+    for place, number in enumerate(mine):
+        if number not in answer:
+            device = next(device for device in rows[number] if mesh.process(device) == process)
+            return f"device {device} of process {process} stands in row {number}: that row needs an entry"
+        if answer[number] != place:
+            before = f"comes after {place} other row{'s' * (place > 1)}" if place else "is the first"
+            return f"of the rows of process {process} row {number} {before}: its place is {place}"
+    (more, *_) = [number for number in answer if number not in mine]
+    return (
+        f"process {process} has no device in row {more!r}" if more in range(len(rows)) else f"there is no row {more!r}"
+    )
+
+
+def local_devices_picture(answer, expected, grid, per_process, process):
+    rows = [row for replica in grid for row in replica]
+    holds, wrong, asked = {}, [], expected if answer is None else answer
+    for number, row in enumerate(rows):
+        mine = [device for device in row if device // per_process == process]
+        is_wrong = asked.get(number) != expected.get(number)
+        wrong += (mine or row) if is_wrong else []
+        if mine:
+            yours = f", not {asked[number]}" if is_wrong and number in asked else ""
+            holds |= dict.fromkeys(mine, f"piece {expected[number]}{yours}")
+    title = f"Process {process} feeds {these('row', expected)}; each gets a piece of its list"
+    return Holdings(mesh_of(grid, per_process), holds, wrong, title, processes=True)
+
+
+# %% tags=["judge"]
+def process_map_inputs():
+    yield from small_grids(6)
+    yield from ((grid, 2) for shape in ((1, 4, 2), (2, 2, 2)) for grid in grids(*shape, 2))
+    yield from random_grids(200, [3, 6, 4])
+
+
+def process_map_accepts(answer, grid, per_process):
+    """False, or what is wrong: there is one right answer."""
+    mesh, expected = mesh_of(grid, per_process), process_map(grid, per_process)
+    if not isinstance(answer, dict) or set(answer) != set(expected):
+        return False
+    numbers = list(dict.fromkeys(answer[process] for process in sorted(answer)))
+    if any(type(number) is not int for number in numbers):
+        return "a data shard is a number"
+    if numbers != list(range(len(numbers))):
+        return f"number the names 0, 1, 2, ... in the order in which they come up; these come up as {', '.join(map(str, numbers))}"
+    process = next(process for process in expected if answer[process] != expected[process])
+    places = [mesh.coordinates(device) for device in mesh.devices(process)]
+    corner = {axis: min(place[axis] for place in places) for axis in ("replica", "data")} | {"model": 0}
+    device = mesh.rank(**corner)
+    return (
+        f"the smallest replica of process {process} is {corner['replica']} and its smallest data is {corner['data']}; device "
+        f"{device} stands there at model 0, so its group is named after process {mesh.process(device)}"
+    )
+
+
+def process_map_picture(answer, expected, grid, per_process):
+    mesh, asked = mesh_of(grid, per_process), expected if answer is None else answer
+    wrong = [device for device in mesh.ranks if asked.get(mesh.process(device)) != expected[mesh.process(device)]]
+    holds = {}
+    for device in mesh.ranks:
+        process = mesh.process(device)
+        yours = f", not {asked.get(process)}" if device in wrong else ""
+        holds[device] = f"shard {expected[process]}{yours}"
+    return Holdings(mesh, holds, wrong, "The data shard of each process, by the published rule", processes=True)
+
+
+# %% tags=["judge"]
+def break_the_map_inputs():
+    for grid, per_process in small_grids(6):
+        yield grid, per_process, 2 * sum(map(len, grid))
+    for grid in grids(1, 4, 2, 2):
+        yield grid, 2, 16
+    for number, (grid, per_process) in enumerate(random_grids(60, [2, 4, 4])):
+        yield grid, per_process, (1 + number % 3) * sum(map(len, grid))
+
+
+def break_the_map_fault(answer, grid, per_process, batch):
+    """What is wrong with an answer, in a sentence; nothing where it is right."""
+    held = published(grid, per_process, batch)
+    rows = [row for replica in grid for row in replica]
+
+    def misplaced(example):
+        return {device for device in held if example in held[device]} not in [set(row) for row in rows]
+
+    if answer is None:
+        example = next(filter(misplaced, range(batch)), None)
+        return "" if example is None else f"here the rule is wrong: {break_the_map_place(example, grid, held)}"
+    if type(answer) is not int:
+        return "give back the number of one example, or None"
+    if not 0 <= answer < batch:
+        return f"give back the number of one example, 0 to {batch - 1}, or None where all are right"
+    if misplaced(answer):
+        return ""
+    (row,) = [number for number, row in enumerate(rows) if answer in held[row[0]]]
+    more = "and so is every other one, so the answer is None" if not any(map(misplaced, range(batch))) else ""
+    return f"example {answer} is just where it should be, on all devices of row {row}" + (f", {more}" if more else "")
+
+
+def break_the_map_place(example, grid, held):
+    """Where an example is, in words."""
+    holders = [device for device in held if example in held[device]]
+    if not holders:
+        return f"example {example} is on no device"
+    numbers = rows_with(example, grid, held)
+    if len(numbers) > 1:
+        return f"example {example} is in {these('row', numbers)}"
+    (number,) = numbers
+    if len(holders) == len([row for replica in grid for row in replica][number]):
+        return f"all devices of row {number} have example {example}, as it should be"
+    return f"of row {number} only {these('device', holders)} {'has' if len(holders) == 1 else 'have'} example {example}"
+
+
+def break_the_map_accepts(answer, grid, per_process, batch):
+    return break_the_map_fault(answer, grid, per_process, batch) or True
+
+
+def break_the_map_picture(answer, expected, grid, per_process, batch):
+    held = published(grid, per_process, batch)
+    example = answer if type(answer) is int and 0 <= answer < batch else expected
+    if example is None:
+        title, holders = f"By the rule, with a batch of {batch}: each example in one row", []
+    else:
+        title = f"By the rule, with a batch of {batch}: {break_the_map_place(example, grid, held)}"
+        holders = [device for device in held if example in held[device]] if example == expected else []
+    return Holdings(mesh_of(grid, per_process), in_words(held), holders, title, processes=True)
+
+
+# %% tags=["judge"]
 def fix_the_map_inputs():
     for grid, per_process in small_grids(6):
         yield grid, per_process, 2 * sum(map(len, grid))

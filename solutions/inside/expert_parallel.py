@@ -430,8 +430,9 @@ draw_experts(run)
 #
 # ## Where this leads
 #
-# Tensor, sequence, context and now expert parallelism: each has its own group of ranks and its own rule for who sums
-# what with whom. A large model combines three or four of them. Which ranks should be neighbours?
+# Tensor, sequence, context and now expert parallelism: each has its own group of ranks and its own rule for who sums what
+# with whom. Whatever is inside a layer, some GPUs of a pipeline always wait. The chapter on pipelines asks how few. (Two
+# chapters in between are deeper: what if a single example is too large for a GPU, and where do all those batches come from?)
 
 # %% [markdown]
 # <!-- part: links -->

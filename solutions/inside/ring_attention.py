@@ -409,7 +409,8 @@ draw_curves(
 # ## Where this leads
 #
 # All ranks have the same number of tokens, and one has seven times the work of another. Must a rank's share be a single
-# piece of the text?
+# piece of the text? That is the deeper puzzle, zigzag. The core path goes on with experts: what if not every token needs
+# every weight?
 
 # %% [markdown]
 # <!-- part: links -->

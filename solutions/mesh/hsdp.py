@@ -42,7 +42,7 @@
 
 # %%
 from drawing import draw, draw_mesh, draw_trade_off
-from lib import LINKS, UNIT, Mesh, Model, goal, predict, simulate
+from lib import LINKS, UNIT, Mesh, Model, check_function, goal, predict, simulate
 from lib.schedules.data_parallel import ddp, fully_sharded
 
 # %% [markdown]
@@ -131,7 +131,7 @@ async def hsdp(model: Model) -> None:
         weights[layer], opt_states[layer] = model.load_weights(layer, shard, shards)
 
     # FSDP inside the host; then sum what the twins in the other hosts have, and update.
-    # --- your code (about 36 lines) ---
+    # --- your code: hsdp (about 36 lines) ---
     last = model.LAYERS - 1
     reducing, summing = {}, {}  # gradients on their way: inside the host, and between hosts
 
@@ -251,6 +251,153 @@ Model.check(out, puzzle="hsdp")
 
 # %% [markdown]
 # <!-- part: replay -->
+
+# %% [markdown]
+# ## Deeper: the five numbers of a configuration file
+#
+# You may skip this part and go on. In a file for a run on TPUs stand five innocent numbers, `replica_ici_axis_size: 1`,
+# `replica_dcn_axis_size: 2`, and so on. They decide which traffic goes over which links. Get one wrong and nothing
+# crashes: the loss is right, and every step takes longer, as with the swapped axes above.
+#
+# Devices come in **slices**: within a slice links are fast (people who use TPUs call them **ICI**), between slices they are
+# slow (**DCN**). A slice is a host of eight GPUs, or a few hundred TPU chips. Every axis has two sizes, and they multiply.
+# Its `ici` size says over how many devices *inside* a slice it goes, its `dcn` size over how many *slices*. Here are 16
+# devices in 4 slices (a slice is drawn as a host), with an axis `model` of 2. Each copy of the weights lies in two slices,
+# so there are two copies.
+
+# %%
+mesh = Mesh({"replica": 2, "data": 4, "model": 2}, host_size=4)
+draw_mesh(mesh, "data")
+
+# %% [markdown]
+# Follow the group of rank 0, in blue. Its `data` axis has 4 places: 2 inside a slice, times 2 slices. Whenever a layer is
+# gathered, a part of it crosses from host 0 to host 1. Now with `replica` over all four slices:
+
+# %%
+draw_mesh(Mesh({"replica": 4, "data": 2, "model": 2}, host_size=4), "data")
+
+# %% [markdown]
+# Now no group along `data` leaves its host. Only the sums of the gradients do, along `replica`, once a step. The price:
+# each device keeps half of its part of the weights and optimizer states, not a quarter.
+#
+# `model` is never put across slices. Its collectives come several times a layer, and the next operation waits for each
+# of them.
+
+# %% [markdown]
+# Write `hybrid_mesh(devices, slices, replica_ici, replica_dcn, model)`. Its caller says how the copies lie and how
+# large `model` is; `data` gets the rest.
+#
+# **Given:** how many devices there are, and in how many slices of equal size. Over how many devices of a slice the axis
+# `replica` goes (`replica_ici`), and over how many slices (`replica_dcn`). The size of the axis `model`, which stays
+# inside a slice.
+#
+# **To do:** return a dict with
+#
+# | key | what it says |
+# |---|---|
+# | `"data_ici"` | over how many devices of a slice the axis `data` goes |
+# | `"data_dcn"` | over how many slices it goes |
+# | `"replica"` | how many copies of the weights there are in all |
+# | `"data_axis"` | among how many the *batch* is divided: all that have examples of their own |
+#
+# **Rules**
+#
+# - Every device has exactly one place on the mesh. If the sizes do not allow it, raise a `ValueError` that says why.
+# - A size below 1 is a `ValueError`, too.
+
+# %% [markdown]
+# ### Predict
+#
+# 64 devices in 4 slices, `replica_ici` 1, `replica_dcn` 2, `model` 2. What are the four numbers? And with 3 slices?
+#
+# <details><summary>Answer</summary>
+#
+# A slice has 16 devices. Two of them share the inside of a layer, so there are 16 / 2 = 8 places for `data` in a slice:
+# `data_ici` is 8. Two copies over four slices: each copy has 2 slices, `data_dcn` is 2. The weights are there twice,
+# `replica` is 2, and each copy is cut into 8 · 2 = 16 shards. The batch is divided along `replica` too: `data_axis` is
+# 2 · 16 = 32.
+#
+# With 3 slices it is impossible: each of two copies would need one and a half. (And 64 devices do not make three equal slices
+# in the first place.)
+#
+# </details>
+
+# %% [markdown]
+# Your function is asked for the rows of a table, for every small combination of sizes, and for large clusters. If an
+# answer is wrong, you see the smallest input that it is wrong for.
+
+# %%
+goal("hybrid_mesh")
+
+# %% [markdown]
+# <!-- part: hints hybrid_mesh -->
+
+
+# %%
+def hybrid_mesh(devices, slices, replica_ici, replica_dcn, model):
+    # First what cannot be. Then the two sizes of data, and what follows from them.
+    # --- your code: hybrid_mesh (about 18 lines) ---
+    if min(devices, slices, replica_ici, replica_dcn, model) < 1:
+        raise ValueError("every size is 1 or more")
+    if devices % slices:
+        raise ValueError(f"{devices} devices do not make {slices} slices of equal size")
+    in_slice = devices // slices
+    if in_slice % (replica_ici * model):
+        raise ValueError(f"replica_ici {replica_ici} times model {model} does not divide a slice of {in_slice} devices")
+    if slices % replica_dcn:
+        raise ValueError(f"{slices} slices do not divide among {replica_dcn} copies")
+    data_ici = in_slice // (replica_ici * model)
+    data_dcn = slices // replica_dcn
+    replica = replica_ici * replica_dcn
+    return {
+        "data_ici": data_ici,
+        "data_dcn": data_dcn,
+        "replica": replica,
+        "data_axis": replica * data_ici * data_dcn,
+    }
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(hybrid_mesh, puzzle="hybrid_mesh")
+verdict
+
+# %% [markdown]
+# ### See what it is for
+#
+# 32 devices in 4 slices, `model` 2, and every way to lay out the copies. `crosses` says over how many slices a weight is
+# gathered, and `shards` into how many pieces a copy is cut. Change the sizes and run it again.
+
+# %%
+picture = None
+if verdict:
+    print("replica_dcn  copies  shards  crosses")
+    for replica_dcn in (1, 2, 4):
+        sizes = hybrid_mesh(32, 4, 1, replica_dcn, 2)
+        shards = sizes["data_ici"] * sizes["data_dcn"]
+        print(f"{replica_dcn:>11}  {sizes['replica']:>6}  {shards:>6}  {sizes['data_dcn']:>7}")
+    sizes = hybrid_mesh(32, 4, 1, 2, 2)
+    axes = {"replica": sizes["replica"], "data": sizes["data_ici"] * sizes["data_dcn"], "model": 2}
+    picture = draw_mesh(Mesh(axes, host_size=8), "data")
+picture
+
+# %% [markdown]
+# <details><summary>What this part built: open it when your function passes</summary>
+#
+# This is how Levanter finds the sizes of its mesh [1]. JAX then multiplies the two shapes, axis by axis, and puts the
+# devices in their places (`create_hybrid_device_mesh`):
+#
+# ```
+#            replica        data        model
+# in a slice (replica_ici,  data_ici,   model)      product: devices of a slice
+# slices     (replica_dcn,  data_dcn,   1)          product: slices
+# ```
+#
+# Each line has its own product to keep. That is why there are two ways to be wrong, one inside a slice and one between
+# slices, and why only one number on each line is left to `data`.
+#
+# </details>
 
 # %% [markdown]
 # ## What you built
@@ -378,10 +525,62 @@ Model.check(out, puzzle="hsdp")
 #
 # </details>
 #
+# **6.** For which `replica_dcn` does no all-gather cross slices, and what does that cost?
+#
+# <details><summary>Answer</summary>
+#
+# For `replica_dcn` = `slices`: then `data_dcn` is 1. Each slice has a whole copy of the weights, and only the
+# all-reduce of the gradients crosses. It costs memory: a copy is cut into `data_ici` shards only. In the table above
+# that is 4 instead of 16, so every device keeps four times as much.
+#
+# </details>
+#
+# **7.** There are four slices and one of them breaks. With which `replica_dcn` can you go on with three, and with which not?
+#
+# <details><summary>Answer</summary>
+#
+# With 1: the weights are cut anew over three slices. With 4 if you make it 3: a copy is lost, but every slice still has
+# one. With 2 you cannot, as the `ValueError` says: a copy needs two slices, and one and a half are left. You would have
+# to leave one slice idle, or change the layout.
+#
+# </details>
+#
 # ## Where this leads
 #
-# Each host now has all weights and all optimizer states. The weights it needs. But the optimizer states are touched once a
-# step, for a moment, and they are the larger part in real life. Must every host have all of them?
+# So far each rank did whole layers, on its own examples. That ends where a single layer is too large, or a batch cannot be
+# cut any further. The next chapter goes inside the layer.
+#
+# One thing you may still mind: each host has all optimizer states, which are touched once a step, for a moment. Must every
+# host have all of them? That is the deeper puzzle of this one.
 
 # %% [markdown]
 # <!-- part: links -->
+
+# %% tags=["judge"]
+from itertools import product
+from random import Random
+
+from lib.cluster.holdings import Holdings
+
+
+def hybrid_mesh_inputs():
+    yield from product(range(9), range(4), range(3), range(4), range(3))
+    yield from ((-size, 1, 1, 1, 1) for size in (1, 8))
+    random = Random(0)
+    for _ in range(300):
+        sizes = [random.choice((1, 1, 2, 3, 4, 8)) for _ in range(5)]
+        replica_ici, replica_dcn, model, data_ici, data_dcn = sizes
+        slices = replica_dcn * data_dcn + (random.random() < 0.1)
+        devices = slices * replica_ici * data_ici * model * random.choice((1, 1, 4, 16)) + (random.random() < 0.1)
+        yield devices, slices, replica_ici, replica_dcn, model
+
+
+def hybrid_mesh_picture(answer, expected, devices, slices, replica_ici, replica_dcn, model):
+    data_ici, data_dcn, ranks = expected["data_ici"], expected["data_dcn"], []
+    for copy, inner, slice_, place, part in product(*map(range, (replica_dcn, replica_ici, data_dcn, data_ici, model))):
+        first = (copy * data_dcn + slice_) * (devices // slices)
+        ranks.append(first + (inner * data_ici + place) * model + part)
+    axes = {"replica": expected["replica"], "data": data_ici * data_dcn, "model": model}
+    mesh = Mesh(axes, ranks=ranks, host_size=devices // slices)
+    holds = {device: f"slice {mesh.host(device)}" for device in mesh.ranks}
+    return Holdings(mesh, holds, title="The mesh that these sizes make")

@@ -306,8 +306,8 @@ Model.check(out, puzzle="hsdp_zero")
 #
 # ## Where this leads
 #
-# You have chosen between a fast axis and a slow one, with one axis for each. On a real cluster an axis can be both: eight
-# replicas of which two are in this host and four outside. Which axis gets which part of the links?
+# You have chosen between a fast axis and a slow one, with one axis for each. So far each rank did whole layers, on its own
+# examples. What if it did a part of each layer? The next chapter goes inside.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,43 +20,222 @@
 # %% [markdown]
 # # $heading
 #
-# A model of 20 billion parameters, ZeRO stage 1, 64 GPUs. The optimizer takes 3.75 GB on each, down from 240. The weights
-# take 40 GB, and they are needed. And the gradients take another 40 GB, from the first microbatch of a step to the last.
-# Together that is 84 GB, on a GPU that has 80.
+# Adam keeps two moments and a master copy of each weight, in 32 bits: 12 bytes for a parameter whose weight and gradient
+# take 2 each. Of the 120 GB that a model of 7.5 billion parameters needs, 90 are optimizer state. In plain data
+# parallelism every GPU has all of them. With 64 GPUs that is 5.76 TB of memory for 90 GB of numbers.
 #
-# Of these 40 GB a rank uses 0.6: the shard that it will update. All the rest is a partial sum, kept for other ranks.
+# And what do the copies do? Every rank has the same gradients after the all-reduce, the same weights and the same states.
+# So all of them compute the very same update, 64 times over.
 #
-# The second stage of ZeRO does not keep it. It sums up each gradient over the ranks **as soon as it is made**, in every
-# microbatch, and keeps one shard. You know the move from "Fully sharded data parallel". Here you use it while the weights
-# stay whole, and see what each of the two is worth on its own.
+# **ZeRO** (the *zero redundancy optimizer*) takes that away, in three stages. You write two of them here. The third you
+# have written already: it is FSDP.
 #
 # > **To tell a friend:** stage 1 cuts what only the update needs, stage 2 also what only waits for it, and stage 3 cuts
 # > everything.
 #
-# *The words, once more.* A **microbatch** is a batch that goes through the network on its own. Each rank has two of
-# them here, and both gradients go into the same sum.
+# *The words, once more.* An **all-reduce** gives every rank the sum. A **reduce-scatter** gives rank r shard r of it. An
+# **all-gather** puts shards together, on every rank.
 
 # %%
 from drawing import draw, draw_collective, draw_figures
-from lib import Model, goal, predict, simulate
+from lib import Model, PuzzleError, goal, predict, simulate
 from lib.schedules.data_parallel import zero
 from lib.schedules.steps import one_collective
 
 # %% [markdown]
-# ## The idea
+# ## The ladder
 #
-# There are two ways to add up gradients over two microbatches and four ranks. **Wait and reduce:** each rank adds up
-# its own gradients, whole, and at the end there is one reduce-scatter for each layer. That is stage 1. **Reduce and
-# wait:** there is a reduce-scatter for each layer and each microbatch, and each rank adds up shards.
+# Plain data parallelism, ZeRO 1, ZeRO 2 and FSDP (which is ZeRO 3) on four ranks, each with two microbatches, and every
+# collective awaited at once. Look at the peaks first: from row to row one colour shrinks to a quarter. Then look at what
+# is sent. The first step down costs nothing; the others do.
+
+# %%
+ladder = {}
+for stage, name in enumerate(("data parallel", "ZeRO 1", "ZeRO 2", "FSDP")):
+    ladder[name] = simulate(zero(stage), layers=6, batches=8, ranks=4)
+draw_figures(ladder)
+
+# %% [markdown]
+# ## Stage 1: shard the optimizer
 #
-# The sum is the same. In one case a whole gradient waits, in the other a quarter. In one case you send one
-# reduce-scatter a layer, in the other two. This is the one that you will call in every microbatch:
+# A ring all-reduce goes round twice. After the first time rank r has shard r of the sum, complete. The second time only
+# tells the others. You know the two halves. The first is a reduce-scatter:
 
 # %%
 draw_collective(simulate(one_collective("scatterreduce"), layers=1, batches=4, ranks=4))
 
 # %% [markdown]
-# ## The puzzle
+# The second is an all-gather:
+
+# %%
+draw_collective(simulate(one_collective("allgather"), layers=1, batches=4, ranks=4))
+
+# %% [markdown]
+# Between the two, rank r has shard r of the summed gradient. **Predict:** what could it do with that right there, and
+# which part of the optimizer state does it need for it? What should the second half carry then, and does a rank send
+# more than before?
+#
+# <details><summary>Answer</summary>
+#
+# With shard r of the optimizer state it can update shard r of the weight. Then the second half carries **new weights**
+# instead of gradients. They are just as large: every rank sends what it sent before, and keeps a quarter of the
+# optimizer state.
+#
+# </details>
+#
+# Watch the sizes. The weight is whole, because forward and backward need all of it. The state is a shard, and so is the
+# gradient. `update` wants three parts that fit:
+
+
+# %%
+def does_not_fit(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    _, opt_state = model.load_weights(0, model.rank, model.RANKS)
+    gradient = model.fake_grad(0, range(model.BATCHES)).shard(model.rank, model.RANKS)
+    model.update(0, gradient, weight, opt_state)
+
+
+try:
+    simulate(does_not_fit, layers=1, batches=4, ranks=4)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# Whole values can be cut: `value.shard(2, 4)` is shard 2 of 4 of a value, and takes no time.
+#
+# ### The task
+#
+# | ranks | layers | batches |
+# |---|---|---|
+# | 4 | 6 | 4 |
+#
+# **Given:** on rank r the whole weight of each layer, **shard r of 4** of each optimizer state, and the data of batch
+# number r.
+#
+# **To do:** one training step. In the end every rank has all new weights, whole, and its shard of the new optimizer
+# states.
+#
+# **Rules**
+#
+# - What a rank may *send* is limited, to what plain data parallelism sends: 2,359,296 elements. A run that sends more
+#   reaches no goal.
+# - Values live in the stores, and everything alive counts. A whole weight counts as long as it is in its store.
+# - All ranks call the same collectives in the same order.
+
+# %% [markdown]
+# ### Predict
+#
+# Plain data parallelism of this size ends at 16.8 (12 for forward and backward, six all-reduces, six updates), and holds
+# 4,194,304 elements at its worst moment. Suppose you await each collective at once, do everything for a layer
+# right after its backward, and free early. When is *your* step over? And what does a rank hold?
+
+# %%
+guess = predict("zero1", end=..., memory=...)
+guess
+
+# %% [markdown]
+# ### The limits
+#
+# Plain data parallelism reaches none of these: it holds too much. For the second goal, ask what a rank still needs of a
+# weight once its backward is done. For the third, hide what travels.
+
+# %%
+goal("zero1")
+
+# %% [markdown]
+# <!-- part: hints zero1 -->
+
+
+# %%
+async def zero1(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    for layer in range(model.LAYERS):
+        weights[layer], _ = model.load_weights(layer)
+        _, opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    activations[0] = model.get_activation([model.rank])
+
+    # Forward, loss and backward, as in "Distributed data parallel". For each layer: sum up the gradient so that each
+    # rank gets its shard of it, update my shard of the weight, and put the new weight together.
+    # --- your code: zero1 (about 23 lines) ---
+    for layer in range(model.LAYERS):
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+    grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
+    del activations[model.LAYERS]
+
+    summing, gathering = {}, {}  # the collectives in flight, by their layer
+
+    async def finish(layer: int) -> None:  # update my shard of a layer, and start gathering the new ones
+        grad_weights[layer] = await summing.pop(layer)
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        del grad_weights[layer]
+        gathering[layer] = model.allgather(weights[layer], layer)
+
+    for layer in reversed(range(model.LAYERS)):
+        grad_weights[layer], grad_activations[layer] = model.backward(
+            layer, activations[layer], grad_activations[layer + 1], weights[layer]
+        )
+        del activations[layer], grad_activations[layer + 1]
+        weights[layer] = weights[layer].shard(model.rank, model.RANKS)  # the rest of the old weight is not read again
+        summing[layer] = model.scatterreduce(grad_weights[layer], layer)
+        if layer + 1 < model.LAYERS:  # its gradient travelled behind this backward
+            await finish(layer + 1)
+    del grad_activations[0]
+    await finish(0)
+
+    for layer in reversed(range(model.LAYERS)):
+        weights[layer] = await gathering[layer]
+    # --- end of your code ---
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # forget the last run in case this one fails
+out = simulate(zero1, puzzle="zero1")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# Time: forward and backward through six layers, 12. For each layer a reduce-scatter, an update and an all-gather, 0.3 +
+# 0.5 + 0.3, one after the other: 6 · 1.1 = 6.6. Together 18.6. Two collectives instead of one: 1.8 more than plain data
+# parallelism, until you hide them.
+#
+# Memory, at the first backward: six whole weights (1,572,864), six quarters of an optimizer state (393,216), and six
+# activations with one gradient (917,504): 2,883,584. Plain data parallelism has six whole states, 1,179,648 more.
+# One operation later there is a whole gradient (262,144) instead of an activation. If the whole weight of that layer is
+# still there, that moment is the peak: 3,014,656.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="zero1")
+
+# %% [markdown]
+# ## Stage 2: shard the gradients too
+#
+# A model of 20 billion parameters, ZeRO stage 1, 64 GPUs. The optimizer takes 3.75 GB on each, down from 240. The weights
+# take 40 GB, and they are needed. And the gradients take another 40 GB, from the first microbatch of a step to the last.
+# Together that is 84 GB, on a GPU that has 80. Of these 40 GB a rank uses 0.6: the shard that it will update. All the rest
+# is a partial sum, kept for other ranks.
+#
+# There are two ways to add up gradients over two microbatches and four ranks. **Wait and reduce:** each rank adds up its
+# own gradients, whole, and at the end there is one reduce-scatter for each layer. That is stage 1. **Reduce and wait:**
+# there is a reduce-scatter for each layer and each microbatch, and each rank adds up shards. That is stage 2: you know the
+# move from "Fully sharded data parallel".
+#
+# The sum is the same. In one case a whole gradient waits, in the other a quarter. In one case you send one reduce-scatter
+# a layer, in the other two.
+
+# %% [markdown]
+# ### The task
 #
 # | ranks | layers | batches | microbatches a rank |
 # |---|---|---|---|
@@ -109,7 +288,7 @@ async def zero2(model: Model) -> None:
 
     # For each of my batches: forward, loss, backward; sum up each gradient over the ranks as it is made, and add my
     # shard of it to that of the batch before. In the last batch, update my shards and gather the new weights.
-    # --- your code (about 36 lines) ---
+    # --- your code: zero2 (about 36 lines) ---
     summing, gathering = [], {}  # the collectives in flight
 
     async def finish() -> None:  # add the oldest shard that travels to its sum; in the last batch, update and gather
@@ -189,24 +368,23 @@ Model.check(out, puzzle="zero2")
 # <!-- part: replay -->
 
 # %% [markdown]
-# ## The ladder
-#
-# Plain data parallelism, ZeRO 1, ZeRO 2 and FSDP (which is ZeRO 3), on the same two microbatches, with every collective
-# awaited at once. Look at the peaks first: from row to row one colour shrinks to a quarter. Then look at
-# what is sent.
-
-# %%
-ladder = {}
-for stage, name in enumerate(("data parallel", "ZeRO 1", "ZeRO 2", "FSDP")):
-    ladder[name] = simulate(zero(stage), layers=6, batches=8, ranks=4)
-draw_figures(ladder)
-
-# %% [markdown]
 # ## What you built
 #
-# <details><summary>Open this when your solution passes</summary>
+# <details><summary>Open this when your solutions pass</summary>
 #
-# This is **ZeRO stage 2**: `zero_optimization.stage = 2` in DeepSpeed, and `reshard_after_forward=False` in PyTorch's
+# **ZeRO stage 1**, or optimizer-state sharding, is `zero_optimization.stage = 1` in DeepSpeed, the distributed optimizer
+# in Megatron-LM, and, with whole layers instead of shards, `ZeroRedundancyOptimizer` in PyTorch. With one microbatch, *L*
+# layers, *R* ranks, *W* elements in a weight and *A* in an activation of one batch, with everything hidden that can be:
+#
+# ```
+# time = 2·L + 0.5·L + 0.3                  all the work of a rank, and the all-gather of the last weight
+# peak = L·W + L·W/R + (L + 1)·A            weights + shards of the states + activations and a gradient
+# ```
+#
+# Neither can be improved. All weights are there until the first backward, and whatever is updated last, the other ranks
+# still need the new weight.
+#
+# The second is **ZeRO stage 2**: `zero_optimization.stage = 2` in DeepSpeed, and `reshard_after_forward=False` in PyTorch's
 # `fully_shard`, which gathers at the beginning of the step instead of its end. With *m* = 2 microbatches a rank, *L*
 # layers and *R* ranks (at least four, and fewer than layers), *W* elements in a weight and *A* in an activation of one
 # batch:
@@ -270,7 +448,27 @@ draw_figures(ladder)
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** With one microbatch a rank, what is the difference between stage 1 and stage 2?
+# **1.** Use an all-reduce instead of the reduce-scatter, and update your shard with it. What changes?
+#
+# <details><summary>Answer</summary>
+#
+# It is correct, and even takes the same time here. But every rank receives the whole sum and uses a quarter of it, and
+# the new weights travel as well: 3·(R - 1)/R of a layer instead of 2. 3,538,944 elements are sent, half as much again
+# as allowed. `reveal("zero1")` has it: it is the natural first try.
+#
+# </details>
+#
+# **2.** Why is the end 15.3 and not 15, when all that a rank has to compute takes 15?
+#
+# <details><summary>Answer</summary>
+#
+# A rank's last operation is an update, because each update needs a gradient, and backward comes before. No other rank
+# has that state, so none can have computed that new shard: it has to be sent, in one more all-gather. It could only be
+# hidden behind the next step's forward (question 3).
+#
+# </details>
+#
+# **3.** With one microbatch a rank, what is the difference between stage 1 and stage 2?
 #
 # <details><summary>Answer</summary>
 #
@@ -280,7 +478,7 @@ draw_figures(ladder)
 #
 # </details>
 #
-# **2.** Take both batches at once, as one of twice the size. What happens to the three bars?
+# **4.** Take both batches at once, as one of twice the size. What happens to the three bars?
 #
 # <details><summary>Answer</summary>
 #
@@ -291,7 +489,7 @@ draw_figures(ladder)
 #
 # </details>
 #
-# **3.** A pipeline runs 32 microbatches in a step. Which ZeRO stage would you combine with it?
+# **5.** A pipeline runs 32 microbatches in a step. Which ZeRO stage would you combine with it?
 #
 # <details><summary>Answer</summary>
 #
@@ -300,17 +498,7 @@ draw_figures(ladder)
 #
 # </details>
 #
-# **4.** When does stage 2 need the whole weight, and when does stage 3? What does that cost?
-#
-# <details><summary>Answer</summary>
-#
-# At the same moments: in its forward and its backward. Stage 2 keeps it whole in between as well, L - 1 more weights at
-# the worst moment. Stage 3 drops it and gathers it again: two all-gathers for each layer and microbatch, instead of one
-# for each layer and step.
-#
-# </details>
-#
-# **5.** Your summed shards are in 16 bits, and there are 64 microbatches. What may go wrong?
+# **6.** Your summed shards are in 16 bits, and there are 64 microbatches. What may go wrong?
 #
 # <details><summary>Answer</summary>
 #
@@ -322,8 +510,8 @@ draw_figures(ladder)
 #
 # ## Where this leads
 #
-# One colour of the ladder is left: the weights. You have cut them already, and it was the gathering that cost time.
-# What if it cost none?
+# One colour of the ladder is left: the weights. You have cut them already, over all ranks. On many hosts that means a
+# gather through the slow network for every layer. What if the shards stayed inside a host?
 
 # %% [markdown]
 # <!-- part: links -->

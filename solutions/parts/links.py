@@ -1,2 +1,2 @@
 # %% [markdown]
-# $navigation
+# $onwards

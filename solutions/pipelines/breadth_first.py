@@ -241,7 +241,7 @@ if out:
 #   Breadth-first is from a paper of 2022: with small batches, where the bubble hurts most, it trained a model of 52
 #   billion parameters up to 43 % faster than Megatron-LM's order [1].
 # - *Why that order.* All microbatches take a stage one after the other. If its weights are sharded, they are gathered
-#   once for each direction, not once for each microbatch. That is the last puzzle of this chapter.
+#   once for each direction, not once for each microbatch. That is puzzle $number_breadth_first_fsdp.
 # - *In PyTorch* it is `ScheduleLoopedBFS`. Its words are those of your list.
 #
 # [1] Lamy-Poirier, *Breadth-First Pipeline Parallelism*, 2022, [arXiv 2211.05953](https://arxiv.org/abs/2211.05953).

@@ -304,14 +304,17 @@ for batches in (4, 8, 16):
 # <details><summary>Answer</summary>
 #
 # You could let the last group be short: 4 and 3. Sometimes that works and leaves gaps, and sometimes the ranks
-# deadlock. That is the next puzzle.
+# deadlock. That is puzzle $number_ragged.
 #
 # </details>
 
 # %% [markdown]
 # ## Where this leads
 #
-# Microbatches rarely come in multiples of the number of ranks. What happens to the groups then?
+# Both ways to shrink the bubble so far cost messages or memory. But look into a backward: it makes two gradients, one that
+# the stage before is waiting for, and one that only the update reads. What if you split it?
+#
+# (And microbatches rarely come in multiples of the number of ranks. What happens to the groups then is a deeper puzzle.)
 
 # %% [markdown]
 # <!-- part: links -->

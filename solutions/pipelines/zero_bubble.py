@@ -327,8 +327,11 @@ if out:
 # %% [markdown]
 # ## Where this leads
 #
-# You know where a pipeline's time goes. Now let each stage be a group of GPUs that share its weights and gather them
-# before they compute. How often do they have to?
+# You know where a pipeline's time goes, and how to get it back. What is left is to put everything on one mesh: data,
+# weights, layers, tokens and stages, five sizes and sixteen ranks. That is the next chapter.
+#
+# There is more to do with pipelines, if you like them: a layer that is heavier than the others, a rank that is slower,
+# stages that lie in a V, and stages whose weights are sharded.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -237,9 +237,9 @@ if verdict:
 #
 # ## Where this leads
 #
-# This was the last puzzle; the next one is your own cluster. `puzzles plan --model config.json --gpus 256 --gpu
-# mine.toml` takes a model from Hugging Face and a machine that you measured, and `puzzles predictions` says how far
-# to trust it.
+# Next is your own cluster. `puzzles plan --model config.json --gpus 256 --gpu mine.toml` takes a model from Hugging Face and
+# a machine that you measured, and `puzzles predictions` says how far to trust it. And on [the map](../00_index.ipynb) there
+# may be deeper puzzles that you have passed by.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -235,7 +235,8 @@ if verdict:
 #
 # ## Where this leads
 #
-# 64 GPUs were easy: there was no data parallelism at all. Now take 16,384.
+# 64 GPUs were easy: there was no data parallelism at all. Now take 16,384, or your own: `puzzles plan --model config.json
+# --gpus 256 --gpu mine.toml` takes a model from Hugging Face and a machine that you measured.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -187,7 +187,7 @@ if verdict:
 #
 # Full recomputation, by a little: 43.4 GiB against 46.6. It takes 32 of the 38.1 GiB of activations and leaves the
 # 19.6 of logits alone; half the tokens take half of both. The price differs: recomputation costs a third more
-# arithmetic, smaller microbatches cost efficiency and hide less (the next puzzle).
+# arithmetic, smaller microbatches cost efficiency and hide less (puzzle $number_hidden_from).
 #
 # </details>
 #
@@ -211,7 +211,8 @@ if verdict:
 #
 # ## Where this leads
 #
-# So shard everything, over as many GPUs as there are? The bytes say yes. Now ask the network.
+# So shard everything, over as many GPUs as there are? The bytes say yes. The network has its own opinion (that is the deeper
+# puzzle after this one). A plan has to do justice to both: now you make one.
 
 # %% [markdown]
 # <!-- part: links -->

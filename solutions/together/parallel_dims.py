@@ -333,8 +333,8 @@ if REPLAY and out is not None:
 #
 # ## Where this leads
 #
-# `pp` says which stage a rank has. But a stage is a number, and a model is a list of layers. Which stage gets which
-# layers, when they do not divide evenly?
+# You know where each rank stands, and what it has. Now for the question before all others: which sizes? The last chapter
+# plans whole runs, before a single GPU is booked, and begins with whether they fit.
 
 # %% [markdown]
 # <!-- part: links -->

@@ -17,7 +17,7 @@ from lib.checker.verdict import FunctionVerdict
 from lib.errors import graded
 from lib.errors.wording import amount
 from lib.extras import need_extra
-from lib.puzzles.records import PUZZLES, by_chapter, chapters, puzzle_of_file
+from lib.puzzles.records import PUZZLES, by_chapter, chapters, minutes_of_core, puzzle_of_file
 from lib.puzzles.records import Puzzle as Record
 from lib.puzzles.records import goal as goal_of
 from lib.suite.cli import console as options
@@ -77,13 +77,18 @@ def list_() -> None:
 
 def _by_chapter(table: Table, passed: set[str], row: Callable[[Record], Sequence[Text | str]]) -> None:
     """Show a table of all puzzles, above those of each chapter its title, and how much of it is solved."""
-    for chapter, records in by_chapter():
+    for chapter, records in by_chapter(parts=True):
         table.add_section()
         so_far = f"{sum(record.id in passed for record in records)} of {len(records)} solved"
         table.add_row("", Text(chapter.title, "bold"), "", Text(so_far, "bold"))
         for record in records:
-            table.add_row(record.label, *row(record))
+            name, *more = row(record)
+            deeper = f"{name}\n(deepens {record.deepens}: may be skipped)" if record.deepens else name
+            table.add_row(record.label, deeper, *more)
+    core = [record for record in PUZZLES.values() if not record.deepens]
+    done = sum(record.id in passed for record in core)
     show_table(table)
+    say(f"The core path: {done} of {len(core)} solved, about {round(minutes_of_core() / 60)} hours in all.")
 
 
 def goal(puzzle: options.PuzzleArgument, output: options.Output = None) -> None:

@@ -187,9 +187,11 @@ def has_size_of(trace: Trace, puzzle: str) -> bool:
 
 
 def next_puzzle(solved: Iterable[str]) -> Puzzle | None:
-    """Return what to solve next: the first unsolved puzzle whose needs are solved. None where everything is solved."""
+    """Return what to solve next: the first unsolved puzzle whose needs are solved, on the core path if there is one.
+    None where everything is solved."""
     done = set(solved)
-    return next((one for one in PUZZLES.values() if one.id not in done and done.issuperset(one.needs)), None)
+    left = [one for one in PUZZLES.values() if one.id not in done and done.issuperset(one.needs)]
+    return min(left, key=lambda one: bool(one.deepens), default=None)
 
 
 # -- the file -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Shared cells are written once in solutions/parts/, and put where a source asks f
     # <!-- part: hints -->
 
 in a source stands for the cells of solutions/parts/hints.py, in which `$id`, `$ranks` and the other words
-of this module are filled in for that notebook. A source itself has the line `# # $heading` for its title, and
+of this module are filled in for that notebook; `<!-- part: hints zero1 -->` is for another puzzle in it. A source itself has the line `# # $heading` for its title, and
 `$number_ddp` for the number of another puzzle.
 """
 
@@ -22,7 +22,16 @@ from importlib.metadata import requires, version
 from pathlib import Path
 from string import Template
 
-from lib.puzzles.records import PUZZLES, Puzzle, by_chapter, chapters, core_of
+from lib.puzzles.records import (
+    PUZZLES,
+    Puzzle,
+    by_chapter,
+    chapters,
+    core_of,
+    minutes_of,
+    minutes_of_core,
+    notebooks_before,
+)
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import place_of
 
@@ -33,12 +42,12 @@ AFTER = {"pipelines": ("gallery", "The gallery of pipelines")}
 LISTEN = "*Listen for:*"
 """What stands before the answer to a question that is to be discussed."""
 
-PART = re.compile(r"^# %% \[markdown\]\n# <!-- part: (\w+) -->\n?$", re.MULTILINE)
+PART = re.compile(r"^# %% \[markdown\]\n# <!-- part: (\w+)(?: (\w+))? -->\n?$", re.MULTILINE)
 NEARLY = re.compile(r"<!--\s*part\b.*", re.IGNORECASE)
 HEADING = re.compile(r"^# # \$heading$", re.MULTILINE)
 NUMBER = re.compile(r"\$number_(\w+)")
 OF_RECORD = ("id", "title", "heading", "ranks")
-WORDS = (*OF_RECORD, "navigation", "top", "requirements", "table")
+WORDS = (*OF_RECORD, "onwards", "top", "requirements", "table")
 """The words of parts."""
 PACKAGE = "llm-training-puzzles"
 EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensions", "zipp"})
@@ -58,7 +67,7 @@ def expand(text: str, name: str, root: Path) -> str:
         return PUZZLES[found[1]].label
 
     text = HEADING.sub(lambda _: f"# # {_meaning('heading', name, root)}", text)
-    whole = PART.sub(lambda found: _part(found[1], name, root), NUMBER.sub(number, text))
+    whole = PART.sub(lambda found: _part(found[1], found[2] or name, root), NUMBER.sub(number, text))
     if left := NEARLY.search(whole):
         raise BuildError(f"{name}.py: {left[0]!r} is not a part: a cell with nothing but `<!-- part: name -->`")
     return whole
@@ -84,8 +93,8 @@ def _part(part: str, name: str, root: Path) -> str:
 def _meaning(word: str, name: str, root: Path) -> str:
     """What a word stands for in one notebook. BuildError for one of a puzzle, where the notebook has none."""
     match word:
-        case "navigation":
-            return _navigation(name)
+        case "onwards":
+            return _onwards(name)
         case "top":  # the navigation, and a badge where the project is published
             return " · ".join(filter(None, (_navigation(name), Address.read(root).badge(place_of(name)))))
         case "requirements":  # what pip has to install
@@ -116,6 +125,32 @@ def _navigation(name: str) -> str:
     return " · ".join(around + [f"{_link(one, name)} →" for one in order[here + 1 : here + 2]])
 
 
+def _onwards(name: str) -> str:
+    """Where to go from the end of a notebook: on the core path, and deeper. No chapter is a dead end."""
+    core = [puzzle for puzzle in PUZZLES.values() if not (puzzle.deepens or puzzle.part_of)]
+    mine = PUZZLES[name] if name in PUZZLES else None
+    root = mine and core_of(mine)
+    before = [chapter for chapter, (page, _) in AFTER.items() if page == name]  # what the page comes after
+    last = root or max((one for one in core if one.chapter in before), key=lambda one: one.number, default=None)
+    done = core.index(last) + 1 if last is not None else 0
+    following = core[done:][:1]
+
+    def listed(puzzles: Sequence[Puzzle]) -> str:
+        return ", ".join(f"{_link(one.id, name)} ({minutes_of(one)} minutes)" for one in puzzles)
+
+    said = [f"**Next on the core path,** {done + 1} of {len(core)}: {listed(following)}." if following else ""]
+    if root is not None and not following:
+        said = [f"**The core path ends here,** all {len(core)} puzzles of it. What is left goes deeper."]
+    if mine is not None:
+        deeper = [one for one in PUZZLES.values() if one.deepens == name and not one.part_of]
+        rest = [one for one in PUZZLES.values() if one.number > mine.number and core_of(one) is root and one.deepens]
+        said += [f"**Deeper,** if you like: {listed(deeper)}." if deeper else ""]
+        left = [one for one in rest if not one.part_of and one not in deeper][:1]
+        said += [f"**Deeper, further on:** {listed(left)}." if left and mine.deepens else ""]
+    said += [f"**All of them:** {_link('index', name)}." if name != "index" else ""]
+    return "\n#\n# ".join(filter(None, said))
+
+
 def _link(name: str, here: str, label: str = "") -> str:
     """A Markdown link from one notebook to another: with its title, if nothing else is said, and that of its chapter
     where it is another."""
@@ -131,16 +166,19 @@ def _link(name: str, here: str, label: str = "") -> str:
 def _map() -> str:
     """The chapters, each with what it is about and a Markdown table of its core puzzles, those that deepen one folded
     below: a link, what each teaches, its minutes, and what to solve before."""
-    lines: list[str] = []
+    core, skipped = minutes_of_core(), sum(puzzle.minutes for puzzle in PUZZLES.values() if puzzle.deepens)
+    said = f"""The **core path** takes {_hours(core)}, the introduction included. What is folded below it goes deeper
+        ({_hours(skipped)} in all): take what you like, now or later, or skip it. No core puzzle needs it."""
+    lines = [*textwrap.wrap(" ".join(said.split()), 118), ""]
     for chapter, puzzles in by_chapter():
-        core = [puzzle for puzzle in puzzles if not puzzle.deepens]
+        path = [puzzle for puzzle in puzzles if not puzzle.deepens]
         lines += [f"### {chapter.title}", "", *textwrap.wrap(chapter.about, 118), ""]
-        lines += _rows(core)
-        for root in dict.fromkeys(core_of(puzzle) for puzzle in puzzles if puzzle.deepens):
-            deeper = [puzzle for puzzle in puzzles if puzzle.deepens and core_of(puzzle) is root]
-            total = sum(puzzle.minutes for puzzle in deeper)
-            what = f"Deeper, after {root.heading} ({_hours(total)}; may be skipped)"
-            lines += ["<details>", f"<summary>{what}</summary>", "", *_rows(deeper), "", "</details>", ""]
+        lines += _rows(path)
+        for root in dict.fromkeys(core_of(puzzle).id for puzzle in puzzles if puzzle.deepens):
+            deeper = [puzzle for puzzle in puzzles if puzzle.deepens and core_of(puzzle).id == root]
+            total = sum(map(minutes_of, deeper))
+            what = f"Deeper, after {PUZZLES[root].heading} ({_hours(total)}; may be skipped)"
+            lines += ["<details>", f"<summary>{what}</summary>", "", *_rows(deeper), "</details>", ""]
         if puzzles[0].chapter in AFTER:
             lines += [f"Then: {_link(AFTER[puzzles[0].chapter][0], 'index')}.", ""]
     return "\n".join(f"# {line}".rstrip() for line in lines[:-1]).removeprefix("# ")
@@ -150,9 +188,9 @@ def _rows(puzzles: Sequence[Puzzle]) -> list[str]:
     """The Markdown table of some puzzles, for the index."""
     lines = ["| puzzle | what it is about | minutes | solve first |", "|---|---|---|---|"] if puzzles else []
     for puzzle in puzzles:
-        before = ", ".join(_link(need, "index", PUZZLES[need].label) for need in puzzle.needs)
+        before = ", ".join(_link(need, "index", PUZZLES[need].label) for need in notebooks_before(puzzle))
         first = before or _link("introduction", "index")
-        lines.append(f"| {_link(puzzle.id, 'index')} | {puzzle.teaches} | {puzzle.minutes} | {first} |")
+        lines.append(f"| {_link(puzzle.id, 'index')} | {puzzle.teaches} | {minutes_of(puzzle)} | {first} |")
     return [*lines, ""] if puzzles else []
 
 
@@ -224,7 +262,7 @@ def pinned(root: Path) -> list[str]:
 # elsewhere two forms of words are kept current: "`ddp` (40 min)", and in a cell of a table "90 min together", for the
 # puzzles of that cell.
 
-TABLE_ROWS = re.compile(r"(?:^\|(?: (?!00)\d+ \|| \| \*\*).*\n)+", re.MULTILINE)
+TABLE_ROWS = re.compile(r"(?:^\|(?: (?!00)[\d.]+ \|| \| \*\*).*\n)+", re.MULTILINE)
 """The rows of puzzles, and above those of each chapter its title."""
 MARKED = re.compile(r"(<!-- (puzzles|questions) -->\n).*?(<!-- end -->)", re.DOTALL)
 ONE = re.compile(r"`(\w+)` \(\d+ min\)")
@@ -235,25 +273,31 @@ NAME = re.compile(r"`(\w+)`")
 def puzzles_page(text: str) -> str:
     """Return docs/puzzles.md with the rows of its table as the records have them, by chapter."""
     rows: list[str] = []
-    for chapter, puzzles in by_chapter():
-        rows.append(f"| | **{chapter.title}** | | |\n")
+    for chapter, puzzles in by_chapter(parts=True):
+        rows.append(f"| | **{chapter.title}** | | | |\n")
         for puzzle in puzzles:
             size = "a function" if puzzle.is_function else ", ".join(map(str, puzzle.size))
-            rows.append(f"| {puzzle.number:02d} | {puzzle.id} | {size} | {puzzle.teaches} |\n")
+            rows.append(f"| {puzzle.label} | {puzzle.id} | {size} | {puzzle.teaches} | {puzzle.deepens or 'core'} |\n")
     return TABLE_ROWS.sub("".join(rows), text, count=1)
 
 
 def teaching(text: str) -> str:
     """Return TEACHING.md with its tables, its questions and its minutes as the records have them."""
-    table = ["| | puzzle | minutes | what it teaches | solve first |", "|---|---|---|---|---|"]
+    table = ["| | puzzle | minutes | what it teaches | solve first | deepens |", "|---|---|---|---|---|---|"]
     questions: list[str] = []
-    for chapter, puzzles in by_chapter():
-        table.append(f"| | **{chapter.title}** | **{sum(puzzle.minutes for puzzle in puzzles)}** | | |")
+    for chapter, puzzles in by_chapter(parts=True):
+        core = sum(puzzle.minutes for puzzle in puzzles if not puzzle.deepens)
+        deeper = sum(puzzle.minutes for puzzle in puzzles) - core
+        table.append(f"| | **{chapter.title}** | **{core}**, deeper {deeper} | | | |")
         questions += [f"### {chapter.title}", ""]
         for puzzle in puzzles:
             first = ", ".join(f"`{need}`" for need in puzzle.needs) or "introduction"
-            table.append(f"| {puzzle.number} | `{puzzle.id}` | {puzzle.minutes} | {puzzle.teaches} | {first} |")
+            deepens = f"`{puzzle.deepens}`" if puzzle.deepens else ""
+            row = (puzzle.label, f"`{puzzle.id}`", puzzle.minutes, puzzle.teaches, first, deepens)
+            table.append(f"| {' | '.join(map(str, row))} |")
             questions += [f"**{puzzle.heading}** (`{puzzle.id}`). {puzzle.discuss}", ""]
+    core = minutes_of_core()
+    table.append(f"| | **the core path, with the introduction** | **{core}**, {_hours(core)} | | | |")
     made = {"puzzles": "\n".join([*table, ""]), "questions": "\n".join(questions)}
 
     def minutes(found: re.Match[str]) -> str:
@@ -270,28 +314,28 @@ def teaching(text: str) -> str:
 
 # -- how long a notebook takes --------------------------------------------------------------------------------------
 
-A_MINUTE = 150
+A_MINUTE = 200
 """Words that are read in a minute, of a text to think about."""
-A_LINE = 1.5
-"""Minutes for a line of the answer: to have the idea, write it, run it, and read what came of it."""
-AROUND = 10
+A_LINE = 0.65
+"""Minutes for a line of the answer: to have the idea, write it, run it, and read what came of it. Many lines of an answer
+look alike, and some are there for the harder goals only."""
+AROUND = 8
 """Minutes for what each notebook asks besides: predict, look at the pictures, check, review."""
 ROUND = 5
 """Minutes are multiples of this; nobody knows them better."""
 NEAR = 0.25
 """How far from the estimate a record may be, as a part of it: some lines take more thought than others."""
+LINES = re.compile(r"^ *# --- your code.*\(about (\d+) lines?\) ---$", re.MULTILINE)
+FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 
 
-def estimate(source: str, lines: int) -> float:
-    """Estimate the minutes that a solutions/NN_name.py takes, in which so many lines are to be written: of its texts
-    all words count, those of folded answers too, and none of the code or of the cells that all notebooks share."""
-    reads, words = False, 0
-    for line in source.splitlines():
-        if line.startswith("# %%"):
-            reads = line.startswith("# %% [markdown]")
-        elif reads:
-            words += len(line.removeprefix("#").split())
-    return AROUND + words / A_MINUTE + A_LINE * lines
+def estimate(source: str) -> float:
+    """Estimate the minutes that a source takes a reader who knows PyTorch, and does what passing it asks: the words that
+    are not folded, without code and the cells that all notebooks share, and the lines that are to be written."""
+    cells = re.split(r"^# %%", FOLDED.sub("", source), flags=re.MULTILINE)[1:]
+    texts = [cell.partition("\n")[2].replace("\n#", "\n") for cell in cells if cell.startswith(" [markdown]")]
+    words = sum(len(text.split()) for text in texts)
+    return AROUND + words / A_MINUTE + A_LINE * sum(map(int, LINES.findall(source)))
 
 
 def near(minutes: int, estimated: float) -> bool:

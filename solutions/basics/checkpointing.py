@@ -312,7 +312,8 @@ draw_curves(
 #
 # </details>
 #
-# **4.** In puzzle $number_one_f_one_b, rank 0 has four batches in flight. How much would checkpoints save there?
+# **4.** In a pipeline a rank has several batches in flight. Say it has two layers and four batches (as in puzzle
+# $number_one_f_one_b, later in this chapter). How much would checkpoints save there?
 #
 # <details><summary>Answer</summary>
 #
@@ -324,8 +325,8 @@ draw_curves(
 #
 # ## Where this leads
 #
-# You can buy memory with time, and you know the price. A pipeline wastes time, in its bubble. What if each rank had
-# more than one stage, so that it waits less?
+# You can buy memory with time, and you know the price. Time is what is short now: you still do all the work alone, one
+# batch after the other. The batches do not need each other until the very end. So why should one GPU do them all?
 
 # %% [markdown]
 # <!-- part: links -->

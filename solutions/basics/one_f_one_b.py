@@ -361,8 +361,8 @@ draw_curves(
 #
 # ## Where this leads
 #
-# Rank 0 now holds as many activations as one batch makes in the whole model: for GPT-3 275 GB. Much better than 1.1
-# TB, and still three and a half H100s. What if you did not keep them at all?
+# You can now cut the data (data parallel), cut the weights (sharded) and cut the model (pipeline). Llama 3 did all of it at
+# once, on 16,384 GPUs. How do two of these fit together on one grid of ranks?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -262,8 +262,8 @@ picture
 #
 # ## Where this leads
 #
-# All of this code looks too simple to check twice. The last puzzle of this chapter is about three such places, in
-# libraries that you know, where it was wrong.
+# A V has its first and its last stage on one rank. Which order makes the most of that? [The gallery](../00_gallery.ipynb)
+# draws the answers that have a name, ZB-V and DualPipe-V.
 
 # %% [markdown]
 # <!-- part: links -->
