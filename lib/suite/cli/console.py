@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, ca
 import typer
 
 from lib.cluster.mesh import Mesh, mesh_from
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import PUZZLES, puzzle_of_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -193,7 +193,15 @@ def some_jobs(number: J) -> J:
     return number
 
 
-_known = one_of([*PUZZLES], f"there is no puzzle {{!r}}; there are {', '.join(PUZZLES)}")
+_one = one_of([*PUZZLES], f"there is no puzzle {{!r}}; there are {', '.join(PUZZLES)}")
+
+
+def _known(name: str) -> str:
+    """The id of a puzzle, also by the name of its notebook, with whatever number it had: 08_pipeline_fsdp."""
+    record = puzzle_of_file(Path(name).stem)
+    return _one(name if record is None else record.id)
+
+
 Subject = Annotated[str, argument("WHAT", f"What to run: {WHAT}.")]
 PuzzleArgument = Annotated[str, typer.Argument(help="The puzzle's id.", callback=_known, show_default=False)]
 

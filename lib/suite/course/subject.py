@@ -193,6 +193,8 @@ class _Subject:
     ) -> None:
         if puzzle is not None and puzzle not in PUZZLES:
             raise SourceError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
+        if not Path(what).suffix and (record := puzzle_of_file(Path(what).name)) is not None:
+            what = record.id  # by the name of its notebook: 08_pipeline_fsdp
         self.what, self.path, self.puzzle, self.limit = what, Path(what), puzzle, limit
         self.size = {name: number for name, number in size.items() if number is not None}
         self.printed: list[str] = []

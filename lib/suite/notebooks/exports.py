@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from lib.files import ROOT, ready, write_whole
-from lib.puzzles.records import PUZZLES, Puzzle, puzzle_of_file
+from lib.puzzles.records import PUZZLES, Puzzle, of_one_notebook, puzzle_of_file
 from lib.suite.course.solutions import FOLDER, answer
 from lib.suite.notebooks.shared_cells import pinned
 from lib.suite.submissions.gap import BuildError, find
@@ -90,10 +90,11 @@ def chosen(names: Sequence[str]) -> list[Path]:
     """
     folder, known = home() / "puzzles", ["introduction", *PUZZLES]
     paths: list[Path] = []
-    for name in names or dict.fromkeys(PUZZLES[one].notebook if one in PUZZLES else one for one in known):
+    for name in names or known:
         if name not in known and name not in PUZZLES and not name.endswith(".ipynb"):
             raise BuildError(f"there is no notebook {name!r}; there are {', '.join(known)}, or say the path of one")
         paths.append(Path(name) if name.endswith(".ipynb") else notebook_in(folder, name))
+    paths = [*dict.fromkeys(paths)]
     if is_checkout():
         from lib.suite.notebooks.build import worked_on
 
@@ -259,11 +260,9 @@ def export_nbgrader(
 
 def instructors(notebook: Notebook, record: Puzzle, need: str, hidden: Mapping[str, int | str | None]) -> Notebook:
     """Return a student's notebook with our answer in it, and with what nbgrader has to know of its cells."""
-    path = reference(record.id)
+    path, records = reference(record.id), of_one_notebook(record)
     text = path.read_text("utf-8")
-    ours = next(one for one in find(text, path.name, record.id) if one.puzzle == record.id)
-    lines = text.splitlines()[ours.first : ours.last - 1]
-    solution = "\n".join([f"{ours.indent}### BEGIN SOLUTION", *lines, f"{ours.indent}### END SOLUTION"])
+    ours = {one.puzzle: one for one in find(text, path.name, record.id)}
     cells: list[dict[str, Any]] = []
     for cell in notebook["cells"]:
         if cell["cell_type"] != "code":
@@ -271,17 +270,22 @@ def instructors(notebook: Notebook, record: Puzzle, need: str, hidden: Mapping[s
             continue
         bare: dict[str, Any] = {**cell, "outputs": [], "execution_count": None}
         source = _source(cell)
-        if ours.stub in source.splitlines():
-            cells.append(_marked(bare, f"{record.id}-answer", source.replace(ours.stub, solution)))
-        elif "puzzle=" in source and ("Model.check(" in source or "check_function(" in source):
-            cells.append(_marked(bare, f"{record.id}-check", _check(source, record, need), points=2))
-            if test := _elsewhere(record, need, hidden):
+        is_check = "Model.check(" in source or "check_function(" in source
+        if (asked := next((one for one in records if ours[one.id].stub in source.splitlines()), None)) is not None:
+            gap = ours[asked.id]
+            lines = text.splitlines()[gap.first : gap.last - 1]
+            solution = "\n".join([f"{gap.indent}### BEGIN SOLUTION", *lines, f"{gap.indent}### END SOLUTION"])
+            cells.append(_marked(bare, f"{asked.id}-answer", source.replace(gap.stub, solution)))
+        elif is_check and (asked := next((one for one in records if f'puzzle="{one.id}"' in source), None)) is not None:
+            cells.append(_marked(bare, f"{asked.id}-check", _check(source, asked, need), points=2))
+            if test := _elsewhere(asked, need, hidden):
                 more: dict[str, Any] = {**bare, "id": f"{cell['id']}-other-sizes"}
-                cells.append(_marked(more, f"{record.id}-other-sizes", test, points=1))
+                cells.append(_marked(more, f"{asked.id}-other-sizes", test, points=1))
         else:
             cells.append(bare)
     ids = [cell["metadata"]["nbgrader"]["grade_id"] for cell in cells if "nbgrader" in cell["metadata"]]
-    if ids[:2] != [f"{record.id}-answer", f"{record.id}-check"] or len(set(ids)) < len(ids):
+    wanted = {f"{one.id}-{what}" for one in records for what in ("answer", "check")}
+    if not wanted <= {*ids} or len(set(ids)) < len(ids):
         raise BuildError(f"{record.stem}.ipynb has no gap with its stub, and one check after it, for nbgrader to grade")
     return {**notebook, "cells": cells}
 

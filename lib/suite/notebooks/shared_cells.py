@@ -5,9 +5,9 @@ Shared cells are written once in solutions/parts/, and put where a source asks f
     # %% [markdown]
     # <!-- part: hints -->
 
-in a source stands for the cells of solutions/parts/hints.py, in which `$id`, `$ranks` and the other words
-of this module are filled in for that notebook; `<!-- part: hints zero1 -->` is for another puzzle in it. A source itself has the line `# # $heading` for its title, and
-`$number_ddp` for the number of another puzzle.
+in a source stands for the cells of solutions/parts/hints.py, in which `$id`, `$ranks` and the other words of this module
+are filled in for that notebook; `<!-- part: hints zero1 -->` is for another puzzle in it. A source itself has the line
+`# # $heading` for its title, and `$number_ddp` for the number of another puzzle.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _navigation(name: str) -> str:
 def _onwards(name: str) -> str:
     """Where to go from the end of a notebook: on the core path, and deeper. No chapter is a dead end."""
     core = [puzzle for puzzle in PUZZLES.values() if not (puzzle.deepens or puzzle.part_of)]
-    mine = PUZZLES[name] if name in PUZZLES else None
+    mine = next((one for one in PUZZLES.values() if one.id == name), None)
     root = mine and core_of(mine)
     before = [chapter for chapter, (page, _) in AFTER.items() if page == name]  # what the page comes after
     last = root or max((one for one in core if one.chapter in before), key=lambda one: one.number, default=None)
@@ -317,8 +317,8 @@ def teaching(text: str) -> str:
 A_MINUTE = 200
 """Words that are read in a minute, of a text to think about."""
 A_LINE = 0.65
-"""Minutes for a line of the answer: to have the idea, write it, run it, and read what came of it. Many lines of an answer
-look alike, and some are there for the harder goals only."""
+"""Minutes for a line of the answer: to have the idea, write it, run it, and read what came of it. Many lines look
+alike, and some are there for the harder goals only."""
 AROUND = 8
 """Minutes for what each notebook asks besides: predict, look at the pictures, check, review."""
 ROUND = 5
@@ -330,8 +330,8 @@ FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 
 
 def estimate(source: str) -> float:
-    """Estimate the minutes that a source takes a reader who knows PyTorch, and does what passing it asks: the words that
-    are not folded, without code and the cells that all notebooks share, and the lines that are to be written."""
+    """Estimate the minutes that a source takes a reader who knows PyTorch, and does no more than to pass: of its texts
+    all words count that are not folded, without the cells that all notebooks share, and the lines to be written."""
     cells = re.split(r"^# %%", FOLDED.sub("", source), flags=re.MULTILINE)[1:]
     texts = [cell.partition("\n")[2].replace("\n#", "\n") for cell in cells if cell.startswith(" [markdown]")]
     words = sum(len(text.split()) for text in texts)

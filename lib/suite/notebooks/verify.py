@@ -101,6 +101,7 @@ def _extra(root: Path) -> list[str]:
     expected |= {f"solutions/{source_of(name)}" for name in every}
     expected |= {f"solutions/{FOLDER}/{path.name}" for puzzle in PUZZLES for path in alternatives(puzzle, root)}
     folders = {folder.as_posix() for name in expected for folder in Path(name).parents} - {"."}
+    folders.add(f"solutions/{FOLDER}")
     expected |= {*folders, "solutions/parts"}
     names = (f"{folder}/{path.name}" for folder in folders for path in (root / folder).glob("*"))
     return sorted(name for name in names if name not in expected and not name.endswith(LITTER))
@@ -225,7 +226,8 @@ def _teaching_problem(source: Source) -> str:
     question, listen, answer = record.discuss.partition(LISTEN)
     if "?" not in question or not listen or len(answer.split()) < FEWEST:
         return f"what to discuss is a question, and then {LISTEN} what to listen for"
-    estimated, minutes = estimate(source), sum(one.minutes for one in of_one_notebook(record))
+    estimated = estimate(source.text)
+    minutes = record.minutes + sum(part.minutes for part in of_one_notebook(record)[1:])
     if not near(minutes, estimated):
         return f"minutes are {minutes}: say a multiple of {ROUND} near {estimated:.0f}, the estimate"
     return ""

@@ -114,8 +114,10 @@ def notebook_of(puzzle: str) -> Path:
 
 def located(path: Path) -> Path:
     """Return a notebook as a student names it: that file; or, of a name that it has or had, the student's own copy."""
-    name = named(path) if path.suffix == ".ipynb" and not path.is_absolute() else None
-    if path.exists() or name is None or path.parent.name not in ("", "puzzles", FOLDER, *chapters()):
+    name = named(path) if path.suffix == ".ipynb" else None
+    above = path.parts[:-1]
+    above = above[1:] if above[:1] in ((FOLDER,), ("puzzles",)) else above
+    if path.exists() or name is None or above not in ((), *((chapter,) for chapter in chapters())):
         return path
     own = _by_name(_own_folder()).get(name)
     return path if own is None else own

@@ -50,8 +50,8 @@ demonstration
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A folder with one source."""
-    (tmp_path / "solutions").mkdir()
-    (tmp_path / "solutions" / "01_basic.py").write_text(SOURCE, "utf-8")
+    (tmp_path / "solutions" / "basics").mkdir(parents=True)
+    (tmp_path / "solutions" / "basics" / "basic.py").write_text(SOURCE, "utf-8")
     return tmp_path
 
 
@@ -59,8 +59,8 @@ def root(tmp_path: Path) -> Path:
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What is built of it: the only time that this file starts a kernel."""
     root = tmp_path_factory.mktemp("root")
-    (root / "solutions").mkdir()
-    (root / "solutions" / "01_basic.py").write_text(SOURCE, "utf-8")
+    (root / "solutions" / "basics").mkdir(parents=True)
+    (root / "solutions" / "basics" / "basic.py").write_text(SOURCE, "utf-8")
     return notebooks.build(root)
 
 
@@ -71,7 +71,7 @@ def cells(text: str) -> list[dict[str, Any]]:
 
 
 def test_one_source_makes_two_notebooks(built: dict[str, str]) -> None:
-    assert list(built) == ["puzzles/01_basic.ipynb", "solutions/01_basic.ipynb"]
+    assert list(built) == ["puzzles/basics/01_basic.ipynb", "solutions/basics/01_basic.ipynb"]
     for text in built.values():
         assert text.endswith("}\n")
         assert json.loads(text)["metadata"] == notebooks.METADATA
@@ -80,7 +80,7 @@ def test_one_source_makes_two_notebooks(built: dict[str, str]) -> None:
 
 
 def test_the_students_copy_has_the_gap_and_the_outputs_of_demonstrations(built: dict[str, str]) -> None:
-    student = [cell for cell in cells(built["puzzles/01_basic.ipynb"]) if cell["cell_type"] == "code"]
+    student = [cell for cell in cells(built["puzzles/basics/01_basic.ipynb"]) if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in student] == [None, None, None, 4]
     assert [bool(cell["outputs"]) for cell in student] == [False, False, False, True]
     (result,) = student[3]["outputs"]
@@ -94,7 +94,7 @@ def test_the_students_copy_has_the_gap_and_the_outputs_of_demonstrations(built: 
 
 
 def test_the_solved_copy_has_been_run(built: dict[str, str]) -> None:
-    solved = [cell for cell in cells(built["solutions/01_basic.ipynb"]) if cell["cell_type"] == "code"]
+    solved = [cell for cell in cells(built["solutions/basics/01_basic.ipynb"]) if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in solved] == [1, 2, 3, 4]
     stream, result = solved[2]["outputs"]
     assert stream == {"name": "stdout", "output_type": "stream", "text": ["one\n", "two\n"]}
@@ -107,19 +107,19 @@ def test_writing_twice_changes_nothing(built: dict[str, str], root: Path) -> Non
     assert notebooks.stale(built, root) == []
     assert notebooks.write(built, root) == []
     assert sorted(path.name for path in root.rglob("*.*")) == ["01_basic.ipynb", "01_basic.ipynb", "01_basic.py"]
-    (root / "puzzles" / "01_basic.ipynb").write_text("{}")
-    assert notebooks.stale(built, root) == ["puzzles/01_basic.ipynb"]
+    (root / "puzzles" / "basics" / "01_basic.ipynb").write_text("{}")
+    assert notebooks.stale(built, root) == ["puzzles/basics/01_basic.ipynb"]
 
 
 def test_stored_outputs_are_those_of_a_run_and_show_what_is_not_current(built: dict[str, str], root: Path) -> None:
     notebooks.write(built, root)
     assert notebooks.build(root, stored=True) == built
-    solved = root / "solutions" / "01_basic.ipynb"
+    solved = root / "solutions" / "basics" / "01_basic.ipynb"
     for old, new in (('"42"', '"43"'), ('"execution_count": 4', '"execution_count": 5'), ("basic-4", "basic-9")):
-        assert old in built["solutions/01_basic.ipynb"]
-        solved.write_text(built["solutions/01_basic.ipynb"].replace(old, new), "utf-8")
+        assert old in built["solutions/basics/01_basic.ipynb"]
+        solved.write_text(built["solutions/basics/01_basic.ipynb"].replace(old, new), "utf-8")
         assert notebooks.stale(notebooks.build(root, stored=True), root) != [], old
-    solved.write_text(built["solutions/01_basic.ipynb"].replace('"42"', '"<P at 0x7f0123456789>"'), "utf-8")
+    solved.write_text(built["solutions/basics/01_basic.ipynb"].replace('"42"', '"<P at 0x7f0123456789>"'), "utf-8")
     with pytest.raises(BuildError, match="which is different on every machine or run"):
         notebooks.build(root, stored=True)
     for text in ("{", "[]"):
@@ -131,7 +131,7 @@ def test_stored_outputs_are_those_of_a_run_and_show_what_is_not_current(built: d
 
 def test_work_is_noticed(built: dict[str, str], root: Path) -> None:
     notebooks.write(built, root)
-    mine = root / "puzzles" / "01_basic.ipynb"
+    mine = root / "puzzles" / "basics" / "01_basic.ipynb"
     assert notebooks.worked_on(built, root) == []
     pristine = mine.read_text("utf-8")
     for old, new in (
@@ -141,7 +141,7 @@ def test_work_is_noticed(built: dict[str, str], root: Path) -> None:
     ):
         assert old in pristine
         mine.write_text(pristine.replace(old, new), "utf-8")
-        assert notebooks.worked_on(built, root) == ["puzzles/01_basic.ipynb"]
+        assert notebooks.worked_on(built, root) == ["puzzles/basics/01_basic.ipynb"]
 
 
 def test_outputs_are_joined_only_with_their_neighbours() -> None:
@@ -154,11 +154,12 @@ def test_outputs_are_joined_only_with_their_neighbours() -> None:
 def refused(name: str, text: str) -> str:
     """Why a source stops the build, before anything runs."""
     with tempfile.TemporaryDirectory() as folder:
-        (sources := Path(folder, "solutions")).mkdir()
-        (sources / name).write_text(text, "utf-8")
+        path = Path(folder, "solutions", name)
+        path.parent.mkdir(parents=True)
+        path.write_text(text, "utf-8")
         with pytest.raises(BuildError) as caught:
             notebooks.build(Path(folder))
-        assert sorted(path.name for path in Path(folder).rglob("*")) == [name, "solutions"]
+        assert [path for path in Path(folder).rglob("*") if path.is_file()] == [path]
         return str(caught.value).partition("; there are")[0].replace(folder, "FOLDER")
 
 

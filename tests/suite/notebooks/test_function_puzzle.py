@@ -103,7 +103,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, root)
     shutil.copytree(Path(__file__).with_name("function_puzzle"), root / "lib" / "puzzles", dirs_exist_ok=True)
-    (root / "solutions" / "00_rank_of.py").write_text(SOURCE, "utf-8")
+    (root / "solutions" / "mapping").mkdir()
+    (root / "solutions" / "mapping" / "rank_of.py").write_text(SOURCE, "utf-8")
     (root / "solutions" / "alternatives").mkdir()
     other = ANSWER.replace("zip(places, sizes)", "zip(list(places), list(sizes))")
     (root / "solutions" / "alternatives" / "rank_of_other.py").write_text(OTHER + other, "utf-8")
@@ -143,8 +144,7 @@ def built(puzzles: Puzzles, tree: Path) -> Path:
     """The student's notebook, made by the builder, which gives it its number."""
     result = puzzles("build")
     assert result.returncode == 0, result.stderr
-    assert "Renamed solutions/00_rank_of.py to 01_rank_of.py" in result.stdout
-    return tree / "puzzles" / "01_rank_of.ipynb"
+    return tree / "puzzles" / "mapping" / "01_rank_of.ipynb"
 
 
 def solve(notebook: Path, path: Path, code: str) -> Path:
@@ -158,8 +158,8 @@ def solve(notebook: Path, path: Path, code: str) -> Path:
 
 
 def test_the_notebooks(built: Path, tree: Path) -> None:
-    student, solved = built.read_text("utf-8"), (tree / "solutions" / "01_rank_of.ipynb").read_text("utf-8")
-    assert "# 1. Which rank is it?" in student
+    student, solved = built.read_text("utf-8"), (tree / "solutions" / "mapping" / "01_rank_of.ipynb").read_text("utf-8")
+    assert "# 1.1 Which rank is it?" in student
     assert 'raise NotSolved(\\"rank_of\\")' in student
     assert "rank * size" not in student
     assert "rank_of_inputs" not in student + solved
@@ -171,7 +171,7 @@ def test_the_curriculum_is_in_order_and_says_what_is_not(built: Path, tree: Path
     result = puzzles("check")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "All is in order." in result.stdout
-    source = tree / "solutions" / "01_rank_of.py"
+    source = tree / "solutions" / "mapping" / "rank_of.py"
     text = source.read_text("utf-8")
     try:
         source.write_text(text.replace("rank * size + place", "rank + size * place"), "utf-8")

@@ -12,7 +12,7 @@ import pytest
 
 from lib.errors import graded
 from lib.files import child_environment
-from lib.puzzles.records import PUZZLES
+from lib.suite.submissions.locations import notebook_in, reference
 from tests.support.drivers import ROOT
 from tests.support.profiles import THOROUGH
 
@@ -55,9 +55,8 @@ def failed_cells(*notebooks: Path, **variables: str) -> dict[str, list[tuple[str
 
 
 def test_an_untouched_notebook_fails_where_each_gap_is_run_and_a_solved_one_nowhere() -> None:
-    notebooks = sorted((ROOT / "puzzles").glob("[0-9]*.ipynb"))[:: 1 if THOROUGH else 11]
-    names = ("00_introduction", PUZZLES["ddp"].stem, PUZZLES["find_the_bug"].stem)
-    solved = [ROOT / "solutions" / f"{name}.ipynb" for name in names]
+    notebooks = sorted((ROOT / "puzzles").rglob("[0-9]*.ipynb"))[:: 1 if THOROUGH else 11]
+    solved = [notebook_in(ROOT / "solutions", name) for name in ("introduction", "ddp", "find_the_bug")]
     found = failed_cells(*notebooks, *solved)
     assert [found[str(path)] for path in solved] == [[], [], []]
     for notebook in notebooks:
@@ -73,7 +72,7 @@ def test_an_untouched_notebook_fails_where_each_gap_is_run_and_a_solved_one_nowh
 
 # -- by nbval -------------------------------------------------------------------------------------------------------
 
-SOURCE = (ROOT / "solutions" / "03_ddp.py").read_text("utf-8")
+SOURCE = reference("ddp").read_text("utf-8")
 ANSWER = SOURCE.partition("lines) ---\n")[2].partition("    # --- end of your code")[0]
 CORRECT: list[Any] = [{"output_type": "stream", "name": "stdout", "text": "Correct!\n"}]
 ERROR: list[Any] = [{"output_type": "error", "ename": "CheckError", "evalue": "no", "traceback": ["no"]}]
@@ -83,7 +82,7 @@ KEPT = ("from drawing import draw", "async def ddp", "out = []", "draw(out)", "M
 
 def handed_in(folder: Path, name: str, change: Callable[[str], str], outputs: list[Any], count: int | None) -> None:
     """A student's notebook of ddp with an answer, and with outputs of theirs in every cell."""
-    notebook = json.loads((ROOT / "puzzles" / "03_ddp.ipynb").read_text("utf-8"))
+    notebook = json.loads(notebook_in(ROOT / "puzzles", "ddp").read_text("utf-8"))
     cells: list[Any] = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])

@@ -15,7 +15,7 @@ import pytest
 
 from lib.puzzles.records import PUZZLES
 from lib.suite.notebooks.exports import DOORS, ELSEWHERE, in_text, package, set_up
-from lib.suite.submissions.locations import reference
+from lib.suite.submissions.locations import reference, source_of
 from tests.support.profiles import THOROUGH
 
 ROOT = Path(__file__).parents[3]
@@ -52,7 +52,7 @@ def _imported(text: str) -> Iterator[str]:
 def loaded() -> frozenset[str]:
     """The modules that a student's notebook may come to load, whatever is called in it."""
     todo = set[str]()
-    for path in sorted((ROOT / "solutions").glob("[0-9]*.py")):
+    for path in [reference(puzzle) for puzzle in PUZZLES]:
         todo.update(imported(path.read_text("utf-8")))
     found = set[str]()
     while todo:
@@ -88,7 +88,7 @@ def test_of_what_stays_behind_nothing_is_needed_but_by_its_door() -> None:
 def test_each_reference_is_carried_without_its_prose() -> None:
     files = package()
     for puzzle in PUZZLES:
-        text = files[f"lib/_notebooks/solutions/{reference(puzzle).name}"].decode()
+        text = files[f"lib/_notebooks/solutions/{source_of(puzzle)}"].decode()
         assert f"def {puzzle}(" in text
         assert "[markdown]" not in text
         ast.parse(text)

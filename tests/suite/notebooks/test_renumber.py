@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from lib import PUZZLES
-from lib.files import ROOT, child_environment
+from lib.files import ROOT, child_environment, ready
 from lib.suite.notebooks.build import misnumbered, renumber
 from lib.suite.submissions.gap import BuildError
+from lib.suite.submissions.locations import source_of
 
 RECORD = """
 [between]
@@ -61,36 +62,39 @@ def NAME(model):
 def test_a_puzzle_put_in_between_is_a_record_and_a_source(tmp_path: Path) -> None:
     for name in ("lib", "docs", "solutions/parts"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*-pytest-*", "_notebooks"))
-    for path in (*(ROOT / "solutions").glob("00_*.py"), ROOT / "pyproject.toml", ROOT / "constraints.txt"):
+    for path in (*(ROOT / "solutions").glob("*.py"), ROOT / "pyproject.toml", ROOT / "constraints.txt"):
         shutil.copy(path, tmp_path / path.relative_to(ROOT))
     for puzzle, record in PUZZLES.items():
-        (tmp_path / "solutions" / f"{record.stem}.py").write_text(SOURCE.replace("NAME", puzzle), "utf-8")
-    mine = tmp_path / "puzzles" / f"{PUZZLES['gpipe'].stem}.ipynb"
-    mine.parent.mkdir()
+        if not record.part_of:
+            path = ready(tmp_path / "solutions" / source_of(puzzle))
+            path.write_text(SOURCE.replace("NAME", puzzle), "utf-8")
+    mine = ready(tmp_path / "puzzles" / f"{PUZZLES['gpipe'].path}.ipynb")
     mine.write_text("{}")
 
     records = tmp_path / "lib" / "puzzles" / f"{PUZZLES['grad_accum'].chapter}.toml"
     records.write_text(records.read_text("utf-8").replace("[grad_accum]\n", f"{RECORD}[grad_accum]\n"), "utf-8")
-    (tmp_path / "solutions" / "00_between.py").write_text(SOURCE.replace("NAME", "between"), "utf-8")
+    (tmp_path / "solutions" / "basics" / "between.py").write_text(SOURCE.replace("NAME", "between"), "utf-8")
     environment = {**child_environment(), "PYTHONPATH": str(tmp_path)}
     subprocess.run([sys.executable, "-c", BUILD], cwd=tmp_path, env=environment, capture_output=True, check=True)
-    number = PUZZLES["basic"].number + 1
-    assert (tmp_path / "solutions" / f"{number:02d}_between.py").is_file()
     assert not mine.exists()
-    for puzzle in list(PUZZLES)[number - 1 :]:
-        number += 1
-        for path in (f"solutions/{number:02d}_{puzzle}.py", f"puzzles/{number:02d}_{puzzle}.ipynb"):
-            assert (tmp_path / path).is_file(), path
-        assert f"# {number}. {PUZZLES[puzzle].title}" in (tmp_path / path).read_text("utf-8")
+    assert (tmp_path / "puzzles" / "basics" / "02_between.ipynb").is_file()
+    after = [puzzle for puzzle, record in PUZZLES.items() if record.chapter == "basics"][1:]
+    for number, puzzle in enumerate(after, 3):
+        path = tmp_path / "puzzles" / "basics" / f"{number:02d}_{puzzle}.ipynb"
+        assert f"# 1.{number} {PUZZLES[puzzle].title}" in path.read_text("utf-8")
+    assert (
+        tmp_path / "puzzles" / f"{PUZZLES['interleaved'].path}.ipynb"
+    ).is_file()  # another chapter keeps its numbers
     page = (tmp_path / "docs/puzzles.md").read_text("utf-8")
-    assert f"| 02 | between | 1, 2, 4 | {RECORD.split('teaches = ')[1].splitlines()[0][1:-1]} |\n| 03 | grad" in page
-    assert "2. One in between" in (tmp_path / "puzzles" / "00_index.ipynb").read_text("utf-8")
+    about = RECORD.split("teaches = ")[1].splitlines()[0][1:-1]
+    assert f"| 1.2 | between | 1, 2, 4 | {about} | core |\n| 1.3 | grad" in page
+    assert "1.2 One in between" in (tmp_path / "puzzles" / "00_index.ipynb").read_text("utf-8")
 
 
 def test_work_in_a_notebook_moves_with_it_and_is_never_written_over(tmp_path: Path) -> None:
     (tmp_path / "solutions").mkdir()
     (tmp_path / "puzzles").mkdir()
-    right = PUZZLES["ddp"].stem
+    right = PUZZLES["ddp"].path
     (tmp_path / "puzzles" / "99_ddp.ipynb").write_text("my work")
     (tmp_path / "puzzles" / "98_unknown.ipynb").write_text("")
     assert misnumbered(tmp_path) == {"puzzles/99_ddp.ipynb": f"puzzles/{right}.ipynb"}

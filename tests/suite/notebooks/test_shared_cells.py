@@ -12,19 +12,16 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES
-from lib.puzzles.records import Chapter, by_chapter
+from lib.puzzles.records import Chapter, chapters, core_of, minutes_of_core
 from lib.suite.notebooks import shared_cells
-from lib.suite.notebooks.shared_cells import AFTER, Address, expand, pinned
+from lib.suite.notebooks.shared_cells import Address, expand, pinned, reading_order
+from lib.suite.submissions.locations import notebook_in
 from tests.support.said import Said
 
 ROOT = Path(__file__).parents[3]
 ASKS = "# %% [markdown]\n# <!-- part: {} -->\n"
 PROJECT = '[project]\nname = "llm-training-puzzles"\nversion = "1.2.3"\n'
-STEM = PUZZLES["ddp"].stem
-STEMS = ["00_index", "00_introduction"]
-for _chapter, _puzzles in by_chapter():
-    STEMS += [puzzle.stem for puzzle in _puzzles]
-    STEMS += [f"00_{AFTER[_puzzles[0].chapter][0]}"] if _puzzles[0].chapter in AFTER else []
+NAMES = reading_order()
 
 
 def project(tmp_path: Path) -> Path:
@@ -40,13 +37,13 @@ def project(tmp_path: Path) -> Path:
 root = pytest.fixture(project, name="root")
 
 
-def expanded(text: str, stem: str = STEM, who: str = "") -> str:
+def expanded(text: str, name: str = "ddp", who: str = "") -> str:
     """A source with the parts that it asks for."""
     with TemporaryDirectory() as folder:
         root = project(Path(folder))
         if who:
             (root / "solutions" / "parts" / "who.py").write_text(who, "utf-8")
-        return expand(text, stem, root).rstrip("\n")
+        return expand(text, name, root).rstrip("\n")
 
 
 def address(more: str) -> str:
@@ -55,45 +52,47 @@ def address(more: str) -> str:
         root = project(Path(folder))
         (root / "pyproject.toml").write_text(PROJECT + more, "utf-8")
         found = Address.read(root)
-        above = expand(ASKS.format("top"), STEM, root)
-        badge = found.badge(STEM)
+        above = expand(ASKS.format("top"), "ddp", root)
+        badge = found.badge(PUZZLES["ddp"].path)
         assert above.strip().endswith(badge or "→")
-        return f"{badge or 'no badge'}\n{found.requirement() or 'nothing to install'}".replace(STEM, "STEM")
+        return f"{badge or 'no badge'}\n{found.requirement() or 'nothing to install'}".replace(
+            PUZZLES["ddp"].path, "STEM"
+        )
 
 
 test_what_a_part_becomes = Said(Path(__file__).with_name("said") / "parts.txt").test(lambda: globals())
 
 
 def test_the_links_lead_from_chapter_to_chapter_and_say_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    basic, ddp = PUZZLES["basic"], PUZZLES["ddp"]
-    two = [(Chapter("Basics", "All of it."), [basic]), (Chapter("On a mesh", "The rest."), [ddp])]
+    basic, hsdp = PUZZLES["basic"], PUZZLES["hsdp"]
+    two = [(Chapter("Basics", "All of it."), [basic]), (chapters()["mesh"], [hsdp])]
     monkeypatch.setattr(shared_cells, "by_chapter", lambda: two)
-    index = "[Map of the puzzles](00_index.ipynb)"
-    before = "← [Introduction](00_introduction.ipynb)"
-    first = f"{before} · {index} · [On a mesh: {ddp.heading}]({ddp.stem}.ipynb) →"
-    assert expand(ASKS.format("top"), basic.stem, root) == f"# %% [markdown]\n# {first}\n"
-    second = f"← [Basics: {basic.heading}]({basic.stem}.ipynb) · {index}"
-    assert expand(ASKS.format("top"), ddp.stem, root) == f"# %% [markdown]\n# {second}\n"
-    intro = f"{index} · [{basic.heading}]({basic.stem}.ipynb) →"
-    assert expand(ASKS.format("top"), "00_introduction", root) == f"# %% [markdown]\n# {intro}\n"
+    index = "[Map of the puzzles](../00_index.ipynb)"
+    before = "← [Introduction](../00_introduction.ipynb)"
+    first = f"{before} · {index} · [{chapters()['mesh'].title}: {hsdp.heading}](../{hsdp.path}.ipynb) →"
+    assert expand(ASKS.format("top"), "basic", root) == f"# %% [markdown]\n# {first}\n"
+    second = f"← [Basics: {basic.heading}](../{basic.path}.ipynb) · {index}"
+    assert expand(ASKS.format("top"), "hsdp", root) == f"# %% [markdown]\n# {second}\n"
+    intro = f"[Map of the puzzles](00_index.ipynb) · [{basic.heading}]({basic.path}.ipynb) →"
+    assert expand(ASKS.format("top"), "introduction", root) == f"# %% [markdown]\n# {intro}\n"
     (root / "solutions" / "parts" / "table.py").write_text("# %% [markdown]\n# $table\n", "utf-8")
-    table = expand(ASKS.format("table"), "00_index", root)
+    table = expand(ASKS.format("table"), "index", root)
     assert all(line.startswith("#") for line in table.splitlines())
-    assert re.findall(r"^# (### .*|All of it\.|The rest\.|\| \[\d)", table, re.MULTILINE) == [
-        *("### Basics", "All of it.", f"| [{basic.number}"),
-        *("### On a mesh", "The rest.", f"| [{ddp.number}"),
+    assert re.findall(r"^# (### .*|All of it\.|\| \[[\d.]+)", table, re.MULTILINE) == [
+        *("### Basics", "All of it.", f"| [{basic.label}"),
+        *(f"### {chapters()['mesh'].title}", f"| [{hsdp.label}"),
     ]
 
 
 def test_the_table_of_puzzles_has_the_chapters() -> None:
     text = (ROOT / "docs/puzzles.md").read_text("utf-8")
     assert shared_cells.puzzles_page(text) == text
-    head = "| | puzzle | sizes | what |\n|---|---|---|---|\n| 00 | index | | a map |\n"
-    whole = f"{head}| 01 | other | 1 | x |\n\n| 1 | 2 |\n"
+    head = "| | puzzle | sizes | what | deepens |\n|---|---|---|---|---|\n| 00 | index | | a map | |\n"
+    whole = f"{head}| 1.1 | other | 1 | x | core |\n\n| 1 | 2 |\n"
     made = shared_cells.puzzles_page(whole)
     assert shared_cells.puzzles_page(made) == made
     assert made.count("**Basics**") == 1
-    assert made.startswith(f"{head}| | **Basics** | | |\n| 01 | basic |")
+    assert made.startswith(f"{head}| | **Basics** | | | |\n| 1.1 | basic |")
     assert made.endswith(" |\n\n| 1 | 2 |\n")
 
 
@@ -102,7 +101,7 @@ def set_up(root: Path, project: str) -> str:
     (root / "pyproject.toml").write_text(project, "utf-8")
     shutil.copytree(ROOT / "solutions" / "parts", root / "solutions" / "parts", dirs_exist_ok=True)
     shutil.copy(ROOT / "constraints.txt", root)
-    return expand(ASKS.format("setup"), "00_index", root)
+    return expand(ASKS.format("setup"), "index", root)
 
 
 def test_a_package_that_is_nowhere_is_not_promised(root: Path) -> None:
@@ -119,7 +118,7 @@ def test_a_package_that_is_nowhere_is_not_promised(root: Path) -> None:
 
 def test_without_the_puzzles_the_set_up_says_what_works(tmp_path: Path) -> None:
     cell = tmp_path / "cell.py"
-    cell.write_text("".join(cells_of("00_index")[0]["source"]), "utf-8")
+    cell.write_text("".join(cells_of("index")[0]["source"]), "utf-8")
     done = subprocess.run([sys.executable, "-I", "-S", cell], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert "This notebook needs the folder that it comes from" in done.stderr
@@ -130,7 +129,7 @@ def test_nothing_promises_a_package_that_is_nowhere() -> None:
     if Address.read(ROOT).requirement() is not None:
         return
     files = [path for name in ("lib", "drawing", "solutions", "tests") for path in (ROOT / name).rglob("*.py")]
-    files += [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "puzzles").glob("*.ipynb")]
+    files += [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "puzzles").rglob("*.ipynb")]
     promise = re.compile(r"pip install\W+" + "llm-training")
     found = {path.name for path in files if promise.search(path.read_text("utf-8"))}
     assert found <= {"extras.py", "test_extras.py"}  # which is said to somebody who has installed the package
@@ -144,26 +143,47 @@ def test_what_the_drawings_need_is_pinned_to_the_tested_versions() -> None:
     assert not any(line.startswith(("pillow", "typing", "zipp")) for line in found)
 
 
-def cells_of(stem: str) -> list[dict[str, Any]]:
+def cells_of(name: str) -> list[dict[str, Any]]:
     """The cells of a student's notebook, which `puzzles check` compares with its source."""
-    return json.loads((ROOT / "puzzles" / f"{stem}.ipynb").read_text("utf-8"))["cells"]
+    return json.loads(notebook_in(ROOT / "puzzles", name).read_text("utf-8"))["cells"]
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_every_notebook_begins_with_the_set_up_and_links_to_its_neighbours_and_the_map(stem: str) -> None:
-    cells = cells_of(stem)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_notebook_begins_with_the_set_up_and_links_to_its_neighbours_and_the_map(name: str) -> None:
+    cells = cells_of(name)
     assert [number for number, cell in enumerate(cells) if not "".join(cell["source"]).strip()] == []
     assert cells[0]["cell_type"] == "code"
     assert cells[0]["source"][0].startswith("# @title Set up")
     assert cells[0]["metadata"]["cellView"] == "form"
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    here = STEMS.index(stem)
-    others = {STEMS[0], *STEMS[max(0, here - 1) : here + 2]} - {stem}
-    assert all(f"]({other}.ipynb)" in text for other in others)
+    here = NAMES.index(name)
+    others = {NAMES[0], *NAMES[max(0, here - 1) : here + 2]} - {name}
+    folder = notebook_in(ROOT / "puzzles", name).parent
+    links = {(folder / link).resolve() for link in re.findall(r"\]\(([\w./]+\.ipynb)\)", text)}
+    assert links >= {notebook_in(ROOT / "puzzles", other) for other in others}
+    assert all(link.is_file() for link in links)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_notebook_ends_with_where_to_go_next(name: str) -> None:
+    last = "".join(cells_of(name)[-1]["source"])
+    core = [one.id for one in PUZZLES.values() if not (one.deepens or one.part_of)]
+    at = core.index(core_of(PUZZLES[name]).id) + 1 if name in PUZZLES else 0
+    assert "[Map of the puzzles](" in last or name == "index"
+    if name not in ("index", "gallery"):
+        assert f"{core[at]}.ipynb)" in last if at < len(core) else "The core path ends here" in last
+
+
+def test_no_puzzle_of_the_core_path_needs_one_that_may_be_skipped() -> None:
+    core = [one for one in PUZZLES.values() if not one.deepens]
+    assert [need for one in core for need in one.needs if PUZZLES[need].deepens] == []
+    assert 11 * 60 <= minutes_of_core() <= 13 * 60
+    assert all(core_of(one).deepens == "" for one in PUZZLES.values())
 
 
 def test_the_map_links_to_every_puzzle() -> None:
-    text = "\n".join("".join(cell["source"]) for cell in cells_of("00_index"))
+    text = "\n".join("".join(cell["source"]) for cell in cells_of("index"))
     for puzzle in PUZZLES.values():
-        assert f"[{puzzle.heading}]({puzzle.stem}.ipynb)" in text
-        assert puzzle.teaches in text
+        if not puzzle.part_of:
+            assert f"[{puzzle.heading}]({puzzle.path}.ipynb)" in text
+            assert puzzle.teaches in text

@@ -18,7 +18,7 @@ from lib.schedules.data_parallel import checkpointed, zero
 from lib.suite.course.solutions import answer
 from lib.suite.submissions.gap import parse
 from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import home, reference
+from lib.suite.submissions.locations import home, notebook_in, reference
 from tests.support.puzzles import SCHEDULES
 
 FORMULA = re.compile(r"^# (?:[a-z ]+ {3,})?(time|peak) += (\S.*?)(?:\s{3,}.*)?$", re.MULTILINE)
@@ -252,7 +252,7 @@ def printed(outputs: list[Any]) -> Iterator[str]:
 
 def code_before_the_gap(puzzle: str) -> Iterator[str]:
     """The cells of a student's notebook up to the function with the gap, and what they put out."""
-    path = home() / "puzzles" / f"{PUZZLES[puzzle].stem}.ipynb"
+    path = notebook_in(home() / "puzzles", puzzle)
     for cell in json.loads(path.read_text("utf-8"))["cells"]:
         if cell["cell_type"] == "code":
             code = "".join(cell["source"])

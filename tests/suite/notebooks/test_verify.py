@@ -50,7 +50,7 @@ def basic(model: Model) -> None:
 simulate(basic)
 """
 EASY = Goal("passes", 17.0, 10**8)
-RECORD = replace(PUZZLES["basic"], goals=(EASY,), hidden=(Hidden(1, 3, 1),), minutes=20)
+RECORD = replace(PUZZLES["basic"], goals=(EASY,), hidden=(Hidden(1, 3, 1),), minutes=10)
 
 Change = Callable[[str], str]
 
@@ -58,8 +58,8 @@ Change = Callable[[str], str]
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Both folders of a curriculum of one puzzle, with kernels that say what real ones would."""
-    (tmp_path / "solutions").mkdir()
-    (tmp_path / "puzzles").mkdir()
+    (tmp_path / "solutions" / "basics").mkdir(parents=True)
+    (tmp_path / "puzzles" / "basics").mkdir(parents=True)
     (tmp_path / "solutions" / "__pycache__").mkdir()  # which nobody minds
     put(tmp_path, SOURCE)
 
@@ -67,7 +67,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return [{"outputs": "basic is not solved yet"} for _ in notebooks]
 
     def build(root: Path, *, stored: bool) -> dict[str, str]:
-        return {name: (root / name).read_text() for name in ("puzzles/01_basic.ipynb", "solutions/01_basic.ipynb")}
+        return {
+            name: (root / name).read_text()
+            for name in ("puzzles/basics/01_basic.ipynb", "solutions/basics/01_basic.ipynb")
+        }
 
     monkeypatch.setattr(verify, "execute", execute)
     monkeypatch.setattr(verify, "build", build)
@@ -77,12 +80,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def put(root: Path, text: str) -> None:
     """Writes a source and the notebooks that it gives."""
-    path = root / "solutions" / "01_basic.py"
+    path = root / "solutions" / "basics" / "basic.py"
     path.write_text(text, "utf-8")
     (source,) = read_sources(root / "solutions")
     assert isinstance(source, Source)
-    (root / "puzzles" / "01_basic.ipynb").write_text(json.dumps(source.student()), "utf-8")
-    (root / "solutions" / "01_basic.ipynb").write_text(json.dumps(source.solved()), "utf-8")
+    (root / "puzzles" / "basics" / "01_basic.ipynb").write_text(json.dumps(source.student()), "utf-8")
+    (root / "solutions" / "basics" / "01_basic.ipynb").write_text(json.dumps(source.solved()), "utf-8")
 
 
 def problems(root: Path) -> list[tuple[str, str]]:
@@ -98,11 +101,11 @@ def test_a_puzzle_in_order(root: Path) -> None:
 
 def test_a_record_without_a_source(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "build", notebooks.build)
-    (root / "solutions" / "01_basic.py").unlink()
+    (root / "solutions" / "basics" / "basic.py").unlink()
     found = problems(root)
-    assert found[0] == ("record", "solutions/01_basic.py is missing")
+    assert found[0] == ("record", "solutions/basics/basic.py is missing")
     assert found[1][0] == "generated"
-    assert found[1][1].endswith("solutions holds no NN_name.py to build from")
+    assert found[1][1].endswith("solutions holds no <chapter>/<puzzle>.py to build from")
     assert found[2][0] == "reference"
     assert found[2][1].startswith("there is no file")
 
@@ -133,8 +136,8 @@ def test_what_is_wrong_is_said(root: Path, monkeypatch: pytest.MonkeyPatch, expr
 
 
 def test_a_notebook_that_is_not_current(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "build", lambda *_, **__: {"puzzles/01_basic.ipynb": "new"})  # pyright: ignore[reportUnknownLambdaType]
-    problem = "puzzles/01_basic.ipynb: not what solutions/01_basic.py gives; run `puzzles build`"
+    monkeypatch.setattr(verify, "build", lambda *_, **__: {"puzzles/basics/01_basic.ipynb": "new"})  # pyright: ignore[reportUnknownLambdaType]
+    problem = "puzzles/basics/01_basic.ipynb: not what its source gives; run `puzzles build`"
     assert problems(root) == [("generated", problem)]
 
 
@@ -176,8 +179,9 @@ from lib import Model
 def curriculum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A curriculum of one puzzle, whose notebooks nobody looks at."""
     (tmp_path / "solutions" / "alternatives").mkdir(parents=True)
+    (tmp_path / "solutions" / "basics").mkdir()
     for puzzle in ("basic", "grad_accum"):
-        shutil.copy(reference(puzzle), tmp_path / "solutions")
+        shutil.copy(reference(puzzle), tmp_path / "solutions" / "basics")
     for step in ("_generated", "_unsolved"):
         monkeypatch.setattr(verify, step, lambda *_: [])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     use(monkeypatch)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.suite.notebooks.shared_cells import PAGES
+from lib import PUZZLES
 from lib.suite.submissions.gap import Answer, BuildError, find, parse, student, untouched
-from lib.suite.submissions.locations import home
+from lib.suite.submissions.locations import PAGES, home, source_of
 from tests.support.said import Said
 
 WHOLE = """\
@@ -123,15 +123,16 @@ def test_whatever_the_answer_only_its_lines_go(lines: list[str], deep: int, blan
     assert [line for line in made.splitlines()[1:] if line and "NotSolved" not in line] == kept
 
 
-SOURCES = sorted((home() / "solutions").glob("[0-9]*.py"))
+SOURCES = [home() / "solutions" / place for place in dict.fromkeys(map(source_of, (*PAGES, *PUZZLES)))]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=[source.stem for source in SOURCES])
 def test_no_student_gets_one_of_our_answers(source: Path) -> None:
-    text, name = source.read_text("utf-8"), source.stem[3:]
+    text, name = source.read_text("utf-8"), source.stem
     answers = find(text, source.name, None if name in PAGES else name)
     made = student(text, answers, source.name)
-    assert name in PAGES or [answer.puzzle for answer in answers] == [name]
+    asked = [one.id for one in PUZZLES.values() if one.notebook == name]
+    assert name in PAGES or [answer.puzzle for answer in answers] == asked
     for answer in answers:
         assert untouched(made, answer.puzzle)
         body = text.splitlines()[answer.first : answer.last - 1]

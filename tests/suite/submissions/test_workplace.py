@@ -11,7 +11,7 @@ from lib.suite.submissions.load import SourceError
 from lib.suite.submissions.locations import MEMORY, Workplace, is_worked_on, located, mine, notebook_of, prepared, yours
 
 STUB = '    # --- your code (about 1 line) ---\n    raise NotSolved("{}")\n    # --- end of your code ---'
-BASIC, DDP = f"{PUZZLES['basic'].stem}.ipynb", f"{PUZZLES['ddp'].stem}.ipynb"
+BASIC, DDP = f"{PUZZLES['basic'].path}.ipynb", f"{PUZZLES['ddp'].path}.ipynb"
 EVERY = ["00_index.ipynb", BASIC, DDP]
 
 
@@ -34,7 +34,7 @@ def puzzle(name: str, text: str = "a puzzle", outputs: str = "") -> str:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with the map and two puzzles, and the current directory."""
-    (tmp_path / "puzzles").mkdir()
+    (tmp_path / "puzzles" / "basics").mkdir(parents=True)
     (tmp_path / "puzzles" / "00_index.ipynb").write_text(notebook("the map", "1 + 1"), "utf-8")
     (tmp_path / "puzzles" / BASIC).write_text(puzzle("basic"), "utf-8")
     (tmp_path / "puzzles" / DDP).write_text(puzzle("ddp"), "utf-8")
@@ -46,7 +46,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.glob("*.ipynb"))
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.ipynb"))
 
 
 def solve(path: Path) -> str:
@@ -74,7 +74,7 @@ def test_an_update_reaches_copies_without_work_and_spares_the_others(root: Path)
     ran = puzzle("ddp", outputs="ran by the student")
     (folder / DDP).write_text(ran, "utf-8")
     for name in ("basic", "ddp"):
-        (root / "puzzles" / f"{PUZZLES[name].stem}.ipynb").write_text(puzzle(name, "better words"), "utf-8")
+        (root / "puzzles" / f"{PUZZLES[name].path}.ipynb").write_text(puzzle(name, "better words"), "utf-8")
     found = prepared(root)
     assert found == Workplace(folder, refreshed=[DDP], kept=[BASIC])
     assert (folder / BASIC).read_text("utf-8") == work
@@ -83,9 +83,9 @@ def test_an_update_reaches_copies_without_work_and_spares_the_others(root: Path)
     assert first == f"Brought up to date, as you had not changed them: {DDP}."
     assert second.startswith(f"{BASIC} has changed since you began it. Yours is left as it is; the new one is puzzles/")
     assert prepared(root) == Workplace(folder, kept=[BASIC])  # until they see to it
-    (folder / BASIC).rename(folder / "01_basic_old.ipynb")
+    (folder / BASIC).rename(folder / "basics" / "01_basic_old.ipynb")
     assert prepared(root) == Workplace(folder, made=[BASIC])
-    assert (folder / "01_basic_old.ipynb").read_text("utf-8") == work
+    assert (folder / "basics" / "01_basic_old.ipynb").read_text("utf-8") == work
 
 
 def test_what_a_student_ran_is_no_work_but_is_kept_while_the_puzzle_is_the_same(root: Path) -> None:
@@ -100,44 +100,52 @@ def test_what_a_student_ran_is_no_work_but_is_kept_while_the_puzzle_is_the_same(
     assert prepared(root) == Workplace(folder)
 
 
+OLD = ("03_ddp.ipynb", "basics/77_ddp.ipynb", "mesh/02_ddp.ipynb")
+"""Where a copy lay in earlier layouts, and where it may lie after the order of the puzzles changes."""
+
+
 @pytest.mark.parametrize("worked", [False, True])
-def test_a_new_number_is_followed_with_the_work(root: Path, worked: bool) -> None:
+@pytest.mark.parametrize("old", OLD)
+def test_a_new_number_or_folder_is_followed_with_the_work(root: Path, old: str, worked: bool) -> None:
     folder = prepared(root).folder
+    (folder / "mesh").mkdir()
     text = solve(folder / DDP) if worked else (folder / DDP).read_text("utf-8")
-    (root / "puzzles" / DDP).rename(root / "puzzles" / "77_ddp.ipynb")
+    (folder / DDP).rename(folder / old)
     found = prepared(root)
-    assert found == Workplace(folder, renamed=[(DDP, "77_ddp.ipynb")])
-    assert [*found.news()] == [f"Renamed {DDP} to 77_ddp.ipynb: the puzzle has another number now."]
-    assert names(folder) == ["00_index.ipynb", BASIC, "77_ddp.ipynb"]
-    assert (folder / "77_ddp.ipynb").read_text("utf-8") == text
+    assert found == Workplace(folder, renamed=[(old, DDP)])
+    assert [*found.news()] == [f"Moved {old} to {DDP}: that is where the puzzle is now."]
+    assert names(folder) == EVERY
+    assert (folder / DDP).read_text("utf-8") == text
 
 
 @pytest.mark.parametrize("worked", [(), ("basic",), ("ddp",), ("basic", "ddp")])
-def test_puzzles_that_are_put_in_between_move_the_others_and_lose_no_work(root: Path, worked: tuple[str, ...]) -> None:
-    """An update with puzzles before, between and after those that somebody began: one has a number that another had."""
+def test_a_folder_of_the_old_layout_moves_and_loses_no_work(root: Path, worked: tuple[str, ...]) -> None:
     folder = prepared(root).folder
-    work = {name: solve(folder / f"{PUZZLES[name].stem}.ipynb") for name in worked}
-    new, ddp = ["02_new.ipynb", f"{DDP[:2]}_newer.ipynb", "90_newest.ipynb"], f"{int(DDP[:2]) + 2:02d}_ddp.ipynb"
-    basic = f"{int(BASIC[:2]) + 2:02d}_basic.ipynb"  # which is the number that ddp had
-    assert basic[:2] == DDP[:2]
-    for name in new:
-        (root / "puzzles" / name).write_text(puzzle(name[3:-6]), "utf-8")
-    (root / "puzzles" / DDP).rename(root / "puzzles" / ddp)
-    (root / "puzzles" / BASIC).rename(root / "puzzles" / basic)
-    (root / "puzzles" / ddp).write_text(puzzle("ddp", "better words"), "utf-8")
+    old = {"basic": folder / "01_basic.ipynb", "ddp": folder / "03_ddp.ipynb"}
+    for name, path in old.items():
+        (folder / f"{PUZZLES[name].path}.ipynb").rename(path)
+    work = {name: solve(old[name]) for name in worked}
+    (folder / "10_mine.ipynb").write_text("notes of mine", "utf-8")
+    (root / "puzzles" / DDP).write_text(puzzle("ddp", "better words"), "utf-8")
     found = prepared(root)
-    assert sorted(found.made) == sorted(new)
-    assert sorted(found.renamed) == [(BASIC, basic), (DDP, ddp)]
-    assert (found.kept, found.refreshed) == (([ddp], []) if "ddp" in worked else ([], [ddp]))
-    assert names(folder) == sorted(["00_index.ipynb", *new, basic, ddp])
+    assert found.renamed == [("01_basic.ipynb", BASIC), ("03_ddp.ipynb", DDP)]
+    assert (found.kept, found.refreshed) == (([DDP], []) if "ddp" in worked else ([], [DDP]))
+    assert names(folder) == sorted([*EVERY, "10_mine.ipynb"])
+    assert (folder / "10_mine.ipynb").read_text("utf-8") == "notes of mine"
     for name, text in work.items():
         assert mine(name, folder).read_text("utf-8") == text
-    again = prepared(root)
-    assert again == Workplace(folder, kept=found.kept)
-    assert {name: (folder / name).read_text("utf-8") for name in (basic, ddp)} == {
-        basic: work.get("basic", puzzle("basic")),
-        ddp: work.get("ddp", puzzle("ddp", "better words")),
-    }
+    assert prepared(root) == Workplace(folder, kept=found.kept)
+
+
+def test_work_on_a_puzzle_that_is_part_of_another_by_now_stays_and_is_found(root: Path) -> None:
+    folder = prepared(root).folder
+    old = folder / "10_zero1.ipynb"
+    old.write_text(puzzle("zero1"), "utf-8")
+    work = solve(old)
+    prepared(root)
+    assert old.read_text("utf-8") == work
+    assert mine("zero1", folder) == old
+    assert located(Path("10_zero1.ipynb")) == old
 
 
 def test_of_two_copies_of_one_puzzle_neither_is_lost(root: Path) -> None:
@@ -198,7 +206,8 @@ def test_beside_a_wheel_they_lie_where_somebody_works(root: Path, monkeypatch: p
 
 
 def test_a_notebook_is_found_by_its_name(root: Path) -> None:
-    assert located(Path(DDP)) == root / "my_puzzles" / DDP
+    for name in (DDP, Path(DDP).name, "03_ddp.ipynb", "my_puzzles/03_ddp.ipynb", "puzzles/03_ddp.ipynb"):
+        assert located(Path(name)) == root / "my_puzzles" / DDP
     assert located(Path("puzzles", DDP)) == Path("puzzles", DDP)
     assert located(Path("bob", DDP)) == Path("bob", DDP)  # what somebody has not handed in is not our own
     assert located(Path("nothing.ipynb")) == Path("nothing.ipynb")
@@ -206,7 +215,7 @@ def test_a_notebook_is_found_by_its_name(root: Path) -> None:
 
 
 def test_without_notebooks_there_is_nothing_to_copy(root: Path) -> None:
-    for path in (root / "puzzles").iterdir():
+    for path in (root / "puzzles").rglob("*.ipynb"):
         path.unlink()
     with pytest.raises(SourceError, match="there are no notebooks yet: make them with `puzzles build`"):
         prepared(root)
