@@ -10,12 +10,15 @@ __all__ = ["CURRICULUM", "SOLVED", "Stop"]
 class Stop(NamedTuple):
     """A puzzle as the map sees it."""
 
-    number: int
+    label: str
     needs: tuple[str, ...]
     chapter: str = "basics"
     title: str = "title"
-    stem: str = "00_stem"
+    path: str = "basics/00_stem"
     teaches: str = "what it teaches, in a few words"
+    minutes: int = 20
+    deepens: str = ""
+    part_of: str = ""
 
 
 def _stops() -> dict[str, Stop]:
@@ -23,8 +26,8 @@ def _stops() -> dict[str, Stop]:
     chapters = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     for chapter, puzzles in chapters.items():
         for name, (needs, title, teaches) in puzzles.items():
-            number = len(found) + 1
-            found[name] = Stop(number, tuple(needs.split()), chapter, title, f"{number:02d}_{name}", teaches)
+            label, path = str(len(found) + 1), f"{chapter}/{len(found) + 1:02d}_{name}"
+            found[name] = Stop(label, tuple(needs.split()), chapter, title, path, teaches)
     return found
 
 

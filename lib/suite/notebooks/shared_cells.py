@@ -5,9 +5,9 @@ Shared cells are written once in solutions/parts/, and put where a source asks f
     # %% [markdown]
     # <!-- part: hints -->
 
-in a source stands for the cells of solutions/parts/hints.py, in which `$id`, `$ranks` and the other words of this module
-are filled in for that notebook; `<!-- part: hints zero1 -->` is for another puzzle in it. A source itself has the line
-`# # $heading` for its title, and `$number_ddp` for the number of another puzzle.
+in a source stands for the cells of solutions/parts/hints.py, in which `$id`, `$ranks` and the other words of this
+module are filled in for that notebook; `<!-- part: hints zero1 -->` is for another puzzle in it. A source itself has
+the line `# # $heading` for its title, and `$number_ddp` for the number of another puzzle.
 """
 
 from __future__ import annotations

@@ -34,9 +34,7 @@ def test_every_puzzle_can_be_an_assignment(tmp_path: Path) -> None:
         *dict.fromkeys(f"source/week_1/{record.stem}.ipynb" for record in PUZZLES.values()),
         "nbgrader_config.py",
     ]
-    notebooks = {
-        record.stem: [one for one in PUZZLES.values() if one.stem == record.stem] for record in PUZZLES.values()
-    }
+    notebooks = {record.stem: of_one_notebook(record) for record in PUZZLES.values()}
     for path, records in zip(written, notebooks.values(), strict=False):
         notebook = json.loads(path.read_text("utf-8"))
         cells = marked(notebook)

@@ -82,9 +82,7 @@ def test_a_puzzle_put_in_between_is_a_record_and_a_source(tmp_path: Path) -> Non
     for number, puzzle in enumerate(after, 3):
         path = tmp_path / "puzzles" / "basics" / f"{number:02d}_{puzzle}.ipynb"
         assert f"# 1.{number} {PUZZLES[puzzle].title}" in path.read_text("utf-8")
-    assert (
-        tmp_path / "puzzles" / f"{PUZZLES['interleaved'].path}.ipynb"
-    ).is_file()  # another chapter keeps its numbers
+    assert (tmp_path / "puzzles" / f"{PUZZLES['interleaved'].path}.ipynb").is_file()  # as before
     page = (tmp_path / "docs/puzzles.md").read_text("utf-8")
     about = RECORD.split("teaches = ")[1].splitlines()[0][1:-1]
     assert f"| 1.2 | between | 1, 2, 4 | {about} | core |\n| 1.3 | grad" in page
