@@ -211,7 +211,7 @@ picture
 # ## What is simplified here
 #
 # The stages of a rank are half of a schedule; the other half is their order, which is what the chapter on pipelines
-# is about. [The gallery](../00_gallery.ipynb) draws ZB-V and DualPipe-V, the orders that run on a V. The sums of waits
+# is about. Puzzle $number_zb_v runs one on a V. The sums of waits
 # count every stage as one unit of work, and no microbatch ever waits for another. In a real schedule a rank has
 # several microbatches in flight, and holds the activations of all of them.
 
@@ -262,8 +262,8 @@ picture
 #
 # ## Where this leads
 #
-# A V has its first and its last stage on one rank. Which order makes the most of that? [The gallery](../00_gallery.ipynb)
-# draws the answers that have a name, ZB-V and DualPipe-V.
+# A V has its first and its last stage on one rank. Which order makes the most of that? You write it next, and no rank of it
+# will wait.
 
 # %% [markdown]
 # <!-- part: links -->

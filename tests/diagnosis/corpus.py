@@ -56,7 +56,7 @@ from lib import (
 from lib.errors.fixes import HOW
 from lib.schedules.data_parallel import segments
 from lib.schedules.pipelines.generators import one_f_one_b
-from lib.suite.submissions.locations import reference
+from lib.suite.submissions.locations import home, reference
 from tests.support.drivers import gather
 
 FOLDER = Path(__file__).with_name("cases")
@@ -163,7 +163,7 @@ def code_of(puzzle: str, alternative: str | None = None) -> str:
     """The function of a puzzle's reference solution, or of an alternative, and those above it in its notebook. Without
     comments and empty lines: what they say may change."""
     path = reference(puzzle)
-    path = path if alternative is None else path.parent / "alternatives" / f"{alternative}.py"
+    path = path if alternative is None else home() / "solutions" / "alternatives" / f"{alternative}.py"
     text = path.read_text("utf-8")
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     wanted, lines = {puzzle, *ABOVE.get(puzzle, ())}, list[str]()
