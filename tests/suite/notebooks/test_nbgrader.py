@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES
+from lib.puzzles.records import of_one_notebook
 from lib.suite.notebooks.exports import chosen, export_nbgrader
 from lib.suite.submissions.gap import BuildError
 from tests.suite.notebooks.test_graded import failed_cells
