@@ -106,7 +106,7 @@ def test_a_word_that_is_not_said_any_more(banned: str) -> None:
 
 def test_it_reads_what_people_read() -> None:
     read = {Path(path).name for path, _ in texts()}
-    assert {"README.md", "operations.py", "notes.py", "basics.toml", "03_ddp.py", "hints.py", "app.py"} <= read
+    assert {"README.md", "operations.py", "notes.py", "basics.toml", "ddp.py", "hints.py", "app.py"} <= read
     assert any("sent per rank 0 elements" in text for _, text in texts())
     assert set(strings('f"{time:g} steps" + "a" "b"')) == {"0 steps", "ab"}
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from lib import PUZZLES
 from lib.suite.notebooks.exports import package
 from lib.suite.submissions.gap import BuildError
+from lib.suite.submissions.locations import notebooks_below
 from tools.browser import build, compiled
 
 ROOT = Path(__file__).parents[2]
@@ -15,14 +17,16 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_whole_suite_begins_at_its_map_and_a_choice_at_the_text_of_a_course(tmp_path: Path) -> None:
     every = build.notebooks(())
-    assert sorted(every) == sorted(path.stem for path in (ROOT / "puzzles").glob("*.ipynb"))
+    assert sorted(every) == sorted(path.stem for path in notebooks_below(ROOT / "puzzles"))
     assert next(iter(every)) == "00_index"
     text = tmp_path / "week1.md"
     text.write_text("# Week 1\n\nBy Sunday.\n")
     first, *others = build.notebooks(["ddp", "fsdp"], text).items()
-    assert [stem for stem, _ in others] == ["03_ddp", "05_fsdp"]
+    assert [stem for stem, _ in others] == [PUZZLES[name].stem for name in ("ddp", "fsdp")]
     (cell,) = first[1]["cells"]
-    assert cell["source"].startswith("# Week 1\n\nBy Sunday.\n\n- [3. Distributed data parallel](03_ddp.ipynb)\n")
+    assert cell["source"].startswith(
+        f"# Week 1\n\nBy Sunday.\n\n- [{PUZZLES['ddp'].heading}]({PUZZLES['ddp'].stem}.ipynb)\n"
+    )
     assert build.title(first[1]) == "Week 1"
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from lib.suite.notebooks.exports import GALLERY, package
+from lib.suite.submissions.locations import notebook_in, notebooks_below
 from tests.support.outputs import joined
 from tests.support.profiles import THOROUGH
 from tools.browser import chalk_standin, kernel
 
 ROOT = Path(__file__).parents[2]
-SOLVED = sorted(ROOT.joinpath("solutions").glob("*.ipynb"))
-SAMPLE = [path for path in SOLVED if path.name[:2] in ("03", "05", "14", "28")]
+SOLVED = notebooks_below(ROOT / "solutions")
+SAMPLE = [notebook_in(ROOT / "solutions", name) for name in ("ddp", "fsdp", "hsdp_zero", "group_norm")]
 PROGRAM = """
 import asyncio, json, sys
 import chalk_standin, kernel

@@ -252,8 +252,12 @@ class Watcher:
 
     def _files(self) -> list[Path]:
         """The files of the folder, and of the folders of chapters below it."""
-        folders = [self.folder, *(self.folder / chapter for chapter in chapters())]
-        return [path for folder in folders for path in sorted(folder.glob("*"))]
+        return [path for folder in self.folders() for path in sorted(folder.glob("*"))]
+
+    def folders(self) -> list[Path]:
+        """Return the folders in which a change is seen: that of a single file, or one with its chapters."""
+        chosen = [] if self.alone else [self.folder / chapter for chapter in chapters()]
+        return [self.folder, *filter(Path.is_dir, chosen)]
 
     def _about(self, path: Path, begun: bool = False) -> tuple[str, ...]:
         """The puzzles of a file; or those `begun`, in which somebody has written something, and the first, where nobody
@@ -384,7 +388,7 @@ def keep_watching(watcher: Watcher) -> None:
             typed.put(line)
 
     changes = changes_of(
-        watcher.folder,
+        *watcher.folders(),
         watch_filter=lambda _, path: watcher.concerns(Path(path)),
         recursive=False,
         rust_timeout=TICK,

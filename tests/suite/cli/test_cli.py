@@ -132,7 +132,7 @@ def test_lab_opens_the_students_own_copies_at_the_map(tmp_path: Path, monkeypatc
     assert command[:3] == [sys.executable, "-m", "jupyterlab"]
     assert "--LabApp.default_url=/lab/tree/00_index.ipynb" in command
     assert (where / "00_index.ipynb").is_file()
-    assert set(trusted) == set(where.glob("*.ipynb"))
+    assert set(trusted) == set(where.rglob("*.ipynb"))
     assert command[-3:] == ["--no-browser", "--port", "8899"]
     assert shutil.which("puzzles", path=environment["PATH"].partition(os.pathsep)[0]) is not None
     assert puzzles("lab").output == ""  # nothing new
@@ -141,7 +141,7 @@ def test_lab_opens_the_students_own_copies_at_the_map(tmp_path: Path, monkeypatc
 def test_a_run_finds_the_students_own_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path / "mine"))
     monkeypatch.chdir(tmp_path)
-    name = f"{PUZZLES['basic'].stem}.ipynb"
+    name = f"{PUZZLES['basic'].path}.ipynb"
     assert "basic is not solved yet" in puzzles("run", name).output
     mine = tmp_path / "mine" / name
     solved = mine.read_text("utf-8").replace('raise NotSolved(\\"basic\\")', "return 1 / 0")

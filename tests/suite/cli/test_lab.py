@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lib.files import ready
 from lib.suite.cli import app as lab
-from lib.suite.submissions.locations import home
+from lib.suite.submissions.locations import home, notebook_in
 
 
 def test_the_command_is_found_first_and_other_settings_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +67,9 @@ def test_only_what_is_as_we_made_it_is_signed(tmp_path: Path, monkeypatch: pytes
     from nbformat.sign import NotebookNotary
 
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
-    paths = [tmp_path / path.name for path in sorted((home() / "puzzles").glob("*.ipynb"))[:2]]
-    for path in paths:
-        path.write_bytes((home() / "puzzles" / path.name).read_bytes())
+    paths = [notebook_in(tmp_path, name) for name in ("index", "ddp")]
+    for path, name in zip(paths, ("index", "ddp"), strict=True):
+        ready(path).write_bytes(notebook_in(home() / "puzzles", name).read_bytes())
     paths[1].write_text(paths[1].read_text("utf-8").replace("LLM", "other").replace("model", "other"), "utf-8")
     lab.trust([*paths, tmp_path / "theirs.ipynb"])
     notary = NotebookNotary()

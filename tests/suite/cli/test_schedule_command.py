@@ -13,7 +13,7 @@ from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b
 from lib.schedules.pipelines.lowering import with_messages
 from lib.suite.cli import app as cli
-from lib.suite.submissions.locations import home
+from lib.suite.submissions.locations import reference
 from tests.suite.cli.commands import puzzles, words
 
 INTERLEAVED = interleaved(4, 8)
@@ -41,7 +41,7 @@ def test_what_is_exported_comes_back(form: str, expected: object, tmp_path: Path
 
 def test_a_students_program_goes_to_torch() -> None:
     """The reference solution of gpipe stands for it: it is a program with messages, and no order."""
-    source = home() / "solutions" / f"{PUZZLES['gpipe'].stem}.py"
+    source = reference("gpipe")
     size = PUZZLES["gpipe"].size
     result = schedule("export", source)
     assert result.exit_code == 0, result.output

@@ -22,7 +22,7 @@ from lib.suite.course.progress import Standing, read, record
 from lib.suite.course.solutions import answer
 from lib.suite.course.subject import Attempt
 from lib.suite.submissions.load import SourceError
-from lib.suite.submissions.locations import home, reference
+from lib.suite.submissions.locations import home, notebook_in, reference
 from tests.suite.cli.commands import puzzles
 
 PATIENCE = 90
@@ -64,8 +64,8 @@ def session(
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A student's folder with two notebooks and the introduction, as they are handed out."""
-    for name in ("00_introduction", "01_basic", PUZZLES["grad_accum"].stem):
-        shutil.copy(home() / "puzzles" / f"{name}.ipynb", tmp_path)
+    for name in ("introduction", "basic", "grad_accum"):
+        shutil.copy(notebook_in(home() / "puzzles", name), tmp_path)
     return tmp_path
 
 

@@ -12,7 +12,7 @@ from lib.suite.course.progress import Standing
 from lib.suite.course.solutions import alternatives, answer, description, owner, refusal, run_of, ways
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.load import load_function
-from lib.suite.submissions.locations import home, reference
+from lib.suite.submissions.locations import home, notebook_in, reference
 from tests.support.said import Said
 
 
@@ -53,8 +53,8 @@ def test_an_alternative_is_shown_with_what_stands_above_its_function(
 
 
 def test_a_source_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.suite.course.solutions.reference", lambda _: home() / "solutions" / "00_introduction.py")  # pyright: ignore
-    with pytest.raises(BuildError, match=r"00_introduction\.py holds no answer to 'ddp'"):
+    monkeypatch.setattr("lib.suite.course.solutions.reference", lambda _: home() / "solutions" / "introduction.py")  # pyright: ignore
+    with pytest.raises(BuildError, match=r"introduction\.py holds no answer to 'ddp'"):
         answer("ddp")
 
 
@@ -112,7 +112,7 @@ def test_a_run_that_passed_here_is_yours_and_a_notebook_without_an_answer_is_lef
     monkeypatch.setattr(solutions, "passed_here", passed)
     monkeypatch.setattr(solutions, "known", lambda: {"ddp": Standing(passed=True)})
     monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path))
-    shutil.copy(home() / "puzzles" / "03_ddp.ipynb", tmp_path)
+    shutil.copy(notebook_in(home() / "puzzles", "ddp"), tmp_path)
     ours, is_yours = run_of("ddp")
     assert (end(ours), is_yours) == (5.6, False)
     assert capsys.readouterr().out == ""

@@ -30,7 +30,7 @@ from lib.suite.grade.grading import grade
 from lib.suite.grade.intake.collecting import collect
 from lib.suite.notebooks.exports import edition, instructors, set_up, together
 from lib.suite.submissions.gap import find
-from lib.suite.submissions.locations import reference
+from lib.suite.submissions.locations import notebook_in, reference
 from lib.suite.submissions.source import Source
 from tests.support.profiles import THOROUGH
 
@@ -42,7 +42,7 @@ PUZZLE = "ddp"
 @cache
 def students(puzzle: str) -> Notebook:
     """The student's notebook of a puzzle, as it is built."""
-    path = ROOT / "puzzles" / f"{PUZZLES[puzzle].stem}.ipynb"
+    path = notebook_in(ROOT / "puzzles", puzzle)
     return json.loads(path.read_text("utf-8"))
 
 
@@ -152,8 +152,8 @@ def from_jupyterlab(notebook: Notebook) -> str:
 
 def executed(notebook: Notebook) -> str:
     """With the outputs that the solved notebook of the repository has."""
-    stem = f"{PUZZLES[PUZZLE].stem}.ipynb"
-    ran = {cell["id"]: cell for cell in json.loads((ROOT / "solutions" / stem).read_text("utf-8"))["cells"]}
+    file = notebook_in(ROOT / "solutions", PUZZLE)
+    ran = {cell["id"]: cell for cell in json.loads(file.read_text("utf-8"))["cells"]}
     cells: list[dict[str, Any]] = []
     for number, cell in enumerate(solved(notebook)["cells"], 1):
         outputs = ran.get(cell["id"], {}).get("outputs", [])

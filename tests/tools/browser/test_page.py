@@ -18,6 +18,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from lib.suite.course.solutions import answer
+from lib.suite.submissions.locations import notebook_in, notebooks_below
 from tests.support.outputs import joined
 from tests.support.profiles import THOROUGH
 from tools.browser.build import ARCHIVE, LIMIT, MODULES
@@ -102,12 +103,12 @@ def run(page: Page, name: str, ends: str = "Done.") -> Locator:
 
 
 def source(stem: str, name: str) -> str:
-    cells = json.loads((ROOT / "puzzles" / f"{stem}.ipynb").read_text("utf-8"))["cells"]
+    cells = json.loads((notebook_in(ROOT / "puzzles", stem[3:])).read_text("utf-8"))["cells"]
     return next("".join(one["source"]) for one in cells if one["id"] == name)
 
 
 def solved() -> str:
-    text = source("03_ddp", "ddp-19")
+    text = source("04_ddp", "ddp-19")
     lines = [f"    {line}" if line else "" for line in answer("ddp").splitlines()]
     assert STUB in text
     return text.replace(STUB, "\n".join(lines))
@@ -118,10 +119,10 @@ def test_what_is_transferred_keeps_to_its_budget() -> None:
 
 
 def test_pictures_are_there_before_python_and_python_draws_its_own(visit: Open) -> None:
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     expect(cell(page, "ddp-9").locator("svg")).to_have_attribute("aria-label", re.compile("All-reduce"))
     expect(cell(page, "ddp-11").frame_locator("iframe").get_by_role("button").first).to_be_visible()
-    expect(page).to_have_title("3. Distributed data parallel · LLM Training Puzzles")
+    expect(page).to_have_title("1.4 Distributed data parallel · LLM Training Puzzles")
     expect(run(page, "ddp-16").locator("svg")).to_have_attribute("aria-label", re.compile("Distributed data parallel"))
     expect(cell(page, "ddp-11").frame_locator("iframe").get_by_role("button").first).to_be_visible()
     page.get_by_role("button", name="Run all").click()
@@ -129,7 +130,7 @@ def test_pictures_are_there_before_python_and_python_draws_its_own(visit: Open) 
 
 
 def test_a_solution_is_judged_kept_counted_and_taken_by_the_command(visit: Open, tmp_path: Path) -> None:
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     write(page, "ddp-19", solved())
     expect(run(page, "ddp-24").locator("svg")).to_have_attribute("aria-label", re.compile("ddp: correct!"))
     page.reload()
@@ -139,7 +140,7 @@ def test_a_solution_is_judged_kept_counted_and_taken_by_the_command(visit: Open,
         page.get_by_role("button", name="Download").click()
     file = tmp_path / download.value.suggested_filename
     download.value.save_as(file)
-    assert file.name == "03_ddp.ipynb"
+    assert file.name == "04_ddp.ipynb"
     command = "from lib.suite.cli.app import app; app()"
     done = subprocess.run([sys.executable, "-c", command, "run", str(file)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -148,7 +149,7 @@ def test_a_solution_is_judged_kept_counted_and_taken_by_the_command(visit: Open,
 
 
 def test_what_was_changed_above_runs_first_with_all_that_depends_on_it(visit: Open) -> None:
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     write(page, "ddp-19", solved())
     run(page, "ddp-24")
     write(
@@ -165,7 +166,7 @@ def test_what_was_changed_above_runs_first_with_all_that_depends_on_it(visit: Op
 
 
 def test_a_wrong_answer_shows_the_lines_of_the_student_and_marks_the_last(visit: Open) -> None:
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     text = solved()
     wrong = next(line for line in text.splitlines() if "allreduce" in line)
     indent = wrong[: len(wrong) - len(wrong.lstrip())]
@@ -180,7 +181,7 @@ def test_a_wrong_answer_shows_the_lines_of_the_student_and_marks_the_last(visit:
 
 
 def test_an_endless_loop_is_stopped_by_hand_and_by_itself(visit: Open) -> None:
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     expect(page.get_by_role("status")).to_have_text("Python is ready.")
     write(page, "ddp-3", "while True:\n    pass")
     for ends, by_hand in ((re.compile("^Stopped. "), True), (re.compile(f"Stopped after {LIMIT} seconds"), False)):
@@ -196,18 +197,18 @@ def test_an_endless_loop_is_stopped_by_hand_and_by_itself(visit: Open) -> None:
 
 
 def test_without_a_network_another_notebook_runs(visit: Open, host: ThreadingHTTPServer) -> None:
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     page.evaluate("navigator.serviceWorker.ready.then(() => 1)")
     host.shutdown()
     host.server_close()
-    other = visit("05_fsdp")
+    other = visit("06_fsdp")
     expect(other.get_by_role("status")).to_have_text("Python is ready.")
     expect(run(other, "fsdp-3")).to_be_attached()
     expect(visit().locator(".out svg").first).to_be_visible()
 
 
 def test_cells_can_be_added_and_come_along(visit: Open, tmp_path: Path) -> None:
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     cell(page, "ddp-3").get_by_role("button", name="+ cell").click()
     page.keyboard.insert_text("6 * 7")
     expect(run(page, "own-1")).to_have_text("42")
@@ -235,15 +236,15 @@ def test_cells_can_be_added_and_come_along(visit: Open, tmp_path: Path) -> None:
         ("no JSON", "it.ipynb is not a notebook."),
         ("[1]", "it.ipynb is not a notebook."),
         (
-            (ROOT / "puzzles" / "05_fsdp.ipynb").read_text("utf-8"),
-            "it.ipynb is not a copy of “3. Distributed data parallel”",
+            (notebook_in(ROOT / "puzzles", "fsdp")).read_text("utf-8"),
+            "it.ipynb is not a copy of “1.4 Distributed data parallel”",
         ),
         (" " * 20_000_001, "it.ipynb has 20 MB, and a notebook of these has less than 20."),
     ],
     ids=["text", "list", "another", "large"],
 )
 def test_a_file_that_will_not_do_is_refused_in_a_sentence(visit: Open, tmp_path: Path, text: str, said: str) -> None:
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     write(page, "ddp-3", "'mine'")
     file = tmp_path / "it.ipynb"
     file.write_text(text, "utf-8")
@@ -263,7 +264,7 @@ def test_a_file_that_will_not_do_is_refused_in_a_sentence(visit: Open, tmp_path:
 def test_a_storage_that_keeps_nothing_is_said(visitor: BrowserContext, visit: Open, name: str, said: str) -> None:
     refuse = f"Storage.prototype.setItem = () => {{ throw new DOMException('no', '{name}') }}"
     visitor.add_init_script(refuse)
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     expect(page.get_by_role("status")).to_have_text("Python is ready.")
     write(page, "ddp-3", "'mine'")
     expect(page.get_by_role("status")).to_contain_text(said)
@@ -271,14 +272,14 @@ def test_a_storage_that_keeps_nothing_is_said(visitor: BrowserContext, visit: Op
 
 
 def test_two_tabs_show_the_same(visit: Open) -> None:
-    one, other = visit("03_ddp"), visit("03_ddp")
+    one, other = visit("04_ddp"), visit("04_ddp")
     expect(cell(other, "ddp-3")).to_be_visible()
     write(one, "ddp-3", "'from the other tab'")
     expect(cell(other, "ddp-3")).to_contain_text("from the other tab")
 
 
 def test_a_model_offers_its_methods(visit: Open) -> None:
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     cell(page, "ddp-3").locator(".cm-content").click()
     page.keyboard.press("ControlOrMeta+End")
     page.keyboard.type("\nmodel.allr")
@@ -287,7 +288,7 @@ def test_a_model_offers_its_methods(visit: Open) -> None:
 
 def test_python_has_what_a_student_may_ask_for(visit: Open) -> None:
     """What is left out of the standard library is nothing of this."""
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     names = (
         "collections functools itertools math random statistics time datetime decimal textwrap unittest.mock uuid csv"
     )
@@ -297,7 +298,7 @@ def test_python_has_what_a_student_may_ask_for(visit: Open) -> None:
     expect(run(page, "ddp-3", ends="Cell 1 failed: see its message.")).to_contain_text("This page has no numpy")
 
 
-SOLVED = sorted(ROOT.joinpath("solutions").glob("*.ipynb"))
+SOLVED = notebooks_below(ROOT / "solutions")
 WORKER = """async ([archive, lock, cells]) => {
   const worker = new Worker("worker.js", {type: "module"});
   const outputs = [];
@@ -332,7 +333,7 @@ def test_python_in_a_browser_puts_out_what_is_stored(visit: Open, path: Path) ->
 
 def test_a_browser_that_cannot_run_python_shows_what_is_stored(visitor: BrowserContext, visit: Open) -> None:
     visitor.add_init_script("delete globalThis.WebAssembly")
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     expect(page.get_by_role("status")).to_contain_text("This browser cannot run Python")
     expect(cell(page, "ddp-9").locator("svg")).to_be_visible()
     cell(page, "ddp-9").get_by_role("button", name="Run").click()
@@ -343,7 +344,7 @@ def test_what_cannot_be_loaded_is_said(visitor: BrowserContext, chromium: Browse
     context = chromium.new_context(base_url=f"http://127.0.0.1:{host.server_address[1]}/", service_workers="block")
     context.route(f"**/{ARCHIVE}", lambda route: route.abort())
     page = context.new_page()
-    page.goto("?p=03_ddp")
+    page.goto("?p=04_ddp")
     expect(page.get_by_role("status")).to_contain_text("Python could not be loaded")
     cell(page, "ddp-9").get_by_role("button", name="Run").click()
     expect(page.get_by_role("button", name="Stop")).to_be_disabled()
@@ -353,7 +354,7 @@ def test_what_cannot_be_loaded_is_said(visitor: BrowserContext, chromium: Browse
 
 def test_a_link_brings_code_which_is_not_run(visitor: BrowserContext, visit: Open) -> None:
     visitor.grant_permissions(["clipboard-read", "clipboard-write"])
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     expect(page.get_by_role("status")).to_have_text("Python is ready.")
     write(page, "ddp-19", "print('mine, ä and 𝄞')")
     page.get_by_role("button", name="Share").click()
@@ -376,7 +377,7 @@ AXE = (MODULES / "axe-core" / "axe.min.js").read_text("utf-8") if MODULES.exists
 
 @pytest.mark.parametrize("dark", [False, True], ids=["day", "night"])
 def test_nothing_serious_is_in_the_way_of_a_screen_reader(visit: Open, dark: bool) -> None:
-    page = visit("03_ddp")
+    page = visit("04_ddp")
     page.emulate_media(color_scheme="dark" if dark else "light")
     run(page, "ddp-16")
     page.evaluate(AXE)

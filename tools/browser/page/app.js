@@ -138,6 +138,19 @@ function remove(cell) {
 
 // -- running -------------------------------------------------------------------------------------------------------------
 
+/** Takes along what was written in this notebook while it had another number: keys have the name of its file. */
+function moved() {
+  const name = (stem) => stem.replace(/^\d+_/, "");
+  for (const start of ["cell:", "added:"])
+    for (const key of store.keys(start)) {
+      const [, stem, ...rest] = key.split(":");
+      const now = [start.slice(0, -1), STEM, ...rest].join(":");
+      if (stem === STEM || name(stem) !== name(STEM) || store.get(now) != null) continue;
+      store.set(now, store.get(key));
+      store.set(key, null);
+    }
+}
+
 /** What other puzzles build on: what was written in their notebooks, as small notebooks. */
 function files() {
   const found = {};
@@ -312,6 +325,7 @@ if (typeof WebAssembly === "undefined" || typeof Worker === "undefined")
   say("This browser cannot run Python (it has no WebAssembly, or no workers): you can read here, and run in another one.");
 else python.start();
 try {
+  moved();
   await show();
   connect();
   if (cells.length) await receive();

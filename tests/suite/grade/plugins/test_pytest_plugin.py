@@ -7,7 +7,7 @@ import pytest
 
 import lib.suite.grade.grading  # here, so that a test does not import it in a pytest that forgets its modules
 import lib.suite.grade.intake.collecting
-from lib.suite.submissions.locations import home
+from lib.suite.submissions.locations import reference
 from tests.suite.grade.classes import STUB
 
 assert lib.suite.grade.grading
@@ -15,7 +15,7 @@ assert lib.suite.grade.intake.collecting
 
 pytest_plugins = ["pytester"]
 
-OURS = (home() / "solutions" / "03_ddp.py").read_text("utf-8")
+OURS = reference("ddp").read_text("utf-8")
 TALKS = """\
 async def ddp(model):
     raise ValueError("\\x1b[31m red \\x00")
