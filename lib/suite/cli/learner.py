@@ -62,7 +62,8 @@ def list_() -> None:
     """The puzzles by chapter, and how far you are: their sizes and their goals."""
 
     def row(record: Record) -> Sequence[str]:
-        name = f"{record.id}\n{record.title}"
+        skipped = f"\n(deepens {record.deepens}: may be skipped)" if record.deepens else ""
+        name = f"{record.id}\n{record.title}{skipped}"
         if record.is_function:
             return name, "a function"
         limits = [(goal.name, f"{goal.time:g}", f"{goal.memory:,}") for goal in record.goals]
@@ -82,9 +83,7 @@ def _by_chapter(table: Table, passed: set[str], row: Callable[[Record], Sequence
         so_far = f"{sum(record.id in passed for record in records)} of {len(records)} solved"
         table.add_row("", Text(chapter.title, "bold"), "", Text(so_far, "bold"))
         for record in records:
-            name, *more = row(record)
-            deeper = f"{name}\n(deepens {record.deepens}: may be skipped)" if record.deepens else name
-            table.add_row(record.label, deeper, *more)
+            table.add_row(record.label, *row(record))
     core = [record for record in PUZZLES.values() if not record.deepens]
     done = sum(record.id in passed for record in core)
     show_table(table)

@@ -39,7 +39,7 @@ def answer(puzzle: str) -> str:
     """Return the lines of the official answer, as they stand between the markers of its source. BuildError without."""
     path = reference(puzzle)
     text = path.read_text("utf-8")
-    for found in find(text, path.name, puzzle):
+    for found in find(text, path.name, path.stem if path.stem in PUZZLES else None):
         if found.puzzle == puzzle:
             return textwrap.dedent("\n".join(text.splitlines()[found.first : found.last - 1]))
     raise BuildError(f"{path.name} holds no answer to {puzzle!r}")

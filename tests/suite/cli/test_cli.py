@@ -50,7 +50,7 @@ def test_list_has_every_puzzle() -> None:
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.output.splitlines() if "│" in line]
     named = [row[1] for row in rows if row[0] or row[3].endswith(" solved")]
     assert named == [
-        name for chapter, records in by_chapter() for name in (chapter.title, *(one.id for one in records))
+        name for chapter, records in by_chapter(parts=True) for name in (chapter.title, *(one.id for one in records))
     ]
     for record in PUZZLES.values():
         for goal in record.goals:
@@ -162,24 +162,24 @@ def test_nothing_is_built_in_a_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_build_names_what_is_not_current_and_spares_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lib.suite.notebooks import build as notebooks
 
-    files = {"puzzles/01_basic.ipynb": '{"cells": []}\n'}
+    files = {"puzzles/basics/01_basic.ipynb": '{"cells": []}\n'}
     monkeypatch.setattr(notebooks, "build", lambda root: files)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     monkeypatch.setattr(cli, "home", lambda: tmp_path)
     result = puzzles("build", "--check")
     assert result.exit_code == 1
-    assert "puzzles/01_basic.ipynb" in result.stderr
+    assert "puzzles/basics/01_basic.ipynb" in result.stderr
     assert "puzzles build" in result.stderr
     assert list(tmp_path.iterdir()) == []
-    assert puzzles("build").output == "Wrote puzzles/01_basic.ipynb\n1 notebooks are current.\n"
+    assert puzzles("build").output == "Wrote puzzles/basics/01_basic.ipynb\n1 notebooks are current.\n"
     assert puzzles("build", "--check").exit_code == 0
-    mine = tmp_path / "puzzles" / "01_basic.ipynb"
+    mine = tmp_path / "puzzles" / "basics" / "01_basic.ipynb"
     mine.write_text('{"cells": [{"cell_type": "code", "source": "mine"}]}')
     result = puzzles("build")
     assert result.exit_code == 1
     assert "Somebody has worked in these" in result.stderr
     assert "mine" in mine.read_text()
     assert puzzles("build", "--force").exit_code == 0
-    assert mine.read_text() == files["puzzles/01_basic.ipynb"]
+    assert mine.read_text() == files["puzzles/basics/01_basic.ipynb"]
 
 
 @pytest.fixture
