@@ -68,7 +68,9 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # in its list.
 
 # %% [markdown]
-# ## 1. Which rows does a process feed?
+# ## The puzzle
+#
+# It has four parts, and the second is optional. The first: **which rows does a process feed?**
 #
 # Write `local_devices(grid, per_process, process)`.
 #
@@ -84,7 +86,7 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # - The devices of a process may stand anywhere.
 
 # %% [markdown]
-# **Predict.**
+# ### Predict first
 #
 # In the picture above: which rows does process 1 feed, and which does process 2? What is the table of each?
 #
@@ -97,7 +99,7 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # </details>
 
 # %% [markdown]
-# ### The table
+# ### The goal
 #
 # | mesh | devices of a process | process | table |
 # |---|---|---|---|

@@ -43,7 +43,7 @@ from lib.schedules.data_parallel import zero
 from lib.schedules.steps import one_collective
 
 # %% [markdown]
-# ## The ladder
+# ## The idea
 #
 # Plain data parallelism, ZeRO 1, ZeRO 2 and FSDP (which is ZeRO 3) on four ranks, each with two microbatches, and every
 # collective awaited at once. Look at the peaks first: from row to row one colour shrinks to a quarter. Then look at what
@@ -103,7 +103,7 @@ except PuzzleError as error:
 # %% [markdown]
 # Whole values can be cut: `value.shard(2, 4)` is shard 2 of 4 of a value, and takes no time.
 #
-# ### The task
+# ## The puzzle
 #
 # | ranks | layers | batches |
 # |---|---|---|
@@ -123,7 +123,7 @@ except PuzzleError as error:
 # - All ranks call the same collectives in the same order.
 
 # %% [markdown]
-# ### Predict
+# ### Predict first
 #
 # Plain data parallelism of this size ends at 16.8 (12 for forward and backward, six all-reduces, six updates), and holds
 # 4,194,304 elements at its worst moment. Suppose you await each collective at once, do everything for a layer
@@ -134,7 +134,7 @@ guess = predict("zero1", end=..., memory=...)
 guess
 
 # %% [markdown]
-# ### The limits
+# ### The goal
 #
 # Plain data parallelism reaches none of these: it holds too much. For the second goal, ask what a rank still needs of a
 # weight once its backward is done. For the third, hide what travels.

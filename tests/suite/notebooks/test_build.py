@@ -106,7 +106,7 @@ def test_writing_twice_changes_nothing(built: dict[str, str], root: Path) -> Non
     assert notebooks.write(built, root) == list(built)
     assert notebooks.stale(built, root) == []
     assert notebooks.write(built, root) == []
-    assert sorted(path.name for path in root.rglob("*.*")) == ["01_basic.ipynb", "01_basic.ipynb", "01_basic.py"]
+    assert sorted(path.name for path in root.rglob("*.*")) == ["01_basic.ipynb", "01_basic.ipynb", "basic.py"]
     (root / "puzzles" / "basics" / "01_basic.ipynb").write_text("{}")
     assert notebooks.stale(built, root) == ["puzzles/basics/01_basic.ipynb"]
 

@@ -106,7 +106,9 @@ def test_of_one_notebook_only_the_set_up_is_changed_and_the_links_to_others_go()
     after = {cell["id"]: cell["source"] for cell in made["cells"]}
     gone = [before[cell] for cell in before.keys() - after.keys()]
     assert [source[:3] for source in gone] == ["← ["]
-    assert [before[cell][:8] for cell in after if after[cell] != before[cell]] == ["# @title"]
+    changed = [cell for cell in after if after[cell] != before[cell]]
+    assert [after[cell][:8] for cell in changed] == ["# @title", "**Next o"]
+    assert ".ipynb" not in after[changed[-1]]
 
 
 def test_together_the_links_lead_to_each_other() -> None:
@@ -120,9 +122,9 @@ def test_together_the_links_lead_to_each_other() -> None:
         assert f"](#{path.stem})" in text
     assert set(re.findall(r"\]\(#(\w+)\)", text)) == {path.stem for path in paths}
     basic = made["cells"][-1 - next(n for n, cell in enumerate(made["cells"][::-1]) if "grad_accum" not in cell["id"])]
-    assert basic["source"] == (
-        f"← [Introduction](#00_introduction) · [{PUZZLES['grad_accum'].heading}](#{PUZZLES['grad_accum'].stem}) →"
-    )
+    following = f"[{PUZZLES['grad_accum'].heading}](#{PUZZLES['grad_accum'].stem})"
+    assert f": {following} ({PUZZLES['grad_accum'].minutes} minutes)." in basic["source"]
+    assert any(one.endswith(f"← [Introduction](#00_introduction) · {following} →") for one in sources)
 
 
 def mailed(text: str | None) -> str:

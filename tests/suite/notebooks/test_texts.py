@@ -77,7 +77,9 @@ def holds(verdict: Verdict, time: str | None, peak: str, **sizes: int) -> None:
 
 @pytest.mark.parametrize("puzzle", SIZES)
 def test_the_formulas_are_those_of_the_reference(puzzle: str) -> None:
-    formulas = dict(FORMULA.findall(source(puzzle)))
+    found = FORMULA.findall(source(puzzle))
+    assert len(found) == 2 or PUZZLES[puzzle].part_of  # whose notebook has more, of another
+    formulas = dict(found[:2])
     assert formulas.keys() == {"time", "peak"}
     function = load_function(reference(puzzle), puzzle)
     assert PUZZLES[puzzle].size == tuple(SIZES[puzzle][0])
@@ -118,7 +120,7 @@ def test_the_formulas_of_a_pipeline_with_fsdp() -> None:
 
 def test_the_formulas_of_the_ladder_of_zero() -> None:
     """The second stage is the puzzle's reference; of all four, awaited at once, there are the peaks."""
-    formulas = FORMULA.findall(source("zero2"))
+    formulas = FORMULA.findall(source("zero2"))[2:]  # the first two are those of the first stage
     assert [name for name, _ in formulas] == ["time", "peak"] + ["peak"] * 4
     schedules = [load_function(reference("zero2"), "zero2"), *map(zero, range(4))]
     for ranks, layers in ((4, 6), (4, 8), (8, 9)):
