@@ -24,6 +24,7 @@ from lib.suite.isolation.isolation import FEATURES
 from lib.suite.notebooks.exports import ASKED as ASKED_OF_THE_CLASS
 from lib.suite.notebooks.exports import STUDENTS, write_class
 from lib.suite.notebooks.shared_cells import LISTEN, MARKED, teaching
+from lib.suite.submissions.locations import reference
 from tests.support.drivers import ROOT
 from tests.support.profiles import sample
 from tests.support.said import Said
@@ -172,8 +173,8 @@ def test_the_cell_that_saves_runs_makes_those_that_are_compared(
 ) -> None:
     """It runs where the notebook's functions and prices are known."""
     (cell,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    (notebook,) = re.findall(r"`(solutions/\d+_expert_parallel)\.ipynb`", WRITTEN)
-    solution = ast.parse((ROOT / f"{notebook}.py").read_text("utf-8")).body
+    assert f"`solutions/{PUZZLES['expert_parallel'].path}.ipynb`" in WRITTEN
+    solution = ast.parse(reference("expert_parallel").read_text("utf-8")).body
     known = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef)
     made = [node for node in solution if isinstance(node, known) or ast.unparse(node).startswith("PRICES =")]
     names: dict[str, object] = {}

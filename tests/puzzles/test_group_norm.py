@@ -2,14 +2,13 @@
 
 import json
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
 from lib import Trace
 from lib.analysis.figures import end
 from lib.cluster.costs import as_written, ticks
-from lib.suite.submissions.locations import reference
+from lib.suite.submissions.locations import home, notebook_in
 from tests.support.puzzles import in_parts
 
 FIGURES = {"moments": "0.1202197265625", "gradients": "0.120146484375", "two passes": "0.24029296875", "gather": "0.66"}
@@ -51,7 +50,7 @@ def test_an_exchange_takes_what_another_model_says(name: str, op: str, layer: in
 
 def printed(cell: str) -> str:
     """What the cell of the notebook in which these words stand prints."""
-    cells = json.loads(Path(reference("group_norm")).with_suffix(".ipynb").read_text("utf-8"))["cells"]
+    cells = json.loads(notebook_in(home() / "solutions", "group_norm").read_text("utf-8"))["cells"]
     found = next(one for one in cells if one["cell_type"] == "code" and cell in "".join(one["source"]))
     return "".join("".join(output.get("text", "")) for output in found["outputs"])
 

@@ -9,7 +9,7 @@ import pytest
 
 from lib import PUZZLES, Links, Trace, simulate
 from lib.analysis.figures import end, traffic
-from lib.suite.submissions.locations import reference
+from lib.suite.submissions.locations import home, notebook_in
 from tests.support.puzzles import in_parts, way
 
 FOUR = [16] * 4
@@ -74,6 +74,6 @@ def test_parts_for_which_it_is_not_are_refused_by_all_ranks(sizes: list[int], na
 
 def test_the_notebook_finds_every_answer_of_the_reference_right() -> None:
     """Its table of parts says so of each line, by the windows and not by the rule of the reference."""
-    said = reference("neighborhood_attention").with_suffix(".ipynb").read_text("utf-8")
+    said = notebook_in(home() / "solutions", "neighborhood_attention").read_text("utf-8")
     assert said.count("all ranks refuse    right") == 5
     assert "WRONG\\n" not in said
