@@ -27,6 +27,7 @@ from lib.suite.cli.console import (
     show_table,
     takes_fields_of,
     title,
+    width,
 )
 from lib.suite.course.subject import Attempt, Outcome, Run, attempt, outcome, subjects
 from lib.suite.course.subject import run as run_subject
@@ -91,7 +92,7 @@ def _write(ran: Run | None, save: Path | None, perfetto: Path | None, chakra: Pa
 
 
 def _tell(result: Outcome) -> None:
-    say(result.text(console().width))
+    say(result.text(width()))
     if not result.passed:
         raise typer.Exit(1)
 
