@@ -95,12 +95,8 @@ format: $(ALL)  ## correct style where it stands
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(ALL)  ## measure the simulator (benchmarks/)
-	@$(BIN)/python benchmarks/run.py
-	@$(BIN)/python benchmarks/drawing.py
-	@$(BIN)/python benchmarks/stepper.py
-	@$(BIN)/python benchmarks/replay.py
-	@$(BIN)/python benchmarks/grading.py
+bench: $(ALL)  ## measure how fast it is, beside peers (ROWS="check retime", BASE=main, QUICK=1); all rows: docs/speed.md anew
+	@$(BIN)/python -m benchmarks $(ROWS) $(if $(BASE),--base $(BASE)) $(if $(QUICK),--quick) $(if $(ROWS)$(BASE),,--write)
 
 # Each module begins anew; WORKERS is how many mutants run at a time.
 mutants: $(call stamp,$(THOROUGH))  ## change lib in small ways and see whether its tests notice: half an hour (MODULES="rules values")
