@@ -4,7 +4,7 @@ VENV        := .venv
 BIN         := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # Extras of pyproject.toml: what the puzzles need, what a class needs, what all checks need. EXTRAS= is another choice.
 LEARN       := notebook,cli
-TEACH       := $(LEARN),png,explore,grade
+TEACH       := $(LEARN),png,grade
 DEVELOP     := $(TEACH),dev,replay,optimum
 THOROUGH    := $(DEVELOP),cluster,mutants
 # Each choice that .venv has leaves a stamp in it; more than is needed is enough.
@@ -124,7 +124,7 @@ lock:  ## write constraints.txt anew with today's versions (its last part, for r
 	@$(find_python); \
 	scratch="$$(mktemp -d)"; trap 'rm -rf "$$scratch"' EXIT; \
 	"$$python" -m venv "$$scratch/venv"; \
-	"$$scratch/venv/bin/python" -m pip install --quiet --editable '.[dev,notebook,cli,png,explore,grade]' 'jsonschema<4.25'; \
+	"$$scratch/venv/bin/python" -m pip install --quiet --editable '.[dev,notebook,cli,png,grade]' 'jsonschema<4.25'; \
 	{ sed '/^[^#]/,$$d' constraints.txt; \
 	  "$$scratch/venv/bin/python" -m pip freeze --exclude-editable | LC_ALL=C sort -f; \
 	  sed -n '/^# For the extra `replay`/,$$p' constraints.txt; \

@@ -13,7 +13,6 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "notebook": ("ipykernel", "jupyterlab", "jupytext", "nbclient", "nbformat"),
     "png": ("vl_convert",),
     "replay": ("torch", "numpy"),
-    "explore": ("jinja2", "joblib", "nbformat"),
     "grade": ("jinja2", "joblib", "msgspec", "nbformat"),
     "optimum": ("ortools",),
 }

@@ -28,7 +28,7 @@ MODULES: Final = {
     "runs": "run fix check draw review why what-if replay demo",
     "compare": "compare gallery",
     "grading.command": "grade",
-    "pipelines": "schedule explore profile",
+    "pipelines": "schedule profile",
     "plan": "plan predictions calibrate",
     "app": "build export lab",
 }
