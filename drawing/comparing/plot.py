@@ -7,9 +7,10 @@ from itertools import pairwise
 from math import log2
 from typing import Any, Final, NamedTuple, cast
 
-from drawing.canvas.layout import compact, nice
+from drawing.canvas.layout import compact, listed, nice
 from drawing.canvas.palette import (
     ACCENT,
+    ACCENT_INK,
     BOUND,
     EDGE,
     GOOD,
@@ -409,3 +410,52 @@ def _names(scene: Scene, frame: Frame, curves: Mapping[str, Curve]) -> None:
         y = max(y + LINE, end)
         scene.add(Rect(frame.right + 10, y - 4, 8, 8, origin_colour(number, len(curves)), radius=4))
         scene.add(Text(frame.right + 23, y, fit(name, RIGHT - 30, TEXT), TEXT, INK))
+
+
+ROW: Final = 18
+
+
+class Dot(NamedTuple):
+    """A schedule: what it is called, when it ends, what it holds, and what it sends."""
+
+    name: str
+    time: float
+    memory: float
+    sent: float
+
+
+def draw_front(dots: Sequence[Dot], best: Sequence[Dot], title: str, unit: str = "examples") -> Picture:
+    """`dots` are all, and `best` those that no other beats in time, memory and what is sent, each with a number and a
+    row below. What ends much later than all of these is left out. `unit` is that of memory and of what is sent."""
+    if not best:
+        raise ValueError("draw_front: there is no schedule to draw")
+    low, high = min(dot.time for dot in best), max(dot.time for dot in best)
+    high += 0.3 * (high - low)
+    near = [dot for dot in dots if dot.time <= high]
+    top = max(dot.memory for dot in (*near, *best))
+    spread = high - low or 1.0
+    right = WIDTH - 24.0
+    edges = (low - 0.04 * spread, 0.0), (high + 0.04 * spread, 1.12 * top or 1.0)
+    frame = Frame(LEFT, TOP, right, TOP + CURVES - 40, *edges)
+    scene = Scene(WIDTH, TOP + CURVES + 50 + ROW * (len(best) + 1))
+    scene.add(Text(LEFT, 22, fit(title, right - LEFT, TEXT + 2), TEXT + 2, INK, bold=True))
+    scene.add(Rect(LEFT, TOP, frame.right - LEFT, frame.bottom - TOP, NONE, EDGE))
+    scales(scene, frame, "time", f"memory, in {unit}")
+    for dot in near:
+        x, y = frame.at(dot.time, dot.memory)
+        words = f"{dot.name}: time {exact(dot.time)}, memory {exact(dot.memory)}, sent {exact(dot.sent)}"
+        scene.add(Rect(x - 2.5, y - 2.5, 5, 5, EDGE, radius=2.5, title=words))
+    front_line(scene, frame, [(dot.time, dot.memory) for dot in best])
+    for number, dot in enumerate(best, 1):
+        x, y = frame.at(dot.time, dot.memory)
+        scene.add(Rect(x - 8, y - 8, 16, 16, ACCENT, PAPER, 1, radius=8, title=dot.name))
+        scene.add(Text(x, y, str(number), SMALL, ACCENT_INK, "middle", bold=True))
+    y = frame.bottom + 58
+    for number, _ in enumerate(best, 1):
+        scene.add(Text(LEFT - 10, y + ROW * number, str(number), TEXT, ACCENT, "end", bold=True))
+    cells = [(dot.name, *(exact(round(float(figure), 3)) for figure in dot[1:])) for dot in best]
+    rows = listed([("", "time", "memory", "sent"), *cells], (right - LEFT - 260, 60, 100, 100), ROW)
+    scene.add(*rows.at(LEFT, y - ROW / 2))
+    scene.height = y + ROW * len(best) + 16
+    said = "; ".join(f"{dot.name}: time {exact(dot.time)}, memory {exact(dot.memory)}" for dot in best)
+    return Picture(scene, f"{title}. Nothing beats: {said}.")

@@ -1,4 +1,4 @@
-"""What is said of orders, files, galleries and lists that cannot be: each with its kind of error, to the letter."""
+"""What is said of orders, files, sweeps and lists that cannot be: each with its kind of error, to the letter."""
 
 import json
 import tempfile
