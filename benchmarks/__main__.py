@@ -92,7 +92,7 @@ What grows as the work does is parallel to the dashed line:
 - `make bench ROWS="check retime"` measures the rows with one of these words in their names.
 - `make bench BASE=main` measures that commit too, in turns with this tree.
 - `make bench QUICK=1` takes minutes on two busy cores, at smaller sizes.
-- `tests/growth` holds the number of instructions of six programs within 3 %, whatever the machine.
+- `tests/benchmarks` holds the number of bytecode instructions of six programs within 3 %, whatever the machine.
 """
 
 
