@@ -165,7 +165,7 @@ def one_of(allowed: Sequence[str], wrong: str) -> Callable[[str], str]:
 
 def output(what: str, formats: Sequence[str], default: str = "") -> Any:
     """Return the option of a file in one of several formats, by their suffixes. `what` it is, in a word or two, and
-    what it is called where nobody says so."""
+    its name if none is given."""
 
     def known(path: Path | None) -> Path | None:
         if path is not None and path.suffix not in formats:

@@ -48,7 +48,7 @@ SHOWN, DRAWN = 10_000, 20_000
 PEAKS = 64
 """Ranks whose peaks are listed; of more, the lowest and the highest."""
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
-WHAT = f"a schedule of the list, a file with an order ({orders.suffixes(', ')}), or whatever `puzzles run` takes"
+WHAT = f"a schedule of the list, a file with an order ({orders.suffixes(', ')}), or anything that `puzzles run` takes"
 KNOWN = "; ".join(f"{name}: {row.about}" for name, row in orders.FORMATS.items()) + "."
 SIZE = {"min": 1, "show_default": False}
 What = Annotated[str, argument("WHAT", f"What to take: {WHAT}.")]

@@ -81,7 +81,7 @@ def grade_(
     """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
 
     In the folder are then scores.csv, gradebook.json, junit.xml and the report, index.html. Stopped and started again
-    it goes on where it was. Exit status: 0 where everybody passed everything, 1 where somebody did not, and 2 for a
+    it goes on where it was. Exit status: 0 where every student passed everything, 1 where one did not, and 2 for a
     command that makes no sense.
     """
     need_extra("grade", "puzzles grade needs")
@@ -220,8 +220,8 @@ class _Work(NamedTuple):
             fail(str(error), status=2)
         known = {name for one in collected.submissions for name in (one.roster_id, one.id, one.student) if name}
         unknown = [one for one in self.asked.rules.extensions if one not in known]
-        nobody = (f"[extension] {one!r}: no student has that id or name" for one in unknown)
-        return collected, roster, (*roster.problems, *problems, *nobody)
+        strangers = (f"[extension] {one!r}: no student has that id or name" for one in unknown)
+        return collected, roster, (*roster.problems, *problems, *strangers)
 
 
 def _show(book: Gradebook, out: Path) -> None:
@@ -327,7 +327,7 @@ def in_container(root: Path) -> None:
     puzzles = cast("list[str]", json.loads((source / "puzzles.json").read_text("utf-8")))
     assignment = config.with_options(puzzles=puzzles).assignment()
     collected = collect([root / "submission"])
-    # All that there is is one student's, whatever its files are called.
+    # All of it is one student's, no matter what its files are called.
     files = tuple(file for one in collected.submissions for file in one.files)
     notes = tuple(note for one in collected.submissions for note in one.notes)
     mine = Submission("Your submission", files, notes, more=_times(root / "submission_metadata.json"))
