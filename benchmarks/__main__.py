@@ -59,7 +59,9 @@ def cells(
         note = ", ".join(filter(None, (f"{before / ours:.2f} times as fast as BASE", note)))
     shown = form.format(middle) if peers else ""
     sign = " !" if row.most is not None and middle > row.most else ""
-    return [name, f"{unit * ours:.3g} {word}", row.peer, beside, shown + sign, f"{least} to {most}", target, note]
+    mine = f"{unit * ours:.3g} {word}"
+    mine, shown = (mine, shown + sign) if peers else (mine + sign, "")
+    return [name, mine, row.peer, beside, shown, f"{least} to {most}", target, note]
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -1,8 +1,8 @@
 """A class to be graded: notebooks, each with the eight classic puzzles.
 
 Of a hundred answers 55 are our own solution and 20 another one that is correct, each with names and comments of the
-student's own, 10 are unsolved, 10 raise an error on some line, and 5 are right at the puzzle's size only; and five
-students hand in a loop that never ends.
+student's own, 10 are unsolved, 10 raise an error on some line, and 5 are right at the puzzle's size only; and one
+student of a hundred hands in a loop that never ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ PROCESSES = 2
 HIDDEN, SEED = 2, 7
 SECONDS = 2.0
 """Of one run, of which only those that never end take more than a few hundredths."""
-ENDLESS = 5
+ENDLESS = 100
+"""One student of so many hands in a loop that never ends."""
 MIX = (("reference", 55), ("alternative", 20), ("unsolved", 10), ("raises", 10), ("hard-coded", 5))
 SIZES = {"LAYERS": "layers", "BATCHES": "batches", "RANKS": "ranks"}
 
@@ -66,7 +67,7 @@ def notebook(number: int) -> str:
     kinds, weights = zip(*MIX, strict=True)
     for puzzle in CLASSIC:
         (kind,) = random.choices(kinds, weights)
-        if number < ENDLESS and puzzle == CLASSIC[number]:
+        if number % ENDLESS == ENDLESS - 1 and puzzle == CLASSIC[number // ENDLESS % len(CLASSIC)]:
             kind = "endless"
         cells += [answer(puzzle, kind, student, random), f'models = simulate({puzzle}, puzzle="{puzzle}")\nmodels']
     output = {"output_type": "stream", "name": "stdout", "text": ["Correct!\n"] * 40}

@@ -143,9 +143,8 @@ def _show(entries: Sequence[Entry], lowest: dict[str, float]) -> None:
     table = Table(Column("", overflow="fold", min_width=name), "", Column("goal reached", overflow="fold"), *figures)
     for entry in entries:
         plain = "" if entry.correct else "dim"
-        cells = [
-            Text(f"{cell.words} *", "bold") if cell.best else Text(cell.words, plain) for cell in entry.cells(lowest)
-        ]
+        every = entry.cells(lowest)
+        cells = [Text(f"{cell.words} *", "bold") if cell.best else Text(cell.words, plain) for cell in every]
         state = Text(entry.state, COLOURS[entry.state])
         table.add_row(Text(entry.name), state, entry.goals[-1] if entry.goals else "", *cells)
     if lowest:
@@ -338,9 +337,6 @@ def _list(groups: Sequence[Group], entries: Sequence[Entry], names: bool) -> Non
     if len(groups) > LISTED:
         table.caption = f"the first {LISTED} of {counted(len(groups), 'schedule')}"
     show_table(table)
-    for state, reason in (
-        ("not solved", "still the stub"),
-        ("failed", "they failed before anything ran"),
-    ):
+    for state, reason in (("not solved", "still the stub"), ("failed", "they failed before anything ran")):
         if count := sum(entry.trace is None and entry.state == state for entry in entries):
             say(f"{counted(count, 'solution')} not shown: {reason}.")
