@@ -51,10 +51,12 @@ def quick(parameters: list[Any]) -> list[Any]:
 
 def _process(parameter: Any, convert: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
     """The value that a parameter has for its command: converted, but for what needs no conversion."""
-    described = getattr(parameter, "type_descriptor", None)
-    kind, about = getattr(described, "annotation", None), getattr(described, "parameter_info", None)
+    described: Any = getattr(parameter, "type_descriptor", None)
+    if described is None:  # another typer than the one that we know
+        return convert(ctx, value)
+    kind = described.annotation
     is_text = isinstance(value, str) if kind is str else bool(value) and kind == list[str]
-    is_path = kind is Path and isinstance(value, str) and not about.exists
+    is_path = kind is Path and isinstance(value, str) and not described.parameter_info.exists
     if not (is_text or is_path) and (parameter.required or value != parameter.get_default(ctx)):
         return convert(ctx, value)
     value = Path(value) if is_path else value

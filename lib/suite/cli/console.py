@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Columns where the output is no terminal."""
-CONTROL = dict.fromkeys((7, 8, 11, 12, 13))
+CONTROL = str.maketrans("", "", "\a\b\v\f\r")
 """Bells and returns, which are not printed: rich does not print them on a terminal either."""
 LEAST = 12
 """Columns that a part of a table has that folds."""

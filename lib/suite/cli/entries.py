@@ -65,15 +65,30 @@ class Figure(NamedTuple):
     judged: bool = True
 
 
+def _memory(run: Trace) -> float:
+    return float(peak(run).elements)
+
+
+def _bubble(run: Trace) -> float:
+    return bubbles(run).makespan
+
+
+def _collectives(run: Trace) -> float:
+    return sum(counts(run).collectives.values())
+
+
+def _messages(run: Trace) -> float:
+    return counts(run).messages
+
+
 _IDLE = "share of the ranks' time in which nothing is computed"
-_JOINED, _PASSED = "collectives of the rank that joins most", "messages of the rank that passes most"
 FIGURES: Final[Mapping[str, Figure]] = {
     "time": Figure("time", "when the last rank is done, in time units", end, exact),
-    "memory": Figure("memory", "elements on the rank with the highest peak", lambda run: float(peak(run).elements)),
+    "memory": Figure("memory", "elements on the rank with the highest peak", _memory),
     "sent": Figure("sent per rank", "elements that the rank sends that sends most", most_sent),
-    "bubble": Figure("bubble", _IDLE, lambda run: bubbles(run).makespan, "{:.1%}".format),
-    "collectives": Figure("collectives", _JOINED, lambda run: sum(counts(run).collectives.values()), judged=False),
-    "messages": Figure("messages", _PASSED, lambda run: counts(run).messages, judged=False),
+    "bubble": Figure("bubble", _IDLE, _bubble, "{:.1%}".format),
+    "collectives": Figure("collectives", "collectives of the rank that joins most", _collectives, judged=False),
+    "messages": Figure("messages", "messages of the rank that passes most", _messages, judged=False),
 }
 
 
