@@ -82,8 +82,8 @@ def document(rows: Sequence[Sequence[str]], quick: bool) -> str:
     return f"""# How fast
 
 Measured with `make bench{" QUICK=1" if quick else ""}` ({machine}).
-Seconds are CPU time, but for replays, whose seconds are those on the clock. Ours and its peer are measured in turns: a
-ratio is the median of neighbours, and the spread goes from the lowest to the highest. `!` marks what is above its limit.
+Seconds are CPU time, but for replays, whose seconds are those on the clock. Ours and its peer are measured in turns:
+a ratio is the median of neighbours, and the spread goes from the lowest to the highest. `!` marks what is too much.
 
 {table(rows)}
 
