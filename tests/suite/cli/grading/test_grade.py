@@ -6,6 +6,7 @@ import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_a_drop_folder_is_looked_at_when_nothing_grows(tmp_path: Path, monkeypat
     other.write_text("of no concern", "utf-8")
     for _ in range(3):
         file.write_text(file.read_text("utf-8") + "b", "utf-8")
-    changed = next(changes)
+    changed: Any = next(changes)
     assert {Path(name).name for _, name in changed} == {"ddp.py"}
     assert file.read_text("utf-8") == "abbb"
 
