@@ -4,7 +4,7 @@ VENV        := .venv
 BIN         := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # Extras of pyproject.toml: what the puzzles need, what a class needs, what all checks need. EXTRAS= is another choice.
 LEARN       := notebook,cli
-TEACH       := $(LEARN),png,explore,grade
+TEACH       := $(LEARN),png,grade
 DEVELOP     := $(TEACH),dev,replay,optimum
 THOROUGH    := $(DEVELOP),cluster,mutants
 # Each choice that .venv has leaves a stamp in it; more than is needed is enough.
@@ -95,12 +95,8 @@ format: $(ALL)  ## correct style where it stands
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(ALL)  ## measure the simulator (benchmarks/)
-	@$(BIN)/python benchmarks/run.py
-	@$(BIN)/python benchmarks/drawing.py
-	@$(BIN)/python benchmarks/stepper.py
-	@$(BIN)/python benchmarks/replay.py
-	@$(BIN)/python benchmarks/grading.py
+bench: $(ALL)  ## measure how fast it is, beside peers (ROWS="check retime", BASE=main, QUICK=1); all rows: docs/speed.md anew
+	@$(BIN)/python -m benchmarks $(ROWS) $(if $(BASE),--base $(BASE)) $(if $(QUICK),--quick) $(if $(ROWS)$(BASE),,--write)
 
 # Each module begins anew; WORKERS is how many mutants run at a time.
 mutants: $(call stamp,$(THOROUGH))  ## change lib in small ways and see whether its tests notice: half an hour (MODULES="rules values")
@@ -128,7 +124,7 @@ lock:  ## write constraints.txt anew with today's versions (its last part, for r
 	@$(find_python); \
 	scratch="$$(mktemp -d)"; trap 'rm -rf "$$scratch"' EXIT; \
 	"$$python" -m venv "$$scratch/venv"; \
-	"$$scratch/venv/bin/python" -m pip install --quiet --editable '.[dev,notebook,cli,png,explore,grade]' 'jsonschema<4.25'; \
+	"$$scratch/venv/bin/python" -m pip install --quiet --editable '.[dev,notebook,cli,png,grade]' 'jsonschema<4.25'; \
 	{ sed '/^[^#]/,$$d' constraints.txt; \
 	  "$$scratch/venv/bin/python" -m pip freeze --exclude-editable | LC_ALL=C sort -f; \
 	  sed -n '/^# For the extra `replay`/,$$p' constraints.txt; \

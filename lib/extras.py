@@ -13,7 +13,6 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "notebook": ("ipykernel", "jupyterlab", "jupytext", "nbclient", "nbformat"),
     "png": ("vl_convert",),
     "replay": ("torch", "numpy"),
-    "explore": ("jinja2", "joblib", "nbformat"),
     "grade": ("jinja2", "joblib", "msgspec", "nbformat"),
     "optimum": ("ortools",),
 }
@@ -21,12 +20,12 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra."""
+    """Return the command that installs an extra."""
     return f'pip install "llm-training-puzzles[{extra}]"'
 
 
 def need_extra(extra: str, doing: str, *libraries: str) -> None:
-    """ModuleNotFoundError where libraries of an extra are missing: any of it, or of those that are named.
+    """Raise ModuleNotFoundError where libraries of an extra are missing: any of it, or of those that are named.
 
     Asked before long work, and not after it. `doing` begins the message: "a page needs".
     """
@@ -38,5 +37,5 @@ def need_extra(extra: str, doing: str, *libraries: str) -> None:
 def _is_there(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except (ImportError, ValueError):  # somebody forbids it, as None in sys.modules does
+    except (ImportError, ValueError):  # it is forbidden, as None in sys.modules does
         return False

@@ -39,7 +39,6 @@ WORKS = (
 )
 MISSING = {
     "grade .": "grade",
-    "explore": "explore",
     "compare basic grad_accum -o both.html": "grade",
     "compare basic grad_accum -o both.png": "png",
     "compare basic grad_accum -o both.pdf": "png",

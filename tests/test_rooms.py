@@ -34,7 +34,7 @@ BUDGETS = {
     "lib/schedules": 5_850,
     "lib/plan": 1_750,
     "lib/simulator": 3_000,
-    "lib/suite/cli": 4_100,
+    "lib/suite/cli": 3_950,
     "lib/suite/course": 1_500,
     "lib/suite/grade": 4_530,
     "lib/suite/isolation": 1_400,

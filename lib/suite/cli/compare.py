@@ -143,9 +143,8 @@ def _show(entries: Sequence[Entry], lowest: dict[str, float]) -> None:
     table = Table(Column("", overflow="fold", min_width=name), "", Column("goal reached", overflow="fold"), *figures)
     for entry in entries:
         plain = "" if entry.correct else "dim"
-        cells = [
-            Text(f"{cell.words} *", "bold") if cell.best else Text(cell.words, plain) for cell in entry.cells(lowest)
-        ]
+        every = entry.cells(lowest)
+        cells = [Text(f"{cell.words} *", "bold") if cell.best else Text(cell.words, plain) for cell in every]
         state = Text(entry.state, COLOURS[entry.state])
         table.add_row(Text(entry.name), state, entry.goals[-1] if entry.goals else "", *cells)
     if lowest:
@@ -181,7 +180,7 @@ NAMED: Final = 3
 class Group:
     """Solutions with one schedule: those that are `ours`, by name, and the `students` who handed it in. `number` counts
     groups from 1 in the order in which they came, ours first. The `message` is the fault, in a line: the rest of it has
-    the lines of somebody's code."""
+    lines of a student's code."""
 
     number: int
     first: Entry
@@ -190,8 +189,8 @@ class Group:
     students: tuple[str, ...]
 
     def title(self, names: bool) -> str:
-        """Return its title: its name where it is ours, with its students, or with how many they are; what nobody
-        has a name for is called by the goal that it reaches, or by what is wrong with it."""
+        """Return its title: its name where it is ours, with its students, or with how many they are; without a
+        name it is called by the goal that it reaches, or by what is wrong with it."""
         count = len(self.students)
         who = counted(count, "student") if count else ""
         if names and count:
@@ -292,7 +291,7 @@ def gallery(
 
     For example: `puzzles gallery gpipe`, or `puzzles gallery gpipe submissions/ --sort memory -o class.html`.
 
-    What students wrote runs where it can do no harm, and nobody is named unless you say --names.
+    What students wrote runs where it can do no harm, and no student is named unless you say --names.
 
     It shows solutions of a puzzle. The schedules of pipelines that have a name, such as 1F1B, are in
     `puzzles schedule gallery`.
@@ -307,7 +306,7 @@ def gallery(
     subjects = _chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle) + _chosen(whats or [], puzzle)
     if not subjects:
         raise typer.BadParameter(f"there is nothing to show: no solution of {puzzle} was handed in")
-    # Without lines of code: a gallery is shown to a class, and a line is somebody's, or is the answer.
+    # Without lines of code: a gallery is shown to a class, and a line is a student's own, or is the answer.
     entries = [
         entry if entry.trace is None else replace(entry, trace=without_lines(entry.trace))
         for entry in entries_of(subjects, limit)
@@ -338,9 +337,6 @@ def _list(groups: Sequence[Group], entries: Sequence[Entry], names: bool) -> Non
     if len(groups) > LISTED:
         table.caption = f"the first {LISTED} of {counted(len(groups), 'schedule')}"
     show_table(table)
-    for state, reason in (
-        ("not solved", "still the stub"),
-        ("failed", "they failed before anything ran"),
-    ):
+    for state, reason in (("not solved", "still the stub"), ("failed", "they failed before anything ran")):
         if count := sum(entry.trace is None and entry.state == state for entry in entries):
             say(f"{counted(count, 'solution')} not shown: {reason}.")

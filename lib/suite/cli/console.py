@@ -6,6 +6,8 @@ What rich has is imported where it is used: most commands print a few lines, and
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Columns where the output is no terminal."""
+CONTROL = str.maketrans("", "", "\a\b\v\f\r")
+"""Bells and returns, which are not printed: rich does not print them on a terminal either."""
 LEAST = 12
 """Columns that a part of a table has that folds."""
 SHORT = {"help_option_names": ["-h", "--help"]}
@@ -49,10 +53,22 @@ def console(*, stderr: bool = False) -> Console:
 
 def say(text: str) -> None:
     """Print text as it is. Where the output is no terminal, a line stays a line, however long."""
+    if not _may_be_a_terminal():
+        return print(text.expandtabs().translate(CONTROL))
     from rich.text import Text
 
     terminal = console()
     terminal.print(Text(text), soft_wrap=not terminal.is_terminal)
+
+
+def width() -> int:
+    """Return the number of columns that a line has."""
+    return console().width if _may_be_a_terminal() else WIDTH
+
+
+def _may_be_a_terminal() -> bool:
+    """Tell whether rich has to look; where it has not, printing a few lines does not import it."""
+    return sys.stdout.isatty() or not os.environ.keys().isdisjoint(("FORCE_COLOR", "TTY_COMPATIBLE"))
 
 
 def fail(text: str, status: int = 1) -> NoReturn:
@@ -149,7 +165,7 @@ def one_of(allowed: Sequence[str], wrong: str) -> Callable[[str], str]:
 
 def output(what: str, formats: Sequence[str], default: str = "") -> Any:
     """Return the option of a file in one of several formats, by their suffixes. `what` it is, in a word or two, and
-    what it is called where nobody says so."""
+    its name if none is given."""
 
     def known(path: Path | None) -> Path | None:
         if path is not None and path.suffix not in formats:
@@ -193,13 +209,12 @@ def some_jobs(number: J) -> J:
     return number
 
 
-_one = one_of([*PUZZLES], f"there is no puzzle {{!r}}; there are {', '.join(PUZZLES)}")
-
-
 def _known(name: str) -> str:
-    """The id of a puzzle, also by the name of its notebook, with whatever number it had: 08_pipeline_fsdp."""
-    record = puzzle_of_file(Path(name).stem)
-    return _one(name if record is None else record.id)
+    """The id of a puzzle, also by the name of its notebook, with any number: 08_pipeline_fsdp. BadParameter for none."""
+    try:
+        return (puzzle_of_file(Path(name).stem) or PUZZLES[name]).id
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 Subject = Annotated[str, argument("WHAT", f"What to run: {WHAT}.")]

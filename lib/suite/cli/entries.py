@@ -111,7 +111,7 @@ class Called(NamedTuple):
 @dataclass(frozen=True)
 class Entry:
     """Something to run: what it is called, what it is, its puzzle where that is known, and whether it is ours; and what
-    came of it. A Source is somebody else's, of whom nothing is believed. `called` is its name in words, if it has one.
+    came of it. A Source was handed in: nothing of it is believed. `called` is its name in words, if it has one.
 
     A run that failed has a Trace up to there, if it came so far, and a `message`; `verdict` is that on a whole run.
     """
@@ -173,11 +173,11 @@ class Entry:
         """Return its figures for a table, where the lowest are to be marked if it is correct."""
         if self.figures is None:
             return [Cell(name, "", "", False) for name in FIGURES]
-        cells: list[Cell] = []
-        for name, value in self.figures.items():
-            marked = self.correct and lowest.get(name) == round(value, 9)
-            cells.append(Cell(name, repr(round(value, 9)), FIGURES[name].words(value), marked))
-        return cells
+        rounded = {name: (value, round(value, 9)) for name, value in self.figures.items()}
+        return [
+            Cell(name, repr(nine), FIGURES[name].words(value), self.correct and lowest.get(name) == nine)
+            for name, (value, nine) in rounded.items()
+        ]
 
 
 class Chosen(NamedTuple):
@@ -330,7 +330,7 @@ def _told_apart(subjects: list[Entry]) -> list[Entry]:
 
 def entries_of(subjects: Sequence[Entry], limit: float | None = None, **size: Any) -> list[Entry]:
     """Run each subject, with a bar meanwhile. Nothing is raised for anything that a function does, or for a file
-    that will not do. `size` are ranks, layers, batches and a mesh in place of the puzzle's."""
+    that will not do. `size` are ranks, layers, batches and a mesh other than the puzzle's."""
     given = {name: number for name, number in size.items() if number is not None}
     entries: list[Entry] = []
     with Isolation() as isolation, progress("running") as done:
@@ -365,7 +365,7 @@ def _ran(subject: Entry, what: Path | str, limit: float | None, given: Mapping[s
             return replace(subject, error=f"{subject.name} is a run of {trace.puzzle}, not of {asked}")
     about = asked or trace.puzzle or puzzle
     if about is None and not str(what).endswith(".json"):
-        with suppress(SourceError, OSError):  # the puzzle that a file is about, at whatever size it ran
+        with suppress(SourceError, OSError):  # the puzzle that a file is about, at any size
             about = puzzle_of(what)
     if trace.error is not None:
         return replace(subject, puzzle=about, trace=trace, error=trace.error)
@@ -375,7 +375,7 @@ def _ran(subject: Entry, what: Path | str, limit: float | None, given: Mapping[s
 def _kept_apart(
     isolation: Isolation, subject: Entry, source: Source, limit: float | None, given: Mapping[str, Any]
 ) -> Entry:
-    """Run what somebody else handed in, kept apart. Its Trace is timed anew: it may state any times."""
+    """Run what was handed in, kept apart. Its Trace is timed anew: it may state any times."""
     record = PUZZLES[str(subject.puzzle)]  # what is handed in is of a puzzle
     if source.untouched(record.id):
         return _unsolved(subject)

@@ -1,4 +1,4 @@
-"""Commands for those who solve: what there is, hints, answers, and `puzzles watch`, which runs whatever is saved."""
+"""Commands for those who solve: what there is, hints, answers, and `puzzles watch`, which runs what is saved."""
 
 from __future__ import annotations
 
@@ -259,8 +259,8 @@ class Watcher:
         return [self.folder, *filter(Path.is_dir, chosen)]
 
     def _about(self, path: Path, begun: bool = False) -> tuple[str, ...]:
-        """The puzzles of a file; or those `begun`, in which somebody has written something, and the first, where nobody
-        has. SourceError or OSError where it has none, or cannot be read."""
+        """The puzzles of a file; or those `begun`, in which something is written, and the first, where nothing
+        is. SourceError or OSError where it has none, or cannot be read."""
         puzzles = (self._puzzle,) if self._puzzle else puzzles_of(path)
         self._known.add(path.name)
         if len(puzzles) == 1 or not begun:

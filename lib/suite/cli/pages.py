@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from drawing.canvas.palette import GOLD, GOOD, PAGE, Colour
 from drawing.canvas.picture import asset, on_paper
@@ -25,15 +24,13 @@ if TYPE_CHECKING:
     from lib.suite.cli.compare import Gallery
     from lib.suite.cli.entries import Entry
 
-NO_COLOURS: Final[Mapping[str, Colour]] = MappingProxyType({})
-
 
 def page(
     template: str,
     look: str,
     images: str = "'none'",
     script: bool = True,
-    colours: Mapping[str, Colour] = NO_COLOURS,
+    colours: Mapping[str, Colour] | None = None,
     **values: Any,
 ) -> str:
     """Fill in a template of `templates/`, which may use others there, with the style and script that a `look` has.
@@ -51,7 +48,7 @@ def page(
     )
     # The colours of all pages, and its own: by day and by night, as its `color-scheme` says, which follows the system
     # or what is chosen on the page.
-    every = {**PAGE, **colours}
+    every = {**PAGE, **(colours or {})}
     day = "".join(f"--{name}:{colour};" for name, colour in every.items())
     both = "".join(f"--{name}:light-dark({colour},{colour.night});" for name, colour in every.items())
     look_of = f":root{{color-scheme:light dark;{day}}}\n@supports(color:light-dark(red,red)){{:root{{{both}}}}}\n"
@@ -131,11 +128,7 @@ def comparison(entries: Sequence[Entry], lowest: Mapping[str, float], memory: An
     legend, pictures = compared.parts()
     warning = unequal(compared.drawn)
     rows = [
-        {
-            "entry": entry,
-            "cells": entry.cells(lowest),
-            "picture": None if entry.trace is None else picture.svg(),
-        }
+        {"entry": entry, "cells": entry.cells(lowest), "picture": entry.trace and picture.svg()}
         for entry, picture in zip(entries, pictures, strict=True)
     ]
     return _comparing(
@@ -205,16 +198,10 @@ def write_gallery(shown: Gallery, path: Path) -> None:
         if official is not None and official is not group:
             other = Compared(group.first.short if group.ours else "this one", trace, counts=group.first.correct)
             differs = Comparison([Compared(official.first.short, official.first.trace), other]).differences()
-        tiles.append(
-            {
-                "group": group,
-                "title": title,
-                "cells": group.first.cells(lowest),
-                "picture": Scene(WIDE, HIGH, marks, paper=False).svg(label=title, night=False),
-                "differs": differs,
-                "large": f"{path.stem}_pictures/{group.number}.svg" if shown.pictures else "",
-            }
-        )
+        picture = Scene(WIDE, HIGH, marks, paper=False).svg(label=title, night=False)
+        large = f"{path.stem}_pictures/{group.number}.svg" if shown.pictures else ""
+        tile = {"group": group, "title": title, "cells": group.first.cells(lowest), "picture": picture}
+        tiles.append({**tile, "differs": differs, "large": large})
     goals = [goal.name for goal in PUZZLES[shown.puzzle].goals]
     looks = {"title": shown.title, "night": night, "night_style": style}
     html = _comparing("gallery.html", "'self' file:", shown=shown, sorts=SORTS, tiles=tiles, goals=goals, **looks)

@@ -1,21 +1,16 @@
-"""Commands about pipelines: `puzzles schedule`, `puzzles explore`, and `puzzles profile`, of a recorded run."""
+"""Commands about pipelines: `puzzles schedule`, and `puzzles profile`, of a recorded run."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Column, Table
 
 from lib.errors.wording import counted, exact
-from lib.extras import need_extra
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES
 from lib.schedules.formats import orders
@@ -26,14 +21,12 @@ from lib.schedules.pipelines.lowering import compute_only
 from lib.suite.cli import console as options
 from lib.suite.cli.console import (
     argument,
-    cluster,
     draw_thing,
     fail,
     numbers,
     one_of,
     option,
     output,
-    progress,
     say,
     show_table,
 )
@@ -41,7 +34,6 @@ from lib.suite.course.subject import run as run_subject
 
 if TYPE_CHECKING:
     from lib.analysis.recording import Recording
-    from lib.schedules.gallery import Point
 
 schedule = typer.Typer(
     add_completion=False,
@@ -50,14 +42,13 @@ schedule = typer.Typer(
     help="Schedules of pipelines: what each rank does, and in which order.",
 )
 
-N = TypeVar("N", int, float)
 RANKS, BATCHES = 4, 8
 SHOWN, DRAWN = 10_000, 20_000
 """Actions of the largest order that is printed, and of the largest that is drawn."""
 PEAKS = 64
 """Ranks whose peaks are listed; of more, the lowest and the highest."""
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
-WHAT = f"a schedule of the list, a file with an order ({orders.suffixes(', ')}), or whatever `puzzles run` takes"
+WHAT = f"a schedule of the list, a file with an order ({orders.suffixes(', ')}), or anything that `puzzles run` takes"
 KNOWN = "; ".join(f"{name}: {row.about}" for name, row in orders.FORMATS.items()) + "."
 SIZE = {"min": 1, "show_default": False}
 What = Annotated[str, argument("WHAT", f"What to take: {WHAT}.")]
@@ -309,149 +300,3 @@ def _write_order(path: Path, found: Recording) -> str:
     write_whole(ready(path), form.write(order).text)
     wrong = illegal(order)
     return f"Wrote {path}" + ("" if wrong is None else f", which is no whole step: {wrong}")
-
-
-# -- explore --------------------------------------------------------------------------------------------------------
-
-NONE = ("none", "-")
-MOST = 10_000
-"""The most numbers that an option takes: more of them are a slip of the keyboard."""
-
-
-def _numbers(name: str, text: str, kind: type[N]) -> list[N]:
-    """Numbers with commas between, or ranges: 2,4,8 or 4-8."""
-    values: list[float] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        try:
-            if dash and first.isdigit():
-                values += map(float, range(int(first), min(int(last), int(first) + MOST) + 1))
-            else:
-                values.append(float(part))
-        except ValueError:
-            wanted = "numbers with commas between, such as 4,8,16"
-            raise typer.BadParameter(f"--{name} takes {wanted}; got {part!r}") from None
-        if len(values) > MOST:
-            raise typer.BadParameter(f"--{name} takes at most {MOST} numbers; got {text!r}")
-    for number in values:
-        if not isfinite(number):
-            raise typer.BadParameter(f"--{name} takes numbers such as 4; got {number}")
-        if kind is int and number != int(number):
-            raise typer.BadParameter(f"--{name} takes whole numbers; got {number:g}")
-    return [kind(number) for number in values]
-
-
-def explore_(
-    out: Annotated[Path, option("The folder for what is found.", "--output", "-o")] = Path("explore"),
-    schedules: Annotated[str, option("Schedules by name, with commas between; see `puzzles schedule list`.")] = "all",
-    ranks: Annotated[str, option("Ranks, one after another or 4-8.")] = "4",
-    batches: Annotated[str, option("Microbatches into which the examples are cut.")] = "4,8,16,32",
-    chunks: Annotated[str, option("Stages a rank, where a schedule lets one choose.")] = "1,2,4",
-    limits: Annotated[str, option("Microbatches of activations a rank may hold; none: what it likes.")] = "none",
-    messages: Annotated[str, option("posted, awaited, or both with a comma.")] = "posted",
-    examples: Annotated[int, option("Examples of the batch, whatever it is cut into.", min=1)] = 64,
-    costs: Annotated[str, option("Forward, input half and weight half of an example on a rank.")] = "1,1,1",
-    overhead: Annotated[str, option("Time that each pass costs besides, however small.")] = "0",
-    message: Annotated[str, option("Time of a message, for each example in it.")] = "0",
-    latency: Annotated[str, option("Time of a message, however small.")] = "0",
-    jobs: options.Jobs = 1,
-    backend: options.Backend = None,
-    scheduler: options.Scheduler = None,
-) -> None:
-    """Sweep schedules of pipelines over sizes, limits of memory and costs, and draw those that nothing beats.
-
-    In the folder are then points.jsonl (what is known; stopped and started again, it goes on), points.csv, and for each
-    world of costs a picture of the front, with index.html and a notebook in which each of its points is drawn.
-    """
-    need_extra("explore", "puzzles explore needs")
-    from lib.schedules.gallery import Grid, called, explore, front, settings, worlds
-
-    passes = _numbers("costs", costs, float)
-    if len(passes) != 3:
-        raise typer.BadParameter(f"--costs takes three numbers, such as 1,1.2,0.8; got {costs}")
-    held: list[float | None] = []
-    for part in limits.split(","):
-        held += [None] if part.strip().lower() in NONE else _numbers("limits", part, float)
-    grid = Grid(
-        schedules=list(SCHEDULES) if schedules == "all" else [name.strip() for name in schedules.split(",")],
-        ranks=_numbers("ranks", ranks, int),
-        batches=_numbers("batches", batches, int),
-        chunks=_numbers("chunks", chunks, int),
-        limit=held,
-        messages=cast("Any", [one.strip() for one in messages.split(",")]),
-        examples=[examples],
-        forward=[passes[0]],
-        input_half=[passes[1]],
-        weight_half=[passes[2]],
-        overhead=_numbers("overhead", overhead, float),
-        message=_numbers("message", message, float),
-        latency=_numbers("latency", latency, float),
-    )
-    try:
-        some = next(settings(grid), None)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    if some is None:
-        raise typer.BadParameter(f"none of these schedules has {chunks} stages a rank; see `puzzles schedule list`")
-    with progress("settings") as done, cluster(backend, scheduler):
-        processes = -1 if backend is not None else jobs
-        found = explore(grid, jobs=processes, file=out / "points.jsonl", done=done)
-    rows = [asdict(point) for point in found]
-    flat = [row.pop("setting") | row for row in rows]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(flat[0]) if flat else ["schedule"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    write_whole(ready(out / "points.csv"), text.getvalue())
-    fronts = {words: front(points) for words, points in worlds(found).items()}
-    for words, best in fronts.items():
-        columns = numbers("time", "bubble", "memory", "sent")
-        table = Table("", Column("schedule", overflow="fold"), *columns, title=words)
-        for number, point in enumerate(best, 1):
-            figures = exact(point.time), f"{point.makespan_bubble:.1%}", exact(point.memory), exact(point.sent)
-            table.add_row(str(number), called(point), *figures)
-        show_table(table)
-    _draw(found, fronts, out)
-    refused = sum(bool(point.why) for point in found)
-    say(f"{len(found)} settings; {refused} of them are impossible, and points.csv says why.")
-    say(f"Look at {out / 'index.html'}")
-
-
-def _draw(found: Sequence[Point], fronts: Mapping[str, Sequence[Point]], out: Path) -> None:
-    """Draw the fronts and their points, and write the page, and the notebook with a cell for each point."""
-    import nbformat
-    from nbformat import v4
-
-    from drawing import draw
-    from drawing.comparing.plot import Dot, draw_front
-    from lib.schedules.gallery import called, cell, run_of, worlds
-    from lib.suite.cli.pages import page
-
-    make = cast("Any", v4)
-    cells: list[Any] = [make.new_markdown_cell("# Schedules that nothing beats")]
-    sections: list[dict[str, Any]] = []
-    for world, (words, points) in enumerate(worlds(found).items(), 1):
-        best = fronts[words]
-        if not best:
-            continue
-        every, first = (
-            [Dot(called(point), point.time, point.memory, point.sent) for point in some if not point.why]
-            for some in (points, best)
-        )
-        draw_front(every, first, words).save(out / f"front_{world}.svg")
-        cells.append(make.new_markdown_cell(f"## {words}"))
-        shown: list[dict[str, Any]] = []
-        for number, point in enumerate(best, 1):
-            name, code, picture = called(point), cell(point), f"point_{world}_{number}.svg"
-            draw(run_of(point)).save(out / picture)
-            shown.append({"name": name, "cell": code, "point": point, "picture": picture})
-            figures = f"time {point.time:g}, memory {point.memory:g} and sent {point.sent:g} examples"
-            cells += [make.new_markdown_cell(f"**{number}. {name}**: {figures}"), make.new_code_cell(code)]
-        sections.append({"words": words, "picture": f"front_{world}.svg", "points": shown})
-    html = page("explore.html", "explore", "'self' data:", script=False, worlds=sections, everything=len(found))
-    write_whole(out / "index.html", html)
-    for number, one in enumerate(cells):
-        one["id"] = f"explore-{number}"  # the same every time
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    notebook = make.new_notebook(cells=cells, metadata={"kernelspec": kernel})
-    write_whole(out / "fronts.ipynb", cast("Any", nbformat).writes(notebook) + "\n")

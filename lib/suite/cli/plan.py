@@ -208,7 +208,7 @@ def _draw(out: Path, title: str, model: Transformer, cluster: Cluster, found: Fo
         memory = markup(draw_memory({"this plan": exact.memory}, cluster.memory).svg())
         parts = [(name, time, time / exact.seconds) for name, time in exact.parts.items() if time > 0]
         shown.append({"plan": plan.mesh, "step": exact, "memory": memory, "picture": picture, "parts": parts})
-    html = page("plan.html", "explore", script=False, title=title, front=markup(front.svg()), plans=shown)
+    html = page("plan.html", "plan", script=False, title=title, front=markup(front.svg()), plans=shown)
     write_whole(ready(out), html)
 
 

@@ -27,6 +27,7 @@ from lib.suite.cli.console import (
     show_table,
     takes_fields_of,
     title,
+    width,
 )
 from lib.suite.course.subject import Attempt, Outcome, Run, attempt, outcome, subjects
 from lib.suite.course.subject import run as run_subject
@@ -49,7 +50,7 @@ def run(
 ) -> None:
     """Run a function, or those of several files, and say how good it is. Of a file with several puzzles all are run.
 
-    Exit status: 0 where each reaches its first goal, 1 where one does not, for whatever reason, and 2 for a command
+    Exit status: 0 where each reaches its first goal, 1 where one does not, for any reason, and 2 for a command
     that makes no sense. With --ranks, --layers, --batches or --mesh there are no goals, and 0 is for what is correct.
     """
     given: dict[str, Any] = {"limit": limit, "ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
@@ -91,7 +92,7 @@ def _write(ran: Run | None, save: Path | None, perfetto: Path | None, chakra: Pa
 
 
 def _tell(result: Outcome) -> None:
-    say(result.text(console().width))
+    say(result.text(width()))
     if not result.passed:
         raise typer.Exit(1)
 
@@ -164,7 +165,7 @@ def _measured(tried: Attempt) -> Verdict | None:
 
 
 def fix(what: options.Subject, puzzle: options.Puzzle = None) -> None:
-    """Run one function and show how to mend its mistake: the line itself, where the message names only the idea."""
+    """Run one function and show how to fix its mistake: the line itself, where the message names only the idea."""
     with fixes.shown():
         _tell(outcome(what, puzzle=puzzle))
 

@@ -1,6 +1,7 @@
 """Pictures in notebooks, the page of a ring and that of the gallery: words, titles, width, light and dark."""
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -12,6 +13,7 @@ from lib.schedules.gallery import gallery
 from tests.drawing.browser.conftest import Show, press, rgb
 from tests.drawing.diagrams.exchanges import EXCHANGES
 from tests.drawing.runs import RUNS
+from tests.suite.cli.commands import puzzles
 
 pytestmark = pytest.mark.xdist_group("browser")
 EVIL = "</title><img src=x onerror=alert(1)> 100% #1 'and' \"so\" é\n&amp;\u2028\\"
@@ -159,3 +161,12 @@ def test_sliders_make_pipelines_in_the_gallery(show: Show) -> None:
     assert frame
     needed = page.evaluate("document.body.getBoundingClientRect().height")
     assert needed <= int(frame[1]) <= needed + 60
+
+
+def test_a_comparison_prints_one_run_a_page(show: Show, tmp_path: Path) -> None:
+    """The figures, a page for each run, and where they differ: slides, out of any browser's print."""
+    page = tmp_path / "lesson.html"
+    assert puzzles("compare", "gpipe:all", "-o", page).exit_code == 0
+    runs = page.read_text("utf-8").count("<figure")
+    printed = show(page.read_text("utf-8")).pdf(prefer_css_page_size=True)
+    assert (runs, len(re.findall(rb"/Type\s*/Page\b", printed))) == (3, 1 + runs + 1)

@@ -18,6 +18,7 @@ from lib.suite.submissions import locations
 from lib.suite.submissions.locations import reference
 from tests.suite.cli.commands import STUB, puzzles, words
 from tests.suite.cli.test_sessions import FILES
+from tests.support.drivers import python
 from tests.support.profiles import sample
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -294,3 +295,13 @@ def test_every_puzzle_can_be_revealed(student: Path, puzzle: str) -> None:
     result = puzzles("reveal", puzzle)
     assert result.exit_code == 0
     assert ("official: Correct!" if PUZZLES[puzzle].is_function else "│ official") in result.output
+
+
+@pytest.mark.parametrize("command", ["run basic", "check basic", "why ddp"])
+def test_a_short_command_imports_neither_what_converts_nor_what_draws(command: str) -> None:
+    """Each takes a third of the time of a command that prints a few lines."""
+    code = (
+        f"import sys; from lib.suite.cli.app import app; app({command.split()}, standalone_mode=False); "
+        "print([name for name in ('pydantic', 'rich', 'chalk', 'asyncio') if name in sys.modules])"
+    )
+    assert python(code).splitlines()[-1] == "[]"

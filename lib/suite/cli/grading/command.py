@@ -7,14 +7,11 @@ import json
 import os
 import re
 import sys
-import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from stat import S_ISDIR
 from typing import Annotated, Any, Final, NamedTuple, cast
 
 import typer
@@ -84,7 +81,7 @@ def grade_(
     """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
 
     In the folder are then scores.csv, gradebook.json, junit.xml and the report, index.html. Stopped and started again
-    it goes on where it was. Exit status: 0 where everybody passed everything, 1 where somebody did not, and 2 for a
+    it goes on where it was. Exit status: 0 where every student passed everything, 1 where one did not, and 2 for a
     command that makes no sense.
     """
     need_extra("grade", "puzzles grade needs")
@@ -113,7 +110,7 @@ def grade_(
             return False  # it has said why; what is wrong may be put right, and an empty folder be filled
 
     try:
-        changes = Changes(submissions) if watch else ()  # before the first look: nothing that comes is missed
+        changes = changes_of(submissions) if watch else ()  # before the first look: nothing that comes is missed
         passed = once()
         if watch:
             say("Watching for more. Ctrl-C ends it.")
@@ -223,8 +220,8 @@ class _Work(NamedTuple):
             fail(str(error), status=2)
         known = {name for one in collected.submissions for name in (one.roster_id, one.id, one.student) if name}
         unknown = [one for one in self.asked.rules.extensions if one not in known]
-        nobody = (f"[extension] {one!r}: no student has that id or name" for one in unknown)
-        return collected, roster, (*roster.problems, *problems, *nobody)
+        strangers = (f"[extension] {one!r}: no student has that id or name" for one in unknown)
+        return collected, roster, (*roster.problems, *problems, *strangers)
 
 
 def _show(book: Gradebook, out: Path) -> None:
@@ -249,50 +246,32 @@ def _show(book: Gradebook, out: Path) -> None:
     say(f"For programs: {', '.join(str(out / form.file) for form in FORMS)}")
 
 
-TICK: Final = 1000
-"""Milliseconds after which the folder is looked at even where nobody tells, as on some file systems of a network."""
-QUIET: Final = 0.5
-"""Seconds for which nothing grows any more."""
-PATIENCE: Final = 60.0
-"""Seconds after which something that still grows is looked at as it is."""
+QUIET: Final = 500
+"""Milliseconds for which nothing grows any more."""
+PATIENCE: Final = 60_000
+"""Milliseconds after which something that still grows is looked at as it is."""
 
 
-class Changes:
-    """Changes below some paths, from the moment on when this is made. ImportError without watchfiles."""
+def changes_of(paths: Sequence[Path]) -> Iterator[object]:
+    """Return what comes again after each change below some paths, from now on. ImportError without watchfiles.
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        need_extra("cli", "watching needs")
-        from watchfiles import watch
+    On a file system that tells of no changes WATCHFILES_FORCE_POLLING=1 has them looked for.
+    """
+    need_extra("cli", "watching needs")
+    from watchfiles import watch
 
-        self._paths = paths
-        self._before = self._state()
-        folders = {path if path.is_dir() else path.parent for path in paths}
-        self._changes = watch(*folders, rust_timeout=TICK, yield_on_timeout=True, raise_interrupt=True)
-
-    def __iter__(self) -> Iterator[None]:
-        """Come again after each change. KeyboardInterrupt at Ctrl-C."""
-        for _ in self._changes:
-            now, deadline = self._state(), time.monotonic() + PATIENCE
-            if now == self._before:
-                continue
-            while True:
-                time.sleep(QUIET)
-                before, now = now, self._state()
-                if before == now or time.monotonic() > deadline:
-                    break
-            self._before = now
-            yield
-
-    def _state(self) -> dict[str, tuple[int, int]]:
-        """The size and the date of every file."""
-        state: dict[str, tuple[int, int]] = {}
-        for path in self._paths:
-            for file in path.rglob("*") if path.is_dir() else [path]:
-                with suppress(OSError):  # gone since
-                    status = file.lstat()
-                    if not S_ISDIR(status.st_mode):
-                        state[str(file)] = status.st_size, status.st_mtime_ns
-        return state
+    folders = {path if path.is_dir() else path.parent for path in paths}
+    given = [path.resolve() for path in paths]
+    changes = watch(
+        *folders,
+        watch_filter=lambda _, name: any(Path(name).is_relative_to(path) for path in given),
+        step=QUIET,
+        debounce=PATIENCE,
+        rust_timeout=QUIET,
+        yield_on_timeout=True,
+    )
+    next(changes)  # from here on nothing that comes is missed
+    return filter(None, changes)
 
 
 # -- an autograder for Gradescope -----------------------------------------------------------------------------------
@@ -348,7 +327,7 @@ def in_container(root: Path) -> None:
     puzzles = cast("list[str]", json.loads((source / "puzzles.json").read_text("utf-8")))
     assignment = config.with_options(puzzles=puzzles).assignment()
     collected = collect([root / "submission"])
-    # All that there is is one student's, whatever its files are called.
+    # All of it is one student's, no matter what its files are called.
     files = tuple(file for one in collected.submissions for file in one.files)
     notes = tuple(note for one in collected.submissions for note in one.notes)
     mine = Submission("Your submission", files, notes, more=_times(root / "submission_metadata.json"))

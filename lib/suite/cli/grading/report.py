@@ -315,7 +315,7 @@ def remarks(message: str) -> str:
 
 def without_sizes(message: str) -> str:
     """Return a message for a student about a size that they are not to know: what went wrong, the line of their own,
-    and how to mend it, without the numbers. What was expected and what came are left out."""
+    and how to fix it, without the numbers. What was expected and what came are left out."""
     kept: list[str] = []
     keeps = True
     for number, line in enumerate(message.splitlines()):

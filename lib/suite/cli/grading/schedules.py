@@ -35,7 +35,7 @@ EDITION: Final = "2"
 PLACES: Final = 30
 """Schedules of a puzzle on the leaderboard."""
 LONGEST: Final = 40
-"""Characters of a name that somebody chose."""
+"""Characters of a name that a student chose."""
 
 
 class Kind(NamedTuple):
@@ -65,7 +65,7 @@ class ClassPuzzle:
 
     @property
     def states(self) -> list[tuple[State, int]]:
-        """The number of students in each state, those that nobody is in left out."""
+        """The number of students in each state, empty states left out."""
         return [(state, self.counts[name]) for name, state in STATES.items() if self.counts.get(name)]
 
     @property
@@ -123,7 +123,7 @@ def _kinds(asked: Asked, scores: Mapping[int, Score]) -> list[Kind]:
 
 
 def _spread(book: Gradebook, asked: Asked, kinds: Sequence[Kind], best: Result | None) -> str:
-    """The picture of time against memory, with a dot for each place where somebody is; nothing for fewer than two."""
+    """The picture of time against memory, with a dot for each place; nothing for fewer than two."""
     from drawing.comparing.dots import Handed, draw_spread  # here: a class of plain functions needs none
 
     places: dict[tuple[float, float], list[Kind]] = {}

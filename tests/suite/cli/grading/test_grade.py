@@ -6,10 +6,11 @@ import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lib.suite.cli.grading.command import Changes
+from lib.suite.cli.grading.command import changes_of
 from lib.suite.grade.gradebook import Gradebook
 from tests.suite.cli.commands import puzzles, words
 from tests.suite.grade.classes import HARD_CODED, STUB, alternative, hand_in, solution
@@ -90,34 +91,32 @@ def test_a_package_that_is_missing_is_said_first(passing: Path, monkeypatch: pyt
     assert 'puzzles grade needs the extra "grade": pip install' in text
 
 
-def test_a_drop_folder_is_looked_at_after_each_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that is only touched is none; what still grows is waited for."""
-    monkeypatch.setattr("lib.suite.cli.grading.command.QUIET", 0.02)
-    file = tmp_path / "ddp.py"
+def test_a_drop_folder_is_looked_at_when_nothing_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("watchfiles")
+    monkeypatch.setattr("lib.suite.cli.grading.command.QUIET", 50)
+    file, other = tmp_path / "ddp.py", tmp_path / "other.txt"
     file.write_text("a", "utf-8")
-
-    def events(*folders: Path, **options: object) -> Iterator[set[object]]:
-        assert (folders, options["raise_interrupt"]) == ((tmp_path,), True)
-        yield set()  # nothing has changed
-        file.write_text("ab", "utf-8")
-        yield set()
-
-    monkeypatch.setattr("watchfiles.watch", events)
-    assert [file.read_text("utf-8") for _ in Changes([tmp_path])] == ["ab"]
+    changes = changes_of([file])
+    other.write_text("of no concern", "utf-8")
+    for _ in range(3):
+        file.write_text(file.read_text("utf-8") + "b", "utf-8")
+    changed: Any = next(changes)
+    assert {Path(name).name for _, name in changed} == {"ddp.py"}
+    assert file.read_text("utf-8") == "abbb"
 
 
 def test_watching_grades_what_comes_and_ends_with_ctrl_c(
     passing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("watchfiles")
-    monkeypatch.setattr("lib.suite.cli.grading.command.QUIET", 0.02)
     scores = tmp_path / "report" / "scores.csv"
     graded: list[bool] = []
 
     def events(*folders: Path, **options: object) -> Iterator[set[object]]:
+        yield set()  # it is listening
         graded.append("cleo" in scores.read_text("utf-8"))
         hand_in(passing, {"cleo/ddp.py": HARD_CODED})
-        yield set()
+        yield {"cleo/ddp.py"}
         graded.append("cleo" in scores.read_text("utf-8"))
         raise KeyboardInterrupt
 
