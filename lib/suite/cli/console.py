@@ -210,7 +210,7 @@ def some_jobs(number: J) -> J:
 
 
 def _known(name: str) -> str:
-    """The id of a puzzle, also by the name of its notebook, with any number: 08_pipeline_fsdp. BadParameter for none."""
+    """Give the id of a puzzle, also for a notebook with any number (08_pipeline_fsdp). BadParameter for none."""
     try:
         return (puzzle_of_file(Path(name).stem) or PUZZLES[name]).id
     except ValueError as error:
