@@ -38,7 +38,7 @@ BUDGETS = {
     "lib/suite/course": 1_500,
     "lib/suite/grade": 4_530,
     "lib/suite/isolation": 1_400,
-    "lib/suite/notebooks": 1_610,
+    "lib/suite/notebooks": 1_690,
     "lib/suite/submissions": 2_470,
     "lib/trace": 2_450,
     "lib/values": 4_500,

@@ -7,7 +7,8 @@ Shared cells are written once in solutions/parts/, and put where a source asks f
 
 in a source stands for the cells of solutions/parts/hints.py, in which `$id`, `$ranks` and the other words of this
 module are filled in for that notebook; `<!-- part: hints zero1 -->` is for another puzzle in it. A source itself has
-the line `# # $heading` for its title, and `$number_ddp` for the number of another puzzle.
+the line `# # $heading` for its title, and `$number_ddp` for the number of another puzzle; works are cited as
+`lib.suite.notebooks.references` says.
 """
 
 from __future__ import annotations
