@@ -212,19 +212,16 @@ Model.check(out, puzzle="basic")
 #   for the optimizer. Inference needs only the 2 bytes of the weight. The weights of a 7B model fit in 14 GB; training
 #   it takes 112 GB, more than an H100 has (80 GB).
 # - **What a layer remembers.** A transformer layer keeps `s·b·h·(34 + 5·a·s/h)` bytes, for `b` sequences of `s` tokens,
-#   `h` numbers a token and `a` attention heads [1]. For GPT-3 (h = 12,288, a = 96, 96 layers) this gives the 275 GB
+#   `h` numbers a token and `a` attention heads [@korthikanti2022]. For GPT-3 (h = 12,288, a = 96, 96 layers) this gives the 275 GB
 #   above.
 # - **Forgetting on purpose.** You can throw activations away and compute them again on the way back. This is
 #   **activation checkpointing**. Doing it for everything made a layer of a 22B model 39 % slower. Doing it only for the
-#   part that is large and cheap, inside attention, 7 % [1]. A ResNet with 1,000 layers went from 48 GB to 7 GB, for 30 %
-#   more time [2].
+#   part that is large and cheap, inside attention, 7 % [@korthikanti2022]. A ResNet with 1,000 layers went from 48 GB to 7 GB, for 30 %
+#   more time [@chen2016].
 # - **What goes wrong.** `total += loss` in a training loop. Each loss holds on to its whole graph, so nothing is freed,
 #   step after step. `total += loss.item()` is what you want.
 #
-# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022,
-# [arXiv 2205.05198](https://arxiv.org/abs/2205.05198).
-# [2] Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016,
-# [arXiv 1604.06174](https://arxiv.org/abs/1604.06174).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

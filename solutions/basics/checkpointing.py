@@ -240,7 +240,7 @@ draw_curves(
 #
 # `k + L/k` is least where both summands are equal, at *k* = √*L*. Then it is 2·√*L*: 16 activations instead of 65 for
 # a network of 64 layers, and 63 instead of 1,001 for one of 1,000. The time is never more than one forward longer.
-# This is the result of 2016 [2]: keep every √*n*-th activation, and a network of *n* layers trains in memory for
+# This is the result of 2016 [@chen2016]: keep every √*n*-th activation, and a network of *n* layers trains in memory for
 # about 2√*n* of them. What you keep and what you recompute at a time are then the same size, and both are small.
 #
 # </details>
@@ -249,21 +249,17 @@ draw_curves(
 # ## On real GPUs
 #
 # - *Inside a layer.* A transformer layer keeps 34 bytes for each number that goes in, and more for attention: in GPT-3 114
-#   bytes in all. With full recomputation it keeps 2 [1]. So the usual segment is one layer, and *k* is the number of layers.
+#   bytes in all. With full recomputation it keeps 2 [@korthikanti2022]. So the usual segment is one layer, and *k* is the number of layers.
 # - *What it costs.* Measured on a layer of a model of 22 billion parameters: everything again takes 39 % longer. Only
-#   the attention again, which is large and quick to compute: 7 % [1].
+#   the attention again, which is large and quick to compute: 7 % [@korthikanti2022].
 # - *Choose well.* In GPT-3, forgetting attention alone frees 70 % of the activations for 2.7 % more arithmetic.
 #   Together with sequence parallelism this took a model of 530 billion parameters on 2,240 A100s from 42.1 to 54.2 %
-#   MFU, compared with recomputing everything [1].
-# - *In 2016.* 1,000 layers of an image model: 48 GB became 7, for 30 % more time [2].
+#   MFU, compared with recomputing everything [@korthikanti2022].
+# - *In 2016.* 1,000 layers of an image model: 48 GB became 7, for 30 % more time [@chen2016].
 # - *Or not at all.* Llama 3 405B was trained without it on sequences of 8,192 tokens: with tensor and pipeline
-#   parallelism the activations fitted [3].
+#   parallelism the activations fitted [@llama3].
 #
-# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, [arXiv
-# 2205.05198](https://arxiv.org/abs/2205.05198).
-# [2] Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016, [arXiv
-# 1604.06174](https://arxiv.org/abs/1604.06174).
-# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

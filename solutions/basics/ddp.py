@@ -221,9 +221,9 @@ Model.check(out, puzzle="ddp")
 # %% [markdown]
 # ## On real GPUs
 #
-# - **Speed.** PyTorch's DDP scales almost perfectly to 256 GPUs [1], if the network keeps up. It does not always: in
+# - **Speed.** PyTorch's DDP scales almost perfectly to 256 GPUs [@li2020], if the network keeps up. It does not always: in
 #   another set of measurements each GPU handled 40,150 tokens a second when there were 8 of them, 26,446 among 128, and
-#   15,700 among 256. Memory was 36.7 GB each time [2].
+#   15,700 among 256. Memory was 36.7 GB each time [@ultrascale_playbook].
 # - **The wire.** The gradients of an 8B model in bf16 are 16 GB, so each GPU sends nearly 32 GB. Eight H100s in one
 #   host (450 GB/s each way) need 0.06 s for their all-reduce. Between hosts the network cards decide. Such a host has
 #   eight, 50 GB/s each, and NCCL sends a ring through every one of them: 400 GB/s, so 32 GB leave it in 0.08 s. A host
@@ -236,10 +236,7 @@ Model.check(out, puzzle="ddp")
 # - **What goes wrong.** Give one rank fewer batches than the others and it leaves early. The others wait in their
 #   all-reduce for a rank that never comes ([pytorch issue 38174](https://github.com/pytorch/pytorch/issues/38174)).
 #
-# [1] Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, 2020,
-# [arXiv 2006.15704](https://arxiv.org/abs/2006.15704).
-# [2] Hugging Face, *The Ultra-Scale Playbook*, 2025,
-# [huggingface.co](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -246,23 +246,16 @@ Model.check(out, puzzle="fsdp")
 # - **What fits.** At 16 bytes a parameter, 7B need 112 GB, 70B 1,120 GB and 405B 6,480 GB: 2, 14 and 81 GPUs of 80 GB,
 #   before a single activation. With FSDP over 64 GPUs the 70B model takes 17.5 GB on each.
 # - **How fast.** A 175B model on A100s ran at 173 to 186 TFLOP/s on each, 55 to 60 % of the peak (the **MFU**, model
-#   FLOPs utilization), from 128 to 512 GPUs without loss [1]. Llama-2 7B on 128 A100s: 3,700 tokens a second on each,
-#   an MFU of 57 % [2].
-# - **Prefetching** the next weight during backward was worth 18 % [1]. Too much of it fills the memory: FSDP has a limit
+#   FLOPs utilization), from 128 to 512 GPUs without loss [@zhao2023]. Llama-2 7B on 128 A100s: 3,700 tokens a second on each,
+#   an MFU of 57 % [@research_pytorch_fsdp].
+# - **Prefetching** the next weight during backward was worth 18 % [@zhao2023]. Too much of it fills the memory: FSDP has a limit
 #   of two gathers in flight, which on one model (T5) made training up to five times as fast, and on another (DeepViT)
-#   5 % slower [1].
+#   5 % slower [@zhao2023].
 # - **What went wrong.** An evaluation called `generate()` under FSDP, and all ranks hung in an all-gather until the
-#   watchdog ended the run after ten minutes [3]. That happens when texts end at different lengths: a rank that is done
-#   gathers nothing any more, and the others wait for it [4]. You have seen that error here, at once.
+#   watchdog ended the run after ten minutes [@llm_foundry_423]. That happens when texts end at different lengths: a rank that is done
+#   gathers nothing any more, and the others wait for it [@transformers_33483]. You have seen that error here, at once.
 #
-# [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023,
-# [arXiv 2304.11277](https://arxiv.org/abs/2304.11277).
-# [2] IBM Research, *Maximizing training throughput using PyTorch FSDP*, 2024,
-# [research.ibm.com](https://research.ibm.com/blog/pytorch-fsdp).
-# [3] mosaicml/llm-foundry, *FSDP hangs when calling self.generate() in eval_forward()*, 2023,
-# [issue 423](https://github.com/mosaicml/llm-foundry/issues/423).
-# [4] huggingface/transformers, *Default `synced_gpus` to `True` when using `FullyShardedDataParallel`*, 2024,
-# [pull request 33483](https://github.com/huggingface/transformers/pull/33483).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -253,18 +253,16 @@ compare(one_at_a_time=before, gpipe=out)
 # ## On real GPUs
 #
 # - **It works.** A transformer in 8 stages, measured against 2 stages with a single batch: 1.3 times as fast with one
-#   batch, 4.8 times with 4 microbatches, 6.3 times with 32 [1].
-# - **How many microbatches.** The bubble is small once there are four times as many as stages [1]. With 4 stages it is 75 %
+#   batch, 4.8 times with 4 microbatches, 6.3 times with 32 [@huang2019].
+# - **How many microbatches.** The bubble is small once there are four times as many as stages [@huang2019]. With 4 stages it is 75 %
 #   for one batch, and 16 % for 16 microbatches.
-# - **How large it got.** GPipe trained a model of 83.9 billion parameters on 128 TPU cores with 16 GB each [1].
+# - **How large it got.** GPipe trained a model of 83.9 billion parameters on 128 TPU cores with 16 GB each [@huang2019].
 # - **Equal stages matter.** An image model whose layers could not be split evenly became only 3.48 times as fast by the
-#   same measure, with 8 stages and 32 microbatches [1].
+#   same measure, with 8 stages and 32 microbatches [@huang2019].
 # - **You cannot have as many as you like.** Llama 3 405B learns from 16 million tokens a step, in sequences of 8,192, over
-#   128 pipelines [2]. That leaves 16 sequences for each pipeline of 16 stages.
+#   128 pipelines [@llama3]. That leaves 16 sequences for each pipeline of 16 stages.
 #
-# [1] Huang et al., *GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism*, 2019,
-# [arXiv 1811.06965](https://arxiv.org/abs/1811.06965).
-# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

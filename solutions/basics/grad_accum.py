@@ -186,9 +186,9 @@ Model.check(out, puzzle="grad_accum")
 # ## On real GPUs
 #
 # - **How large batches are.** Llama 3 405B began with 4 million tokens a step, and went on to 8 and then 16 million. The
-#   gradients of the microbatches are added up in fp32, because many small numbers are added to a large one [1].
+#   gradients of the microbatches are added up in fp32, because many small numbers are added to a large one [@llama3].
 # - **Together with many GPUs.** No GPU needs the gradients of the others before the last microbatch. With 8 microbatches a
-#   step, one all-reduce instead of eight is 1/8 of the traffic [2]. In PyTorch that is `no_sync()`.
+#   step, one all-reduce instead of eight is 1/8 of the traffic [@ml_engineering]. In PyTorch that is `no_sync()`.
 # - **What goes wrong.** In October 2024 people noticed that gradient accumulation had been wrong for years, in many
 #   libraries at once. They took the mean loss of each microbatch, and then the mean of these means. With sequences of
 #   different lengths that is not the mean over all tokens: the tokens of a short microbatch counted for more. It was
@@ -197,8 +197,7 @@ Model.check(out, puzzle="grad_accum")
 #   still came out four times too large with four microbatches
 #   ([transformers issue 37197](https://github.com/huggingface/transformers/issues/37197)).
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
-# [2] Bekman, *Machine Learning Engineering Open Book*, 2026, [github.com](https://github.com/stas00/ml-engineering).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here
@@ -246,7 +245,7 @@ Model.check(out, puzzle="grad_accum")
 # <details><summary>Answer</summary>
 #
 # They disappear. Once the sum is more than 256 times as large as what you add, bf16 rounds the addition away. That is
-# why the sum is kept in fp32, at 4 bytes a parameter instead of 2. Llama 3 does so [1].
+# why the sum is kept in fp32, at 4 bytes a parameter instead of 2. Llama 3 does so [@llama3].
 #
 # </details>
 #

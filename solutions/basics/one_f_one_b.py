@@ -280,29 +280,18 @@ draw_curves(
 # ## On real GPUs
 #
 # - *The same bubble, less memory.* Megatron-LM chose 1F1B because it keeps at most as many microbatches as there are
-#   stages, and GPipe keeps all of them [1].
+#   stages, and GPipe keeps all of them [@narayanan2021, section 2.2].
 # - *How many microbatches.* A model of 28.3 billion parameters on 32 stages: 26.5 % of the time is bubble with 96
-#   microbatches, 13.5 % with 256 (computed from measured times) [2]. 256 microbatches in flight on a GPU are out of
+#   microbatches, 13.5 % with 256 (computed from measured times) [@qi2023, table 5]. 256 microbatches in flight on a GPU are out of
 #   the question.
 # - *Where it comes from.* PipeDream updated the weights as soon as a microbatch came back: no bubble, but several
-#   versions of each weight. It trained up to 5.3 times as fast as when every batch is shared among the GPUs [3].
-#   DAPPLE kept the order and waited for all microbatches, so it computes what one GPU would [5]; so did
-#   PipeDream-Flush [6].
+#   versions of each weight. It trained up to 5.3 times as fast as when every batch is shared among the GPUs [@narayanan2019].
+#   DAPPLE kept the order and waited for all microbatches, so it computes what one GPU would [@fan2020]; so did
+#   PipeDream-Flush [@narayanan2020].
 # - *What went wrong.* With a pipeline a rank knows only the gradients of its own stage. torchtitan clipped them by
-#   the norm of one stage, not of the whole model, until somebody compared the numbers in 2024 [4].
+#   the norm of one stage, not of the whole model, until somebody compared the numbers in 2024 [@torchtitan_596] [@torchtitan_649].
 #
-# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473), section 2.2.
-# [2] Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, [arXiv 2401.10241](https://arxiv.org/abs/2401.10241), table
-# 5.
-# [3] Narayanan et al., *PipeDream: Generalized Pipeline Parallelism for DNN Training*, [SOSP
-# 2019](https://doi.org/10.1145/3341301.3359646).
-# [4] pytorch/torchtitan, [issue 596](https://github.com/pytorch/torchtitan/issues/596), fixed in [pull request
-# 649](https://github.com/pytorch/torchtitan/pull/649).
-# [5] Fan et al., *DAPPLE: A Pipelined Data Parallel Approach for Training Large Models*, 2020,
-# [arXiv 2007.01045](https://arxiv.org/abs/2007.01045).
-# [6] Narayanan et al., *Memory-Efficient Pipeline-Parallel DNN Training*, 2020,
-# [arXiv 2006.09503](https://arxiv.org/abs/2006.09503).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

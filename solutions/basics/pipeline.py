@@ -204,22 +204,18 @@ Model.check(out, puzzle="pipeline")
 # ## On real GPUs
 #
 # - **Borders are cheap.** On GPUs *without* fast links between them, with plain PCIe, a model still became 3.3 times as fast
-#   when it went from two stages to eight [1]. (With the trick of the next puzzle.)
-# - **Who does it.** Llama 3 405B ran in 16 stages, on 16,384 H100s [2]. A model of a trillion parameters ran in 64 stages,
-#   on 3,072 A100s [3]. In both, the eight GPUs of a machine share each layer, and different stages are on different
+#   when it went from two stages to eight [@huang2019]. (With the trick of the next puzzle.)
+# - **Who does it.** Llama 3 405B ran in 16 stages, on 16,384 H100s [@llama3]. A model of a trillion parameters ran in 64 stages,
+#   on 3,072 A100s [@narayanan2021]. In both, the eight GPUs of a machine share each layer, and different stages are on different
 #   machines: little traffic where links are slow.
 # - **Equal layers are not equal stages.** The first stage has the word embeddings as well, and the last one the output
 #   layer and the loss. All stages wait for the slowest. Llama 3 therefore has one layer less in its first and in its last
-#   stage [2].
+#   stage [@llama3].
 # - **What goes wrong.** Clipping gradients needs the norm of *all* of them. In a pipeline each rank sees its own stage
 #   only, and for a while torchtitan clipped every stage by a norm of its own
 #   ([issue 596](https://github.com/pytorch/torchtitan/issues/596), 2024). Nothing crashed.
 #
-# [1] Huang et al., *GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism*, 2019,
-# [arXiv 1811.06965](https://arxiv.org/abs/1811.06965).
-# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
-# [3] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -281,21 +281,19 @@ Model.check(out, puzzle="pipeline_fsdp")
 # ## On real GPUs
 #
 # - **Llama 3 405B:** a grid of tensor 8 × pipeline 16 × data 64 is 8,192 GPUs at an MFU of 43 % (the share of their
-#   peak that goes into the model); with data 128 it is 16,384 GPUs and 41 % [1]. Tensor parallelism, which cuts the
+#   peak that goes into the model); with data 128 it is 16,384 GPUs and 41 % [@llama3]. Tensor parallelism, which cuts the
 #   inside of a layer, is the innermost axis: it needs the fastest links.
 # - **Which axis goes where.** Over NVLink an H100 sends 450 GB/s to the 7 others in its host. Over its network card it
 #   sends 50 to a GPU elsewhere: 9 to 1, for a message and for a group with one rank a host. Only a group that fills
 #   whole hosts has all eight cards, 400 GB/s. And every message between hosts starts later. So the axis that talks in
 #   every layer stays inside the host; a pipeline sends little and rarely, and may cross hosts.
 # - **Keep or gather again?** FSDP would gather each weight for every microbatch, so torchtitan has switched that off
-#   under a pipeline from the beginning (`reshard_after_forward=False`) [2]. Llama 3 keeps its weights from forward to
-#   backward as well [1].
+#   under a pipeline from the beginning (`reshard_after_forward=False`) [@torchtitan_318]. Llama 3 keeps its weights from forward to
+#   backward as well [@llama3].
 # - **Things break.** In 54 days of training, 419 unexpected stops, one every three hours; more than 90 % of the time was
-#   useful work all the same [1].
+#   useful work all the same [@llama3].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
-# [2] pytorch/torchtitan, *Add Pipeline Parallel (and 2D PP+FSDP) support*, 2024,
-# [pull request 318](https://github.com/pytorch/torchtitan/pull/318).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -207,22 +207,18 @@ compare(ddp=simulate(ddp, layers=6, batches=4, ranks=4), wsdp=out)
 # ## On real GPUs
 #
 # - **What it makes possible.** Llama 3 70B over 64 GPUs is 1,120 / 64 = 17.5 GB on each, where one copy would have needed
-#   fourteen H100s. The idea is called ZeRO [1].
+#   fourteen H100s. The idea is called ZeRO [@rajbhandari2020].
 # - **What borrowing costs.** The weights of Llama 3 405B are 810 GB in bf16. The eight network cards of an H100 host
 #   bring in 400 GB a second together, so gathering all of them takes two seconds. Once for forward, and once for
 #   backward.
 # - **Inside one machine it is cheap.** Gathering a weight of 512 MiB over eight H100s takes 1.04 ms in theory, and
-#   about 1.5 ms as measured [2].
+#   about 1.5 ms as measured [@scaling_book].
 # - **Small pieces are expensive.** A collective has a cost of its own, however little it carries. With fewer than 33
-#   million elements in each all-gather, the total time climbs quickly [3]. So several layers are gathered together.
+#   million elements in each all-gather, the total time climbs quickly [@zhao2023]. So several layers are gathered together.
 # - **Sharding has a floor.** Count only the weights in bf16 and Adam's two moments in fp32, 10 bytes a parameter
-#   without gradients and master weights: 70B over 8 GPUs is still 87.5 GB on each, and does not fit into 80 [2].
+#   without gradients and master weights: 70B over 8 GPUs is still 87.5 GB on each, and does not fit into 80 [@scaling_book].
 #
-# [1] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020,
-# [arXiv 1910.02054](https://arxiv.org/abs/1910.02054).
-# [2] Austin et al., *How To Scale Your Model*, 2025, [jax-ml.github.io](https://jax-ml.github.io/scaling-book).
-# [3] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023,
-# [arXiv 2304.11277](https://arxiv.org/abs/2304.11277).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# The European weather centre trained its model AIFS on 64 A100s, with a batch of 16 [1]. That is a quarter of an
+# The European weather centre trained its model AIFS on 64 A100s, with a batch of 16 [@aifs_single]. That is a quarter of an
 # example for each GPU: the four GPUs of a host work together on one state of the atmosphere, and 16 such groups work on
 # different ones.
 #
@@ -136,7 +136,7 @@ for data, domain in ((1, 4), (2, 2), (4, 1)):
 # %% [markdown]
 # Data parallelism alone is the fastest: no rank waits for a row. Why not always use it? It needs a batch of at least as
 # many images as there are GPUs, and a GPU that can hold a whole one. So the advice is: **as little domain as fits, and
-# the rest is data** [3]. With two ranks along `domain` each has one neighbour and not two, and a halo of half as many
+# the rest is data** [@anemoi_training, "Parallelisation"]. With two ranks along `domain` each has one neighbour and not two, and a halo of half as many
 # images.
 #
 # ### Whose gradient is missing?
@@ -169,7 +169,7 @@ demo = simulate(one_layer, layers=LAYERS[:1], mesh=MESH, batches=4, costs=PRICES
 #
 # In this course the loss is a sum over all images, so gradients are only ever summed. In PyTorch the loss of a batch is a
 # **mean** over its images. Each `data` rank takes the mean over *its* images, and DDP then takes the mean of these gradients
-# over the ranks: it divides by their number [2]. For `data` that is right. And for `domain`?
+# over the ranks: it divides by their number [@pytorch_ddp]. For `data` that is right. And for `domain`?
 #
 # Take two images, each in two halves. The loss of an image is a sum over its rows. Each number is what one half
 # contributes to the gradient of some weight. **Predict** which of the three lines is right:
@@ -417,30 +417,19 @@ if out:
 # ## On real GPUs
 #
 # - *AIFS.* One instance of the model over four A100s with 40 GB in one host, a batch of 16, 64 GPUs, about one week
-#   [1]. The documentation of Anemoi, with which it is trained, says to shard a model only where it does not fit, as
-#   more data parallelism is more efficient [3].
+#   [@aifs_single]. The documentation of Anemoi, with which it is trained, says to shard a model only where it does not fit, as
+#   more data parallelism is more efficient [@anemoi_training].
 # - *Who sums over the domain?* PhysicsNeMo's `ShardTensor` does it in backward: where a plain weight meets a sharded
 #   activation, the weight counts as replicated over the domain, and its gradient is reduced there. DDP or FSDP2 is
-#   added for the data axis only [4].
+#   added for the data axis only [@physicsnemo_docs, version 26.08].
 # - *What no wrapper does for you.* DDP synchronizes weights within its own process group, which does not include the
 #   domain axis. So you have to make the weights equal along that axis once, before training starts, and keep changing
-#   buffers equal, such as the running mean of a batch norm [5].
+#   buffers equal, such as the running mean of a batch norm [@physicsnemo_1682].
 # - *Two axes are not both.* Give PyTorch's `fully_shard` a mesh of two axes, and it takes the second for the shards and
 #   the first for copies: HSDP. NeMo Automodel passed its axes for data and context that way, and on 8 GPUs kept four
-#   copies of what was meant to be sharded over all of them. The fix flattens both axes into one [6].
+#   copies of what was meant to be sharded over all of them. The fix flattens both axes into one [@automodel_2768].
 #
-# [1] ecmwf/aifs-single, [model card](https://huggingface.co/ecmwf/aifs-single).
-# [2] PyTorch, *DistributedDataParallel*, documentation,
-# [docs.pytorch.org](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html): the
-# gradients of all nodes are averaged.
-# [3] ECMWF, *Anemoi Training*, documentation,
-# [anemoi.readthedocs.io](https://anemoi.readthedocs.io/projects/training/), "Parallelisation".
-# [4] NVIDIA, *PhysicsNeMo domain_parallel*, documentation, version 26.08,
-# [docs.nvidia.com](https://docs.nvidia.com/physicsnemo/).
-# [5] NVIDIA/physicsnemo, [pull request 1682](https://github.com/NVIDIA/physicsnemo/pull/1682), *Enable Compile for
-# Shard Tensor*, 2026.
-# [6] NVIDIA-NeMo/Automodel, [pull request 2768](https://github.com/NVIDIA-NeMo/Automodel/pull/2768), *fix(distributed):
-# use flattened CP FSDP mesh*, 2026.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

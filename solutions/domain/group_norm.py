@@ -23,7 +23,7 @@
 # A U-Net for weather or for images has a norm after nearly every convolution. PhysicsNeMo, NVIDIA's library for
 # physics, can cut the grid of such a network among GPUs. Until February 2026 its **group norm** let PyTorch normalize
 # the rows of each GPU separately and corrected the result afterwards. That was numerically unstable and did not work
-# for uneven parts; it was rewritten with sums over the whole grid and one all-reduce [1].
+# for uneven parts; it was rewritten with sums over the whole grid and one all-reduce [@physicsnemo_1421].
 #
 # Which sums? A norm needs the mean and the variance of a grid that no GPU has. You know how to combine means. Combine
 # the variances of the parts in the same way, and you get 0.45 where 1.07 is right, as you will see in a moment.
@@ -414,21 +414,14 @@ draw_curves(
 #
 # - *ShardTensor*, since 2026: sums and sums of squares in one all-reduce forward; Σg and Σg·x̂ in one all-reduce
 #   backward; and one more for the gradients of scale and shift, which our norm does not have. The number of points
-#   follows from the shape of the whole tensor and does not travel [2].
+#   follows from the shape of the whole tensor and does not travel [@physicsnemo_normalization_patches].
 # - *SyncBatchNorm*, in PyTorch: mean, 1/σ and count of each process, in one all-gather; in backward two sums for each
 #   channel, in one all-reduce. Everything is awaited right away, and a process without elements has a branch of its own
-#   that merely takes part [3].
+#   that merely takes part [@pytorch_sync_batch_norm].
 # - *DDP and FSDP* do not synchronize the buffers of a norm over the ranks that share an image, says the documentation
-#   of ShardTensor [4].
+#   of ShardTensor [@physicsnemo, part 5].
 #
-# [1] NVIDIA/physicsnemo, [pull request 1421](https://github.com/NVIDIA/physicsnemo/pull/1421), *Fix sharded Group
-# Norm*, 2026.
-# [2] NVIDIA/physicsnemo,
-# [physicsnemo/domain_parallel/shard_utils/normalization_patches.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_utils/normalization_patches.py),
-# 2026.
-# [3] pytorch/pytorch,
-# [torch/nn/modules/_functions.py](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/_functions.py), 2026.
-# [4] NVIDIA/physicsnemo, examples of ShardTensor, part 5.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -21,7 +21,7 @@
 # # $heading
 #
 # CosmoFlow is a convolutional network that looks at cubes of the universe. In 2020 it was trained on cubes 64 times as
-# large as before, on about 2,000 GPUs [1]. No GPU can hold the activations of such a cube, so several GPUs share *one*
+# large as before, on about 2,000 GPUs [@oyama2020]. No GPU can hold the activations of such a cube, so several GPUs share *one*
 # cube, each working on a part.
 #
 # A layer that works row by row does not notice. A **convolution** does: for each row of its output it looks at a few
@@ -29,7 +29,7 @@
 #
 # You could send every row to every rank. Or you could ask who needs what: a rank with a thousand rows lacks *two*, one
 # on each side. They are its **halo**, and fetching them is the easy half. The other half is what PhysicsNeMo, NVIDIA's
-# library for physics, got wrong at first [2]: in backward the halo has a gradient, and that gradient belongs to another
+# library for physics, got wrong at first [@physicsnemo_784]: in backward the halo has a gradient, and that gradient belongs to another
 # rank.
 #
 # > **To tell a friend:** what you borrow in forward you give back as a gradient in backward, and the owner adds it up.
@@ -174,7 +174,7 @@ draw_group(gradients)
 # in the same exchange, and rank 1 adds it at its own edge. Rows 17 to 30 are complete: no other rank has used them.
 #
 # Forget this, and all shapes are still right: 16 rows of gradient for 16 rows. That is why the bug survives. In
-# PhysicsNeMo the gradients of the halo were not added at the edges, and it showed most with small images [2]: of 1,000
+# PhysicsNeMo the gradients of the halo were not added at the edges, and it showed most with small images [@physicsnemo_784]: of 1,000
 # rows on a rank two are wrong, of 4 rows half. Here is that bug:
 
 
@@ -503,31 +503,21 @@ draw_curves(
 # ## On real GPUs
 #
 # - *PhysicsNeMo.* A `ShardTensor` has a part of a tensor and the sizes of all parts. Its convolution pads each part by
-#   `dilation · (kernel - 1) + 1` over 2 rows on each side, rounded down, sets the padding to 0, and convolves [3].
+#   `dilation · (kernel - 1) + 1` over 2 rows on each side, rounded down, sets the padding to 0, and convolves [@physicsnemo_conv_patches].
 # - *Which exchange?* An all-to-all by default, in which all sizes except those for the two neighbours are 0; messages
-#   between neighbours are the other choice [4]. What goes to a neighbour and what comes from it are assumed to have the
+#   between neighbours are the other choice [@physicsnemo_halo]. What goes to a neighbour and what comes from it are assumed to have the
 #   same size.
 # - *The way back.* The backward of the padding cuts the halo off the gradient, exchanges it, and adds what arrives to
-#   the first and the last rows [4]. The pull request that brought it says that an earlier version did not, and that the
-#   error was more pronounced with smaller data [2].
-# - *Not hidden.* The convolution begins when the halo is there [4]. To hide the exchange, the library would have to
+#   the first and the last rows [@physicsnemo_halo]. The pull request that brought it says that an earlier version did not, and that the
+#   error was more pronounced with smaller data [@physicsnemo_784].
+# - *Not hidden.* The convolution begins when the halo is there [@physicsnemo_halo]. To hide the exchange, the library would have to
 #   call the convolution three times for a layer, for two thin strips and the rest, as you did, and a thin strip does
 #   not fill a GPU.
 # - *What it refuses.* Even kernels, unless the stride equals the kernel, the dilation is 1, and there is no padding
-#   [3].
-# - *One rank.* With a domain of one rank both neighbours are missing, which raised an error until 2026 [5].
+#   [@physicsnemo_conv_patches].
+# - *One rank.* With a domain of one rank both neighbours are missing, which raised an error until 2026 [@physicsnemo_1400].
 #
-# [1] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism*,
-# 2020, [arXiv:2007.12856](https://arxiv.org/abs/2007.12856).
-# [2] NVIDIA/physicsnemo, [pull request 784](https://github.com/NVIDIA/physicsnemo/pull/784), *Enable Domain Parallelism
-# with ShardTensor*, 2025.
-# [3] NVIDIA/physicsnemo,
-# [physicsnemo/domain_parallel/shard_utils/conv_patches.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_utils/conv_patches.py),
-# 2026.
-# [4] NVIDIA/physicsnemo,
-# [physicsnemo/domain_parallel/shard_utils/halo.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_utils/halo.py),
-# 2026.
-# [5] NVIDIA/physicsnemo, [pull request 1400](https://github.com/NVIDIA/physicsnemo/pull/1400), 2026.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -22,7 +22,7 @@
 #
 # A weather grid of 721 rows and 1,440 columns has a million points. Let each point attend to all others, and you have a
 # trillion pairs, in every head of every layer. **Neighbourhood attention** gives each point a window instead, such as
-# the 7 × 7 points around it [1]. That leaves 51 million pairs, 21,000 times fewer. It also helps when the grid is split
+# the 7 × 7 points around it [@hassani2023]. That leaves 51 million pairs, 21,000 times fewer. It also helps when the grid is split
 # among GPUs: what a point attends to is on its own GPU, or next door.
 #
 # Mostly. At the very edge of the grid a window would stick out. It does not shrink there; it *moves* inwards, so that
@@ -536,33 +536,23 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *NATTEN* is the library of its inventors [1], with the kernels: windows in one, two and three dimensions, with
-#   stride, dilation and causal masks, for training and inference [2].
+# - *NATTEN* is the library of its inventors [@hassani2023], with the kernels: windows in one, two and three dimensions, with
+#   stride, dilation and causal masks, for training and inference [@pypi_natten].
 # - *PhysicsNeMo* cuts the grid. Its neighbourhood attention pads queries, keys **and** values, each in an exchange of
-#   its own, an all-to-all; then it calls NATTEN on the padded part, and cuts the halo off the result [3]. Why queries
+#   its own, an all-to-all; then it calls NATTEN on the padded part, and cuts the halo off the result [@physicsnemo_natten_patches]. Why queries
 #   too? Then all three have the same shape, and the windows of the rank's own rows come out right by themselves. In the
 #   table of costs above it is the line "one by one".
-# - *And backward.* What was cut off has a gradient of zeros [4]. So the queries of a halo have a gradient too, and it
+# - *And backward.* What was cut off has a gradient of zeros [@physicsnemo_halo]. So the queries of a halo have a gradient too, and it
 #   is sent home.
-# - *What it refuses.* Even kernels, and a dilation [3]. A reviewer asked whether these were limits of NATTEN; they were
-#   the author's, who had begun with the case in production [5]. This code does not check the sizes of all parts. A rank
-#   cuts its edge rows out of its part before the exchange [4], so we expect one with too few rows to stop there, and
+# - *What it refuses.* Even kernels, and a dilation [@physicsnemo_natten_patches]. A reviewer asked whether these were limits of NATTEN; they were
+#   the author's, who had begun with the case in production [@physicsnemo_784]. This code does not check the sizes of all parts. A rank
+#   cuts its edge rows out of its part before the exchange [@physicsnemo_halo], so we expect one with too few rows to stop there, and
 #   the others to wait. We have read this code, not run it.
 # - *On a sphere* the windows are disks. torch-harmonics has a neighbourhood attention for grids cut along both
 #   dimensions: a halo along the latitudes, and a ring for keys and values along the longitudes. Queries and the state
-#   of the softmax stay where they are [6].
+#   of the softmax stay where they are [@nvidia_torch_harmonics].
 #
-# [1] Hassani et al., *Neighborhood Attention Transformer*, 2023, [arXiv:2204.07143](https://arxiv.org/abs/2204.07143).
-# [2] SHI-Labs, *NATTEN*, 2026, [pypi.org/project/NATTEN](https://pypi.org/project/NATTEN/).
-# [3] NVIDIA/physicsnemo,
-# [physicsnemo/domain_parallel/shard_utils/natten_patches.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_utils/natten_patches.py),
-# 2026.
-# [4] NVIDIA/physicsnemo,
-# [physicsnemo/domain_parallel/shard_utils/halo.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_utils/halo.py),
-# 2026.
-# [5] NVIDIA/physicsnemo, [pull request 784](https://github.com/NVIDIA/physicsnemo/pull/784), *Enable Domain Parallelism
-# with ShardTensor*, 2025.
-# [6] NVIDIA, *torch-harmonics*, 2026, [DistributedNeighborhoodAttentionS2](https://nvidia.github.io/torch-harmonics/).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

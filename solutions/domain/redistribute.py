@@ -408,25 +408,18 @@ draw_curves(
 # - *PhysicsNeMo.* A redistribution from one dimension to another cuts the local part along the new dimension and runs
 #   an all-to-all, which a comment calls more efficient than a gather and a scatter. But before it comes another
 #   all-to-all, in which the ranks tell each other the *shapes*. A to-do says to drop that one, because the shapes are
-#   known [1].
+#   known [@physicsnemo_shard_redistribute].
 # - *In which order?* What arrives is a list of tensors, and the library joins it in the order of the ranks, along the
-#   dimension that was cut before [1]. Here `combine` knows which rows it has. A real tensor does not: in another order
+#   dimension that was cut before [@physicsnemo_shard_redistribute]. Here `combine` knows which rows it has. A real tensor does not: in another order
 #   all shapes are right and the image is shuffled.
 # - *On the sphere.* torch-harmonics transforms grids that are cut along both dimensions. It swaps longitudes for
 #   *channels* within a row of ranks, does its Fourier transforms, and swaps back; then the same for latitudes within a
-#   column of ranks [2]. So a transform takes four all-to-alls, each of fewer ranks. The function that swaps is *told* the
-#   sizes on all ranks [3].
+#   column of ranks [@nvidia_torch_harmonics]. So a transform takes four all-to-alls, each of fewer ranks. The function that swaps is *told* the
+#   sizes on all ranks [@torch_harmonics].
 # - *Without any swap.* PhysicsNeMo's distributed Fourier operator (AFNO) cuts the channels, and each rank has the whole
-#   grid of some of them [4]. That is simple as long as a whole grid fits and there are enough channels for all ranks.
+#   grid of some of them [@physicsnemo_afno]. That is simple as long as a whole grid fits and there are enough channels for all ranks.
 #
-# [1] NVIDIA/physicsnemo,
-# [physicsnemo/domain_parallel/_shard_redistribute.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/_shard_redistribute.py),
-# 2025.
-# [2] NVIDIA, *torch-harmonics*, 2026, [DistributedRealSHT](https://nvidia.github.io/torch-harmonics/).
-# [3] NVIDIA, *torch-harmonics*, 2026, [distributed_transpose_azimuth](https://github.com/NVIDIA/torch-harmonics).
-# [4] NVIDIA/physicsnemo,
-# [physicsnemo/models/afno/distributed/afno.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/models/afno/distributed/afno.py),
-# 2024.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

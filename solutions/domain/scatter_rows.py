@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# ERA5, a record of past weather, is a grid of 721 rows and 1,440 columns [1]. Split its rows among 64 GPUs by the rule
+# ERA5, a record of past weather, is a grid of 721 rows and 1,440 columns [@physicsnemo_climate]. Split its rows among 64 GPUs by the rule
 # of `torch.chunk`, which is also the rule of PyTorch's DTensor. 60 GPUs get 12 rows each. One GPU gets a single row.
 # And **three get nothing**: they hold the model, they wait in every collective, and they have no weather to work on.
 #
@@ -284,9 +284,9 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# `"parts"` by `chunk` is what PyTorch's `DTensor` calls `local_shard_size_and_offset` [2]; a test of this puzzle
-# compares the two. `"slots"` is what every library does after a gather: DTensor removes the padding [2], and NVIDIA's
-# **ShardTensor**, made for such grids, slices the real elements out of the slots of each rank [3].
+# `"parts"` by `chunk` is what PyTorch's `DTensor` calls `local_shard_size_and_offset` [@pytorch_placement_types, PyTorch 2.13]; a test of this puzzle
+# compares the two. `"slots"` is what every library does after a gather: DTensor removes the padding [@pytorch_placement_types], and NVIDIA's
+# **ShardTensor**, made for such grids, slices the real elements out of the slots of each rank [@physicsnemo_shard_redistribute].
 #
 # With c the size of the largest part, both are one formula:
 #
@@ -305,32 +305,19 @@ picture
 # ## On real GPUs
 #
 # - *DTensor's rule.* `Shard(dim)` follows `torch.chunk`, and its documentation says that the last few parts may be
-#   empty, and that parts that do not divide evenly are experimental [2]. `torch.chunk` itself gives *fewer* pieces:
+#   empty, and that parts that do not divide evenly are experimental [@pytorch_placement_types]. `torch.chunk` itself gives *fewer* pieces:
 #   three for 9 rows in 4. DTensor adds the empty one.
 # - *Any parts.* ShardTensor keeps a list of the shapes of all ranks with each tensor. By default they follow from a
-#   rule, with no communication; other sizes are announced with an all-gather of shapes (`sharding_shapes="infer"`) [4].
+#   rule, with no communication; other sizes are announced with an all-gather of shapes (`sharding_shapes="infer"`) [@physicsnemo_shard_tensor_spec].
 # - *Padding.* The gather that ShardTensor uses needs equal shapes, so it pads every part to the largest one, gathers,
-#   and slices [3].
+#   and slices [@physicsnemo_shard_redistribute].
 # - *Handing out.* ShardTensor's `scatter_tensor` broadcasts the shape and the type first, unless all ranks pass them
 #   in; then it broadcasts the whole tensor, and each rank cuts out its part. A comment says that this is not optimized,
-#   and that it happens once per iteration [5].
+#   and that it happens once per iteration [@physicsnemo_shard_tensor].
 # - *A third rule.* The function with which ShardTensor computes the shapes rounds up as `chunk` does, unless the last
-#   rank would get nothing. Then it rounds *down*, and the last rank gets all the rest: 9 rows become 2 2 2 3 [6].
+#   rank would get nothing. Then it rounds *down*, and the last rank gets all the rest: 9 rows become 2 2 2 3 [@physicsnemo_utils].
 #
-# [1] NVIDIA/physicsnemo,
-# [docs/api/datapipes/physicsnemo.datapipes.climate.rst](https://github.com/NVIDIA/physicsnemo/blob/main/docs/api/datapipes/physicsnemo.datapipes.climate.rst).
-# [2] pytorch/pytorch,
-# [torch/distributed/tensor/placement_types.py](https://github.com/pytorch/pytorch/blob/main/torch/distributed/tensor/placement_types.py)
-# (PyTorch 2.13).
-# [3] NVIDIA/physicsnemo,
-# [physicsnemo/domain_parallel/_shard_redistribute.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/_shard_redistribute.py)
-# (2026).
-# [4] NVIDIA/physicsnemo,
-# [physicsnemo/domain_parallel/_shard_tensor_spec.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/_shard_tensor_spec.py).
-# [5] NVIDIA/physicsnemo,
-# [physicsnemo/domain_parallel/shard_tensor.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/shard_tensor.py).
-# [6] NVIDIA/physicsnemo,
-# [physicsnemo/distributed/utils.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/distributed/utils.py).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

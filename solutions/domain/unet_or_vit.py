@@ -21,7 +21,7 @@
 # # $heading
 #
 # AIFS, the weather model of the European weather centre ECMWF, is trained on 64 GPUs for about a week, and one copy of it
-# covers *four* of them [1]. Its forecasts come from one network that looks at the whole globe.
+# covers *four* of them [@aifs_single]. Its forecasts come from one network that looks at the whole globe.
 #
 # In this chapter you have shared rows. A grid has columns too. Cut a 64 x 64 grid into strips for 64 ranks, and each
 # has one row and borrows two: 128 points, twice as many as it owns. Cut it into **tiles** of 8 by 8, and a rank owns
@@ -446,21 +446,17 @@ for rows in (1, 2, 4):
 # %% [markdown]
 # ## On real GPUs
 #
-# - *ECMWF's AIFS* puts one copy of its network onto four A100 GPUs, and trains on 64 [1].
+# - *ECMWF's AIFS* puts one copy of its network onto four A100 GPUs, and trains on 64 [@aifs_single].
 # - *PhysicsNeMo's ShardTensor* records the shape of every rank's part, so parts may be uneven, while PyTorch's DTensor
-#   deals out chunks by a rule [2].
+#   deals out chunks by a rule [@physicsnemo_docs].
 # - *Plain DTensor does not fetch halos.* Give PyTorch 2.13 an image with `Shard(2)` or `Shard(3)`, and `conv2d`
 #   convolves each part as if it were alone, with zeros at its edges. There is no error, and all shapes are right
 #   (measured: `pytest tests/replay/test_dtensor.py` of this project).
-# - *Beside data parallelism.* DDP and FSDP know nothing about the domain and do not sum over it [2]. Your sum over all
+# - *Beside data parallelism.* DDP and FSDP know nothing about the domain and do not sum over it [@physicsnemo_docs]. Your sum over all
 #   ranks does.
-# - *CosmoFlow* used cubes 64 times as large as before, cut in space, on about 2,000 V100 GPUs [3].
+# - *CosmoFlow* used cubes 64 times as large as before, cut in space, on about 2,000 V100 GPUs [@oyama2020].
 #
-# [1] ecmwf/aifs-single, [model card](https://huggingface.co/ecmwf/aifs-single).
-# [2] NVIDIA/physicsnemo, *Domain parallelism and ShardTensor*, documentation, 2026,
-# [docs.nvidia.com](https://docs.nvidia.com/physicsnemo/).
-# [3] Oyama et al., *The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism*,
-# 2020, [arXiv:2007.12856](https://arxiv.org/abs/2007.12856).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -21,7 +21,7 @@
 # # $heading
 #
 # In September 2025 a user took the numbers 0 to 11, as 3 rows of 4, split the rows between two GPUs, and asked
-# PyTorch's DTensor for the mean [1]. It is 5.5, and the answer was wrong. By `chunk` one GPU has two rows with the mean
+# PyTorch's DTensor for the mean [@pytorch_162692]. It is 5.5, and the answer was wrong. By `chunk` one GPU has two rows with the mean
 # 3.5, and the other one row with the mean 9.5. The mean of *these* is 6.5. With a single row the answer was NaN: one
 # GPU had no rows to average.
 #
@@ -366,27 +366,18 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *DTensor* made a mean of sharded rows a plain average over ranks, also where the last part was smaller or empty [1].
-#   It now gathers the tensor first if its parts are uneven, and takes the mean of all of it [2]. That is right, and it
+# - *DTensor* made a mean of sharded rows a plain average over ranks, also where the last part was smaller or empty [@pytorch_162692].
+#   It now gathers the tensor first if its parts are uneven, and takes the mean of all of it [@pytorch_163241]. That is right, and it
 #   is the third curve.
 # - *ShardTensor*, of NVIDIA's PhysicsNeMo, multiplies the mean of each rank by its share of all elements, and marks it
-#   as a partial sum. Its backward divides by the number of elements of the whole tensor [3].
+#   as a partial sum. Its backward divides by the number of elements of the whole tensor [@physicsnemo_reductions].
 # - *SyncBatchNorm* of PyTorch is a mean over all ranks of data parallelism. It gathers mean, spread and count of each
 #   rank; a comment explains that an all-reduce would be wrong, as counts may differ. A process without elements
-#   contributes zeros, because the others wait for it [4].
+#   contributes zeros, because the others wait for it [@pytorch_sync_batch_norm].
 # - *In a loss.* With class weights, a mean divides by the sum of the weights, and that differs from rank to rank even
-#   if the parts are equal. DTensor was off by several percent there [5].
+#   if the parts are equal. DTensor was off by several percent there [@pytorch_185167].
 #
-# [1] pytorch/pytorch, [issue 162692](https://github.com/pytorch/pytorch/issues/162692), *Incorrect results of
-# DTensor.mean with uneven sharding*, 2025.
-# [2] pytorch/pytorch, [pull request 163241](https://github.com/pytorch/pytorch/pull/163241), *Fix DTensor.mean with
-# uneven sharding*, 2025.
-# [3] NVIDIA/physicsnemo,
-# [physicsnemo/domain_parallel/custom_ops/_reductions.py](https://github.com/NVIDIA/physicsnemo/blob/main/physicsnemo/domain_parallel/custom_ops/_reductions.py).
-# [4] pytorch/pytorch,
-# [torch/nn/modules/_functions.py](https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/_functions.py), 2026.
-# [5] pytorch/pytorch, [issue 185167](https://github.com/pytorch/pytorch/issues/185167), *DTensor:
-# F.nll_loss(weight=..., reduction='mean') over a sharded batch returns wrong result*, 2026.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -240,22 +240,14 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How large a step is.* Llama 3 405B began with 4 million tokens a step and ended with 16 million [1]. It summed the
+# - *How large a step is.* Llama 3 405B began with 4 million tokens a step and ended with 16 million [@llama3, sections 3.3.2 and 3.4.1]. It summed the
 #   gradients of microbatches in 32 bits: with 16 bits, small gradients vanish in a large sum.
-# - *What it saves.* Summing gradients over the ranks once for 8 microbatches takes an eighth of the traffic [2].
+# - *What it saves.* Summing gradients over the ranks once for 8 microbatches takes an eighth of the traffic [@ml_engineering].
 # - *What went wrong.* Summing is not the whole story: the mean over microbatches is not the mean of their means where they
 #   have different numbers of tokens. In October 2024 this was found in the trainers of Hugging Face and torchtune at
-#   the same time [3]; half a year later the loss of one model was still four times too large, at four microbatches [4].
+#   the same time [@transformers_34191] [@torchtune_1878]; half a year later the loss of one model was still four times too large, at four microbatches [@transformers_37197].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783),
-# sections 3.3.2 and 3.4.1.
-# [2] Bekman, *Machine Learning Engineering*, 2026,
-# [github.com/stas00/ml-engineering](https://github.com/stas00/ml-engineering).
-# [3] huggingface/transformers, [pull request 34191](https://github.com/huggingface/transformers/pull/34191), *Fix
-# Gradient Accumulation issue*, 2024; meta-pytorch/torchtune, [issue
-# 1878](https://github.com/meta-pytorch/torchtune/issues/1878), 2024.
-# [4] huggingface/transformers, [issue 37197](https://github.com/huggingface/transformers/issues/37197), *Gemma3
-# Gradient Accumulation loss*, 2025.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here
@@ -263,7 +255,7 @@ draw_curves(
 # Our slices cost nothing to make. On a GPU a slice of every n-th example may need a copy, which is why frameworks
 # reshape the batch once, on the host. An example here is 131,072 elements, as large as any activation; tokens are far
 # smaller than their activations, so waiting examples would take next to nothing. And the loss is a sum over examples:
-# with means you would have to weight the microbatches, as in [3].
+# with means you would have to weight the microbatches, as in [@transformers_34191] [@torchtune_1878].
 
 # %% [markdown]
 # ## Questions to think about

@@ -199,7 +199,7 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# This is the `InputDispatcher` of AXLearn, the system with which Apple trains its foundation models [1]. It does one
+# This is the `InputDispatcher` of AXLearn, the system with which Apple trains its foundation models [@axlearn_input_dispatch]. It does one
 # thing more: each feed sends, beside its slots, a small table that says which example each slot holds. Inside the
 # program that table picks the logical batch out of the physical one, by a matrix product with ones and zeros:
 #
@@ -218,17 +218,12 @@ picture
 # - *Evaluation is where it happens.* In training you choose a batch that divides. You cannot choose the size of a test
 #   set.
 # - *Some ranks have more than others.* In PyTorch each process has its own loader, and if one has a batch more than the
-#   others, it waits in an all-reduce that no other process joins [2].
+#   others, it waits in an all-reduce that no other process joins [@pytorch_38174].
 # - *Dividing by the wrong number.* A mean over 16 slots of which 8 are examples is half of what it should be. A related
 #   bug surfaced in October 2024: with gradient accumulation, the mean of means is wrong where microbatches have
-#   different numbers of tokens, and more than one library had it [3].
+#   different numbers of tokens, and more than one library had it [@transformers_34191].
 #
-# [1] apple/axlearn,
-# [axlearn/common/input_dispatch.py](https://github.com/apple/axlearn/blob/main/axlearn/common/input_dispatch.py).
-# [2] pytorch/pytorch, [issue 38174](https://github.com/pytorch/pytorch/issues/38174), *Join-based API to support uneven
-# inputs in DDP*, 2020.
-# [3] huggingface/transformers, [pull request 34191](https://github.com/huggingface/transformers/pull/34191), *Fix
-# Gradient Accumulation issue*, 2024.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 405B was trained on 16,384 GPUs, and its batch was cut into 128 parts [1]. So 128 GPUs worked on the same
+# Llama 3 405B was trained on 16,384 GPUs, and its batch was cut into 128 parts [@llama3]. So 128 GPUs worked on the same
 # examples. They had to: they held different parts of the same layers, and different layers of the same model.
 #
 # Now you write the data loader. It runs once on each host, in one process that feeds 8 GPUs. Which of the 128 parts does
@@ -161,7 +161,7 @@ picture
 # different rows need different ones. In the mesh above processes 0 and 1 both have rows 0 and 3, and processes 2 and 3
 # both have rows 1 and 2. Two shards.
 #
-# In 2024 a rule was published that finds them for any mesh [2]. It names each group of processes after the owner of the
+# In 2024 a rule was published that finds them for any mesh [@levanter_588]. It names each group of processes after the owner of the
 # device in one corner:
 #
 # 1. Take the **smallest place** of the process on each axis by itself: its smallest `replica`, its smallest `data`. And
@@ -484,7 +484,7 @@ if verdict:
 #
 # <details><summary>Open this when your solutions pass</summary>
 #
-# **The table of a process.** Levanter, a training library for JAX, calls it `local_devices_mapping` [2]. In PyTorch the
+# **The table of a process.** Levanter, a training library for JAX, calls it `local_devices_mapping` [@levanter_588]. In PyTorch the
 # same question hides in one line: `DistributedSampler(num_replicas=..., rank=...)` wants the number of rows and the number
 # of *your* row. World size and global rank are right only as long as no two ranks share a row.
 #
@@ -496,7 +496,7 @@ if verdict:
 # of two, and most sizes are.
 #
 # **A loader by index,** as JAX programs use it today. Levanter's loader asks the mesh which indices of the batch each
-# device of this process holds, and reads only these [3]; the rule is gone. With R rows, and a process that feeds r of
+# device of this process holds, and reads only these [@levanter_loader]; the rule is gone. With R rows, and a process that feeds r of
 # them:
 #
 # ```
@@ -509,26 +509,16 @@ if verdict:
 # ## On real GPUs
 #
 # - *Devices in any order.* `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the devices
-#   of a line form a ring [4]. A loader that assumes 0 to 7 feeds four devices wrongly.
+#   of a line form a ring [@jax_make_mesh]. A loader that assumes 0 to 7 feeds four devices wrongly.
 # - *The same mistake, elsewhere.* Forked workers of PyTorch's loader shared NumPy's seed, and all made the same "random"
-#   changes to their images; fixed in version 1.9 [5].
+#   changes to their images; fixed in version 1.9 [@pytorch_5059].
 # - *By index.* A map-style data set in PyTorch (`__getitem__`), memory-mapped token files and JAX's
 #   `make_array_from_callback` all read by index. A stream does not: with a stream you need a mesh for which shards work,
 #   or you read more than you need.
 # - *One reader a host.* MegaScale found that the workers of a tensor parallel group on one host read identical data, and
-#   gave each host one reader with shared memory [6].
+#   gave each host one reader with shared memory [@jiang2024].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
-# [2] marin-community/levanter, [pull request 588](https://github.com/marin-community/levanter/pull/588),
-# *Partially-sharded-data-parallel*, 2024.
-# [3] marin-community/levanter,
-# [src/levanter/data/loader.py](https://github.com/marin-community/levanter/blob/main/src/levanter/data/loader.py), 2025.
-# [4] jax-ml/jax, *jax.make_mesh*, documentation,
-# [docs.jax.dev](https://docs.jax.dev/en/latest/_autosummary/jax.make_mesh.html).
-# [5] pytorch/pytorch, [issue 5059](https://github.com/pytorch/pytorch/issues/5059), *np.random generates the same random
-# numbers for each data batch*, 2018.
-# [6] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024,
-# [arXiv:2402.15627](https://arxiv.org/abs/2402.15627).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -24,7 +24,7 @@
 # were 16,384 GPUs, in 2,048 hosts: **one sixteenth of a text for each host**.
 #
 # With what you have built so far, 128 hosts would bring a text each, and the other 1,920 zeros: 94 % padding. Instead,
-# 128 GPUs shared a text, 16 hosts, each host with a part of its tokens and each GPU with a part of the layers [1]. Then
+# 128 GPUs shared a text, 16 hosts, each host with a part of its tokens and each GPU with a part of the layers [@llama3]. Then
 # every host computes something that counts. (Llama 3 also had 16 pipeline stages, so 16 such groups worked on the same
 # texts one after the other, and only the first and the last of them read. We leave the pipeline out.)
 #
@@ -171,7 +171,7 @@ picture
 # <details><summary>Open this when your solution passes</summary>
 #
 # AXLearn's `SpmdInputDispatcher` asks JAX the same question: given the mesh and how the batch is laid over it, how many
-# different feeds are there, and which one am I [2]? With *R* rows and *B* examples:
+# different feeds are there, and which one am I [@axlearn_input_dispatch]? With *R* rows and *B* examples:
 #
 # ```
 # row r holds    examples r·B/R ... (r + 1)·B/R - 1        where B is a multiple of R
@@ -188,22 +188,16 @@ picture
 # ## On real GPUs
 #
 # - *Long texts.* Llama 3's last stage had 8-way tensor and 16-way context parallelism: 128 GPUs of a stage for one
-#   text, and 128 texts a batch [1].
+#   text, and 128 texts a batch [@llama3].
 # - *Reading it sixteen times costs next to nothing.* 131,072 tokens of four bytes are half a megabyte. So each of the
 #   16 hosts can read the whole text and keep its part. With images it is a different matter.
 # - *Numbers first, groups later.* A later version of AXLearn derives the groups from the mesh; the first one gave every
-#   host a number and padded [2] [3].
+#   host a number and padded [@axlearn_input_dispatch] [@axlearn_input_dispatch_test].
 # - *Cut along the wrong dimension.* In torchtitan context parallelism once gathered keys and values along the dimension
-#   that held the tokens before a transpose, and the heads after it [4]. The author of the slip called it a mistake in a
+#   that held the tokens before a transpose, and the heads after it [@torchtitan_3206]. The author of the slip called it a mistake in a
 #   refactoring.
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
-# [2] apple/axlearn,
-# [axlearn/common/input_dispatch.py](https://github.com/apple/axlearn/blob/main/axlearn/common/input_dispatch.py).
-# [3] apple/axlearn,
-# [axlearn/common/input_dispatch_test.py](https://github.com/apple/axlearn/blob/main/axlearn/common/input_dispatch_test.py).
-# [4] pytorch/torchtitan, [pull request 3206](https://github.com/pytorch/torchtitan/pull/3206), *CP AllGather on the
-# wrong dimension*, 2026.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

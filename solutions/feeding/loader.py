@@ -21,7 +21,7 @@
 # # $heading
 #
 # The engineers of MegaScale looked at a host with eight GPUs and found eight data loaders in it, all reading the same
-# file at the same time [1]. The eight GPUs shared one model by tensor parallelism, so they all worked on the same
+# file at the same time [@jiang2024, section 3.4]. The eight GPUs shared one model by tensor parallelism, so they all worked on the same
 # examples, and each had its own process to fetch them. Seven of the eight reads were wasted, and every GPU waited for
 # the disk. Now one loader on each host reads into shared memory, and the GPUs take what they need from there.
 #
@@ -282,22 +282,15 @@ draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=
 # ## On real GPUs
 #
 # - *Once a host.* In MegaScale the ranks of a tensor-parallel group read the same data, so one loader on each host puts
-#   it into shared memory for all eight [1].
+#   it into shared memory for all eight [@jiang2024].
 # - *How much there is to read.* Llama 3 was trained from 240 PB of storage that delivers 2 TB/s, and the hard part was
-#   the bursts: all GPUs write their checkpoints at the same moment [2]. Reading text is small beside that; images and
+#   the bursts: all GPUs write their checkpoints at the same moment [@llama3, section 3.3.1]. Reading text is small beside that; images and
 #   video are not.
 # - *What goes wrong.* Until version 1.9 PyTorch's forked workers all inherited the same NumPy seed, so every worker
-#   "augmented" in the same way [3]. And forked workers can grow: one user watched the memory of a machine go from 5 to
-#   17 GB within half an hour [4].
+#   "augmented" in the same way [@pytorch_5059]. And forked workers can grow: one user watched the memory of a machine go from 5 to
+#   17 GB within half an hour [@pytorch_5902].
 #
-# [1] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024,
-# [arXiv:2402.15627](https://arxiv.org/abs/2402.15627), section 3.4.
-# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783),
-# section 3.3.1.
-# [3] pytorch/pytorch, [issue 5059](https://github.com/pytorch/pytorch/issues/5059), *np.random generates the same
-# random numbers for each data batch*, 2018.
-# [4] pytorch/pytorch, [issue 5902](https://github.com/pytorch/pytorch/issues/5902), *DataLoader uses 3x more memory
-# when num_workers > 0*, 2018.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -371,8 +371,8 @@ draw_curves(
 # ## On real GPUs
 #
 # - *Eight.* Tensor parallelism stays inside a host. From 8 GPUs to 16 the speed of each falls by 43 %, from 10,903
-#   tokens a second to 6,246; with 32 it is 2,146 [1]. A transformer layer has two such pairs, so two all-reduces
-#   forward and two backward [2].
+#   tokens a second to 6,246; with 32 it is 2,146 [@ultrascale_playbook]. A transformer layer has two such pairs, so two all-reduces
+#   forward and two backward [@narayanan2021].
 # - *How fast is the link?* An H100 sends 450 GB/s over NVLink. Its network card sends 50 GB/s, and the eight cards of a
 #   host 400 together. So two devices of one row on two hosts gather nine times more slowly than inside a host, because
 #   the pair has a single card on each side. There, let every host read its own copy.
@@ -380,13 +380,9 @@ draw_curves(
 #   8,192 features in a 70B model, 16,384 bytes. Gather the token numbers instead of the features, and all this is about
 #   kilobytes. For video, weather or pathology slides it is about gigabytes.
 # - *Who has it.* AXLearn's `DataPartitionType` has the three; the function that turns the arrays of a host into one
-#   over the mesh defaults to FULL [3].
+#   over the mesh defaults to FULL [@axlearn_utils].
 #
-# [1] Hugging Face, *The Ultra-Scale Playbook*, 2025,
-# [huggingface.co](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
-# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv:2104.04473](https://arxiv.org/abs/2104.04473).
-# [3] apple/axlearn, [`axlearn/common/utils.py`](https://github.com/apple/axlearn/blob/main/axlearn/common/utils.py).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -21,7 +21,7 @@
 # # $heading
 #
 # Eight GPUs share each layer of a Llama model, and at the end of each block they wait for a sum. How long? When PyTorch
-# hid that wait, forward of the 70B model became up to 20 % faster, and of the small one up to 29 % [1]. So for up to a
+# hid that wait, forward of the 70B model became up to 20 % faster, and of the small one up to 29 % [@he2024]. So for up to a
 # sixth of forward the GPUs of the 70B model had been watching a link.
 #
 # With tensor parallelism you hid the sum of one batch behind the multiplications of the next. Here is one batch, and no
@@ -309,26 +309,16 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - **How much.** Up to 29 % of forward for the small Llama and up to 20 % for 70B; of a whole step, about 8 % [1]. On
-#   256 H100s each did 876 tokens of the 70B model a second instead of 829 [2].
+# - **How much.** Up to 29 % of forward for the small Llama and up to 20 % for 70B; of a whole step, about 8 % [@he2024]. On
+#   256 H100s each did 876 tokens of the 70B model a second instead of 829 [@torchtitan_llama3_h100, in float8].
 # - **Who writes it.** The compiler. `torch.compile` looks for a gather before a multiplication, and for a
 #   multiplication before a reduce-scatter, and fuses each pair: `fused_all_gather_matmul` is the first half of what you
-#   wrote [3]. In torchtitan it is an option, and refuses to run without `torch.compile` [4].
+#   wrote [@vllm]. In torchtitan it is an option, and refuses to run without `torch.compile` [@torchtitan_tensor_parallel].
 # - **A trap.** It looks for a pattern. Write the layer as a batched product, `torch.bmm`, and nothing matches, nothing
-#   is hidden, and nothing tells you [5].
-# - **Elsewhere.** Megatron-LM has it as `--tp-comm-overlap`, and used it on up to 6,144 H100s, at an MFU of 47 to 48 % [6].
+#   is hidden, and nothing tells you [@automodel_docs, `tp_linear`].
+# - **Elsewhere.** Megatron-LM has it as `--tp-comm-overlap`, and used it on up to 6,144 H100s, at an MFU of 47 to 48 % [@megatron].
 #
-# [1] He et al., *Introducing Async Tensor Parallelism in PyTorch*, 2024,
-# [discuss.pytorch.org 209487](https://discuss.pytorch.org/t/distributed-w-torchtitan-introducing-async-tensor-parallelism-in-pytorch/209487).
-# [2] pytorch/torchtitan,
-# [benchmarks/llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md),
-# 2024, in float8.
-# [3] vllm-project/vllm, vllm/compilation/collective_fusion.py, which does the same,
-# [github.com](https://github.com/vllm-project/vllm).
-# [4] pytorch/torchtitan,
-# [torchtitan/distributed/tensor_parallel.py](https://github.com/pytorch/torchtitan/blob/main/torchtitan/distributed/tensor_parallel.py).
-# [5] NVIDIA, *NeMo AutoModel*, [docs.nvidia.com/nemo/automodel](https://docs.nvidia.com/nemo/automodel), `tp_linear`.
-# [6] NVIDIA/Megatron-LM, [README](https://github.com/NVIDIA/Megatron-LM).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# In 2020 a model with 600 billion parameters was trained in four days, on 2,048 TPUs [1]. In a dense model of that size
+# In 2020 a model with 600 billion parameters was trained in four days, on 2,048 TPUs [@lepikhin2020]. In a dense model of that size
 # every token is multiplied by all 600 billion. Here each token used only a small part of them.
 #
 # The trick is a layer that has many weights, the **experts**, and a **router** that chooses two of them for each token.
@@ -352,29 +352,19 @@ draw_experts(run)
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How large.* GShard had 600 billion parameters and was trained in 4 days on 2,048 TPU v3 [1].
+# - *How large.* GShard had 600 billion parameters and was trained in 4 days on 2,048 TPU v3 [@lepikhin2020].
 # - *Where the link is slow.* An all-to-all over two hosts with H100s takes more than four times as long as inside one
-#   [2]: half of what a GPU sends has to pass its one network card. So routers are often limited to a few hosts for each
+#   [@scaling_book]: half of what a GPU sends has to pass its one network card. So routers are often limited to a few hosts for each
 #   token.
 # - *A library of its own.* DeepEP does nothing but dispatch and combine. Over two hosts of eight Hopper GPUs it reports
-#   90 GB/s on 12 of a GPU's multiprocessors [3]. That counts tokens for the own host too, so up to half of it never
+#   90 GB/s on 12 of a GPU's multiprocessors [@deepep, of version 2]. That counts tokens for the own host too, so up to half of it never
 #   leaves the host: a card carries 50 GB/s. With DeepEP and fused kernels, a model of 30 billion parameters, its
-#   experts spread over 8 GPUs, went from 9,930 to 14,796 tokens a second on each GPU [4].
+#   experts spread over 8 GPUs, went from 9,930 to 14,796 tokens a second on each GPU [@nous_torchtitan_19].
 # - *Without dropping.* MegaBlocks multiplies the tokens of all experts as one block-sparse matrix, however many each
-#   has, and drops none: up to 40 % faster than Tutel [5].
-# - *And with pipelines.* In torchtitan a stage without any MoE layer crashed in the step that balances the loads [6].
+#   has, and drops none: up to 40 % faster than Tutel [@gale2022].
+# - *And with pipelines.* In torchtitan a stage without any MoE layer crashed in the step that balances the loads [@torchtitan_1689].
 #
-# [1] Lepikhin et al., *GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding*, 2020,
-# [arXiv:2006.16668](https://arxiv.org/abs/2006.16668).
-# [2] Austin et al., *How To Scale Your Model*, 2025,
-# [jax-ml.github.io/scaling-book](https://jax-ml.github.io/scaling-book/).
-# [3] deepseek-ai/DeepEP, [README](https://github.com/deepseek-ai/DeepEP) of version 2, 2026.
-# [4] NousResearch/torchtitan, [pull request 19](https://github.com/NousResearch/torchtitan/pull/19), *Add new expert
-# parallelism with DeepEP and fused kernels*, 2025.
-# [5] Gale et al., *MegaBlocks: Efficient Sparse Training with Mixture-of-Experts*, 2022,
-# [arXiv:2211.15841](https://arxiv.org/abs/2211.15841).
-# [6] pytorch/torchtitan, [pull request 1689](https://github.com/pytorch/torchtitan/pull/1689), *fix: moe load balancing
-# pp edge cases*, 2025.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

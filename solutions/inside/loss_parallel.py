@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 knows 128,000 words, or pieces of words [1]. So at the end of the model each token becomes 128,000 numbers: how
+# Llama 3 knows 128,000 words, or pieces of words [@llama3]. So at the end of the model each token becomes 128,000 numbers: how
 # likely is each of them to come next? These are the **logits**. A text of 8,192 tokens has a billion of them, 2 GB in half
 # precision. What came into that last layer was 0.27 GB.
 #
@@ -365,21 +365,17 @@ draw_curves(
 # ## On real GPUs
 #
 # - **Three sums.** Megatron-LM all-reduces three numbers a token, one after the other: the maximum, so that no
-#   exponential overflows; then the logit of the right word; then the sum of the exponentials [2]. Ours merges the first
+#   exponential overflows; then the logit of the right word; then the sum of the exponentials [@megatron_cross_entropy]. Ours merges the first
 #   and the last into one, the logarithm of the sum.
 # - **In PyTorch** it is a context: `with loss_parallel(): loss = F.cross_entropy(logits, labels); loss.backward()`, where the
 #   logits are a DTensor that is sharded along the words. It also sums three numbers a token forward, and backward it
-#   does not communicate at all [3].
+#   does not communicate at all [@pytorch_loss].
 # - **How much it is.** The 8,192 tokens of a text and 128,000 words make 1.05 billion logits. Cross entropy is mostly done in
 #   32-bit floats, 4.2 GB, and the gradient has as many again. An eighth of that is 0.5 GB each.
 # - **And the other end.** The embedding is a table with a row for each word, and it is cut among the ranks too: each
 #   looks up the words that it has, 0 for the others, and an all-reduce makes it whole.
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
-# [2] NVIDIA/Megatron-LM,
-# [cross_entropy.py](https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/tensor_parallel/cross_entropy.py).
-# [3] pytorch/pytorch,
-# [loss.py](https://github.com/pytorch/pytorch/blob/main/torch/distributed/tensor/parallel/loss.py).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -21,7 +21,7 @@
 # # $heading
 #
 # DeepSeek-V3 was trained on 2,048 GPUs, more than any single idea of this course can use well. So it combines three:
-# pipelines of 16 stages, the experts of each layer spread over 64 GPUs, and data parallelism around it all [1].
+# pipelines of 16 stages, the experts of each layer spread over 64 GPUs, and data parallelism around it all [@scaling_book].
 #
 # You know all three. What is new is that they meet: a GPU belongs to a pipeline, to a group that exchanges tokens, and
 # to a group that sums gradients. It has three kinds of partners, and whatever it sends, only one of them is right.
@@ -322,20 +322,16 @@ draw_experts(run, layer=1)
 # ## On real GPUs
 #
 # - *Three axes.* DeepSeek-V3: 16 stages, experts on 64 GPUs in 8 hosts, and optimizer states sharded among the
-#   data-parallel ranks (ZeRO-1), on 2,048 H800s [1].
-# - *Exchanges cost.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [1]: half
+#   data-parallel ranks (ZeRO-1), on 2,048 H800s [@scaling_book].
+# - *Exchanges cost.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [@scaling_book]: half
 #   of what a GPU sends has to pass its one network card. So `expert` is usually the last axis of a mesh: its neighbours
 #   share a host, as far as one host can hold them.
 # - *Not all stages are alike.* In torchtitan a stage without any MoE layer crashed in the step that balances the loads
-#   [2].
+#   [@torchtitan_1689].
 # - *Zero bubble.* Splitting backward in two made pipelines up to 23 % faster in the memory of 1F1B, and 31 % with more
-#   [3].
+#   [@qi2023].
 #
-# [1] Austin et al., *How To Scale Your Model*, 2025,
-# [jax-ml.github.io/scaling-book](https://jax-ml.github.io/scaling-book/).
-# [2] pytorch/torchtitan, [pull request 1689](https://github.com/pytorch/torchtitan/pull/1689), *fix: moe load balancing
-# pp edge cases*, 2025.
-# [3] Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, [arXiv:2401.10241](https://arxiv.org/abs/2401.10241).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

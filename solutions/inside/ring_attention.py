@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# On eight H100s an 8-billion-parameter model can be trained on texts of 262,144 tokens [1]. In attention each token
+# On eight H100s an 8-billion-parameter model can be trained on texts of 262,144 tokens [@torchtitan_llama3_h100]. In attention each token
 # looks at all tokens before it: 34 billion pairs, in every head of every layer. No single GPU has the time for them, or
 # the memory for the activations of such a text.
 #
@@ -332,26 +332,19 @@ draw_curves(
 # %% [markdown]
 # ## On real GPUs
 #
-# - *How long.* An 8B model on 8 H100s, the text cut in 8: 262,144 tokens, with 84.5 GiB on each GPU [1]. Those H100s
+# - *How long.* An 8B model on 8 H100s, the text cut in 8: 262,144 tokens, with 84.5 GiB on each GPU [@torchtitan_llama3_h100]. Those H100s
 #   have 96 GB; the usual ones have 80.
-# - *Where it comes from.* Blockwise ring attention, forward and backward, dates from 2023 [2]. Inside a block, a kernel
+# - *Where it comes from.* Blockwise ring attention, forward and backward, dates from 2023 [@liu2023]. Inside a block, a kernel
 #   like FlashAttention does the same with smaller blocks and keeps the same two numbers.
-# - *Or gathered.* Llama 3 gathers the keys and values of all ranks before attention, without a ring [3]. Its keys and
+# - *Or gathered.* Llama 3 gathers the keys and values of all ranks before attention, without a ring [@llama3]. Its keys and
 #   values are small: several query heads share one key head.
 # - *How well.* On eight H800s a plain ring reached 53.9 % of the speed of FlashAttention with a perfectly even eighth
-#   of the work, forward and backward [4]. Look at the timeline of rank 0, and imagine eight ranks: waiting alone would
+#   of the work, forward and backward [@ring_flash_attention]. Look at the timeline of rank 0, and imagine eight ranks: waiting alone would
 #   explain a loss of almost half.
 # - *Which dim?* Gather or shift along a dim other than the tokens, and all shapes may still fit. In torchtitan a
-#   transpose had moved the heads to where the tokens used to be, and the all-gather followed the number [5].
+#   transpose had moved the heads to where the tokens used to be, and the all-gather followed the number [@torchtitan_3206].
 #
-# [1] pytorch/torchtitan, *Performance of Llama 3 on H100s*, 2024,
-# [benchmarks/llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md).
-# [2] Liu et al., *Ring Attention with Blockwise Transformers for Near-Infinite Context*, 2023,
-# [arXiv:2310.01889](https://arxiv.org/abs/2310.01889).
-# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
-# [4] zhuzilin/ring-flash-attention, [README](https://github.com/zhuzilin/ring-flash-attention), 2024.
-# [5] pytorch/torchtitan, [pull request 3206](https://github.com/pytorch/torchtitan/pull/3206), *CP AllGather on the
-# wrong dimension*, 2026.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

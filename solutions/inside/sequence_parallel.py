@@ -21,7 +21,7 @@
 # # $heading
 #
 # For every number that goes through a transformer layer, the layer keeps 34 bytes for backward, and more for attention. Give
-# the layer to eight GPUs by tensor parallelism, and each should keep 34 / 8 = 4.25. It keeps 13 [1]. Three bytes are its
+# the layer to eight GPUs by tensor parallelism, and each should keep 34 / 8 = 4.25. It keeps 13 [@korthikanti2022, tables 2 and 4]. Three bytes are its
 # eighth of what was cut. The other ten are what lies *between* the blocks, and of that all eight have the same copy.
 #
 # They do the same with it, too: the same norm, the same dropout, eight times over. So cut it. Not its features, because
@@ -268,7 +268,7 @@ compare({"tensor parallel": before, "sequence parallel": run})
 # ## More GPUs, less and less
 #
 # Back to the 34 bytes. Of a real layer, tensor parallelism on *t* GPUs leaves 10 + 24 / *t* bytes for each number that goes
-# through, and with sequence parallelism it is 34 / *t* [1]. What attention keeps of its own comes on top of both.
+# through, and with sequence parallelism it is 34 / *t* [@korthikanti2022]. What attention keeps of its own comes on top of both.
 
 # %%
 draw_curves(
@@ -312,20 +312,17 @@ draw_curves(
 # ## On real GPUs
 #
 # - **What stands between.** A norm, a dropout, the residual connection: in a transformer, these are what each rank now does on
-#   its own rows only. That saves a little time: the forward of a layer took 7.2 ms instead of 7.7 [1].
+#   its own rows only. That saves a little time: the forward of a layer took 7.2 ms instead of 7.7 [@korthikanti2022].
 # - **What it frees.** From 13 to 4.25 bytes on eight GPUs. Together with computing attention's own part again it was five times
-#   less memory [1].
+#   less memory [@korthikanti2022].
 # - **At 32 GPUs a layer**, the largest batch that fitted went from 20 to 100, and each GPU did 3,610 tokens a second
-#   instead of 2,146 [2].
+#   instead of 2,146 [@ultrascale_playbook].
 # - **A trap: the norm's own weight.** Each rank has seen only its rows, so the gradient of that weight is a partial sum
 #   over rows: all-reduce it over the ranks that share the layer. Forget it, and nothing crashes.
 # - **In PyTorch**, `SequenceParallel` stands for the norm, and `ColwiseParallel` and `RowwiseParallel` get layouts that say
 #   that rows come in and rows go out.
 #
-# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022,
-# [arXiv 2205.05198](https://arxiv.org/abs/2205.05198), tables 2 and 4.
-# [2] Hugging Face, *The Ultra-Scale Playbook*, 2025,
-# [huggingface.co/spaces/nanotron](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [1]. Everything you
+# When Llama 3 405B was trained on 16,384 GPUs, a batch held 16 million tokens: 2,048 texts of 8,192 [@llama3]. Everything you
 # have split so far was split by the batch: a text for you, a text for me. Here there are eight GPUs for every text.
 # Seven of them would watch.
 #
@@ -291,24 +291,18 @@ draw_curves(
 # ## On real GPUs
 #
 # - **Two in a transformer.** Attention and the network after it are a block each: the heads are the columns of the first. So
-#   a transformer layer owes two all-reduces forward and two backward [2].
+#   a transformer layer owes two all-reduces forward and two backward [@narayanan2021].
 # - **Eight.** With tensor parallelism over 8 GPUs each did 10,903 tokens a second; over 16, in two hosts, 6,246; over
-#   32, 2,146 [3]. It worked best when it filled a host and went no further [2].
+#   32, 2,146 [@ultrascale_playbook]. It worked best when it filled a host and went no further [@narayanan2021].
 # - **Why eight, by arithmetic.** A block of *F* features computes in proportion to *F/n* and talks in proportion to what is
-#   between the blocks. On H100s the two are equal at about *n* = 11 for *F* = 28,672 [4].
+#   between the blocks. On H100s the two are equal at about *n* = 11 for *F* = 28,672 [@scaling_book].
 # - **Nothing to go on with?** In real training a rank usually waits for the sum of a layer: there is no second batch in
 #   flight, as there is here. To hide the sum behind the multiplication that makes it, cut both into chunks: puzzle
 #   $number_async_tensor_parallel.
 # - **In PyTorch** you name it: `parallelize_module` with `ColwiseParallel` for the first layer of a block and
 #   `RowwiseParallel` for the second.
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783): 16
-# million tokens a batch, texts of 8,192 tokens, tensor parallel 8.
-# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
-# [3] Hugging Face, *The Ultra-Scale Playbook*, 2025,
-# [huggingface.co](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
-# [4] Austin et al., *How To Scale Your Model*, 2025, [jax-ml.github.io](https://jax-ml.github.io/scaling-book).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -26,7 +26,7 @@
 #
 # DeepSpeed went another way and called it Ulysses. For a text of *N* tokens with *h* features, on *P* GPUs, each link
 # carries 4*Nh*/*P* for the attention of a layer. With the sequence parallelism that they compare it with, it is 4*Nh*,
-# however many GPUs there are. They report up to 2.5 times the speed [1].
+# however many GPUs there are. They report up to 2.5 times the speed [@jacobs2023].
 #
 # > **To tell a friend:** tokens need each other, heads do not. So for attention, swap some tokens of all heads for all tokens
 # > of some heads.
@@ -363,20 +363,15 @@ draw_curves(
 # ## On real GPUs
 #
 # - *How well.* On up to 64 A100s with 40 GB, DeepSpeed reports more than 175 TFLOP/s per GPU, over 54 % of the peak
-#   [1].
-# - *How many ranks.* Llama 3 has 8 heads of keys and values [2]. Swap those as they are, and Ulysses stops at 8 ranks.
+#   [@jacobs2023].
+# - *How many ranks.* Llama 3 has 8 heads of keys and values [@llama3]. Swap those as they are, and Ulysses stops at 8 ranks.
 #   Beyond that, send each key head to several ranks, or build a ring of groups with Ulysses inside each.
-# - *Across hosts.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [3]: half
+# - *Across hosts.* An all-to-all over two hosts with H100s takes more than four times as long as inside one [@scaling_book]: half
 #   of what a GPU sends has to pass its one network card. So the ranks that swap heads sit in one host.
-# - *What a ring can do.* On eight H800s zigzag reached 90 % of the speed of attention with nothing to send [4]. Which
+# - *What a ring can do.* On eight H800s zigzag reached 90 % of the speed of attention with nothing to send [@ring_flash_attention]. Which
 #   of the two is better on your machines? Measure it.
 #
-# [1] Jacobs et al., *DeepSpeed Ulysses: System Optimizations for Enabling Training of Extreme Long Sequence Transformer
-# Models*, 2023, [arXiv:2309.14509](https://arxiv.org/abs/2309.14509), and DeepSpeed's blog.
-# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
-# [3] Austin et al., *How To Scale Your Model*, 2025,
-# [jax-ml.github.io/scaling-book](https://jax-ml.github.io/scaling-book/).
-# [4] zhuzilin/ring-flash-attention, [README](https://github.com/zhuzilin/ring-flash-attention), 2024.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

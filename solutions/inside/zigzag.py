@@ -27,7 +27,7 @@
 # It gets worse with more ranks. The first of *n* has half a block, and the last *n* - 1/2: in a ring of 16 that is 31
 # times as much, and nearly half of a very expensive machine stands idle. On eight H800s a plain ring reached 54 % of
 # the speed of FlashAttention with an even share of the work, forward and backward. Dealing out the tokens differently,
-# and changing nothing else, raised that to 90 % [1].
+# and changing nothing else, raised that to 90 % [@ring_flash_attention].
 #
 # > **To tell a friend:** deal out the text so that every rank gets easy tokens and hard ones.
 
@@ -299,20 +299,16 @@ draw_curves(
 # ## On real GPUs
 #
 # - *How much.* On eight H800s, forward and backward, 100 % being FlashAttention on an even eighth of the work with
-#   nothing to send: a plain ring 54 %, zigzag 90 % [1]. The text is cut once, when it is loaded, so it costs nothing
+#   nothing to send: a plain ring 54 %, zigzag 90 % [@ring_flash_attention]. The text is cut once, when it is loaded, so it costs nothing
 #   later.
 # - *In PyTorch* it is the default: `context_parallel` rearranges causal text in this way unless you turn it off. After
 #   its own block, a rank takes either all its queries and the early half of the keys, or the late half of its queries
-#   and all keys: always half a block, and never one with a mask in it [2].
-# - *Without a ring.* Llama 3 deals out its text in the same 2*n* pieces, and gathers keys and values [3].
+#   and all keys: always half a block, and never one with a mask in it [@pytorch_context_parallel, head-tail load balance].
+# - *Without a ring.* Llama 3 deals out its text in the same 2*n* pieces, and gathers keys and values [@llama3].
 # - *In stripes.* Give rank *i* tokens *i*, *n* + *i*, 2*n* + *i* and so on, and the work is almost even too. But now
-#   every block of every step has a mask along its whole diagonal. It reached 83 % [1].
+#   every block of every step has a mask along its whole diagonal. It reached 83 % [@ring_flash_attention].
 #
-# [1] zhuzilin/ring-flash-attention, [README](https://github.com/zhuzilin/ring-flash-attention), 2024.
-# [2] pytorch/pytorch,
-# [*torch/distributed/tensor/experimental/_context_parallel/_attention.py*](https://github.com/pytorch/pytorch/blob/main/torch/distributed/tensor/experimental/_context_parallel/_attention.py):
-# head-tail load balance.
-# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

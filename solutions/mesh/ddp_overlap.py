@@ -21,7 +21,7 @@
 # # $heading
 #
 # Plain data parallelism, measured from 8 GPUs up to 256: on 8, each GPU trained on 40,150 tokens a second. On 256 it
-# was 15,700 [3]. The model had not changed, and neither had the GPUs: they had become slower by a factor of 2.6,
+# was 15,700 [@ultrascale_playbook, data parallel scaling]. The model had not changed, and neither had the GPUs: they had become slower by a factor of 2.6,
 # because they spent the rest of their time waiting for the sum of their gradients.
 #
 # You know that sum. In "Distributed data parallel" you awaited an all-reduce after each backward, and it took 0.3 each
@@ -237,24 +237,17 @@ Model.check(out, puzzle="ddp_overlap")
 # ## On real GPUs
 #
 # - **How large a bucket is.** PyTorch's DDP has buckets of 25 MiB, and the first one has 1 MiB, so that something travels
-#   early [1]. A weight matrix of 4,096 x 4,096 in bf16 has 32 MiB: large models have about one bucket for each matrix.
-# - **What it is worth.** The authors of DDP report near-linear scaling to 256 GPUs for models that fit [2].
+#   early [@pytorch_reducer]. A weight matrix of 4,096 x 4,096 in bf16 has 32 MiB: large models have about one bucket for each matrix.
+# - **What it is worth.** The authors of DDP report near-linear scaling to 256 GPUs for models that fit [@li2020].
 # - **When it is no longer enough.** The run of the first paragraph: 26,446 tokens a second for each of 128 GPUs, 15,700 on
-#   256. The memory stayed the same all the time, 36.7 GB on each [3]. With twice the GPUs each has half the tokens in
+#   256. The memory stayed the same all the time, 36.7 GB on each [@ultrascale_playbook]. With twice the GPUs each has half the tokens in
 #   which to hide the same all-reduce.
 # - **How much work it takes to hide it.** Across H100 hosts about 2,475 tokens a GPU and step, with the 400 GB/s
-#   of all eight cards of a host [4].
+#   of all eight cards of a host [@scaling_book, chapters on GPUs and on training].
 # - **Size counts inside a host, too.** On one H100 host an all-reduce of 10 GB reaches 370 of 450 GB/s, and one of 58
-#   MB only about 150 [4].
+#   MB only about 150 [@scaling_book].
 #
-# [1] pytorch/pytorch,
-# [torch/csrc/distributed/c10d/reducer.hpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.hpp).
-# [2] Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, 2020,
-# [arXiv 2006.15704](https://arxiv.org/abs/2006.15704).
-# [3] Hugging Face, *The Ultra-Scale Playbook*, 2025, data parallel scaling,
-# [huggingface.co](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
-# [4] Austin et al., *[How To Scale Your Model](https://jax-ml.github.io/scaling-book)*, 2025, chapters on GPUs and on
-# training.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -256,20 +256,15 @@ Model.check(out, puzzle="fsdp_prefetch")
 # - **The limit.** A GPU's queue is filled by the CPU, which runs far ahead. Without a limit FSDP would start every
 #   gather of the forward at once and fill the memory with guests. Its **rate limiter** lets two be in flight; that made
 #   T5 up to five times as fast, because memory no longer ran full, and slowed DeepViT by 5 %, which it throttled for
-#   nothing [1]. Since 2023 it is on unless you switch it off [2].
+#   nothing [@zhao2023]. Since 2023 it is on unless you switch it off [@pytorch_104900].
 # - **Before or after?** In backward, FSDP starts the next gather **before** it computes a gradient (`BACKWARD_PRE`), and
-#   looking ahead was worth 18 % [1]. `BACKWARD_POST` starts it after the gradient: later, but with one guest fewer in memory.
+#   looking ahead was worth 18 % [@zhao2023]. `BACKWARD_POST` starts it after the gradient: later, but with one guest fewer in memory.
 # - **Your own schedule.** FSDP2 keeps two gathered weights alive by default; for a model whose layers are not alike you can
-#   say for each module what to fetch during it (`set_modules_to_forward_prefetch`, `set_modules_to_backward_prefetch`) [3].
-# - **One weight at a time is not small.** Gathers of fewer than 33 million elements waste most of their time [1]. So
+#   say for each module what to fetch during it (`set_modules_to_forward_prefetch`, `set_modules_to_backward_prefetch`) [@pytorch_128884].
+# - **One weight at a time is not small.** Gathers of fewer than 33 million elements waste most of their time [@zhao2023]. So
 #   layers are wrapped in units, and a guest is a whole transformer block.
 #
-# [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023,
-# [arXiv 2304.11277](https://arxiv.org/abs/2304.11277).
-# [2] pytorch/pytorch, *FSDP: Default `limit_all_gathers=True`*, 2023,
-# [pull request 104900](https://github.com/pytorch/pytorch/pull/104900).
-# [3] pytorch/pytorch, *FSDP2: Added APIs for explicit fwd/bwd prefetching*, 2024,
-# [pull request 128884](https://github.com/pytorch/pytorch/pull/128884).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

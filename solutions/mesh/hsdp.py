@@ -27,10 +27,10 @@
 # pays its latency in full, and that in each layer, twice. Two GPUs in different hosts have one card of 50 GB/s between
 # them, not 450: **nine to one**. Many hosts have fewer cards than GPUs. And above the hosts networks are often
 # *oversubscribed*: between the pods of 3,072 GPUs of Llama 3 there is one seventh of the bandwidth that there is inside
-# [8].
+# [@llama3].
 #
 # On four hosts of one cluster it was 55 samples a second with everything sharded over all GPUs, and 74 with a hybrid
-# [2]. The hybrid keeps the chatty part inside a host. Each host has a complete model, cut into shards for its own GPUs;
+# [@oumi_213]. The hybrid keeps the chatty part inside a host. Each host has a complete model, cut into shards for its own GPUs;
 # between hosts only one thing travels, the sums of the gradients. PyTorch calls it **HSDP**, *hybrid sharded data
 # parallel*.
 #
@@ -385,7 +385,7 @@ picture
 # %% [markdown]
 # <details><summary>What this part built: open it when your function passes</summary>
 #
-# This is how Levanter finds the sizes of its mesh [1]. JAX then multiplies the two shapes, axis by axis, and puts the
+# This is how Levanter finds the sizes of its mesh [@zhao2023]. JAX then multiplies the two shapes, axis by axis, and puts the
 # devices in their places (`create_hybrid_device_mesh`):
 #
 # ```
@@ -425,33 +425,20 @@ picture
 # ## On real GPUs
 #
 # - **How much less.** Counted for each GPU and its card, as the FSDP paper does, HSDP in hosts of eight sends a twelfth
-#   of what full sharding sends: twice an eighth of the model instead of three times all of it [1]. Counted for a whole
+#   of what full sharding sends: twice an eighth of the model instead of three times all of it [@zhao2023]. Counted for a whole
 #   host it is 2 to 3: all eight cards of the hybrid carry an eighth at the same time, while one ring's gathers pass one
 #   card.
 # - **What it is worth.** On four cloud hosts (Google's; the report names neither GPU nor network): 74.4 samples a second with the
-#   hybrid, 55.3 fully sharded [2]. Qwen3-30B-A3B on 64 H100s: 392,000 tokens a second instead of 293,000, for 54 GB a
-#   GPU instead of 48 [3].
+#   hybrid, 55.3 fully sharded [@oumi_213]. Qwen3-30B-A3B on 64 H100s: 392,000 tokens a second instead of 293,000, for 54 GB a
+#   GPU instead of 48 [@pith_train_40].
 # - **What went wrong.** An early version in PyTorch all-reduced **whole** gradients between hosts and reduce-scattered
-#   after that. It was known to send too much, but the cheap order lost accuracy, and it was not known why [4]. Later
-#   the all-reduce got a stream of its own, so that it no longer queued behind the reduce-scatters [5].
-# - **When a host is too small.** A model that needs 16 GPUs needs shard groups of two hosts. That was asked for in 2024 [6];
+#   after that. It was known to send too much, but the cheap order lost accuracy, and it was not known why [@pytorch_84590]. Later
+#   the all-reduce got a stream of its own, so that it no longer queued behind the reduce-scatters [@pytorch_106080].
+# - **When a host is too small.** A model that needs 16 GPUs needs shard groups of two hosts. That was asked for in 2024 [@pytorch_117470];
 #   with a mesh you just say so.
-# - **Microbatches.** With gradient accumulation the all-reduce is only needed after the last one; the shards can wait [7].
+# - **Microbatches.** With gradient accumulation the all-reduce is only needed after the last one; the shards can wait [@veomni_781].
 #
-# [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023,
-# [arXiv 2304.11277](https://arxiv.org/abs/2304.11277).
-# [2] oumi-ai/oumi, *Configure llama2b model to use FSDP HYBRID_SHARD*, 2024,
-# [pull request 213](https://github.com/oumi-ai/oumi/pull/213).
-# [3] mlc-ai/pith-train, *add support for hsdp and configurable nccl timeout*, 2026,
-# [pull request 40](https://github.com/mlc-ai/pith-train/pull/40).
-# [4] pytorch/pytorch, *FSDP Hybrid Shard*, 2022, [pull request 84590](https://github.com/pytorch/pytorch/pull/84590).
-# [5] pytorch/pytorch, *FSDP: Enable async all-reduce for HSDP*, 2023,
-# [pull request 106080](https://github.com/pytorch/pytorch/pull/106080).
-# [6] pytorch/pytorch, *FSDP: HYBRID_SHARD Apply FULL_SHARD across multiple nodes*, 2024,
-# [issue 117470](https://github.com/pytorch/pytorch/issues/117470).
-# [7] ByteDance-Seed/VeOmni, *disable HSDP gradient all-reduce during gradient accumulation*, 2026,
-# [pull request 781](https://github.com/ByteDance-Seed/VeOmni/pull/781).
-# [8] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

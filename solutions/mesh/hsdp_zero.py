@@ -230,24 +230,17 @@ Model.check(out, puzzle="hsdp_zero")
 # %% [markdown]
 # ## On real GPUs
 #
-# - **How much.** With Adam in mixed precision 12 of 16 bytes are optimizer state [1]. A model of 70 billion parameters over
+# - **How much.** With Adam in mixed precision 12 of 16 bytes are optimizer state [@rajbhandari2020]. A model of 70 billion parameters over
 #   groups of 16 GPUs and four such groups: 70 GB on each GPU in HSDP, 17.5 + 52.5/4 = 30.6 GB with the optimizer divided.
 # - **Stages by choice.** FSDP2's `reshard_after_forward` takes a number: with 8, a weight is re-sharded after forward over 8
-#   ranks only, so the gather of the backward stays in the host. Its authors compare this with ZeRO++ [2].
+#   ranks only, so the gather of the backward stays in the host. Its authors compare this with ZeRO++ [@pytorch_118017].
 # - **What goes over the network.** Counted for each GPU, full sharding sends three times the size of the model over it,
-#   the hybrid twice its size divided by the GPUs in a host [3] (for a whole host, 3 to 2); dividing the optimizer adds
+#   the hybrid twice its size divided by the GPUs in a host [@zhao2023] (for a whole host, 3 to 2); dividing the optimizer adds
 #   nothing to that.
 # - **Accumulate first.** With microbatches, sum the quarters in the host and cross the network after the last one: hybrid
-#   sharding does so with its all-reduce [4].
+#   sharding does so with its all-reduce [@veomni_781].
 #
-# [1] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020,
-# [arXiv 1910.02054](https://arxiv.org/abs/1910.02054).
-# [2] pytorch/pytorch, *FSDP2: Added `reshard_after_forward`*, 2024,
-# [pull request 118017](https://github.com/pytorch/pytorch/pull/118017).
-# [3] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023,
-# [arXiv 2304.11277](https://arxiv.org/abs/2304.11277).
-# [4] ByteDance-Seed/VeOmni, *disable HSDP gradient all-reduce during gradient accumulation*, 2026,
-# [pull request 781](https://github.com/ByteDance-Seed/VeOmni/pull/781).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -418,24 +418,16 @@ Model.check(out, puzzle="zero2")
 # ## On real GPUs
 #
 # - **The ladder in gigabytes.** By the formulas above, 7.5 billion parameters on 64 GPUs take 120 GB each without sharding,
-#   31.4 with stage 1, 16.6 with stage 2 and 1.9 with stage 3. They are the figures with which ZeRO was introduced [1].
+#   31.4 with stage 1, 16.6 with stage 2 and 1.9 with stage 3. They are the figures with which ZeRO was introduced [@rajbhandari2020].
 # - **The ladder in traffic.** 10 billion parameters in bf16: 40 GB a step for plain data parallelism and stage 1, and 60 GB
-#   for stage 3 [2].
+#   for stage 3 [@ml_engineering_network, chapter on networks].
 # - **Why not always stage 3.** A 175B model with a fixed batch ran at 144 TFLOP/s for each GPU with stage 3 on 384 A100s,
-#   and at 44 on 1,536. Tensor and pipeline parallelism with plain data parallelism held 141 there [3].
+#   and at 44 on 1,536. Tensor and pipeline parallelism with plain data parallelism held 141 there [@narayanan2021].
 # - **Pick your stage.** In PyTorch `reshard_after_forward=True` is stage 3, `False` is stage 2, and a number such as 8
-#   shards over so many ranks only [4]. Llama 3 was trained with weights that stay whole between forward and backward
-#   [5]: that saves one all-gather for each layer and microbatch.
+#   shards over so many ranks only [@pytorch_118017]. Llama 3 was trained with weights that stay whole between forward and backward
+#   [@llama3]: that saves one all-gather for each layer and microbatch.
 #
-# [1] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020,
-# [arXiv 1910.02054](https://arxiv.org/abs/1910.02054).
-# [2] Bekman, *Machine Learning Engineering Open Book*, 2026, chapter on networks,
-# [github.com](https://github.com/stas00/ml-engineering/tree/master/network).
-# [3] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
-# [4] pytorch/pytorch, *FSDP2: Added `reshard_after_forward`*, 2024,
-# [pull request 118017](https://github.com/pytorch/pytorch/pull/118017).
-# [5] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

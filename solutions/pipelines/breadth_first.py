@@ -237,16 +237,14 @@ if out:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Who came up with it.* Looped pipelines are from Megatron-LM, in another order [2] (the next puzzle).
+# - *Who came up with it.* Looped pipelines are from Megatron-LM, in another order [@narayanan2021] (the next puzzle).
 #   Breadth-first is from a paper of 2022: with small batches, where the bubble hurts most, it trained a model of 52
-#   billion parameters up to 43 % faster than Megatron-LM's order [1].
+#   billion parameters up to 43 % faster than Megatron-LM's order [@lamypoirier2022].
 # - *Why that order.* All microbatches take a stage one after the other. If its weights are sharded, they are gathered
 #   once for each direction, not once for each microbatch. That is puzzle $number_breadth_first_fsdp.
 # - *In PyTorch* it is `ScheduleLoopedBFS`. Its words are those of your list.
 #
-# [1] Lamy-Poirier, *Breadth-First Pipeline Parallelism*, 2022, [arXiv 2211.05953](https://arxiv.org/abs/2211.05953).
-# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here
@@ -288,7 +286,7 @@ if out:
 # A quarter of GPipe's, as far as computing goes, which brings the end from 92.4 to 74.4. But the 0.4 of each message
 # stays: with 16 layers the bubble is 2 · 3 · (4 + 0.4) for GPipe, 2 · 3 · (2 + 0.4) for two stages, and 2 · 3 · (1 +
 # 0.4) for four. Each halving brings less, and doubles the messages. That is the price of virtual stages: the bubble
-# divided by *V*, the traffic multiplied by *V* [2].
+# divided by *V*, the traffic multiplied by *V* [@narayanan2021].
 #
 # </details>
 

@@ -231,16 +231,14 @@ compare(interleaved=changes, breadth_first=out) if out else None
 #
 # - *What it is for.* With a small batch on each GPU a model of 52 billion parameters trained up to 43 % faster than
 #   with Megatron-LM's order. The point of the paper is that this order can be combined with fully sharded data
-#   parallelism [1].
+#   parallelism [@lamypoirier2022].
 # - *What others do.* torchtitan would gather the weights for each microbatch if it freed them after forward, so with
-#   a pipeline it keeps them by default: `reshard_after_forward=False` [2].
+#   a pipeline it keeps them by default: `reshard_after_forward=False` [@torchtitan_446].
 # - *Llama 3 405B* has 16 pipeline ranks with several stages each. It shards optimizer states and gradients, but keeps
-#   its weights whole from forward to backward, for the same reason [3].
+#   its weights whole from forward to backward, for the same reason [@llama3].
 # - *In PyTorch* `UNSHARD`, `RESHARD` and `REDUCE_GRAD` are actions of the pipeline's executor, under these names.
 #
-# [1] Lamy-Poirier, *Breadth-First Pipeline Parallelism*, 2022, [arXiv 2211.05953](https://arxiv.org/abs/2211.05953).
-# [2] pytorch/torchtitan, [pull request 446](https://github.com/pytorch/torchtitan/pull/446).
-# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -252,20 +252,16 @@ for batches in (4, 8, 16):
 # ## On real GPUs
 #
 # - *What it brings.* Megatron-LM measured at least 10 % more throughput than with 1F1B, and another 11 % from sending
-#   each message only once to a host and spreading it there [1].
+#   each message only once to a host and spreading it there [@narayanan2021].
 # - *At the largest size.* A model of a trillion parameters on 3,072 A100s, 64 pipeline ranks of 8 GPUs, 6 pipelines
-#   with 512 microbatches each: 163 TFLOP/s on each GPU, 52 % of the peak. (Recomputed work counts: HFU, not MFU.) [1]
+#   with 512 microbatches each: 163 TFLOP/s on each GPU, 52 % of the peak. (Recomputed work counts: HFU, not MFU.) [@narayanan2021]
 # - *Llama 3 405B in torchtitan,* 512 H100s with float8: from 100 tokens a second on each GPU with 1F1B to 128. The
-#   peak fell from 82.5 to 72.7 GiB [2], although you have just seen that interleaving holds *more* activations. The
+#   peak fell from 82.5 to 72.7 GiB [@torchtitan_llama3_h100], although you have just seen that interleaving holds *more* activations. The
 #   table does not say why; something else must have changed, too.
 # - *Uneven on purpose.* Llama 3 put one layer less on the first and the last stage, which also have the embedding and
-#   the head [3].
+#   the head [@llama3].
 #
-# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
-# [2] pytorch/torchtitan,
-# [llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md).
-# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

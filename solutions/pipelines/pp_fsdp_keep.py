@@ -279,16 +279,12 @@ Model.check(out, puzzle="pp_fsdp_keep")
 # ## On real GPUs
 #
 # - *Who does it.* torchtitan switches resharding off as soon as there is a pipeline, because otherwise each microbatch
-#   would gather every weight again [1]. Llama 3 keeps its weights between forward and backward as well [2].
+#   would gather every weight again [@torchtitan_446]. Llama 3 keeps its weights between forward and backward as well [@llama3].
 # - *How you say it.* One gather and one reduce-scatter in a step: PyTorch has had `set_reshard_after_backward` for it
-#   since 2024 [3].
-# - *Where.* FSDP 8 × tensor 8 × pipeline 8 is torchtitan's mesh for 405 billion parameters on 512 H100s [4].
+#   since 2024 [@pytorch_124319].
+# - *Where.* FSDP 8 × tensor 8 × pipeline 8 is torchtitan's mesh for 405 billion parameters on 512 H100s [@torchtitan_llama3_h100].
 #
-# [1] pytorch/torchtitan, [pull request 446](https://github.com/pytorch/torchtitan/pull/446).
-# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
-# [3] pytorch/pytorch, [pull request 124319](https://github.com/pytorch/pytorch/pull/124319).
-# [4] pytorch/torchtitan,
-# [llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

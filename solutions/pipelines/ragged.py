@@ -234,25 +234,17 @@ if out:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Megatron-LM* asked for a multiple of the number of pipeline ranks in 2021 [1]. Today the size of a group is an
+# - *Megatron-LM* asked for a multiple of the number of pipeline ranks in 2021 [@narayanan2021, section 2.2]. Today the size of a group is an
 #   option, `microbatch_group_size_per_vp_stage`, and what is left for the last group must be nothing, or at least as
-#   many microbatches as there are ranks [5].
+#   many microbatches as there are ranks [@megatron_schedules].
 # - *Llama 3* made the size of a group free: fewer microbatches than pipeline ranks, or more, up to all of them if
-#   memory allows [2].
-# - *PyTorch* makes as many groups as you do, and then asks that their number divides the microbatches [4]. Yours need
+#   memory allows [@llama3, section 3.3.2].
+# - *PyTorch* makes as many groups as you do, and then asks that their number divides the microbatches [@pytorch_129597] [@pytorch_schedules]. Yours need
 #   not.
 # - *Deadlocks are found late.* In an evaluation of llm-foundry ranks hung in an all-gather, and the watchdog took 10
-#   minutes to end the run [3].
+#   minutes to end the run [@llm_foundry_423].
 #
-# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473), section 2.2.
-# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783),
-# section 3.3.2.
-# [3] mosaicml/llm-foundry, [issue 423](https://github.com/mosaicml/llm-foundry/issues/423).
-# [4] pytorch/pytorch, [pull request 129597](https://github.com/pytorch/pytorch/pull/129597), 2024, and
-# [schedules.py](https://github.com/pytorch/pytorch/blob/main/torch/distributed/pipelining/schedules.py).
-# [5] NVIDIA/Megatron-LM,
-# [schedules.py](https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/pipeline_parallel/schedules.py).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -22,7 +22,7 @@
 #
 # Give every rank two small stages instead of one large one, and the bubble of a pipeline halves: a microbatch gets
 # round sooner, so every rank has something to do sooner. Megatron-LM gained 10 % and more, for twice the messages
-# [1].
+# [@narayanan2021].
 #
 # But which two? With eight stages on four ranks, rank 0 could have 0 and 4, or 0 and 1, or 0 and 7. It looks like a
 # matter of taste. It decides how many messages there are, which ranks hold the memory, and whether the first and the
@@ -165,8 +165,8 @@ picture
 # <details><summary>Open this when your solution passes</summary>
 #
 # The first function that an interleaved pipeline calls. torchtitan takes a V for the schedules ZB-V and DualPipe-V,
-# and a loop for all others [2]. PyTorch has the same table the other way round, from a stage to its rank
-# (`style="loop"` or `"v"`) [3]. Megatron-LM calls these stages *model chunks*, papers *virtual stages*. With R ranks,
+# and a loop for all others [@torchtitan_pipeline_parallel]. PyTorch has the same table the other way round, from a stage to its rank
+# (`style="loop"` or `"v"`) [@pytorch_pipelining_utils]. Megatron-LM calls these stages *model chunks*, papers *virtual stages*. With R ranks,
 # for rank r in round k:
 #
 # ```
@@ -185,27 +185,17 @@ picture
 # ## On real GPUs
 #
 # - *Twice the stages, twice the messages.* In Megatron-LM a loop with v stages on each rank has a bubble that is v times
-#   smaller, and sends v times as much [1].
+#   smaller, and sends v times as much [@narayanan2021].
 # - *Level memory.* ZB-V needs no more activation memory than 1F1B, and has no bubble if F, B and W take equally long
-#   [4].
+#   [@zero_bubble_demo].
 # - *The same V from another side.* DeepSeek-V3 runs two pipelines through the same ranks in opposite directions, with
 #   two copies of every weight. Cut that in half, and you have a V on half of the ranks, DualPipe-V, with one copy
-#   [5].
+#   [@dualpipe].
 # - *Both ends on one GPU.* In many models the head and the embedding share one table. In a V both of its gradients
 #   are on rank 0. In a loop two ranks have to keep their copies equal, and OLMo-core refuses to split such a model at
-#   all [6].
+#   all [@olmo_core_config].
 #
-# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
-# [2] pytorch/torchtitan,
-# [pipeline_parallel.py](https://github.com/pytorch/torchtitan/blob/main/torchtitan/distributed/pipeline_parallel.py).
-# [3] pytorch/pytorch,
-# [_utils.py](https://github.com/pytorch/pytorch/blob/main/torch/distributed/pipelining/_utils.py).
-# [4] sail-sg/zero-bubble-pipeline-parallelism, its [demo on Hugging
-# Face](https://huggingface.co/spaces/sail/zero-bubble-pipeline-parallelism).
-# [5] deepseek-ai/DualPipe, [README](https://github.com/deepseek-ai/DualPipe).
-# [6] allenai/OLMo-core,
-# [config.py](https://github.com/allenai/OLMo-core/blob/main/src/olmo_core/train/train_module/transformer/config.py).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -214,24 +214,16 @@ if out:
 # ## On real GPUs
 #
 # - *What-if analysis.* ByteDance took five months of traces from its training cluster and simulated each job without
-#   its stragglers. One finding: hardware faults are only one of many causes [1]. `puzzles what-if straggler --rank 3
+#   its stragglers. One finding: hardware faults are only one of many causes [@lin2025]. `puzzles what-if straggler --rank 3
 #   --faster 2` asks the same of your run.
 # - *Slack by that name.* Wu and others define the slack between two stages as how many more forwards the first one
-#   runs in its warm-up. When a link gets slow, they give the pipeline more of it there [2].
+#   runs in its warm-up. When a link gets slow, they give the pipeline more of it there [@wu2025].
 # - *Ask before you start.* DLRover lets every node run a small task before training, to find the slow ones. Before
-#   that, people bisected by hand [3].
+#   that, people bisected by hand [@dlrover_688] [@dlrover_718].
 # - *Why the first stages have it.* In 1F1B a stage has as many batches in flight as there are stages from it to the
-#   end [4]: the first can be late with one of four, the last with none.
+#   end [@narayanan2021]: the first can be late with one of four, the last with none.
 #
-# [1] Lin et al., *Understanding Stragglers in Large Model Training Using What-if Analysis*, OSDI 2025, [arXiv
-# 2505.05713](https://arxiv.org/abs/2505.05713).
-# [2] Wu et al., *Straggler-Resilient Hybrid-Parallel Training with Pipeline Adaptation*, 2025, [arXiv
-# 2504.19232](https://arxiv.org/abs/2504.19232).
-# [3] intelligent-machine-learning/dlrover, pull requests
-# [688](https://github.com/intelligent-machine-learning/dlrover/pull/688) (the design) and
-# [718](https://github.com/intelligent-machine-learning/dlrover/pull/718) (the code).
-# [4] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

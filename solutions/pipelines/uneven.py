@@ -211,7 +211,7 @@ cut = [range(0, 2), range(2, 5), range(5, 8), range(8, 10)]
 picture_of(Stages([[0], [1], [2], [3]], cut, ENDS, title="10 layers"))
 
 # %% [markdown]
-# This is how torchtitan, PyTorch's own trainer, split models from October 2024 on [4], and OLMo-core has the
+# This is how torchtitan, PyTorch's own trainer, split models from October 2024 on [@torchtitan_604], and OLMo-core has the
 # same rule.
 #
 # Look at the other end. The last stage has no extra layer either. Is that part of the rule?
@@ -346,7 +346,7 @@ picture
 # %% [markdown]
 # <details><summary>The rule of the second part: open it when your function passes</summary>
 #
-# torchtitan's first answer to "please find the split points for me", of October 2024 [4]. With q = layers // stages and r
+# torchtitan's first answer to "please find the split points for me", of October 2024 [@torchtitan_604]. With q = layers // stages and r
 # = layers % stages:
 #
 # ```
@@ -362,7 +362,7 @@ picture
 # longer than necessary.
 #
 # Half a year later it was replaced. Now the embedding and the head count as layers, one each or as many as you say;
-# the sum is divided evenly, and each end gets that many layers less [5]. That is Meta's 126 = 16 · 8 - 2, turned into
+# the sum is divided evenly, and each end gets that many layers less [@torchtitan_1103]. That is Meta's 126 = 16 · 8 - 2, turned into
 # a rule.
 #
 # </details>
@@ -371,20 +371,14 @@ picture
 # ## On real GPUs
 #
 # - *Llama 3 405B* has 126 layers, two fewer than 128. Its first and its last stage have one layer less than the
-#   others, because the first also has the embedding, and the last the head and the loss [1].
+#   others, because the first also has the embedding, and the last the head and the loss [@llama3].
 # - *What imbalance costs.* In the GPipe paper a Transformer, whose layers are all alike, runs 6.3 times as fast on 8
 #   stages with 32 microbatches as on 2 stages with one. AmoebaNet, an image model of very different layers, runs 3.48
-#   times as fast [2].
+#   times as fast [@huang2019].
 # - *Slow without a fault.* ByteDance searched five months of its training runs for stragglers. Hardware faults are
-#   not the only reason; among the others is a pipeline whose stages are unequal [3].
+#   not the only reason; among the others is a pipeline whose stages are unequal [@lin2025].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
-# [2] Huang et al., *GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism*, 2019, [arXiv
-# 1811.06965](https://arxiv.org/abs/1811.06965).
-# [3] Lin et al., *Understanding Stragglers in Large Model Training Using What-if Analysis*, OSDI 2025, [arXiv
-# 2505.05713](https://arxiv.org/abs/2505.05713).
-# [4] pytorch/torchtitan, [pull request 604](https://github.com/pytorch/torchtitan/pull/604), 2024.
-# [5] pytorch/torchtitan, [pull request 1103](https://github.com/pytorch/torchtitan/pull/1103), 2025.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -254,18 +254,13 @@ draw(pairs)
 # ## On real GPUs
 #
 # - *What it brings.* ZB-H2 needs twice the activation memory of 1F1B for a bubble of zero. ZB-V was made to get there in the
-#   memory of 1F1B [1].
-# - *Who uses the V.* PyTorch has ZB-V and DualPipe-V, and lays their stages out as a V by itself [2].
+#   memory of 1F1B [@qi2023, section 6].
+# - *Who uses the V.* PyTorch has ZB-V and DualPipe-V, and lays their stages out as a V by itself [@pytorch_schedules].
 # - *DeepSeek-V3* was trained with DualPipe, two pipelines through the same 16 ranks in opposite directions, and a forward of
-#   one beside a backward of the other to hide the all-to-alls of its experts [3]. Folding it in the middle gives
-#   DualPipe-V, with one copy of the weights instead of two [4].
+#   one beside a backward of the other to hide the all-to-alls of its experts [@deepseek_v3, section 3.2]. Folding it in the middle gives
+#   DualPipe-V, with one copy of the weights instead of two [@dualpipe].
 #
-# [1] Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, [arXiv 2401.10241](https://arxiv.org/abs/2401.10241), section 6.
-# [2] pytorch/pytorch,
-# [schedules.py](https://github.com/pytorch/pytorch/blob/main/torch/distributed/pipelining/schedules.py).
-# [3] DeepSeek-AI, *DeepSeek-V3 Technical Report*, 2024, [arXiv 2412.19437](https://arxiv.org/abs/2412.19437), section
-# 3.2.
-# [4] deepseek-ai/DualPipe, [README](https://github.com/deepseek-ai/DualPipe).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

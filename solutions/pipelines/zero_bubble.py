@@ -23,7 +23,7 @@
 # 28.3 billion parameters, 32 A100s, 96 microbatches, 1F1B: each GPU processes 0.76 samples a second, and 26.5 % of
 # its time is bubble. The same model on the same GPUs, with nearly the same memory, in another order: 0.87 samples a
 # second, and nearly half of the bubble is gone. With more memory 0.99, and a bubble of 0.4 %. No work was left out
-# [1].
+# [@qi2023, tables 4 and 5].
 #
 # The trick: look closely at what the other ranks are waiting for.
 #
@@ -257,30 +257,26 @@ if out:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *What it brings.* Up to 23 % more throughput than 1F1B in the same memory, and up to 31 % with more [1].
+# - *What it brings.* Up to 23 % more throughput than 1F1B in the same memory, and up to 31 % with more [@qi2023].
 # - *28.3 billion parameters on 32 A100s,* 96 microbatches: 0.76 samples a second on each GPU with 1F1B (43 GB), 0.87
 #   with an order that a search found for the same memory (44 GB), 0.99 with more (74 GB). The bubbles are 26.5 %,
-#   14.2 % and 0.4 % [1].
+#   14.2 % and 0.4 % [@qi2023].
 # - *The optimizer is in the way.* Clipping gradients needs a norm over all stages, so all ranks wait for each other
 #   before the update, and cannot begin the next step one after the other. The authors update first, validate
-#   afterwards, and roll back if they have to. Without that about 8 % is lost [2].
+#   afterwards, and roll back if they have to. Without that about 8 % is lost [@zero_bubble].
 # - *DeepSeek-V3* also splits its backward, and runs forwards and backwards of different microbatches side by side, so
 #   that the communication of one hides behind the computation of the other. Its pipeline had 16 ranks, on 2,048 H800s
-#   [3].
+#   [@deepseek_v3, section 3.2].
 # - *In PyTorch* there is no ZB-H1. But its executor takes any list of `F`, `I` and `W`, so you can run yours:
 #   `puzzles schedule export` writes it as PyTorch's CSV.
 #
-# [1] Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, [arXiv 2401.10241](https://arxiv.org/abs/2401.10241),
-# tables 4 and 5.
-# [2] sail-sg/zero-bubble-pipeline-parallelism, [README](https://github.com/sail-sg/zero-bubble-pipeline-parallelism).
-# [3] DeepSeek-AI, *DeepSeek-V3 Technical Report*, 2024, [arXiv 2412.19437](https://arxiv.org/abs/2412.19437), section
-# 3.2.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here
 #
 # - The halves take 0.5 each. In a real transformer the input half is longer, because the backward of attention scores
-#   has no weight half: 18.1 and 9.3 ms for a stage of a model of 1.5 billion parameters [1].
+#   has no weight half: 18.1 and 9.3 ms for a stage of a model of 1.5 billion parameters [@qi2023].
 # - PyTorch cannot split every layer without computing something twice.
 # - Each rank updates as soon as it is done. Real clipping and loss scaling stand in the way (see above).
 

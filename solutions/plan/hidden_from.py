@@ -159,7 +159,7 @@ if verdict:
 # <details><summary>Open this when your solution passes</summary>
 #
 # $T \ge C/B$, the FLOP/s of a GPU over the bytes/s of its host, is the data-parallel roofline of *How to Scale Your
-# Model* [1]. The weights cancel: the number belongs to the machine, not to the model. An H100 needs 2,473 tokens a
+# Model* [@scaling_book_gpus]. The weights cancel: the number belongs to the machine, not to the model. An H100 needs 2,473 tokens a
 # GPU forward, and 3,709 backward with gradients in fp32. It counts tokens a **GPU**, so with a fixed batch more GPUs
 # make it worse: scaling out with FSDP ends here, and tensor, context and pipeline parallelism begin.
 #
@@ -168,7 +168,7 @@ if verdict:
 # %% [markdown]
 # ## A case for a detective
 #
-# In 2021 ZeRO-3 was measured with GPT-3 on A100s, at a fixed batch of 1,536 sequences [2]. On 384 GPUs it reached 144
+# In 2021 ZeRO-3 was measured with GPT-3 on A100s, at a fixed batch of 1,536 sequences [@narayanan2021, table 2]. On 384 GPUs it reached 144
 # TFLOP/s a GPU, on 1,536 only 44. Our formulas say 209 and 158. One number of `CLUSTERS["a100"]` explains nearly all
 # of it. Which one, and what might have happened?
 #
@@ -184,21 +184,13 @@ if verdict:
 # ## On real GPUs
 #
 # - *The same number elsewhere.* How to Scale Your Model computes 2,475 tokens a GPU for data parallelism across hosts
-#   of H100s [1].
-# - *FSDP on many hosts.* Llama 3 8B on 128 H100s: 6,514 tokens a second on each GPU, 98 % of what 8 GPUs reach [3].
+#   of H100s [@scaling_book_gpus].
+# - *FSDP on many hosts.* Llama 3 8B on 128 H100s: 6,514 tokens a second on each GPU, 98 % of what 8 GPUs reach [@torchtitan_llama3_h100, tables 1 and 3].
 #   Each GPU has 16,384 tokens: fourteen times the 1,127 that hide the gather in forward.
 # - *Tensor parallelism stays in the host.* Hugging Face measured it: from 8-way to 16-way, out of the host,
-#   throughput fell by 43 % [4].
+#   throughput fell by 43 % [@ultrascale_playbook].
 #
-# [1] Austin et al., *How To Scale Your Model*, 2025, [jax-ml/scaling-book,
-# gpus.md](https://github.com/jax-ml/scaling-book/blob/main/gpus.md).
-# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473), table 2.
-# [3] pytorch/torchtitan,
-# [llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md),
-# tables 1 and 3.
-# [4] Tazi et al., *The Ultra-Scale Playbook*, 2025, [Hugging
-# Face](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -21,7 +21,7 @@
 # # $heading
 #
 # Llama 3 405B, 16,384 H100s, 16 million tokens a step. Meta's plan: 8-way tensor parallel, 16 pipeline ranks, and
-# 128-way data parallel with FSDP, at 41 % MFU [1]. Then the sequences got sixteen times as long, 131,072 tokens, with
+# 128-way data parallel with FSDP, at 41 % MFU [@llama3, sections 3.3.2 and 3.3.4, table 4]. Then the sequences got sixteen times as long, 131,072 tokens, with
 # the same number of tokens a step. Meta added context parallelism. Because long sequences do not fit, you would say.
 #
 # Something else breaks first. A step has only 128 long sequences, so each of 128 pipelines gets one: **one microbatch
@@ -195,7 +195,7 @@ if verdict:
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The four-dimensional parallelism of Llama 3 [1]. Meta's own plan takes 6.6 seconds by our formulas. The best of
+# The four-dimensional parallelism of Llama 3 [@llama3]. Meta's own plan takes 6.6 seconds by our formulas. The best of
 # 4,176 possible plans takes 6.4, which is 3 % better and hardly more than we can tell apart. `search` of `lib.plan`
 # finds it in seconds.
 #
@@ -205,12 +205,11 @@ if verdict:
 # ## On real GPUs
 #
 # - *Order of ranks.* Llama 3 puts tensor parallelism innermost, then context, pipeline and data: those that
-#   communicate most are nearest [1].
+#   communicate most are nearest [@llama3].
 # - *Failures.* In 54 days the job stopped unexpectedly 419 times, once every three hours. More than 90 % of the time
-#   was still effective training [1].
+#   was still effective training [@llama3].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783),
-# sections 3.3.2 and 3.3.4, table 4.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -21,7 +21,7 @@
 # # $heading
 #
 # DeepSeek-V3 has 671 billion weights and was trained on 2,048 H800s: 14.8 trillion tokens in 2.664 million GPU hours
-# [1]. That makes 19.9 seconds for a step of 63 million tokens. And the paper says that they used no tensor
+# [@deepseek_v3, sections 3.1, 3.2 and 4.2]. That makes 19.9 seconds for a step of 63 million tokens. And the paper says that they used no tensor
 # parallelism at all.
 #
 # Why not? Look at the machine first. An H800 is an H100 with less than half of its NVLink: 200 GB/s instead of 450.
@@ -153,7 +153,7 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The parallelism of DeepSeek-V3 [1]: 16 pipeline ranks with DualPipe, experts over 64 ranks on 8 hosts, ZeRO-1 for
+# The parallelism of DeepSeek-V3 [@deepseek_v3]: 16 pipeline ranks with DualPipe, experts over 64 ranks on 8 hosts, ZeRO-1 for
 # the rest. For DeepSeek's plan our formulas say 18.7 seconds where 19.9 were published. That DualPipe wins is built
 # in: we assume that it hides all of the experts' messages, which is what its authors built it for.
 #
@@ -166,7 +166,7 @@ picture
 # %% [markdown]
 # ## Seal and open
 #
-# NVIDIA published runs in fp8 on newer software [2]. Our formulas were fitted to kernels of up to 2024. Write down
+# NVIDIA published runs in fp8 on newer software [@megatron_bridge_performance, 25.09 and 26.04]. Our formulas were fitted to kernels of up to 2024. Write down
 # what you expect before you run the cell: will the predicted times be too long or too short, and by how much?
 
 # %%
@@ -187,15 +187,11 @@ if verdict:
 #
 # - *Four hosts.* By our formulas the all-to-alls of a layer take 12 milliseconds for each microbatch, forward and
 #   backward. If a token could go to all eight hosts they would take 24.
-# - *What DualPipe costs.* The weights twice, and 20 of 132 multiprocessors that do nothing but communicate [1].
-# - *1:1.* With experts across hosts the paper puts computation and communication at about one to one [1]. Our
+# - *What DualPipe costs.* The weights twice, and 20 of 132 multiprocessors that do nothing but communicate [@deepseek_v3].
+# - *1:1.* With experts across hosts the paper puts computation and communication at about one to one [@deepseek_v3]. Our
 #   formulas say that communication takes a third of the time of the computation. They may be too kind to the network.
 #
-# [1] DeepSeek-AI, *DeepSeek-V3 Technical Report*, 2024, [arXiv 2412.19437](https://arxiv.org/abs/2412.19437),
-# sections 3.1, 3.2 and 4.2.
-# [2] NVIDIA-NeMo/Megatron-Bridge,
-# [performance-summary-archive.md](https://github.com/NVIDIA-NeMo/Megatron-Bridge/blob/main/docs/performance-summary-archive.md),
-# 25.09 and 26.04.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

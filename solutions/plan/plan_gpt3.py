@@ -21,7 +21,7 @@
 # # $heading
 #
 # It is 2022, and you train GPT-3 on 64 A100s: eight hosts of eight. NVIDIA published two runs of exactly that: 18.13
-# seconds a step with full recomputation, and 13.75 with sequence parallelism and selective recomputation [1]. A
+# seconds a step with full recomputation, and 13.75 with sequence parallelism and selective recomputation [@korthikanti2022, table 5]. A
 # quarter less, from two lines of a configuration file.
 #
 # Now you choose the whole configuration.
@@ -55,7 +55,7 @@ from lib.plan.published import error, published
 # | `sp` | `True` or `False` | sequence parallelism |
 #
 # The cost of a plan comes from closed forms: the bytes of puzzle $number_will_it_fit, and the seconds of matrix
-# products, memory traffic and rings, with constants fitted to other runs on A100s. The eight runs of the paper [1]
+# products, memory traffic and rings, with constants fitted to other runs on A100s. The eight runs of the paper [@korthikanti2022]
 # were held out of the fit; on them the mean error is 2.3 %:
 
 # %%
@@ -184,16 +184,13 @@ if verdict:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *MFU or HFU?* Megatron's 1T run is famous for 52 % of the peak [2]. That counts what is computed twice (HFU,
+# - *MFU or HFU?* Megatron's 1T run is famous for 52 % of the peak [@narayanan2021, table 1]. That counts what is computed twice (HFU,
 #   hardware FLOPs utilization). Without the recomputation it is 39 % (MFU). Ask which one a number is before you
 #   compare.
 # - *What the two savings gave.* For 22B, 175B, 530B and 1T throughput was 29 to 32 % higher than with full
-#   recomputation [1].
+#   recomputation [@korthikanti2022].
 #
-# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, [arXiv
-# 2205.05198](https://arxiv.org/abs/2205.05198), table 5.
-# [2] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021,
-# [arXiv 2104.04473](https://arxiv.org/abs/2104.04473), table 1.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

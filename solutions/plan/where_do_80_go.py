@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# Llama 3 8B on 8 H100s, fully sharded: torchtitan measured 77.0 GiB on each [1]. You get 128 GPUs. With 16 times as
+# Llama 3 8B on 8 H100s, fully sharded: torchtitan measured 77.0 GiB on each [@torchtitan_llama3_h100, tables 1 and 3]. You get 128 GPUs. With 16 times as
 # many to share the state, how much of the 77 is left?
 #
 # 62.0. Sixteen times the GPUs, a fifth less memory on each. Where do 80 GiB go?
@@ -159,18 +159,14 @@ if verdict:
 # ## On real GPUs
 #
 # - *Predicted and measured.* 75.4 and 61.4 GiB here; torchtitan measured 77.0 on 8 GPUs and 62.0 on 128, compiled
-#   [1]. Without compilation it was 82.4 and 67.0: kernels that are not fused keep more.
+#   [@torchtitan_llama3_h100]. Without compilation it was 82.4 and 67.0: kernels that are not fused keep more.
 # - *Logits are a real problem.* A loss over a sharded vocabulary (puzzle $number_loss_parallel) divides them by the
-#   tensor-parallel size; others compute the loss chunk by chunk and never hold all logits at once [2].
+#   tensor-parallel size; others compute the loss chunk by chunk and never hold all logits at once [@wijmans2024].
 # - *Where these formulas are wrong.* Llama 3 70B with 8-way tensor parallelism needed 71.9 GiB, and they say 48.8.
 #   Buffers of NCCL and tensors that live between two collectives are not in them; whether these are the 23 GiB, we do
 #   not know.
 #
-# [1] pytorch/torchtitan,
-# [llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md),
-# tables 1 and 3.
-# [2] Wijmans et al., *Cut Your Losses in Large-Vocabulary Language Models*, 2024, [arXiv
-# 2411.09009](https://arxiv.org/abs/2411.09009).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

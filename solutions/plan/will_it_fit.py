@@ -21,7 +21,7 @@
 # # $heading
 #
 # GPT-3 has 175 billion weights. In 2022 NVIDIA ran it on 64 A100s, 80 GiB each: 8-way tensor parallel, 8 stages of a
-# pipeline [1]. Written down naively, that run needs 113.7 GiB on a GPU. It does not start.
+# pipeline [@korthikanti2022]. Written down naively, that run needs 113.7 GiB on a GPU. It does not start.
 #
 # With sequence parallelism it needs 88.3 GiB. With the square of attention recomputed in backward instead, 84.9.
 # Neither fits. With both it needs 59.5 GiB, and the run that did not start has 20 GiB to spare.
@@ -53,7 +53,7 @@ draw_memory({"as written down": memory_of(MODELS["gpt3-175b"], naive)}, a100.mem
 # in the MLP. Tensor parallelism and the pipeline divide them.
 #
 # **Activations of a layer.** Let a microbatch have $b$ sequences of $s$ tokens, and $a$ heads. Everything that
-# backward reads is kept, most of it at 2 bytes a number [1]:
+# backward reads is kept, most of it at 2 bytes a number [@korthikanti2022]:
 #
 # | what is kept | bytes | with tensor parallelism of $t$ |
 # |---|---|---|
@@ -106,7 +106,7 @@ draw_memory({"as written down": memory_of(MODELS["gpt3-175b"], naive)}, a100.mem
 # %% [markdown]
 # ### The goal
 #
-# The first four lines of the table are the 22B and GPT-3 of the paper [1], each without and with the two savings.
+# The first four lines of the table are the 22B and GPT-3 of the paper [@korthikanti2022], each without and with the two savings.
 
 # %%
 goal("will_it_fit")
@@ -173,12 +173,12 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# The memory model of Megatron-LM, as Korthikanti and others published it in 2022 [1]. A layer keeps the famous
+# The memory model of Megatron-LM, as Korthikanti and others published it in 2022 [@korthikanti2022]. A layer keeps the famous
 #
 # $$ sbh \left( 34 + 5 \frac{as}{h} \right) $$
 #
 # with no parallelism at all, $sbh\,(10 + 24/t + 5as/(ht))$ with tensor parallelism, and the whole sum over $t$ with
-# sequence parallelism as well. Flash attention never stores the square [2]; then the question is what else is cheap
+# sequence parallelism as well. Flash attention never stores the square [@dao2022]; then the question is what else is cheap
 # to recompute.
 #
 # </details>
@@ -187,23 +187,15 @@ picture
 # ## On real GPUs
 #
 # - *What it was worth.* For the 530B model on 2,240 A100s the share of the peak (MFU) rose from 42.1 to 54.2 %: with
-#   sequence parallelism and selective recomputation the run fitted without full recomputation [1].
+#   sequence parallelism and selective recomputation the run fitted without full recomputation [@korthikanti2022].
 # - *18 bytes or 16?* ZeRO's paper counts 16 bytes a weight, with gradients in fp16: 7.5 billion weights are 120 GB,
-#   and 1.9 GB on each of 64 GPUs with everything sharded [3].
+#   and 1.9 GB on each of 64 GPUs with everything sharded [@rajbhandari2020].
 # - *80 GB means 80 GiB here.* An H100 reports 81,559 MiB, which is 85.5 billion bytes. Divide by 80e9 and you give 7
 #   % away.
-# - *It is a lower bound.* torchtitan measured 77.0 GiB for Llama 3 8B on 8 H100s, where these formulas say 75.4 [4].
+# - *It is a lower bound.* torchtitan measured 77.0 GiB for Llama 3 8B on 8 H100s, where these formulas say 75.4 [@torchtitan_llama3_h100, table 1, with compile].
 #   The rest is the allocator's cache and the workspace of kernels.
 #
-# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, [arXiv
-# 2205.05198](https://arxiv.org/abs/2205.05198).
-# [2] Dao et al., *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*, 2022, [arXiv
-# 2205.14135](https://arxiv.org/abs/2205.14135).
-# [3] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020, [arXiv
-# 1910.02054](https://arxiv.org/abs/1910.02054).
-# [4] pytorch/torchtitan,
-# [llama3_h100_202412_torchtitan.md](https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md),
-# table 1, with compile.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -22,7 +22,7 @@
 #
 # In December 2024 a user asked torchtitan for shards inside each of two nodes, and copies between them. The log said
 # `Applied HSDP to the model`. The loss went down. Only the profiler looked odd: instead of two kinds of groups it
-# showed **one, with all 16 ranks** [1]. Every weight was cut into 16 shards, and every gather went over the network.
+# showed **one, with all 16 ranks** [@torchtitan_711] [@torchtitan_713]. Every weight was cut into 16 shards, and every gather went over the network.
 #
 # A program that crashes is fixed the same day. These three did not crash. They trained, for weeks, in libraries that
 # many people use, until somebody looked at a number and did not believe it. Now it is your turn. Here is the code as
@@ -233,7 +233,7 @@ draw_curves(
 # |---|---|---|---|
 # | 1 | dp_replicate 2, dp_shard 2, cp 2; rank 0 | shards 0 to 7, no copies | shards 0 1 2 3, copies 0 4 |
 # | 2 | [2, 4] and [6, 8] | logged 5, gradient 10 | logged 5, gradient 5 |
-# | 3 | three calls of four microbatches [1] | 1, 1.25, 1.3125 | 1, 2, 3 |
+# | 3 | three calls of four microbatches [@torchtitan_711] [@torchtitan_713] | 1, 1.25, 1.3125 | 1, 2, 3 |
 #
 # Your function is tried on these and others: all small meshes, and microbatches of all sizes and numbers. After a
 # wrong answer you see the smallest input that it fails on.
@@ -340,12 +340,12 @@ if REPLAY and verdict:
 #
 # - **1.** With `cp`, three axes of the mesh had been flattened into one, and the copies became shards. torchtitan has
 #   a name for the right pair since December 11, 2024: `dp_shard_cp`, and it shards along that, whether there is a
-#   `cp` or not [2]. The reported mistake, without `cp`, had been fixed the same day; the one with `cp` had come with
+#   `cp` or not [@torchtitan_720] [@torchtitan_685]. The reported mistake, without `cp`, had been fixed the same day; the one with `cp` had come with
 #   context parallelism, on October 22, and stayed until then.
 # - **2.** Two lines in the other order. Another library used to divide. When that stopped, only the loss for the log
-#   was still divided [3].
+#   was still divided [@transformers_35207] [@transformers_26312].
 # - **3.** Scale what comes in, not what is there. torchtitan told the pipeline not to divide any more, and gave it a
-#   loss that is divided already [4].
+#   loss that is divided already [@torchtitan_1733] [@torchtitan_1732].
 #
 # What the three have in common: what people look at (the log line, the loss, a single call) was right.
 #
@@ -355,26 +355,17 @@ if REPLAY and verdict:
 # ## On real GPUs
 #
 # - *1. Who found it.* A user with a profiler, `walkup`: one communicator with 16 ranks, where there should have been
-#   two kinds [1]. In 2026 another trainer had the mirror image: with `cp` and *without* copies it gave PyTorch two
-#   axes, which PyTorch takes for HSDP, so that weights were cut along `cp` only [5].
+#   two kinds [@torchtitan_711] [@torchtitan_713]. In 2026 another trainer had the mirror image: with `cp` and *without* copies it gave PyTorch two
+#   axes, which PyTorch takes for HSDP, so that weights were cut along `cp` only [@automodel_2768].
 # - *2. Who found it.* Users of transformers 4.47. In the thread a user trains on the same 6 examples in one go and in
-#   two, and gets gradient norms of 188 and 377 [3]. Adam hides most of that, since it divides by the size of the
+#   two, and gets gradient norms of 188 and 377 [@transformers_35207] [@transformers_26312]. Adam hides most of that, since it divides by the size of the
 #   gradients; clipping does not.
 # - *3. Who found it.* `jdinalt`, who had made the same mistake in his own trainer a week or two earlier, and then looked
-#   how torchtitan did it [4].
+#   how torchtitan did it [@torchtitan_1733] [@torchtitan_1732].
 # - *And again.* In July 2026: every stage of a DeepSpeed pipeline divided what the stage behind it had divided already. Two
-#   stages, 8 microbatches: 1/8 for the last stage, and 1/64 for the first [6].
+#   stages, 8 microbatches: 1/8 for the last stage, and 1/64 for the first [@deepspeed_8152].
 #
-# [1] pytorch/torchtitan, [issue 711](https://github.com/pytorch/torchtitan/issues/711), 2024, and [pull request
-# 713](https://github.com/pytorch/torchtitan/pull/713).
-# [2] pytorch/torchtitan, pull requests [720](https://github.com/pytorch/torchtitan/pull/720) and
-# [685](https://github.com/pytorch/torchtitan/pull/685), 2024.
-# [3] huggingface/transformers, [pull request 35207](https://github.com/huggingface/transformers/pull/35207), 2024;
-# that another library divides says [issue 26312](https://github.com/huggingface/transformers/issues/26312), 2023.
-# [4] pytorch/torchtitan, [issue 1733](https://github.com/pytorch/torchtitan/issues/1733) and [pull request
-# 1732](https://github.com/pytorch/torchtitan/pull/1732), 2025.
-# [5] NVIDIA-NeMo/Automodel, [pull request 2768](https://github.com/NVIDIA-NeMo/Automodel/pull/2768), 2026.
-# [6] deepspeedai/DeepSpeed, [issue 8152](https://github.com/deepspeedai/DeepSpeed/issues/8152), 2026.
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here

@@ -21,7 +21,7 @@
 # # $heading
 #
 # The paper on Llama 3 has a table with the sizes that its largest model was trained with. In the last line, for long
-# sequences, it says: tensor 8, context 16, pipeline 16, data 4 (table 4 of the first version [1]). Multiply. That
+# sequences, it says: tensor 8, context 16, pipeline 16, data 4 (table 4 of the first version [@llama3]). Multiply. That
 # makes 8,192 GPUs, and the same line says 16,384. Half of them have no work. (It looks like a misprint: with data 8
 # it fits.)
 #
@@ -43,7 +43,7 @@ from lib.schedules.steps import compute, load, mine, step
 # %% [markdown]
 # ## The idea
 #
-# Five ways to share the work, each with an axis of its own, in the order of torchtitan, PyTorch's trainer [2]:
+# Five ways to share the work, each with an axis of its own, in the order of torchtitan, PyTorch's trainer [@torchtitan_parallel_dims]:
 #
 # | axis | its ranks have | and send each other |
 # |---|---|---|
@@ -248,7 +248,7 @@ if REPLAY and out is not None:
 # stride = 1 for tp,  T for cp,  C·T for dp_shard,  S·C·T for dp_replicate,  R·S·C·T for pp
 # ```
 #
-# torchtitan's `ParallelDims` does the first half: the same checks, and the same division for `dp_shard` [2].
+# torchtitan's `ParallelDims` does the first half: the same checks, and the same division for `dp_shard` [@torchtitan_parallel_dims].
 # PyTorch's `DeviceMesh` does the second: it counts the ranks up along the last axis first, and makes a process group
 # for every line. Your function and `DeviceMesh` agree rank by rank; a test of this puzzle compares them.
 #
@@ -261,22 +261,17 @@ if REPLAY and out is not None:
 # ## On real GPUs
 #
 # - *Sizes that were used.* Llama 3 405B: tensor 8, pipeline 16 and data 64 on 8,192 GPUs, at 43 % MFU (model FLOPs
-#   utilization); data 128 on 16,384, at 41 %; and with context 16, for long sequences, 38 % [1].
+#   utilization); data 128 on 16,384, at 41 %; and with context 16, for long sequences, 38 % [@llama3].
 # - *Five, and then six.* Mixture-of-experts models add an axis. torchtitan takes no extra GPUs for it: it borrows
-#   `dp_shard`, `cp`, and if necessary `tp` [2].
+#   `dp_shard`, `cp`, and if necessary `tp` [@torchtitan_parallel_dims].
 # - *Another order.* Llama 3 counts [tensor, context, pipeline, data], with tensor first: the pipeline is nearer than
-#   the data there [1], and in torchtitan it is farther [2].
+#   the data there [@llama3], and in torchtitan it is farther [@torchtitan_parallel_dims].
 # - *Creating groups takes time.* MegaScale needed 1,047 seconds for the groups of 2,048 GPUs at first, and less than
-#   5 in the end [3].
+#   5 in the end [@jiang2024].
 # - *How far it goes.* Megatron-LM reports 41 % MFU for its smallest model and 47 to 48 % for the largest, with up to
-#   462 billion parameters on 6,144 H100s [4].
+#   462 billion parameters on 6,144 H100s [@megatron].
 #
-# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783).
-# [2] pytorch/torchtitan,
-# [parallel_dims.py](https://github.com/pytorch/torchtitan/blob/main/torchtitan/distributed/parallel_dims.py).
-# [3] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024, [arXiv
-# 2402.15627](https://arxiv.org/abs/2402.15627).
-# [4] NVIDIA/Megatron-LM, [README](https://github.com/NVIDIA/Megatron-LM).
+# <!-- references -->
 
 # %% [markdown]
 # ## What is simplified here
