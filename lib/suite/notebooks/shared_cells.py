@@ -33,6 +33,7 @@ from lib.puzzles.records import (
     minutes_of_core,
     notebooks_before,
 )
+from lib.suite.notebooks.references import with_references
 from lib.suite.submissions.gap import BuildError
 from lib.suite.submissions.locations import place_of
 
@@ -71,7 +72,7 @@ def expand(text: str, name: str, root: Path) -> str:
     whole = PART.sub(lambda found: _part(found[1], found[2] or name, root), NUMBER.sub(number, text))
     if left := NEARLY.search(whole):
         raise BuildError(f"{name}.py: {left[0]!r} is not a part: a cell with nothing but `<!-- part: name -->`")
-    return whole
+    return with_references(whole, f"{name}.py", root)
 
 
 def _part(part: str, name: str, root: Path) -> str:
