@@ -31,7 +31,7 @@ BUDGETS = {
     "lib/errors": 900,
     "lib/puzzles": 420,
     "lib/replay": 5_600,
-    "lib/schedules": 5_850,
+    "lib/schedules": 5_500,
     "lib/plan": 1_750,
     "lib/simulator": 3_000,
     "lib/suite/cli": 4_100,

@@ -296,11 +296,6 @@ def parts(trace: Trace, rank: int) -> Iterator[Part]:
             yield part_of(trace, rank, index, after - 1)
 
 
-def where(op: str, stream: str, awaited: bool) -> str:
-    """Return the stream of a span: what a rank awaits at once is on its own."""
-    return stream if op in COMMUNICATION and not awaited else COMPUTE
-
-
 def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) -> Recording:
     """Return a Trace as a recording: its actions where it is a pipeline, and what else its ranks did. `unit`:
     nanoseconds of a time unit."""
@@ -309,7 +304,8 @@ def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) 
         for part in parts(trace, rank):
             first, span = program.events[part.first], part.span
             start, end = (round(tick * unit / TICKS) for tick in (span.start, span.end))
-            spans.append(span._replace(start=start, end=end, stream=where(first.op, span.stream, first.blocking)))
+            beside = first.op in COMMUNICATION and not first.blocking  # what is awaited at once is no stream of its own
+            spans.append(span._replace(start=start, end=end, stream=span.stream if beside else COMPUTE))
     return as_recording(name, spans, trace.ranks, unit)
 
 

@@ -248,17 +248,14 @@ def profile(
     """Show what torch.profiler recorded of a real run beside the schedule that it was to be.
 
     Ranges that are named as torch's pipeline executor names them (PP:3F1), and as `puzzles replay --profile` does, are
-    compared with the order of the schedule. Files that `--perfetto` wrote are read, too.
+    compared with the order of the schedule.
     """
     from drawing.comparing.recordings import draw_recordings
     from lib.analysis.recording import figures, told
     from lib.schedules.formats.kineto import read_profile
-    from lib.schedules.formats.perfetto import is_ours, read_perfetto
 
-    recordings = [one for path in files if is_ours(path) for one in read_perfetto(path).values()]
-    if not any(map(is_ours, files)):  # replay_rank0.json is called replay
-        name = re.sub(r"[_.-]*(rank)?[_.-]*\d*$", "", files[0].name.partition(".")[0]) or "profile"
-        recordings = [read_profile(files, name, step)]
+    name = re.sub(r"[_.-]*(rank)?[_.-]*\d*$", "", files[0].name.partition(".")[0])  # replay_rank0.json is called replay
+    recordings = [read_profile(files, name or "profile", step)]
     try:
         if order is not None:
             say(_write_order(order, recordings[0]))
