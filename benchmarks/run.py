@@ -189,7 +189,7 @@ import os, time
 from lib import simulate
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.program import program_of
-order = SCHEDULES["{name}"].make(64, 512)
+order = SCHEDULES["{name}"].order(64, 512)
 begun = time.process_time()
 program = program_of(order, messages="{messages}")
 made = time.process_time()

@@ -30,7 +30,7 @@ BUDGETS = {
     "lib/diagnosis": 3_400,
     "lib/errors": 900,
     "lib/puzzles": 420,
-    "lib/replay": 5_600,
+    "lib/replay": 5_100,
     "lib/schedules": 5_500,
     "lib/plan": 1_750,
     "lib/simulator": 3_000,

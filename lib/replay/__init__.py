@@ -24,19 +24,17 @@ from lib.errors.source_lines import notebook
 
 if TYPE_CHECKING:
     from lib.replay.options import ReplayOptions
-    from lib.replay.result import Calibration, ReplayResult, calibrate
+    from lib.replay.result import ReplayResult
     from lib.schedules.formats.perfetto import perfetto
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
 
-__all__ = ["Calibration", "InUse", "NotEnoughMemory", "RankDied", "RankRaised", "RankStalled", "ReplayError"]
-__all__ += ["ReplayOptions", "ReplayResult", "UnfitTrace", "WrongWorld", "calibrate", "perfetto", "replay"]
+__all__ = ["NotEnoughMemory", "RankDied", "RankRaised", "RankStalled", "ReplayError", "ReplayOptions", "ReplayResult"]
+__all__ += ["UnfitTrace", "WrongWorld", "perfetto", "replay"]
 
 _HOME: dict[str, str] = {
-    "Calibration": "lib.replay.result",
     "ReplayOptions": "lib.replay.options",
     "ReplayResult": "lib.replay.result",
-    "calibrate": "lib.replay.result",
     "perfetto": "lib.schedules.formats.perfetto",
 }
 """Where other public names live. They are imported when first asked for: the `puzzles` command reads our options."""
@@ -65,10 +63,6 @@ class WrongWorld(ReplayError):
 
 class NotEnoughMemory(ReplayError):
     """The replay would need more memory than there is; found out before anything is started."""
-
-
-class InUse(ReplayError):
-    """The port or file where the ranks were to meet belongs to somebody else."""
 
 
 class RankRaised(ReplayError):

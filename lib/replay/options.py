@@ -79,9 +79,6 @@ class ReplayOptions:
     device: str | None = _option(None, "default: cuda for nccl, else cpu", choices=("cpu", "cuda"))
     timeout: float = _option(60.0, "seconds in which some rank must get on", kind=float)
     threads: int = _whole(1, "of torch, for each rank", most=1024)
-    processes: int | None = _whole(
-        None, "that play the ranks; default those of the Trace's mesh, else one for each rank"
-    )
     seed: int = _whole(0, "of the numbers that training starts from", least=0, most=2**32)
     backward: str = _option(
         "explicit", "who differentiates: kernels of ours, or torch", choices=("explicit", "autograd")
@@ -90,14 +87,6 @@ class ReplayOptions:
     against: tuple[str, ...] = _option((), "run these libraries beside it", choices=LIBRARIES)
     profile: str | None = _option(None, "a folder for traces of torch.profiler, one a rank, of one more step")
     memory_limit: int | None = _whole(None, "bytes that may be used; default what is free", most=2**60)
-    start: str = _option(
-        "auto",
-        "how ranks of this machine are started: forkserver is a fresh Python that forks them",
-        choices=("auto", "fork", "forkserver"),
-    )
-    rendezvous: str | None = _option(
-        None, "where processes meet: tcp://host:port or file:///path; default a fresh file, without any port"
-    )
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -119,8 +108,6 @@ class ReplayOptions:
             raise ValueError("the libraries need processes: transport='gloo' or 'nccl'")
         if self.profile is not None and self.transport == "local":
             raise ValueError("a profile needs a process for each rank: transport='gloo' or 'nccl'")
-        if self.rendezvous is not None and not self.rendezvous.startswith(("tcp://", "file://")):
-            raise ValueError(f"rendezvous is tcp://host:port or file:///path; got {self.rendezvous!r}")
 
     @property
     def number(self) -> DType:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lib.checker.checker import check
-from lib.replay import RankRaised, RankStalled, UnfitTrace, WrongWorld
+from lib.replay import RankRaised, UnfitTrace
 from lib.replay.options import ReplayOptions
-from lib.replay.sizes import IN_FORM, Range, Sizes, length, refuse_if_too_large
+from lib.replay.sizes import IN_FORM, Range, Sizes, length
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
@@ -116,12 +116,9 @@ class Plan:
         return len(self.rank_plans)
 
 
-def plan_that_fits(trace: Trace, options: ReplayOptions, here: Sequence[int] | None = None) -> Plan:
-    """Make the plan of a replay that fits. UnfitTrace where the Trace is not one correct training step,
-    NotEnoughMemory where there is too little for it, before anything is started.
-
-    `here` are the ranks that this machine is to hold, under torchrun; without it, it holds all.
-    """
+def plan_of(trace: Trace, options: ReplayOptions) -> Plan:
+    """Make the plan of a replay. UnfitTrace where the Trace is not one correct training step, or its tensors would
+    begin within a number."""
     sizes = Sizes.of(trace, options)
     _must_be_a_training_step(trace)
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
@@ -133,9 +130,7 @@ def plan_that_fits(trace: Trace, options: ReplayOptions, here: Sequence[int] | N
         _gone_before(plan, _lifetimes(plan, lives, gone_by[rank]), gone_by[rank])
         plan.keeps = _softmaxes(simulated.shape, rank, plan, sizes)
         _compared(rebuilt, rank, plan, sizes)
-    made = Plan(simulated, sizes, plans, groups, pairs)
-    refuse_if_too_large(made, options, here)
-    return made
+    return Plan(simulated, sizes, plans, groups, pairs)
 
 
 def _must_be_a_training_step(trace: Trace) -> None:
@@ -374,34 +369,3 @@ def raised(plan: Plan, rank: int, index: int, error: str) -> RankRaised:
     """An operation failed on a rank with this error."""
     operation = describe_event(plan, rank, index)
     return RankRaised(f"rank {rank} failed in {operation}: {error}", rank=rank, operation=operation)
-
-
-def stalled(
-    plan: Plan, ranks: Sequence[int], index: int, timeout: float, what: str, started: bool = True
-) -> RankStalled:
-    """The first of these ranks, in event `index`, has not moved for the whole timeout, the others neither. `what` is
-    what else there is to say."""
-    rank, *others = ranks
-    operation = describe_event(plan, rank, index) if started else "the start, before it had met the others"
-    neither = f"; ranks {', '.join(map(str, others))} neither" if others else ""
-    words = f"rank {rank} did not move for {timeout:g} s, in {operation}{neither}; {what}"
-    return RankStalled(words, rank=rank, operation=operation)
-
-
-def processes_of(trace: Trace, options: ReplayOptions) -> tuple[tuple[int, ...], ...]:
-    """Return the ranks of each process: as the options ask, else as the Trace's mesh has it, else one each. Where each
-    process has one, rank r is process r. WrongWorld where ranks cannot share one."""
-    ranks = trace.ranks
-    owned = trace.mesh.processes if trace.mesh is not None else tuple((rank,) for rank in range(ranks))
-    wanted = len(owned) if options.processes is None else options.processes
-    if ranks % wanted and wanted != len(owned):
-        raise WrongWorld(f"{ranks} ranks do not divide into {wanted} processes of as many each")
-    if wanted == ranks or wanted != len(owned):
-        each = ranks // wanted
-        owned = tuple(tuple(range(first, first + each)) for first in range(0, ranks, each))
-    alone = f"processes={ranks} gives each rank a process of its own"
-    if wanted != ranks and options.against:
-        raise WrongWorld(f"{', '.join(options.against)} cannot have several ranks in a process: {alone}")
-    if wanted != ranks and options.transport == "nccl":
-        raise WrongWorld(f"nccl needs {ranks} processes, one for each GPU: {alone}")
-    return owned

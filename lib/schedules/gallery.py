@@ -218,9 +218,7 @@ def gallery(
     names: dict[Order, str] = {}
     for row in SCHEDULES.values():
         for each in [one for one in chunks if one > 1] if "chunks" in row.takes else [row.chunks]:
-            told: dict[str, Any] = {"chunks": each, "costs": costs}
-            told = {name: value for name, value in told.items() if name in row.takes}
-            names.setdefault(row.make(ranks, batches, **told), row.name)
+            names.setdefault(row.order(ranks, batches, chunks=each, costs=costs), row.name)
     at: dict[Order, list[Sliders]] = {}
     for each, group, ahead, late in product(*positions.values()):
         sliders = Sliders(each or 1, group or batches, ahead, late)

@@ -31,7 +31,7 @@ def _again(order: Order) -> Order:
 @pytest.mark.parametrize("messages", ["awaited", "posted"])
 def test_the_orders_that_have_a_name_come_back(name: str, messages: Messages) -> None:
     for ranks, batches in SIZES:
-        order = SCHEDULES[name].make(ranks, batches)
+        order = SCHEDULES[name].order(ranks, batches)
         size = {"layers": len(places(order)), "batches": batches, "ranks": ranks}
         trace = Trace.of(simulate(program_of(order, messages=messages), **size))  # pyright: ignore[reportArgumentType]
         assert order_of(trace) == _again(order), (ranks, batches)

@@ -291,7 +291,7 @@ def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
     if on_gpu:
         torch.cuda.synchronize()
     after = context.transport.bytes_sent()
-    report["socket_bytes"] = None if before is None or after is None else [before, after]
+    report["wire"] = None if before is None or after is None else after - before
     report["memory"], report["sent"] = interpreter.memory, interpreter.sent
     report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0
 

@@ -252,8 +252,7 @@ three seconds there."""
 
 
 class Named(NamedTuple):
-    """A schedule that has a name. `make(ranks, batches)` gives its order, and so does `order` where more is asked:
-    both ask its `generator`.
+    """A schedule that has a name. `order(ranks, batches)` asks its `generator` for its order.
 
     `chunks`: how many stages a rank has, if nothing is said. `halves`: it splits the backward. `takes`: what else its
     generator can be told by name: chunks, limit (microbatches of activations a rank may have), costs.
@@ -270,18 +269,6 @@ class Named(NamedTuple):
     takes: tuple[str, ...] = ()
     torch: str | None = None
 
-    def make(self, ranks: int, batches: int, **told: Any) -> Order:
-        """Return its order with so many microbatches, and what else its generator is told. ValueError where it has
-        none."""
-        stages = told.get("chunks", self.chunks)
-        if ranks * stages * batches > LARGEST:
-            sizes = f"{counted(ranks, 'rank', ',')}, {counted(batches, 'microbatch', ',')}"
-            raise ValueError(
-                f"{sizes} and {counted(stages, 'stage', ',')} a rank are too many: their product is at most "
-                f"{LARGEST:,}, and here {ranks * stages * batches:,}"
-            )
-        return self.generator(ranks, batches, **told)
-
     def order(
         self,
         ranks: int,
@@ -295,9 +282,17 @@ class Named(NamedTuple):
         for passes that take so long, of which most generators need to know nothing. ValueError where it has no such
         order."""
         asked = {"chunks": chunks, "limit": limit, "costs": costs}
-        found = self.make(ranks, batches, **{name: asked[name] for name in self.takes if asked[name] is not None})
-        if chunks not in (None, self.chunks) and "chunks" not in self.takes:
-            raise ValueError(f"{self.title} has {counted(self.chunks, 'stage')} a rank; got chunks={chunks}")
+        told = {name: asked[name] for name in self.takes if asked[name] is not None}
+        stages: Any = told.get("chunks", self.chunks)
+        if ranks * stages * batches > LARGEST:
+            sizes = f"{counted(ranks, 'rank', ',')}, {counted(batches, 'microbatch', ',')}"
+            raise ValueError(
+                f"{sizes} and {counted(stages, 'stage', ',')} a rank are too many: their product is at most "
+                f"{LARGEST:,}, and here {ranks * stages * batches:,}"
+            )
+        found = self.generator(ranks, batches, **told)
+        if chunks not in (None, stages):
+            raise ValueError(f"{self.title} has {counted(stages, 'stage')} a rank; got chunks={chunks}")
         if limit is not None and (most := max(peaks(found))) > limit:
             raise ValueError(
                 f"limit={limit:g} microbatches of activations are too few: {self.title} needs {most:g} for {ranks} "

@@ -87,7 +87,7 @@ def list_(
     table = Table("name", "", *figures, Column("from", overflow="fold", min_width=27), "in torch", caption=caption)
     for row in SCHEDULES.values():
         try:
-            timed = orders.at_equal_costs(row.make(ranks, batches))
+            timed = orders.at_equal_costs(row.order(ranks, batches))
             shown = exact(timed.end), *(f"{share:.1%}" for share in timed.bubble), exact(max(timed.peaks)), row.paper
         except ValueError as error:
             shown = "", "", "", "", str(error)
@@ -188,12 +188,10 @@ def gallery(
 def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None) -> orders.Imported:
     """The order that is meant, legal or not."""
     if (row := SCHEDULES.get(what)) is not None:
-        can_choose = "chunks" in row.takes
-        if chunks is not None and not can_choose and chunks != row.chunks:
+        if chunks not in (None, row.chunks) and "chunks" not in row.takes:
             raise typer.BadParameter(f"{what} has {counted(row.chunks, 'stage')} a rank, always")
-        chosen: dict[str, Any] = {"chunks": chunks} if chunks is not None and can_choose else {}
         try:
-            return orders.Imported(row.make(ranks or RANKS, batches or BATCHES, **chosen))
+            return orders.Imported(row.order(ranks or RANKS, batches or BATCHES, chunks=chunks))
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
     if chunks is not None:
@@ -291,8 +289,8 @@ def _expected(schedule: str, found: Recording, limit: float | None) -> Recording
     batches, stages = batches_of(order), len(places(order))
     if batches * found.ranks > len(found.spans):
         raise ValueError(f"{found.name} names microbatch {batches - 1}, and not all that come before it")
-    chunks = {"chunks": max(1, stages // found.ranks)} if "chunks" in row.takes else {}
-    return recording_of_order(row.make(found.ranks, batches, **chunks), row.title, **costs_of(found))
+    chunks = max(1, stages // found.ranks) if "chunks" in row.takes else None
+    return recording_of_order(row.order(found.ranks, batches, chunks=chunks), row.title, **costs_of(found))
 
 
 def _write_order(path: Path, found: Recording) -> str:

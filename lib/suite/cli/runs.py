@@ -284,7 +284,6 @@ def what_if(
 def replay(
     what: options.Subject,
     output: options.Output = None,
-    calibrate: Annotated[str | None, option("Fit costs, and predict this other run.")] = None,
     json: Annotated[Path | None, option("Write the figures here.")] = None,
     save: Annotated[Path | None, option("Write the measured Trace here.")] = None,
     perfetto: Annotated[Path | None, option("Write both timelines here, for ui.perfetto.dev.")] = None,
@@ -300,7 +299,7 @@ def replay(
 
             draw_thing(draw_both(simulated=result.simulated, measured=result.measured), output)
 
-    outputs = Outputs(calibrate, json, save, perfetto)
+    outputs = Outputs(json, save, perfetto)
     raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: run_subject(name, limit=limit).trace, paint))
 
 

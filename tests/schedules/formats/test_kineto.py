@@ -42,7 +42,7 @@ def profile_of(
     folder: Path, name: str, batches: int = 6, steps: int = 1, late: Sequence[int] = (0, 0, 0, 0)
 ) -> list[Path]:
     """A profile of a schedule on four ranks, whose clocks are late by so many microseconds."""
-    order = SCHEDULES[name].make(4, batches)
+    order = SCHEDULES[name].order(4, batches)
     timed = time_order(order)
     files: list[Path] = []
     for rank, actions in enumerate(order):
@@ -77,7 +77,7 @@ def gaps(name: str, other: str) -> str:
     with TemporaryDirectory() as folder:
         found = read_profile(profile_of(Path(folder), name), "run")
     return "\n".join(
-        gap.words(other, "run") for gap in departures(recording_of_order(SCHEDULES[other].make(4, 6)), found)
+        gap.words(other, "run") for gap in departures(recording_of_order(SCHEDULES[other].order(4, 6)), found)
     )
 
 
@@ -88,7 +88,7 @@ test_what_is_read = Said(Path(__file__).with_name("said") / "profiles.txt").test
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_an_order_comes_back(name: str, tmp_path: Path) -> None:
-    order = SCHEDULES[name].make(4, 6)
+    order = SCHEDULES[name].order(4, 6)
     found = read_profile(list(reversed(profile_of(tmp_path, name))))
     assert order_of_recording(found) == order
     schedule = recording_of_order(order)
@@ -102,7 +102,7 @@ def test_one_step_of_several(tmp_path: Path) -> None:
     last, first = read_profile(files), read_profile(files, step=0)
     assert last.spans == first.spans
     assert last.notes[0] == "Step 2 of 3 that were recorded."
-    assert order_of_recording(last) == SCHEDULES["gpipe"].make(4, 6)
+    assert order_of_recording(last) == SCHEDULES["gpipe"].order(4, 6)
     with pytest.raises(TraceError, match="there is no step 3: these files have 3 steps, numbered from 0"):
         read_profile(files, step=3)
 
