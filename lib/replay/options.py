@@ -85,7 +85,6 @@ class ReplayOptions:
     )
     verify: bool = _option(True, "compare with ordinary training", kind=bool)
     against: tuple[str, ...] = _option((), "run these libraries beside it", choices=LIBRARIES)
-    profile: str | None = _option(None, "a folder for traces of torch.profiler, one a rank, of one more step")
     memory_limit: int | None = _whole(None, "bytes that may be used; default what is free", most=2**60)
 
     def __post_init__(self) -> None:
@@ -106,8 +105,6 @@ class ReplayOptions:
             raise ValueError("nccl moves tensors between GPUs only; use transport='gloo' on the CPU")
         if self.against and self.transport == "local":
             raise ValueError("the libraries need processes: transport='gloo' or 'nccl'")
-        if self.profile is not None and self.transport == "local":
-            raise ValueError("a profile needs a process for each rank: transport='gloo' or 'nccl'")
 
     @property
     def number(self) -> DType:

@@ -8,7 +8,6 @@ step whose whole time is the median, not a mixture. This imports torch: only whe
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections import Counter
@@ -20,7 +19,6 @@ from statistics import median
 import torch
 
 from lib.cluster.costs import TICKS
-from lib.replay import ReplayError
 from lib.replay.layers.training import Comparison
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan import Plan, plan_of, raised
@@ -39,8 +37,6 @@ from lib.values.values import Activation
 
 def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
     """Replay a Trace: in this process, as one process of torchrun, or in processes of its own."""
-    if options.profile is not None:
-        _make_room(Path(options.profile), ("replay", *options.against), trace.ranks)
     plan = plan_of(trace, options)
     if options.transport != "local" and torchrun_is_here():
         job = Job.of(plan, options, hook, share=False)
@@ -55,24 +51,6 @@ def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> Repla
     begun = time.perf_counter_ns()
     with forked(job) as (reports, results):
         return _assembled(job, reports, begun, job.compared(results))
-
-
-def _make_room(profiles: Path, names: Sequence[str], ranks: int) -> None:
-    """Make the folder of profiles, without what an earlier run of more ranks left there: the rest is written over.
-    ReplayError before the run, and not after it, where none can be written."""
-    try:
-        profiles.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise ReplayError(f"profiles are written into a folder; {profiles} is a file") from None
-    except OSError as error:
-        raise ReplayError(f"profiles cannot be written into {profiles}: {error.strerror}") from None
-    if not os.access(profiles, os.W_OK):
-        raise ReplayError(f"profiles cannot be written into {profiles}: Permission denied")
-    for name in names:
-        for path in profiles.glob(f"{name}_rank*.json"):
-            rank = path.stem.removeprefix(f"{name}_rank")
-            if rank.isdecimal() and int(rank) >= ranks:
-                path.unlink(missing_ok=True)
 
 
 def _run_local(job: Job) -> ReplayResult:

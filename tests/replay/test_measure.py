@@ -8,12 +8,8 @@ import pytest
 
 from lib import Trace, check
 from lib.analysis.figures import end, samples
-from lib.analysis.recording import departures
-from lib.replay import ReplayError, ReplayResult, replay
-from lib.schedules.formats.kineto import read_profile
+from lib.replay import ReplayResult, replay
 from lib.schedules.formats.perfetto import perfetto
-from lib.schedules.formats.trace import order_of_recording, recording_of
-from lib.schedules.pipelines.generators import one_f_one_b
 from lib.trace.lifetimes import own_lifetimes
 from tests.replay.schedules import trace
 
@@ -130,33 +126,3 @@ def test_the_command_writes_everything(tmp_path: Path, capfd: pytest.CaptureFixt
     said = capfd.readouterr().out
     assert "Correct: the same as ordinary training in one process." in said
     assert all(json.loads(path.read_text()) for path in outputs.values())
-
-
-# -- what torch.profiler records ------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("cache_of_torch")
-def test_a_profile_beside_its_schedule(tmp_path: Path) -> None:
-    pipeline = trace("one_f_one_b")
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "replay_rank7.json").write_text("of an earlier run of more ranks", "utf-8")
-    (tmp_path / "made" / "notes_rank7.json").write_text("of somebody else", "utf-8")
-    assert replay(pipeline, hidden=32, length=16, timeout=120, profile=str(tmp_path / "made")).ok
-    assert (tmp_path / "made" / "notes_rank7.json").exists()
-    found = read_profile(sorted((tmp_path / "made").glob("replay_rank*.json")))
-    assert departures(recording_of(pipeline), found) == []
-    assert order_of_recording(found) == one_f_one_b(4, pipeline.batches)
-    assert {span.op for span in found.spans} >= {"forward", "backward", "pass_to", "receive", "update"}
-    assert found.notes == ("Clocks: each file's own base time.",)
-    sends = {span.word: span.start for span in found.spans if span.op == "pass_to"}
-    receives = {span.word: span.end for span in found.spans if span.op == "receive"}
-    for batch in range(pipeline.batches):
-        assert sends[f"0SEND_F{batch}"] < receives[f"1RECV_F{batch}"]
-
-
-def test_a_folder_for_profiles_that_cannot_be_is_said_first(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("", "utf-8")
-    with pytest.raises(ReplayError, match=r"profiles are written into a folder; .*file is a file"):
-        replay(trace("one_f_one_b"), profile=str(tmp_path / "file"))
-    with pytest.raises(ReplayError, match=r"profiles cannot be written into .*: Not a directory"):
-        replay(trace("one_f_one_b"), profile=str(tmp_path / "file" / "more"))

@@ -32,7 +32,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, cast
@@ -217,8 +216,6 @@ def _fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
             from lib.replay.rank.libraries import preload
 
             preload(job.options.against)
-        if job.options.profile is not None:
-            import_module("torch._inductor.config")  # the profiler asks it, and importing it takes a second
         for rank in range(job.plan.ranks):
             state.say(rank, STARTING, -1)
 

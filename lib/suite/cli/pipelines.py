@@ -245,8 +245,7 @@ def profile(
 ) -> None:
     """Show what torch.profiler recorded of a real run beside the schedule that it was to be.
 
-    Ranges that are named as torch's pipeline executor names them (PP:3F1), and as `puzzles replay --profile` does, are
-    compared with the order of the schedule.
+    Ranges that are named as torch's pipeline executor names them (PP:3F1) are compared with the order of the schedule.
     """
     from drawing.comparing.recordings import draw_recordings
     from lib.analysis.recording import figures, told

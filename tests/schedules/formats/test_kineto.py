@@ -1,6 +1,6 @@
 """Traces of torch.profiler: what ranges, operations, kernels and collectives become, on which clock, of which step.
 
-The files are made up here, in the form that torch 2.13 writes; `tests/replay/test_measure.py` has real ones.
+The files are made up here, in the form that torch 2.13 writes; the last test has one of torch's own.
 """
 
 import gzip
@@ -16,6 +16,7 @@ from lib.analysis.recording import Recording, departures
 from lib.errors.exceptions import TraceError
 from lib.schedules.formats.kineto import our_name, read_profile
 from lib.schedules.formats.trace import order_of_recording, recording_of_order
+from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.timing import time_order
 from tests.support.said import Said
@@ -115,3 +116,15 @@ def test_clocks_that_differ_are_moved_until_nothing_is_used_before_it_was_made(t
         ends = [passes[f"{stage}F{microbatch}"].end for stage in range(4)]
         assert ends == sorted(ends)
     assert found.notes[1].startswith("Ranks 1, 3 moved later, by up to 0.0")
+
+
+def test_a_file_of_torch_itself(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch.profiler is torch's")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        for word in ("0F0", "0F1", "0B0", "0B1"):
+            with torch.profiler.record_function(f"PP:{word}"):
+                torch.ones(64, 64) @ torch.ones(64, 64)
+    profiler.export_chrome_trace(str(tmp_path / "rank0.json"))
+    found = read_profile([tmp_path / "rank0.json"])
+    assert order_of_recording(found) == (parse("0F0 0F1 0B0 0B1"),)
+    assert {span.op for span in found.spans} >= {"forward", "backward"}
