@@ -1,4 +1,4 @@
-"""Replay: the same schedule on torch.distributed, with real tensors. A Trace is data, so nobody's code is run here.
+"""Replay: the same schedule on torch.distributed, with real tensors. A Trace is data, so no student's code is run here.
 
     from lib.replay import replay
     result = replay(simulate(fsdp, puzzle="fsdp"))

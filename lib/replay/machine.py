@@ -105,7 +105,7 @@ def measured(options: ReplayOptions, ranks: int, sizes: Sizes) -> list[Timed]:
 
 
 async def _gathering(model: Model) -> None:
-    """A training step of one layer, whose weight is gathered by all ranks."""
+    """Do a training step of one layer, whose weight is gathered by all ranks."""
     load(model, shard=model.rank, total=model.RANKS)
     whole = await model.allgather(model.weights[0], 0)
     model.activations[0] = model.get_activation(mine(model))

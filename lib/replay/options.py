@@ -45,13 +45,15 @@ def _option(
     least: int | None = None,
     most: int | None = None,
 ) -> Any:
-    """An option: its default, what it means, and what it may be. `several`: any number of values, each of that kind."""
+    """Make an option: its default, what it means, and what it may be. `several`: any number of values, each of that
+    kind."""
     metadata = {"help": help, "kind": kind, "choices": tuple(choices), "several": default == ()}
     return field(default=default, metadata=metadata | {"least": least, "most": most})
 
 
 def _whole(default: int | None, help: str, least: int = 1, most: int = 10**6) -> Any:
-    """A whole number. What is larger than the most is a slip of the keyboard, or no machine has it."""
+    """Make an option that is a whole number. What is larger than the most is a slip of the keyboard, or no machine has
+    it."""
     return _option(default, help, int, least=least, most=most)
 
 

@@ -71,9 +71,10 @@ class RankPlan:
     """All that one rank has to know. Keys are numbers of its events.
 
     `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
-    event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that
-    nobody needs afterwards, `used` the values that anybody uses. `keeps` are the activations whose softmaxes a backward
-    needs, which are no value, and how many numbers they are. `kept` is how many numbers are kept for comparison.
+    event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are
+    not needed afterwards, `used` the values that are used at all. `keeps` are the activations whose softmaxes a
+    backward needs, which are no value, and how many numbers they are. `kept` is how many numbers are kept for
+    comparison.
     """
 
     program: Program
@@ -96,13 +97,13 @@ class RankPlan:
         return value
 
     def inputs(self, event: Event) -> tuple[Value, ...]:
-        """The values that an event uses."""
+        """Return the values that an event uses."""
         return tuple(map(self.value, event.inputs))
 
 
 @dataclass
 class Plan:
-    """All that the ranks have to know. `groups` and `pairs` are in the order in which everybody makes them."""
+    """All that the ranks have to know. `groups` and `pairs` are in the order in which all ranks make them."""
 
     trace: Trace
     sizes: Sizes
@@ -223,10 +224,10 @@ def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, i
 
 
 def _lifetimes(plan: RankPlan, lives: Lifetimes, gone: dict[int, int]) -> list[int]:
-    """Note what is there before the step, and which events may overwrite an input, because nobody needs it again;
+    """Note what is there before the step, and which events may overwrite an input, because it is not needed again;
     return before which event each value is freed."""
     program = plan.program
-    count = len(program.values)  # what nobody waits for has no id, and the interpreter drops it
+    count = len(program.values)  # what is never waited for has no id, and the interpreter drops it
     born, last = lives.born[:count], lives.last[:count]
     plan.at_rest = {number for number in range(count) if born[number] < 0 <= lives.maker[number]}
     dies = [max(first, final) + 1 for first, final in zip(born, last, strict=True)]
@@ -278,8 +279,8 @@ def softmax_of(shape: Shape, event: Event, values: Sequence[Value]) -> Activatio
 
 
 def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> dict[int, int]:
-    """The softmaxes that a rank keeps for its backwards, as numbers by activation. UnfitTrace where it has not finished
-    them itself."""
+    """Return the softmaxes that a rank keeps for its backwards, as numbers by activation. UnfitTrace where it has not
+    finished them itself."""
     events, needs = plan.program.events, dict[int, int]()
     finished: dict[int, list[Range]] = {}
     for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
@@ -348,7 +349,7 @@ def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
 
 
 def describe_event(plan: Plan, rank: int, index: int) -> str:
-    """One operation in words: "event 12, allreduce of layer 1 with ranks 0, 1, 2, 3 (ddp.py, line 7: ...)"."""
+    """Say one operation in words: "event 12, allreduce of layer 1 with ranks 0, 1, 2, 3 (ddp.py, line 7: ...)"."""
     events = plan.rank_plans[rank].program.events
     if not 0 <= index < len(events):
         return "the start" if index < 0 else "the end"
@@ -366,6 +367,6 @@ def describe_event(plan: Plan, rank: int, index: int) -> str:
 
 
 def raised(plan: Plan, rank: int, index: int, error: str) -> RankRaised:
-    """An operation failed on a rank with this error."""
+    """Return the error of a rank on which an operation failed with this one."""
     operation = describe_event(plan, rank, index)
     return RankRaised(f"rank {rank} failed in {operation}: {error}", rank=rank, operation=operation)

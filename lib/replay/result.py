@@ -69,7 +69,7 @@ class RankFigures:
 
     Of what was measured, `in_flight` is the most that was held by nothing but communication under way: messages that
     were sent, freed, and not yet received; room for what is to come. `sent` is what its operations sent, of collectives
-    what their row says (a message that nobody receives is simulated, and not sent). `allocator` is the peak of the
+    what their row says (a message that is never received is simulated, and not sent). `allocator` is the peak of the
     GPU's allocator, 0 on the CPU. `wire` is what the system's counters of its sockets say that it sent in a step, where
     there are any (Linux, over TCP). It read so many `examples` in a step, of so many `bytes` together.
     """
@@ -189,7 +189,7 @@ class ReplayResult:
         return lines
 
     def _read(self) -> list[str]:
-        """The examples that ranks read, where any does."""
+        """Return the examples that ranks read, where any does."""
         rows = [(f"{one.rank}", f"{one.examples}", f"{one.bytes:,}") for one in self.ranks]
         read = any(one.examples for one in self.ranks)
         return _table([("rank", "examples read", "in bytes"), *rows], "ranks") if read else []
@@ -213,7 +213,7 @@ class ReplayResult:
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        """All figures as plain data; of the Traces only their ends (they have a file format of their own)."""
+        """Return all figures as plain data; of the Traces only their ends (they have a file format of their own)."""
         return {
             "ok": self.ok,
             "faults": list(self.faults),

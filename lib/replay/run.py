@@ -187,7 +187,7 @@ def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> 
     for started, ended, begun, over in times:
         zero = first if shared else begun
         starts.append([time - zero for time in started])
-        # What nobody waited for, and was not seen to end, ended with the step at the latest.
+        # What was not waited for, and was not seen to end, ended with the step at the latest.
         ends.append([(over if time < 0 else time) - zero for time in ended])
     made: list[Program] = []
     for rank, rank_plan in enumerate(plan.rank_plans):

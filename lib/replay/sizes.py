@@ -111,7 +111,7 @@ def _spread(low: int, high: int, inner: tuple[Range, ...], wide: int, line: int)
 class Sizes:
     """The sizes of one replay.
 
-    `shape` has the layers as large as their tensors are: as they are described, and those that nobody described as the
+    `shape` has the layers as large as their tensors are: as they are described, and those without a description as the
     options say. `moments` numbers of optimizer state go with each weight, side by side, and so do its maximum and sum
     with each part of a softmax that is not done. `scales` are the numbers of a replay for each element that the
     simulator counts, by kind of value.

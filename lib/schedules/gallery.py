@@ -144,7 +144,7 @@ class Gallery:
         return [dict(zip(names, (*key, end), strict=True)) for key, end in found.items()]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as data, for a page: what each rank does, as words, and when each action starts."""
+        """Return everything as data, for a page: what each rank does, as words, and when each action starts."""
         return {
             "ranks": self.ranks,
             "batches": self.batches,
@@ -428,7 +428,7 @@ def explore(
             if done is not None:
                 done(len(found), len(wanted))
     points = tuple(found[key] for key in wanted)
-    if file is not None:  # in the order of the grid, so that the file is the same whoever was first
+    if file is not None:  # in the order of the grid, so that the file is the same, whichever process was first
         known |= _read(Path(file))  # once more: another sweep may have written there meanwhile
         others = [point for key, point in known.items() if key not in wanted]
         write_whole(file, "".join(map(_line, [*points, *others])))

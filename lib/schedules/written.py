@@ -73,7 +73,6 @@ def schedule(
     messages: Messages = "awaited",
     layers_of: Sequence[range] | None = None,
     microbatches: Sequence[Sequence[int]] | None = None,
-    recompute: bool = False,
 ) -> Callable[[Function], Written]: ...
 def schedule(
     function: Function | None = None,
@@ -82,13 +81,12 @@ def schedule(
     messages: Messages = "awaited",
     layers_of: Sequence[range] | None = None,
     microbatches: Sequence[Sequence[int]] | None = None,
-    recompute: bool = False,
 ) -> Written | Callable[[Function], Written]:
     """Make a schedule of a function that says, for one rank, its actions in their order.
 
     `messages` between ranks are "awaited" at once on both sides, or "posted": they travel while their ranks compute.
     Stages have equal shares of the layers, and each batch is a microbatch, unless `layers_of` and `microbatches` say
-    otherwise. With `recompute` a stage keeps only its input for the backward, and computes the rest again.
+    otherwise.
 
     The words may leave the stage out where every rank has one.
 
@@ -104,7 +102,7 @@ def schedule(
             expected=" or ".join(f'messages="{name}"' for name in MESSAGES_ARE),
             fix='write @schedule(messages="awaited") above the function',
         )
-    setting = Setting(messages, layers_of, microbatches, recompute)
+    setting = Setting(messages, layers_of, microbatches)
     if function is None:
         return partial(Written, setting=setting)
     return Written(function, setting)
@@ -157,7 +155,7 @@ class Asked(ABC):
     async def _run(self, model: Model) -> None:
         dist = model.dist
         if dist not in self._programs:
-            self._programs[dist] = None  # should this fail, nobody else has anything to do
+            self._programs[dist] = None  # should this fail, no other rank has anything to do
             self._programs[dist] = self._program(model)
         if (program := self._programs[dist]) is not None:
             await program(model)
@@ -370,8 +368,8 @@ class Placed(Asked):
         return program_of(order, messages=self._messages, layers_of=[range(*ends) for ends in pairwise(borders)])
 
     def stages(self, layers: Sequence[float], ranks: Sequence[float]) -> list[tuple[int, int]]:
-        """For each stage its rank and how many layers it has, as the function says. PuzzleError where they do not make
-        the model."""
+        """Return for each stage its rank and how many layers it has, as the function says. PuzzleError where they do
+        not make the model."""
         fix = "it needs no model: it says how many layers each stage has"
         said = self._say("its stages", PLACES_TAKE, fix, ([*layers], [*ranks]))
         if not isinstance(said, list | tuple):

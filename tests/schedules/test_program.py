@@ -97,22 +97,6 @@ def test_pipelines_beside_each_other_take_their_own_batches() -> None:
     assert data == [[1], [3], [5]]
 
 
-def test_stages_that_keep_their_input_only_compute_the_rest_again() -> None:
-    """Four stages of two layers: one forward more for each microbatch, one activation instead of two."""
-    order = one_f_one_b(4, 8)
-    plain, lean = (
-        Trace.of(simulate(program_of(order, recompute=recompute), ranks=4, layers=8, batches=8))
-        for recompute in (False, True)
-    )
-    assert check(lean).correct
-    assert check(lean).notes == ()
-    assert [sum(e.op == "forward" for e in trace.programs[0].events) for trace in (plain, lean)] == [16, 24]
-    assert (end(plain), peak(plain).elements) == (52.6, 2_752_512)
-    assert (end(lean), peak(lean).elements) == (63.6, 2_359_296)
-    halves = program_of(SCHEDULES["zb_h1"].order(4, 8), recompute=True)
-    assert check(simulate(halves, ranks=4, layers=8, batches=8)).correct
-
-
 SHARDED = Mesh({"stage": 4, "data": 2})
 
 

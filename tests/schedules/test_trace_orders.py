@@ -82,7 +82,7 @@ def test_every_legal_order_runs_in_both_worlds_and_comes_back(seed: int) -> None
     cuts = [0, *accumulate(dice.randint(1, 2) for _ in place)]
     size = {"ranks": ranks, "layers": cuts[-1], "batches": batches}
     for messages in MESSAGES_ARE:
-        setting = Setting(messages, [*starmap(range, pairwise(cuts))], recompute=dice.random() < 0.3)  # pyright: ignore[reportArgumentType]
+        setting = Setting(messages, [*starmap(range, pairwise(cuts))])  # pyright: ignore[reportArgumentType]
         trace = Trace.of(simulate(program_of(order, **setting._asdict()), **size))  # pyright: ignore[reportArgumentType]
         verdict = check(trace)
         assert verdict.correct, verdict.faults

@@ -143,7 +143,7 @@ class NeighborhoodAttention(Attention):
         return self.differentiated(x, grad, other, wanted)
 
     def whole(self, x: Held, other: Held) -> Tensor:
-        """By a loop over all points, as NATTEN's reference has it, each with torch's own attention to its window."""
+        """Loop over all points, as NATTEN's reference has it, each with torch's own attention to its window."""
         kernel, space = self.described.kernel, [*self.described.space.values()]
         q, k, v = x.tensor, *self.keys(other._replace(tensor=other.tensor.flatten(1, -2)))
         k, v = (one.unflatten(2, space) for one in (k, v))
@@ -255,7 +255,7 @@ class Transform(RealLayer):
         return None, self.times(grad.tensor, back=True)
 
     def whole(self, x: Held, other: Held) -> Tensor:
-        """By the Fourier transform of a line and its mirror image."""
+        """Take the Fourier transform of a line and its mirror image."""
         lines, size = x.tensor.movedim(self.dim, -1), x.tensor.shape[self.dim]
         spectrum = torch.fft.fft(torch.cat([lines, lines.flip(-1)], -1))[..., :size]
         turned = torch.exp(torch.arange(size, dtype=torch.float64) * (-0.5j * math.pi / size)) * spectrum

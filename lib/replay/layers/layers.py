@@ -25,7 +25,7 @@ GAIN = 1.3
 EPS = 1e-5
 """What a norm adds to the mean of the squares."""
 Gradients = tuple[Tensor | None, Tensor | None]
-"""By what a layer takes beside its input, and by its input. None where nobody wants it, or there is none."""
+"""By what a layer takes beside its input, and by its input. None where it is not wanted, or there is none."""
 Wanted = tuple[bool, bool]
 Kept = Tensor | None
 

@@ -46,7 +46,7 @@ class Job:
         return any(event.op in READS for _, event in self.plan.trace.events())
 
     def write_examples(self, folder: Path) -> None:
-        """Write the data set, a file for each batch, where somebody reads one."""
+        """Write the data set, a file for each batch, where one is read."""
         folder.mkdir(parents=True, exist_ok=True)
         for batch in range(self.plan.trace.batches if self.reads else 0):
             data = self.initial("data", batch)
@@ -181,7 +181,7 @@ class Call:
 
     def form(self, value: Value, flat: Tensor) -> Held:
         """Return the numbers of a value in the form of its dims, of what goes to experts a matrix of tokens; one number
-        stands for all where nobody looks at them."""
+        stands for all where they are not looked at."""
         parts = self.context.sizes.parts(value)
         sizes = [length(ranges) for ranges in parts.values()]
         if value.place.schema.route is not None:
@@ -206,11 +206,11 @@ class Call:
         return self.made(place, reduce(add, some) if len(some) > 1 else some[0].clone())
 
     def may_overwrite(self, place: int) -> bool:
-        """Tell whether nobody needs an input afterwards."""
+        """Tell whether an input is not needed afterwards."""
         return (self.index, self.event.inputs[place]) in self.plan.overwritable
 
     def own(self, place: int) -> Tensor:
-        """Return an input to work in: its own tensor if nobody needs that afterwards, else a copy."""
+        """Return an input to work in: its own tensor if that is not needed afterwards, else a copy."""
         tensor = self.tensors[self.event.inputs[place]]
         return tensor if self.may_overwrite(place) else tensor.clone()
 

@@ -175,7 +175,7 @@ def main(folder: Path) -> int:
 
 
 def _until_parent_ends(folder: Path) -> None:
-    """The parent closes our standard input when it has what it wants, or when it is gone: then its folder goes too."""
+    """Wait until our standard input ends: the parent has what it wants, or is gone. Then its folder goes too."""
     os.read(0, 1)  # not by sys.stdin, whose lock a child would inherit that closes it
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(75)
@@ -254,13 +254,13 @@ def _fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
                 raise ReplayError(f"rank {rank} of {job.plan.ranks} cannot be started: {error.strerror}") from None
             children.append(child)
 
-        def everybody_is_ready() -> None:
+        def all_are_ready() -> None:
             # Everything is open by now. Without its folder the replay leaves no trace even if we are killed. (Nccl and
             # the libraries come back to the store in it, readers to the data set.)
             if job.options.transport == "gloo" and not job.options.against and not job.reads:
                 shutil.rmtree(folder, ignore_errors=True)
 
-        return _watch(job, state, children, everybody_is_ready)
+        return _watch(job, state, children, all_are_ready)
     finally:
         for child in children:
             child.end()
@@ -326,7 +326,7 @@ def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Calla
 def _died(job: Job, state: SharedState, child: Child) -> RankDied:
     operation = describe_event(job.plan, child.rank, state.events[child.rank])
     child.process.join(GOODBYE)
-    code = child.process.exitcode or 0  # somebody else may have asked for it
+    code = child.process.exitcode or 0  # another thread may have asked for it
     how = f"ended with exit status {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
     if code == -signal.SIGKILL:
         how += ", which is what the system does when memory runs out"
@@ -334,7 +334,8 @@ def _died(job: Job, state: SharedState, child: Child) -> RankDied:
 
 
 def _stalled(job: Job, state: SharedState) -> RankStalled:
-    """No rank has moved for the whole timeout. To blame is one that does not wait for others, if there is one."""
+    """Return the error for no rank moving for the whole timeout: to blame is one that does not wait for others, if
+    any."""
     plan, left = job.plan, [rank for rank in range(job.plan.ranks) if state.states[rank] != FINISHED]
     rank, *others = blamed = [rank for rank in left if state.states[rank] != WAITING] or left or [0]
     operation = describe_event(plan, rank, state.events[rank])

@@ -148,7 +148,7 @@ class Interpreter:
             return
         yield from _wait(work.handle)
         tensors = work.buffers if work.outputs is None else work.outputs()
-        # Outputs that nobody ever waits for have no ids.
+        # Outputs that are never waited for have no ids.
         self.tensors.update(zip(self.plan.program.events[index].outputs, tensors, strict=False))
         self._over(index, work)
 
@@ -249,7 +249,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
         report["libraries"] = {one.name: {**one.prove(), "steps": []} for one in libraries}
     report["steps"] = []
     for number in range(options.warmup + options.steps):
-        turns = [*libraries, None]  # None is the replay; whoever came last comes first in the next round
+        turns = [*libraries, None]  # None is the replay; the last comes first in the next round
         for library in turns if number % 2 == 0 else reversed(turns):
             if library is None:
                 interpreter = Interpreter(context)

@@ -194,7 +194,7 @@ def _actions(named: Sequence[tuple[Slice, Action]], rank: int, slices: Slices) -
 
 
 def _plain(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
-    """Yield what a rank computed where nobody named it: kernels of a GPU, or operations of the CPU that are within no
+    """Yield what a rank computed where it has no name: kernels of a GPU, or operations of the CPU that are within no
     other one, close ones as one box."""
     outer = [one for one in slices if one.category in KERNELS and not _KERNEL.match(one.name)]
     if not outer:

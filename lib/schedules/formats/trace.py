@@ -230,7 +230,8 @@ def _widened(program: Program, done: Done) -> Done:
 
 
 def _messages(program: Program, begins: Mapping[int, int], number: Mapping[Batches, int]) -> Iterator[Done]:
-    """Messages that bring one activation, or the gradient of one, to or from the stage that begins with a layer."""
+    """Yield messages that bring one activation, or the gradient of one, to or from the stage that begins with a
+    layer."""
     for index, event in enumerate(program.events):
         values = event.inputs if event.op == "pass_to" else event.outputs if event.op in MESSAGES else ()
         value = program.values[values[0]] if len(values) == 1 else None
@@ -261,6 +262,7 @@ class Part(NamedTuple):
 
 
 def part_of(trace: Trace, rank: int, first: int, last: int, action: Action | None = None) -> Part:
+    """Return some events of a rank, from the first to the last, as a part."""
     program = trace.programs[rank]
     event = program.events[first]
     ends = event.start or 0, program.events[last].end or 0

@@ -19,7 +19,7 @@ from lib.values.table import table
 
 
 def zb_v(ranks: int, batches: int) -> Order:
-    """No more memory than the first rank of 1F1B, on all ranks, and no gap in the middle where the forward and both
+    """Hold no more than the first rank of 1F1B, on all ranks, and leave no gap in the middle where the forward and both
     halves of the backward take equally long (Qi et al. 2023, arXiv 2401.10241, section 6)."""
     full = max(batches, 2 * ranks - 1)  # with fewer some of these are left out
     return _counted(
@@ -41,7 +41,7 @@ def zb_v(ranks: int, batches: int) -> Order:
 
 
 def dualpipe_v(ranks: int, batches: int) -> Order:
-    """In the middle a forward of one way and a backward of the other run as one, so that the messages of the one hide
+    """Run a forward of one way and a backward of the other as one in the middle, so that the messages of the one hide
     behind the computing of the other (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1, folded into a V)."""
     full = max(batches, 2 * ranks)
     phases: list[Sequence[tuple[int, str]]] = []
@@ -110,8 +110,8 @@ LINES: Final = "FFIIW"
 
 
 def v_half(ranks: int, batches: int) -> Order:
-    """About half of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362): a microbatch is at the next rank
-    after two slots on the way that begins at rank 0, forward or backward, and after one on the way back."""
+    """Hold about half of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362): a microbatch is at the next
+    rank after two slots on the way that begins at rank 0, forward or backward, and after one on the way back."""
     gap = 3 if ranks % 2 == 0 else 0  # so that no two passes of a rank have the same slot
     turn, back = 3 * ranks - 2, 3 * ranks + gap - 1
     block = [(2 * r, turn - r, back + 2 * r, back + 3 * ranks - 1 - r) for r in range(ranks)]
@@ -119,8 +119,8 @@ def v_half(ranks: int, batches: int) -> Order:
 
 
 def v_min(ranks: int, batches: int) -> Order:
-    """About a third of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362): a microbatch is at the next
-    rank after one slot on all its ways, so that what it made is free as soon as can be."""
+    """Hold about a third of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362): a microbatch is at the
+    next rank after one slot on all its ways, so that what it made is free as soon as can be."""
     gap = 2 if ranks % 3 == 0 else 0
     back = 2 * ranks + gap
     block = [(r, 2 * ranks - 1 - r, back + r, back + 2 * ranks - 1 - r) for r in range(ranks)]
@@ -228,7 +228,7 @@ def _order(ranks: list[Lines]) -> Order:
 
 
 def _timed(ranks: list[Lines]) -> list[Lines]:
-    """Return the slots in which all but the weight halves are done, if everybody goes on as soon as they can."""
+    """Return the slots in which all but the weight halves are done, if all go on as soon as they can."""
     order = _order(ranks)
     found: list[Lines] = []
     for actions, starts in zip(order, time_order(order).starts, strict=True):

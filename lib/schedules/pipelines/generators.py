@@ -2,7 +2,7 @@
 
 Rank r of R has the stages r, r + R, r + 2R and so on. It does some forwards ahead, then forwards and backwards in turn,
 then the backwards that are left. How many ahead, how many microbatches take one stage before the rank turns to its
-next, and how far the weight halves lag behind are sliders; the schedules that everybody knows are places of them.
+next, and how far the weight halves lag behind are sliders; the famous schedules are places of them.
 
 ZB-1p and ZB-2p are zero bubble where passes do not take equally long, searched for (Qi et al. 2023, arXiv 2401.10241).
 All ranks go through the microbatches together. In a round each may do the next forward, then each does the next input
@@ -110,24 +110,25 @@ def one_f_one_b(ranks: int, batches: int, *, limit: float | None = None) -> Orde
 
 
 def interleaved(ranks: int, batches: int, chunks: int = 2, *, limit: float | None = None) -> Order:
-    """1F1B with several stages a rank: the pipeline fills and drains in smaller steps (Narayanan et al. 2021, arXiv
+    """Do 1F1B with several stages a rank: the pipeline fills and drains in smaller steps (Narayanan et al. 2021, arXiv
     2104.04473, section 2.2). Two forwards ahead for every rank that follows, so that a message has time to travel."""
     return in_turn(ranks, batches, chunks=chunks, ahead=2, limit=limit)
 
 
 def interleaved_zero_bubble(ranks: int, batches: int, chunks: int = 2, *, limit: float | None = None) -> Order:
-    """Interleaved with the backward in halves: what the later ranks have not done ahead they let lie as weight halves,
+    """Interleave with the backward in halves: what the later ranks have not done ahead they let lie as weight halves,
     until there is nothing else to do."""
     return in_turn(ranks, batches, chunks=chunks, late=1, limit=limit)
 
 
 def zb_h1(ranks: int, batches: int, *, limit: float | None = None) -> Order:
-    """1F1B with the backward in halves: no more memory than its first rank has (Qi et al. 2023, arXiv 2401.10241)."""
+    """Do 1F1B with the backward in halves: no more memory than its first rank has (Qi et al. 2023, arXiv
+    2401.10241)."""
     return in_turn(ranks, batches, late=1, limit=limit)
 
 
 def zb_h2(ranks: int, batches: int, *, limit: float | None = None) -> Order:
-    """With twice as much ahead there is no gap left where the halves take equally long (Qi et al. 2023, arXiv
+    """Do twice as much ahead, so that no gap is left where the halves take equally long (Qi et al. 2023, arXiv
     2401.10241), for almost twice the memory."""
     return in_turn(ranks, batches, ahead=2, late=2, limit=limit)
 
@@ -138,8 +139,9 @@ def witness(optimum: Optimum) -> Callable[[Model], Coroutine[Any, Any, None]]:
 
 
 def zb_1p(ranks: int, batches: int, costs: Passes = EVEN, *, limit: float | None = None) -> Order:
-    """With the memory of 1F1B, if half of an activation is given back by the input half, as in the paper. With `limit`,
-    which is in microbatches of activations, they are there until the weight half, as everywhere here."""
+    """Search for zero bubble with the memory of 1F1B, if half of an activation is given back by the input half, as in
+    the paper. With `limit`, which is in microbatches of activations, they are there until the weight half, as
+    everywhere here."""
     return _best(ranks, batches, costs, limit, ranks)
 
 

@@ -123,7 +123,7 @@ def test_a_file_of_torch_itself(tmp_path: Path) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         for word in ("0F0", "0F1", "0B0", "0B1"):
             with torch.profiler.record_function(f"PP:{word}"):
-                torch.ones(64, 64) @ torch.ones(64, 64)
+                torch.mm(torch.ones(64, 64), torch.ones(64, 64))
     profiler.export_chrome_trace(str(tmp_path / "rank0.json"))
     found = read_profile([tmp_path / "rank0.json"])
     assert order_of_recording(found) == (parse("0F0 0F1 0B0 0B1"),)
