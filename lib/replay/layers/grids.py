@@ -240,19 +240,12 @@ class Transform(RealLayer):
         """The dim of the tensor along which it goes."""
         return 1 + [*self.described.space].index(self.described.along)
 
-    def times(self, x: Tensor, *, back: bool = False) -> Tensor:
-        """Multiply each of its lines by the matrix of the transform, or of the way back."""
-        size = self.described.space[self.described.along]
-        at = torch.arange(size, dtype=x.dtype, device=x.device)
+    def forward(self, x: Held, other: Held) -> Tensor:
+        size, tensor = self.described.space[self.described.along], x.tensor
+        at = torch.arange(size, dtype=tensor.dtype, device=tensor.device)
         waves = torch.cos(math.pi / size * at[:, None] * (at[None, :] + 0.5)) * math.sqrt(2 / size)
         waves[0] /= math.sqrt(2)
-        return (x.movedim(self.dim, -1) @ (waves if back else waves.t())).movedim(-1, self.dim)
-
-    def forward(self, x: Held, other: Held) -> Tensor:
-        return self.times(x.tensor)
-
-    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
-        return None, self.times(grad.tensor, back=True)
+        return (tensor.movedim(self.dim, -1) @ waves.t()).movedim(-1, self.dim)
 
     def whole(self, x: Held, other: Held) -> Tensor:
         """Take the Fourier transform of a line and its mirror image."""

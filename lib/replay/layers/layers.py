@@ -387,9 +387,5 @@ class Combine(_Routed):
         (at, _, gates), rows = self.lines(x), len(x.numbers("batch")) * len(x.numbers("rows"))
         return x.tensor.new_zeros(rows, x.tensor.shape[-1]).index_add(0, at, gates * x.tensor)
 
-    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
-        at, _, gates = self.lines(x)  # those tokens at experts that are here
-        return None, gates * grad.rows[at]
-
     def whole(self, x: Held, other: Held) -> Tensor:
         return (self.gates(x) * x.tensor).sum(1)
