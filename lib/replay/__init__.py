@@ -81,7 +81,7 @@ def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = No
     """Run a schedule (a Trace, or the Models of a run) with real tensors, and compare it with ordinary training.
 
     What can be chosen is in `ReplayOptions`: `replay(models, transport="gloo", dtype="float64", steps=5)`. Started by
-    torchrun, this process plays its own ranks, and every process gets the result. Raises ReplayError where the replay
+    torchrun, this process plays its own rank, and every process gets the result. Raises ReplayError where the replay
     could not be done, ImportError where torch is missing; wrong numbers raise nothing, see `ReplayResult.ok`.
     """
     from lib.trace.trace import trace_of

@@ -32,10 +32,9 @@ PLACEMENTS = ("full", "batch", "replicated")
 
 
 def tensor_parallel(
-    placement: str = "batch", data: str = "data", model_axis: str = "model", first_input: bool = False
+    placement: str = "batch", data: str = "data", model_axis: str = "model"
 ) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """Give each row of data its share of the batches. `first_input`: also sums the gradient of the data, which
-    is not needed."""
+    """Make a tensor parallel step: each row of data has its share of the batches, placed as PLACEMENTS says."""
 
     async def cut(model: Model) -> None:
         member, members = model.coord[model_axis], len(model.group(model_axis))
@@ -53,7 +52,7 @@ def tensor_parallel(
             sums[layer], grads[layer] = model.backward(
                 layer, activations.pop(layer), grads.pop(layer + 1), weights[layer]
             )
-            if layer % 2 == 0 and (layer or first_input):
+            if layer and layer % 2 == 0:
                 grads[layer] = await model.allreduce(grads[layer], layer, model_axis)
         del grads[0]
         for layer in range(model.LAYERS):

@@ -36,7 +36,7 @@ from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.action import BEGINS, MESSAGES, PASSES, Action, Messages, Order, parse
 from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
-from lib.schedules.pipelines.program import MESSAGES_ARE, Program, Setting, program_of, says_messages, share_of
+from lib.schedules.pipelines.program import MESSAGES_ARE, Program, program_of, says_messages, share_of
 from lib.simulator.dist import Dist
 from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET
@@ -102,10 +102,8 @@ def schedule(
             expected=" or ".join(f'messages="{name}"' for name in MESSAGES_ARE),
             fix='write @schedule(messages="awaited") above the function',
         )
-    setting = Setting(messages, layers_of, microbatches)
-    if function is None:
-        return partial(Written, setting=setting)
-    return Written(function, setting)
+    make = partial(Written, messages=messages, layers_of=layers_of, microbatches=microbatches)
+    return make if function is None else make(function)
 
 
 def stages(order: Orders, *, messages: Messages = "awaited") -> Callable[[Places], Placed]:
@@ -228,9 +226,16 @@ class Written(Asked):
     """A schedule whose order a function says. Called with a Model it runs on it; called as the function was written it
     gives what that gives."""
 
-    def __init__(self, function: Function, setting: Setting) -> None:
+    def __init__(
+        self,
+        function: Function,
+        messages: Messages,
+        layers_of: Sequence[range] | None,
+        microbatches: Sequence[Sequence[int]] | None,
+    ) -> None:
         super().__init__(function, "schedule", '@schedule or @schedule(messages="awaited")')
-        self._setting = setting
+        self._messages: Messages = messages
+        self._layers_of, self._microbatches = layers_of, microbatches
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         takes = [*given, *named.values()]
@@ -243,18 +248,20 @@ class Written(Asked):
         return super().__call__(*given, **named)
 
     def _program(self, model: Model) -> Program:
-        share, microbatches = share_of(model), self._setting.microbatches
+        share, microbatches = share_of(model), self._microbatches
         batches = model.BATCHES // len(share.replicas) if microbatches is None else len(microbatches)
         order = self._ask(len(share.pipeline), batches, model.dist.budget)
         if model.dist.puzzle is not None and (world := PUZZLES[model.dist.puzzle].messages) is not None:
             self._require_world(world, order)
-        return program_of(order, **self._setting._asdict(), by_words=True)
+        return program_of(
+            order, messages=self._messages, layers_of=self._layers_of, microbatches=microbatches, by_words=True
+        )
 
     def _require_world(self, world: str, order: Order) -> None:
         """PuzzleError where messages travel otherwise than the puzzle says: its goals are for that world."""
-        if self._setting.messages != world:
+        if self._messages != world:
             raise self._wrong(
-                f"in this puzzle messages are {world}, and here they are {self._setting.messages}",
+                f"in this puzzle messages are {world}, and here they are {self._messages}",
                 expected=f'@schedule(messages="{world}") above {self.name}, as it was given',
                 fix="to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)",
             )

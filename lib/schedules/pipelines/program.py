@@ -37,14 +37,6 @@ Handler = Callable[[int, int, bool, bool], Awaitable[Any] | None]
 """Does what is to be done for a stage and a microbatch (see `Step`). What it returns is awaited at once."""
 
 
-class Setting(NamedTuple):
-    """The way an order is run, as `program_of` takes it."""
-
-    messages: Messages = "awaited"
-    layers_of: Sequence[range] | None = None
-    microbatches: Sequence[Sequence[int]] | None = None
-
-
 def program_of(
     order: Order,
     *,
