@@ -42,7 +42,7 @@ def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> Repla
         job = Job.of(plan, options, hook, share=False)
         rank, reports, comparison = play_with_torchrun(job)
         return replace(_assembled(job, reports, 0, comparison), rank=rank)
-    refuse_if_too_large(plan, options)
+    refuse_if_too_large(plan, options)  # under torchrun each machine has a part of it, whose size the system tells
     job = Job.of(plan, options, hook)
     if options.transport == "local":
         return _run_local(job)

@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous as rendezvous_at
 
-from lib.replay import WrongWorld
+from lib.replay import ReplayError, WrongWorld
 from lib.replay.layers.training import Comparison
 from lib.replay.plan import raised
 from lib.replay.rank import transport
@@ -179,6 +179,8 @@ def play_with_torchrun(job: Job) -> tuple[int, list[Report], Comparison]:
             # Where processes exchange what they have to say.
             device = here.device if job.options.transport == "nccl" else torch.device("cpu")
             return rank, exchange(report, device), _compared_on_rank_0(job, results, here, device)
+    except ReplayError:
+        raise
     except Exception as error:
         raise raised(job.plan, rank, now, f"{type(error).__name__}: {error}") from error
     finally:
@@ -204,7 +206,7 @@ def _examples(job: Job, store: Any) -> Iterator[Path]:
 
 
 def _compared_on_rank_0(job: Job, results: Tensor, here: Here, device: torch.device) -> Comparison:
-    """Rank 0 collects what all kept, compares, and tells the others."""
+    """Collect what all kept on rank 0, which compares, and tells the others."""
     if not job.options.verify:
         return job.compared(())
     if here.rank != 0:
