@@ -34,7 +34,7 @@ from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.action import BEGINS, MESSAGES, PASSES, Action, Messages, Order, parse
-from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
+from lib.schedules.pipelines.legality import LONG, IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
 from lib.schedules.pipelines.program import MESSAGES_ARE, Program, program_of, says_messages, share_of
 from lib.simulator.dist import Dist
@@ -60,9 +60,6 @@ FIXES: Final = {
     "missing": "each microbatch goes once forward and once backward through every stage: count what the list has",
 }
 """By rule of legality what to do, where it knows nothing better."""
-WEIGHT_HALF: Final = "a W needs the I of the same microbatch on the same stage, earlier in the list"
-LONG: Final = 60
-"""Characters that are shown of a word."""
 
 
 @overload
@@ -441,7 +438,7 @@ def _fix(wrong: Wrong, ranks: int | None) -> str | None:
     if wrong.cause is not None:
         return wrong.cause
     if wrong.rule == "before" and kind == "W":
-        return WEIGHT_HALF
+        return "a W needs the I of the same microbatch on the same stage, earlier in the list"
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
     if wrong.rule == "twice" and ranks is not None:
