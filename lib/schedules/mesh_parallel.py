@@ -32,9 +32,10 @@ PLACEMENTS = ("full", "batch", "replicated")
 
 
 def tensor_parallel(
-    placement: str = "batch", data: str = "data", model_axis: str = "model"
+    placement: str = "batch", data: str = "data", model_axis: str = "model", first_input: bool = False
 ) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """Make a tensor parallel step: each row of data has its share of the batches, placed as PLACEMENTS says."""
+    """Make a tensor parallel step: each row of data has its share of the batches, placed as PLACEMENTS says.
+    `first_input`: it also sums the gradient of the data, which is not needed."""
 
     async def cut(model: Model) -> None:
         member, members = model.coord[model_axis], len(model.group(model_axis))
@@ -52,7 +53,7 @@ def tensor_parallel(
             sums[layer], grads[layer] = model.backward(
                 layer, activations.pop(layer), grads.pop(layer + 1), weights[layer]
             )
-            if layer and layer % 2 == 0:
+            if layer % 2 == 0 and (layer or first_input):
                 grads[layer] = await model.allreduce(grads[layer], layer, model_axis)
         del grads[0]
         for layer in range(model.LAYERS):

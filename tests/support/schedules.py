@@ -387,7 +387,7 @@ OTHERS = [
     Case("hsdp", fully_sharded("shard", "replica"), 8, 3, 8, REPLICA_SHARD, HOSTS),
     Case("hsdp, other order", fully_sharded("shard", "replica"), 8, 2, 8, Mesh({"shard": 4, "replica": 2}), HOSTS),
     Case("tensor_parallel", tensor_parallel("full"), 4, 4, 4, Mesh({"data": 2, "model": 2})),
-    Case("tensor_parallel over links", tensor_parallel("batch"), 8, 2, 4, PARTS, HOSTS),
+    Case("tensor_parallel over links", tensor_parallel("batch", first_input=True), 8, 2, 4, PARTS, HOSTS),
     Case("tensor_parallel, other order", tensor_parallel("replicated"), 4, 2, 2, Mesh(PAIRS, ranks=[3, 0, 2, 1])),
     Case("split_features", split_features, 2, 3, 2),
 ]
