@@ -1,6 +1,6 @@
 """A recording: when each rank did what, as far as its source knows. Less than a Trace, which knows every value.
 
-A recording comes from a profiler, from a file for Perfetto, or from a Trace of ours. What can be asked of it is how
+A recording comes from a profiler, or from a Trace or an order of ours. What can be asked of it is how
 long it takes, in which order its ranks pass microbatches through stages, and where that differs from another one.
 """
 

@@ -50,7 +50,7 @@ class Task(NamedTuple):
         return CLUSTERS[self.gpu]
 
     def words(self) -> str:
-        """The run in words: "gpt3-175b on 64 a100, 64 sequences of 2,048 tokens"."""
+        """Return the run in words: "gpt3-175b on 64 a100, 64 sequences of 2,048 tokens"."""
         return f"{self.model} on {self.gpus:,} {self.gpu}, {self.batch:,} sequences of {self.sequence:,} tokens"
 
 

@@ -30,7 +30,7 @@ class Memory(NamedTuple):
         return sum(self)
 
     def __str__(self) -> str:
-        """The total in GiB, and what it is made of, the largest first."""
+        """Say the total in GiB, and what it is made of, the largest first."""
         parts = sorted(zip(self, self._fields, strict=True), reverse=True)
         return f"{self.total / GIB:.1f} GiB: " + ", ".join(f"{name} {size / GIB:.1f}" for size, name in parts)
 

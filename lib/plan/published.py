@@ -1,4 +1,4 @@
-"""Predicted beside published: runs that somebody measured and printed, and how far from them the closed forms are."""
+"""Predicted beside published: runs that were measured and printed, and how far from them the closed forms are."""
 
 from __future__ import annotations
 

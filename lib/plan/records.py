@@ -212,7 +212,7 @@ STACKS: Final = {
         Stack("deepseek", ep_hidden=1, fp8=1.5, stored=0.6),
     )
 }
-"""The software of the published runs. The factors of fp8, and what waits in it, are assumed: nobody printed them."""
+"""The software of the published runs. The factors of fp8, and what waits in it, are assumed: they were not printed."""
 
 SCHEDULES: Final = {
     "1f1b": "one_f_one_b",
@@ -398,7 +398,7 @@ def read_toml(name: str) -> dict[str, dict[str, Any]]:
 
 
 def _records(kind: type[T], file: str, what: str) -> Mapping[str, T]:
-    """The records of a file of data by name."""
+    """Return the records of a file of data by name."""
 
     @cache
     def read() -> dict[str, T]:

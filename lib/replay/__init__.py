@@ -1,4 +1,4 @@
-"""Replay: the same schedule on torch.distributed, with real tensors. A Trace is data, so nobody's code is run here.
+"""Replay: the same schedule on torch.distributed, with real tensors. A Trace is data, so no student's code is run here.
 
     from lib.replay import replay
     result = replay(simulate(fsdp, puzzle="fsdp"))
@@ -24,19 +24,17 @@ from lib.errors.source_lines import notebook
 
 if TYPE_CHECKING:
     from lib.replay.options import ReplayOptions
-    from lib.replay.result import Calibration, ReplayResult, calibrate
+    from lib.replay.result import ReplayResult
     from lib.schedules.formats.perfetto import perfetto
     from lib.simulator.model import Model
     from lib.trace.trace import Trace
 
-__all__ = ["Calibration", "InUse", "NotEnoughMemory", "RankDied", "RankRaised", "RankStalled", "ReplayError"]
-__all__ += ["ReplayOptions", "ReplayResult", "UnfitTrace", "WrongWorld", "calibrate", "perfetto", "replay"]
+__all__ = ["NotEnoughMemory", "RankDied", "RankRaised", "RankStalled", "ReplayError", "ReplayOptions", "ReplayResult"]
+__all__ += ["UnfitTrace", "WrongWorld", "perfetto", "replay"]
 
 _HOME: dict[str, str] = {
-    "Calibration": "lib.replay.result",
     "ReplayOptions": "lib.replay.options",
     "ReplayResult": "lib.replay.result",
-    "calibrate": "lib.replay.result",
     "perfetto": "lib.schedules.formats.perfetto",
 }
 """Where other public names live. They are imported when first asked for: the `puzzles` command reads our options."""
@@ -67,10 +65,6 @@ class NotEnoughMemory(ReplayError):
     """The replay would need more memory than there is; found out before anything is started."""
 
 
-class InUse(ReplayError):
-    """The port or file where the ranks were to meet belongs to somebody else."""
-
-
 class RankRaised(ReplayError):
     """An operation failed on a rank."""
 
@@ -87,7 +81,7 @@ def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = No
     """Run a schedule (a Trace, or the Models of a run) with real tensors, and compare it with ordinary training.
 
     What can be chosen is in `ReplayOptions`: `replay(models, transport="gloo", dtype="float64", steps=5)`. Started by
-    torchrun, this process plays its own ranks, and every process gets the result. Raises ReplayError where the replay
+    torchrun, this process plays its own rank, and every process gets the result. Raises ReplayError where the replay
     could not be done, ImportError where torch is missing; wrong numbers raise nothing, see `ReplayResult.ok`.
     """
     from lib.trace.trace import trace_of

@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 
 from lib.errors.exceptions import TraceError
 from lib.files import write_whole
-from lib.replay import ReplayError, ReplayOptions, ReplayResult, calibrate, replay
+from lib.replay import ReplayError, ReplayOptions, ReplayResult, replay
 from lib.schedules.formats.perfetto import write_perfetto
 from lib.trace.trace import Trace
 
 
 class Outputs(NamedTuple):
-    """The uses of a result beside being printed: files to write, and another Trace to predict."""
+    """The files to write of a result."""
 
-    calibrate: str | None = None
     json: Path | None = None
     save: Path | None = None
     perfetto: Path | None = None
@@ -41,7 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             (f"--no-{name}", f"do not {allowed['help']}") if allowed["kind"] is bool else (f"--{name}", allowed["help"])
         )
         parser.add_argument(flag, dest=option.name, default=default, help=help, **more)
-    parser.add_argument("--calibrate", metavar="OTHER", help="fit costs, and predict this other Trace")
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--save", type=Path, help="write the measured Trace here")
     parser.add_argument("--perfetto", type=Path, help="write both timelines here, for ui.perfetto.dev")
@@ -64,7 +62,6 @@ def replay_and_tell(
     try:
         options = ReplayOptions.from_json(chosen)
         result = replay(load(path), options)
-        other = None if outputs.calibrate is None else replay(load(outputs.calibrate), options)
     except (ReplayError, TraceError, ImportError, OSError, ValueError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return 1
@@ -72,15 +69,13 @@ def replay_and_tell(
         print(result.text(), flush=True)
         if show is not None:
             show(result)
-        if other is not None:
-            print(f"\n{calibrate([result], [other]).text()}", flush=True)
         if outputs.json is not None:
             write_whole(outputs.json, json.dumps(result.to_json(), indent=1) + "\n")
         if outputs.save is not None:
             result.measured.save(outputs.save)
         if outputs.perfetto is not None:
             write_perfetto(outputs.perfetto, {"simulated": result.simulated, "measured": result.measured})
-    return 0 if result.ok and (other is None or other.ok) else 1
+    return 0 if result.ok else 1
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from operator import mul
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +25,6 @@ from lib.plan.timing import product, ring
 from lib.replay import ReplayError, replay
 from lib.replay.options import ReplayOptions
 from lib.replay.rank.interpreter import Clock
-from lib.replay.result import least_squares
 from lib.schedules.steps import backward, forward, load, loss, mine, step
 from lib.simulator.model import Model
 from lib.simulator.simulator import simulate
@@ -105,7 +105,7 @@ def measured(options: ReplayOptions, ranks: int, sizes: Sizes) -> list[Timed]:
 
 
 async def _gathering(model: Model) -> None:
-    """A training step of one layer, whose weight is gathered by all ranks."""
+    """Do a training step of one layer, whose weight is gathered by all ranks."""
     load(model, shard=model.rank, total=model.RANKS)
     whole = await model.allgather(model.weights[0], 0)
     model.activations[0] = model.get_activation(mine(model))
@@ -166,3 +166,19 @@ def predicted(one: Timed, cluster: Cluster, ranks: int) -> float:
         return product(cluster, Plan(1, 1), m, (n, k))
     (size,) = one.sizes
     return 2 * size / cluster.hbm / cluster.hbm_share if one.kind == "copy" else ring(size, ranks, ranks, cluster)
+
+
+def least_squares(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """Return the factors, neither of them negative, by which two kinds of work explain their times best: rows have an
+    amount of the one, an amount of the other, and the time of both."""
+    a, b, t = zip(*rows, strict=True)
+    aa, ab, bb, at, bt = (sum(map(mul, *pair)) for pair in ((a, a), (a, b), (b, b), (a, t), (b, t)))
+    determinant = aa * bb - ab * ab
+    if determinant > 1e-9 * aa * bb:
+        found = (at * bb - bt * ab) / determinant, (bt * aa - at * ab) / determinant
+        if min(found) >= 0:
+            return found
+    # One of them alone, the one that explains more: what is left is t.t - (x.t)^2 / x.x.
+    if not bb or at * at / aa > bt * bt / bb * (1 + 1e-9):
+        return at / aa, 0.0
+    return 0.0, bt / bb

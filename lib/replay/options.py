@@ -45,13 +45,15 @@ def _option(
     least: int | None = None,
     most: int | None = None,
 ) -> Any:
-    """An option: its default, what it means, and what it may be. `several`: any number of values, each of that kind."""
+    """Make an option: its default, what it means, and what it may be. `several`: any number of values, each of that
+    kind."""
     metadata = {"help": help, "kind": kind, "choices": tuple(choices), "several": default == ()}
     return field(default=default, metadata=metadata | {"least": least, "most": most})
 
 
 def _whole(default: int | None, help: str, least: int = 1, most: int = 10**6) -> Any:
-    """A whole number. What is larger than the most is a slip of the keyboard, or no machine has it."""
+    """Make an option that is a whole number. What is larger than the most is a slip of the keyboard, or no machine has
+    it."""
     return _option(default, help, int, least=least, most=most)
 
 
@@ -79,25 +81,13 @@ class ReplayOptions:
     device: str | None = _option(None, "default: cuda for nccl, else cpu", choices=("cpu", "cuda"))
     timeout: float = _option(60.0, "seconds in which some rank must get on", kind=float)
     threads: int = _whole(1, "of torch, for each rank", most=1024)
-    processes: int | None = _whole(
-        None, "that play the ranks; default those of the Trace's mesh, else one for each rank"
-    )
     seed: int = _whole(0, "of the numbers that training starts from", least=0, most=2**32)
     backward: str = _option(
         "explicit", "who differentiates: kernels of ours, or torch", choices=("explicit", "autograd")
     )
     verify: bool = _option(True, "compare with ordinary training", kind=bool)
     against: tuple[str, ...] = _option((), "run these libraries beside it", choices=LIBRARIES)
-    profile: str | None = _option(None, "a folder for traces of torch.profiler, one a rank, of one more step")
     memory_limit: int | None = _whole(None, "bytes that may be used; default what is free", most=2**60)
-    start: str = _option(
-        "auto",
-        "how ranks of this machine are started: forkserver is a fresh Python that forks them",
-        choices=("auto", "fork", "forkserver"),
-    )
-    rendezvous: str | None = _option(
-        None, "where processes meet: tcp://host:port or file:///path; default a fresh file, without any port"
-    )
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -117,10 +107,6 @@ class ReplayOptions:
             raise ValueError("nccl moves tensors between GPUs only; use transport='gloo' on the CPU")
         if self.against and self.transport == "local":
             raise ValueError("the libraries need processes: transport='gloo' or 'nccl'")
-        if self.profile is not None and self.transport == "local":
-            raise ValueError("a profile needs a process for each rank: transport='gloo' or 'nccl'")
-        if self.rendezvous is not None and not self.rendezvous.startswith(("tcp://", "file://")):
-            raise ValueError(f"rendezvous is tcp://host:port or file:///path; got {self.rendezvous!r}")
 
     @property
     def number(self) -> DType:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lib.checker.checker import check
-from lib.replay import RankRaised, RankStalled, UnfitTrace, WrongWorld
+from lib.replay import RankRaised, UnfitTrace
 from lib.replay.options import ReplayOptions
-from lib.replay.sizes import IN_FORM, Range, Sizes, length, refuse_if_too_large
+from lib.replay.sizes import IN_FORM, Range, Sizes, length
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
@@ -71,9 +71,10 @@ class RankPlan:
     """All that one rank has to know. Keys are numbers of its events.
 
     `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
-    event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that
-    nobody needs afterwards, `used` the values that anybody uses. `keeps` are the activations whose softmaxes a backward
-    needs, which are no value, and how many numbers they are. `kept` is how many numbers are kept for comparison.
+    event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are
+    not needed afterwards, `used` the values that are used at all. `keeps` are the activations whose softmaxes a
+    backward needs, which are no value, and how many numbers they are. `kept` is how many numbers are kept for
+    comparison.
     """
 
     program: Program
@@ -96,13 +97,13 @@ class RankPlan:
         return value
 
     def inputs(self, event: Event) -> tuple[Value, ...]:
-        """The values that an event uses."""
+        """Return the values that an event uses."""
         return tuple(map(self.value, event.inputs))
 
 
 @dataclass
 class Plan:
-    """All that the ranks have to know. `groups` and `pairs` are in the order in which everybody makes them."""
+    """All that the ranks have to know. `groups` and `pairs` are in the order in which all ranks make them."""
 
     trace: Trace
     sizes: Sizes
@@ -116,12 +117,9 @@ class Plan:
         return len(self.rank_plans)
 
 
-def plan_that_fits(trace: Trace, options: ReplayOptions, here: Sequence[int] | None = None) -> Plan:
-    """Make the plan of a replay that fits. UnfitTrace where the Trace is not one correct training step,
-    NotEnoughMemory where there is too little for it, before anything is started.
-
-    `here` are the ranks that this machine is to hold, under torchrun; without it, it holds all.
-    """
+def plan_of(trace: Trace, options: ReplayOptions) -> Plan:
+    """Make the plan of a replay. UnfitTrace where the Trace is not one correct training step, or its tensors would
+    begin within a number."""
     sizes = Sizes.of(trace, options)
     _must_be_a_training_step(trace)
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
@@ -133,9 +131,7 @@ def plan_that_fits(trace: Trace, options: ReplayOptions, here: Sequence[int] | N
         _gone_before(plan, _lifetimes(plan, lives, gone_by[rank]), gone_by[rank])
         plan.keeps = _softmaxes(simulated.shape, rank, plan, sizes)
         _compared(rebuilt, rank, plan, sizes)
-    made = Plan(simulated, sizes, plans, groups, pairs)
-    refuse_if_too_large(made, options, here)
-    return made
+    return Plan(simulated, sizes, plans, groups, pairs)
 
 
 def _must_be_a_training_step(trace: Trace) -> None:
@@ -228,10 +224,10 @@ def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, i
 
 
 def _lifetimes(plan: RankPlan, lives: Lifetimes, gone: dict[int, int]) -> list[int]:
-    """Note what is there before the step, and which events may overwrite an input, because nobody needs it again;
+    """Note what is there before the step, and which events may overwrite an input, because it is not needed again;
     return before which event each value is freed."""
     program = plan.program
-    count = len(program.values)  # what nobody waits for has no id, and the interpreter drops it
+    count = len(program.values)  # what is never waited for has no id, and the interpreter drops it
     born, last = lives.born[:count], lives.last[:count]
     plan.at_rest = {number for number in range(count) if born[number] < 0 <= lives.maker[number]}
     dies = [max(first, final) + 1 for first, final in zip(born, last, strict=True)]
@@ -283,8 +279,8 @@ def softmax_of(shape: Shape, event: Event, values: Sequence[Value]) -> Activatio
 
 
 def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> dict[int, int]:
-    """The softmaxes that a rank keeps for its backwards, as numbers by activation. UnfitTrace where it has not finished
-    them itself."""
+    """Return the softmaxes that a rank keeps for its backwards, as numbers by activation. UnfitTrace where it has not
+    finished them itself."""
     events, needs = plan.program.events, dict[int, int]()
     finished: dict[int, list[Range]] = {}
     for index, event in enumerate(events if any(kind.softmax for kind in shape.kinds) else ()):
@@ -353,7 +349,7 @@ def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
 
 
 def describe_event(plan: Plan, rank: int, index: int) -> str:
-    """One operation in words: "event 12, allreduce of layer 1 with ranks 0, 1, 2, 3 (ddp.py, line 7: ...)"."""
+    """Say one operation in words: "event 12, allreduce of layer 1 with ranks 0, 1, 2, 3 (ddp.py, line 7: ...)"."""
     events = plan.rank_plans[rank].program.events
     if not 0 <= index < len(events):
         return "the start" if index < 0 else "the end"
@@ -371,37 +367,6 @@ def describe_event(plan: Plan, rank: int, index: int) -> str:
 
 
 def raised(plan: Plan, rank: int, index: int, error: str) -> RankRaised:
-    """An operation failed on a rank with this error."""
+    """Return the error of a rank on which an operation failed with this one."""
     operation = describe_event(plan, rank, index)
     return RankRaised(f"rank {rank} failed in {operation}: {error}", rank=rank, operation=operation)
-
-
-def stalled(
-    plan: Plan, ranks: Sequence[int], index: int, timeout: float, what: str, started: bool = True
-) -> RankStalled:
-    """The first of these ranks, in event `index`, has not moved for the whole timeout, the others neither. `what` is
-    what else there is to say."""
-    rank, *others = ranks
-    operation = describe_event(plan, rank, index) if started else "the start, before it had met the others"
-    neither = f"; ranks {', '.join(map(str, others))} neither" if others else ""
-    words = f"rank {rank} did not move for {timeout:g} s, in {operation}{neither}; {what}"
-    return RankStalled(words, rank=rank, operation=operation)
-
-
-def processes_of(trace: Trace, options: ReplayOptions) -> tuple[tuple[int, ...], ...]:
-    """Return the ranks of each process: as the options ask, else as the Trace's mesh has it, else one each. Where each
-    process has one, rank r is process r. WrongWorld where ranks cannot share one."""
-    ranks = trace.ranks
-    owned = trace.mesh.processes if trace.mesh is not None else tuple((rank,) for rank in range(ranks))
-    wanted = len(owned) if options.processes is None else options.processes
-    if ranks % wanted and wanted != len(owned):
-        raise WrongWorld(f"{ranks} ranks do not divide into {wanted} processes of as many each")
-    if wanted == ranks or wanted != len(owned):
-        each = ranks // wanted
-        owned = tuple(tuple(range(first, first + each)) for first in range(0, ranks, each))
-    alone = f"processes={ranks} gives each rank a process of its own"
-    if wanted != ranks and options.against:
-        raise WrongWorld(f"{', '.join(options.against)} cannot have several ranks in a process: {alone}")
-    if wanted != ranks and options.transport == "nccl":
-        raise WrongWorld(f"nccl needs {ranks} processes, one for each GPU: {alone}")
-    return owned

@@ -1,34 +1,16 @@
-"""What a replay gives: was it right, how long did it take, what did it hold and move; and the same as simulated.
-
-Calibration fits the simulator's costs to such results, and says how well they predict another schedule. The unit stays
-the median forward of one batch. A computation costs its median; communication follows the alpha-beta model of `Links`,
-fitted by least squares over all collectives and messages: rounds x (n - 1) x (latency + S / n x beta) for n members and
-a whole tensor of S elements. What overlaps, or shares a processor, is not in such a model: how far off it is, is
-measured on schedules that it was not fitted on.
-"""
+"""What a replay gives: was it right, how long did it take, what did it hold and move; and the same as simulated."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from operator import mul
 from statistics import median
 from typing import Any
 
 from lib.analysis.figures import end
-from lib.cluster.costs import Links
-from lib.errors.wording import ranges
 from lib.replay.options import ReplayOptions
-from lib.trace.event import Event, Program
-from lib.trace.order import brought_to, meetings
-from lib.trace.retiming import retime
 from lib.trace.trace import Trace
-from lib.values.collectives import COLLECTIVES
-from lib.values.kinds.kind import PRICED, USUAL
-from lib.values.laws import total_elements
-from lib.values.layers import Shape
-from lib.values.operations import COMPUTE, OPERATIONS
-from lib.values.values import Activation, ActivationGrad
+from lib.values.kinds.kind import USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +69,9 @@ class RankFigures:
 
     Of what was measured, `in_flight` is the most that was held by nothing but communication under way: messages that
     were sent, freed, and not yet received; room for what is to come. `sent` is what its operations sent, of collectives
-    what their row says (a message that nobody receives is simulated, and not sent). `allocator` is the peak of the
-    GPU's allocator, 0 on the CPU.
+    what their row says (a message that is never received is simulated, and not sent). `allocator` is the peak of the
+    GPU's allocator, 0 on the CPU. `wire` is what the system's counters of its sockets say that it sent in a step, where
+    there are any (Linux, over TCP). It read so many `examples` in a step, of so many `bytes` together.
     """
 
     rank: int
@@ -98,21 +81,10 @@ class RankFigures:
     sent: float
     simulated_sent: float
     allocator: int
-    by_event: tuple[tuple[int, float, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessFigures:
-    """The ranks of one process, and what the system's counters of its sockets say that it sent in a step, where there
-    are any (Linux, over TCP). Ranks that share a process send each other what they send over sockets, too.
-
-    `examples` and `bytes` are what its reader read in a step, counted when files were opened.
-    """
-
-    ranks: tuple[int, ...]
-    wire: int | None
+    wire: int | None = None
     examples: int = 0
     bytes: int = 0
+    by_event: tuple[tuple[int, float, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +128,6 @@ class ReplayResult:
     spreads: tuple[Spread, ...]
     ranks: tuple[RankFigures, ...]
     lengths: tuple[tuple[float, ...], ...]
-    processes: tuple[ProcessFigures, ...]
     libraries: tuple[LibraryResult, ...] = ()
     rank: int = 0
 
@@ -193,7 +164,7 @@ class ReplayResult:
             f"{options.optimizer}; {layers}; {len(self.seconds)} step{'s' * (len(self.seconds) > 1)}, "
             f"ready in {self.startup:.2f} s"
         )
-        parts = [[head], self._times(), self._bytes(), self._shared(), self._verdict()]
+        parts = [[head], self._times(), self._bytes(), self._read(), self._verdict()]
         return "\n\n".join("\n".join(part) for part in parts if part)
 
     def _times(self) -> list[str]:
@@ -206,10 +177,9 @@ class ReplayResult:
 
     def _bytes(self) -> list[str]:
         rows = [("rank", "memory simulated", "measured", "in flight", "sent simulated", "measured", "on the wire")]
-        wires = {one.ranks[0]: one.wire for one in self.processes if len(one.ranks) == 1 and one.wire is not None}
         for one in self.ranks:
             memory = f"{one.simulated:,.0f}", f"{one.measured:,}", f"{one.in_flight:,}"
-            wire = f"{wires[one.rank]:,}" if one.rank in wires else ""
+            wire = "" if one.wire is None else f"{one.wire:,}"
             rows.append((f"{one.rank}", *memory, f"{one.simulated_sent:,.0f}", f"{one.sent:,.0f}", wire))
         lines = _table(rows, "ranks")
         note = "; Adam keeps two numbers a weight, so its states take twice the simulated elements"
@@ -218,16 +188,11 @@ class ReplayResult:
             lines.append(f"the allocators of the GPUs gave out up to {most:,} bytes")
         return lines
 
-    def _shared(self) -> list[str]:
-        """The processes, where one has several ranks or reads examples."""
-        reads = any(one.examples for one in self.processes)
-        if not reads and all(len(one.ranks) == 1 for one in self.processes):
-            return []
-        rows = [("process", "ranks", *(("examples read", "in bytes") if reads else ()), "on the wire")]
-        for number, one in enumerate(self.processes):
-            read = (f"{one.examples}", f"{one.bytes:,}") if reads else ()
-            rows.append((f"{number}", ranges(one.ranks), *read, "" if one.wire is None else f"{one.wire:,}"))
-        return _table(rows, "processes")
+    def _read(self) -> list[str]:
+        """Return the examples that ranks read, where any does."""
+        rows = [(f"{one.rank}", f"{one.examples}", f"{one.bytes:,}") for one in self.ranks]
+        read = any(one.examples for one in self.ranks)
+        return _table([("rank", "examples read", "in bytes"), *rows], "ranks") if read else []
 
     def _verdict(self) -> list[str]:
         lines = [error.text() for error in self.errors]
@@ -248,7 +213,7 @@ class ReplayResult:
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        """All figures as plain data; of the Traces only their ends (they have a file format of their own)."""
+        """Return all figures as plain data; of the Traces only their ends (they have a file format of their own)."""
         return {
             "ok": self.ok,
             "faults": list(self.faults),
@@ -261,7 +226,6 @@ class ReplayResult:
             "errors": [asdict(error) for error in self.errors],
             "operations": [asdict(one) for one in self.spreads],
             "ranks": [{key: value for key, value in asdict(one).items() if key != "by_event"} for one in self.ranks],
-            "processes": [asdict(one) for one in self.processes],
             "libraries": [{**asdict(one), "ratio": self.ratio(one.name)} for one in self.libraries],
         }
 
@@ -276,111 +240,3 @@ def _table(rows: Sequence[Sequence[str]], noun: str = "", most: int = 16) -> lis
         cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
         lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
     return lines + [f"and {len(rows) - len(shown)} more {noun}"] * (len(shown) < len(rows))
-
-
-@dataclass(frozen=True, slots=True)
-class PredictedStep:
-    """A schedule's step as measured and as predicted, in seconds. `fitted`: the costs were fitted to it."""
-
-    ranks: int
-    measured: float
-    predicted: float
-    uncalibrated: float
-    fitted: bool
-
-    @property
-    def error(self) -> float:
-        """Return the relative error of the prediction: 0.1 is ten per cent too long."""
-        return self.predicted / self.measured - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Fitted costs (in time units of `unit` seconds), and their predictions."""
-
-    costs: Links
-    unit: float
-    predictions: tuple[PredictedStep, ...]
-
-    def text(self) -> str:
-        """The costs and the predictions in words."""
-        c = self.costs
-        lines = [
-            f"Fitted costs, in time units of {1e3 * self.unit:.3f} ms: "
-            f"forward {c.forward:.3g}, backward {c.backward:.3g}, update {c.update:.3g}, loss {c.loss:.3g},",
-            f"a batch of activations over a link {c.p2p:.3g}, latency of a message {c.latency:.3g}.",
-        ]
-        for one in self.predictions:
-            which = "fitted on" if one.fitted else "not fitted on"
-            lines.append(
-                f"A schedule of {one.ranks} ranks ({which}): measured {1e3 * one.measured:.2f} ms, predicted "
-                f"{1e3 * one.predicted:.2f} ms ({one.error:+.0%}); with the Trace's own costs "
-                f"{1e3 * one.uncalibrated:.2f} ms"
-            )
-        return "\n".join(lines)
-
-
-def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) -> Calibration:
-    """Fit costs to some replays, and predict these and others. All must have the same sizes, dtype and transport."""
-    unit = median(result.unit for result in fit)
-    compute: dict[str, list[float]] = {}
-    rows: list[tuple[float, float, float]] = []
-    for result in fit:
-        moved = _moved(result.measured)
-        for program, lengths in zip(result.measured.programs, result.lengths, strict=True):
-            for number, (event, length) in enumerate(zip(program.events, lengths, strict=True)):
-                seconds = length / unit
-                if event.op in COMPUTE and isinstance(cost := OPERATIONS[event.op].cost, str):
-                    compute.setdefault(cost, []).append(seconds / _batches(result.simulated.shape, program, event))
-                elif event.blocking and event.op in COLLECTIVES and len(event.group) > 1:
-                    rows.append((*moved[program.rank, number], seconds))
-                elif event.blocking and event.op == "receive":
-                    rows.append((1.0, float(total_elements(program.values_of(event.outputs))), seconds))
-    latency, beta = least_squares(rows)
-    medians = {op: median(found) for op, found in compute.items()}
-    costs = Links(**medians, p2p=beta * PRICED.batch, latency=latency, host_size=None, cards=None)
-    predictions = [
-        PredictedStep(
-            one.simulated.ranks, one.median, end(retime(one.simulated, costs)) * unit, end(one.simulated) * unit, fitted
-        )
-        for fitted, results in ((True, fit), (False, others))
-        for one in results
-    ]
-    return Calibration(costs, unit, tuple(predictions))
-
-
-def _batches(shape: Shape, program: Program, event: Event) -> float:
-    """Return how often the price of an operation counts: by batches, and by the size of its part of its layer."""
-    row, values = OPERATIONS[event.op], program.values_of(event.inputs)
-    found = values[0] if values else None
-    batches = len(found.batches) if isinstance(found, Activation | ActivationGrad) else 1
-    return float(row.work(shape, event.layer, batches, values)) or 1
-
-
-def _moved(trace: Trace) -> dict[tuple[int, int], tuple[float, float]]:
-    """Messages and elements on the critical path of each collective, by rank and event, as `Links` counts them."""
-    found: dict[tuple[int, int], tuple[float, float]] = {}
-    for members in meetings(trace):
-        row, brought, root = brought_to(trace, members)
-        path = float(row.messages(len(members))), float(row.busiest(row.paced(brought, root), len(members)))
-        found.update(dict.fromkeys(members, path))
-    return found
-
-
-def least_squares(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Latency and beta, neither of them negative, that explain the times of so many messages and elements best."""
-    if not rows:
-        return 0.0, 0.0
-    messages, elements, times = zip(*rows, strict=True)
-    mm, me, ee = (sum(map(mul, *pair)) for pair in ((messages, messages), (messages, elements), (elements, elements)))
-    mt, et = (sum(map(mul, times, each)) for each in (messages, elements))
-    determinant = mm * ee - me * me
-    if determinant > 1e-9 * mm * ee:
-        latency = (mt * ee - et * me) / determinant
-        beta = (et * mm - mt * me) / determinant
-        if latency >= 0 and beta >= 0:
-            return latency, beta
-    # One of them alone, the one that explains more: what is left is t.t - (x.t)^2 / x.x.
-    if mm and (not ee or mt * mt / mm > et * et / ee * (1 + 1e-9)):
-        return mt / mm, 0.0
-    return 0.0, et / ee if ee else 0.0

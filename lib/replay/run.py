@@ -8,7 +8,6 @@ step whose whole time is the median, not a mixture. This imports torch: only whe
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections import Counter
@@ -20,16 +19,15 @@ from statistics import median
 import torch
 
 from lib.cluster.costs import TICKS
-from lib.replay import ReplayError
 from lib.replay.layers.training import Comparison
 from lib.replay.options import Hook, ReplayOptions
-from lib.replay.plan import Plan, plan_that_fits, processes_of, raised
-from lib.replay.rank import torchrun
+from lib.replay.plan import Plan, plan_of, raised
 from lib.replay.rank.context import Job, RankContext, Reader, device_of
 from lib.replay.rank.interpreter import Report, Times, steps
+from lib.replay.rank.play import play_with_torchrun, torchrun_is_here
 from lib.replay.rank.transport import Handle, LocalTransport, LocalWorld, drive
-from lib.replay.result import Deviation, LibraryResult, ProcessFigures, RankFigures, ReplayResult, Spread
-from lib.replay.sizes import simulated_curve
+from lib.replay.result import Deviation, LibraryResult, RankFigures, ReplayResult, Spread
+from lib.replay.sizes import refuse_if_too_large, simulated_curve
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
@@ -39,59 +37,35 @@ from lib.values.values import Activation
 
 def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
     """Replay a Trace: in this process, as one process of torchrun, or in processes of its own."""
-    if options.profile is not None:
-        if any(len(ranks) > 1 for ranks in processes_of(trace, options)):
-            raise ReplayError(
-                "torch.profiler records a process, so a profile needs one for each rank: leave out processes"
-            )
-        _make_room(Path(options.profile), ("replay", *options.against), trace.ranks)
-    if options.transport == "local":
-        return _run_local(Job.of(plan_that_fits(trace, options), options, hook))
-    if torchrun.is_here():
-        here = torchrun.ranks_of_this_machine(processes_of(trace, options))
-        job = Job.of(plan_that_fits(trace, options, here), options, hook, share=False)
-        rank, reports, comparison = torchrun.play_here(job)
+    plan = plan_of(trace, options)
+    if options.transport != "local" and torchrun_is_here():
+        job = Job.of(plan, options, hook, share=False)
+        rank, reports, comparison = play_with_torchrun(job)
         return replace(_assembled(job, reports, 0, comparison), rank=rank)
+    refuse_if_too_large(plan, options)  # under torchrun each machine has a part of it, whose size the system tells
+    job = Job.of(plan, options, hook)
+    if options.transport == "local":
+        return _run_local(job)
     from lib.replay.rank.forked import forked  # here and not above: it needs a system that can fork
 
-    job = Job.of(plan_that_fits(trace, options), options, hook)
     begun = time.perf_counter_ns()
     with forked(job) as (reports, results):
         return _assembled(job, reports, begun, job.compared(results))
 
 
-def _make_room(profiles: Path, names: Sequence[str], ranks: int) -> None:
-    """Make the folder of profiles, without what an earlier run of more ranks left there: the rest is written over.
-    ReplayError before the run, and not after it, where none can be written."""
-    try:
-        profiles.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise ReplayError(f"profiles are written into a folder; {profiles} is a file") from None
-    except OSError as error:
-        raise ReplayError(f"profiles cannot be written into {profiles}: {error.strerror}") from None
-    if not os.access(profiles, os.W_OK):
-        raise ReplayError(f"profiles cannot be written into {profiles}: Permission denied")
-    for name in names:
-        for path in profiles.glob(f"{name}_rank*.json"):
-            rank = path.stem.removeprefix(f"{name}_rank")
-            if rank.isdecimal() and int(rank) >= ranks:
-                path.unlink(missing_ok=True)
-
-
 def _run_local(job: Job) -> ReplayResult:
-    """All ranks in this process, taking turns. Each process of the job has a reader all the same."""
+    """Run all ranks in this process, taking turns."""
     begun, threads, world = time.perf_counter_ns(), torch.get_num_threads(), LocalWorld(job.plan.ranks)
     reports: list[Report] = [{} for _ in range(job.plan.ranks)]
     torch.set_num_threads(job.options.threads)
     try:
         with tempfile.TemporaryDirectory(prefix="puzzles-replay-") as folder:
             job.write_examples(Path(folder))
-            readers = {rank: reader for ranks in job.processes for reader in [Reader(Path(folder))] for rank in ranks}
             contexts: list[RankContext] = []
             for rank, kept in enumerate(job.kept):
                 way, device = LocalTransport(rank, world), device_of(job.options, rank)
                 results = torch.zeros(kept, dtype=job.initial.dtype)
-                contexts.append(RankContext(job, rank, way, readers[rank], device, results))
+                contexts.append(RankContext(job, rank, way, Reader(Path(folder)), device, results))
             drive([_named(context, report) for context, report in zip(contexts, reports, strict=True)])
             comparison = job.compared([context.results for context in contexts])
     finally:
@@ -133,7 +107,6 @@ def _assembled(job: Job, reports: Sequence[Report], begun: int, comparison: Comp
         lengths=tuple(
             tuple(median(event.length for event in same) / TICKS * seconds for same in events) for events in by_event
         ),
-        processes=tuple(_process_figures(ranks, [reports[rank] for rank in ranks]) for ranks in job.processes),
         libraries=tuple(_library(plan, name, reports, shared, comparison[name]) for name in job.options.against),
     )
 
@@ -173,14 +146,11 @@ def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
         sent=report["sent"],
         simulated_sent=float(sum(sent) * sizes.bytes),
         allocator=report["allocator_peak"],
+        wire=report["wire"],
+        examples=report["read"][0],
+        bytes=report["read"][1],
         by_event=by_event,
     )
-
-
-def _process_figures(ranks: tuple[int, ...], reports: Sequence[Report]) -> ProcessFigures:
-    sockets: list[list[int]] = [report["socket_bytes"] for report in reports if report["socket_bytes"] is not None]
-    wire = max(after for _, after in sockets) - min(before for before, _ in sockets) if sockets else None
-    return ProcessFigures(ranks, wire, *max(map(tuple, (report["read"] for report in reports))))
 
 
 # -- times --------------------------------------------------------------------------------------------------------
@@ -217,7 +187,7 @@ def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> 
     for started, ended, begun, over in times:
         zero = first if shared else begun
         starts.append([time - zero for time in started])
-        # What nobody waited for, and was not seen to end, ended with the step at the latest.
+        # What was not waited for, and was not seen to end, ended with the step at the latest.
         ends.append([(over if time < 0 else time) - zero for time in ended])
     made: list[Program] = []
     for rank, rank_plan in enumerate(plan.rank_plans):

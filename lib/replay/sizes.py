@@ -27,7 +27,7 @@ from lib.trace.trace import Trace
 from lib.values.dims import SPACE
 from lib.values.kinds.kind import PRICED, USUAL, Layer
 from lib.values.layers import Shape
-from lib.values.operations import OPERATIONS, READS
+from lib.values.operations import OPERATIONS
 from lib.values.placement import Dim, Part, Place
 from lib.values.values import KINDS, Elements, OptState, Value
 
@@ -111,7 +111,7 @@ def _spread(low: int, high: int, inner: tuple[Range, ...], wide: int, line: int)
 class Sizes:
     """The sizes of one replay.
 
-    `shape` has the layers as large as their tensors are: as they are described, and those that nobody described as the
+    `shape` has the layers as large as their tensors are: as they are described, and those without a description as the
     options say. `moments` numbers of optimizer state go with each weight, side by side, and so do its maximum and sum
     with each part of a softmax that is not done. `scales` are the numbers of a replay for each element that the
     simulator counts, by kind of value.
@@ -234,34 +234,22 @@ def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
     }
 
 
-def refuse_if_too_large(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = None) -> None:
-    """Raise NotEnoughMemory where a replay will need more of this machine's main memory than is free, or allowed.
+def refuse_if_too_large(plan: Plan, options: ReplayOptions) -> None:
+    """Raise NotEnoughMemory where a replay on this machine needs more of its main memory than is free, or allowed.
 
-    It is predicted from the simulated memory. `here` are the ranks of this machine, where not all are. A GPU is not
-    asked: what does not fit there is an error of its operation, where a system that runs out of main memory kills whom
-    it likes.
+    It needs at least what the simulator says that ranks hold at their peaks, the numbers that training starts from,
+    and what is compared; all once more, and in float64, for ordinary training. A GPU is not asked: what does not fit
+    there is an error of its operation, where a system that runs out of main memory kills whom it likes.
     """
-    sizes, number = plan.sizes, options.number.bytes
-    ranks = range(plan.ranks) if here is None else [rank for rank in here if rank < plan.ranks]
+    sizes, number, layers = plan.sizes, options.number.bytes, plan.trace.layers
     peaks = [round(max(simulated_curve(plan, rank).values(), default=0.0)) for rank in range(plan.ranks)]
-    layers, batches = plan.trace.layers, plan.trace.shape.items
-    weights, data = sum(map(sizes.weight, range(layers))), batches * sizes.batch(0)
-    results = [rank_plan.kept * number for rank_plan in plan.rank_plans]
-    if here is None:  # the data and the first weights once, in memory that forked ranks share
-        host = (weights * (1 + sizes.moments) + data + batches * sizes.batch(layers)) * number
-    else:  # every process its own; the first rank collects what all have kept
-        host = sum(peaks[rank] + results[rank] for rank in ranks)
-    host += sum(results) if 0 in ranks else 0
-    host += 0 if options.transport == "local" else PROCESS * len(ranks)
-    if options.verify and 0 in ranks:  # training in float64: weights, gradients, states, and what autograd keeps
-        activations = sum(map(sizes.batch, range(layers + 1)))
-        host += 8 * (weights * (3 + sizes.moments) + 3 * batches * activations)
-    if options.against:
-        host += len(ranks) * number * (weights * (4 + sizes.moments) + 2 * layers * data)
-    if any(event.op in READS for _, event in plan.trace.events()):  # what readers keep
-        host += len(ranks) * data * number
-    if not options.on_gpu:
-        host += sum(peaks[rank] + _beside(plan, rank) * number for rank in ranks)
+    weights, batches = sum(map(sizes.weight, range(layers))), plan.trace.shape.items
+    first = weights * (1 + sizes.moments) + batches * (sizes.batch(0) + sizes.batch(layers))
+    host = (first + sum(rank_plan.kept for rank_plan in plan.rank_plans)) * number
+    host += 0 if options.transport == "local" else PROCESS * plan.ranks
+    host += 0 if options.on_gpu else sum(peaks)
+    if options.verify:  # weights, gradients and states, and the activations that autograd keeps
+        host += 8 * (weights * (2 + sizes.moments) + batches * sum(map(sizes.batch, range(layers + 1))))
     limit = available() if options.memory_limit is None else options.memory_limit
     if limit is not None and host > limit:
         most = max(range(len(peaks)), key=peaks.__getitem__)
@@ -271,17 +259,6 @@ def refuse_if_too_large(plan: Plan, options: ReplayOptions, here: Sequence[int] 
             "make hidden or length smaller, describe smaller layers, or use a smaller dtype",
             rank=most,
         )
-
-
-def _beside(plan: Plan, rank: int) -> int:
-    """Count numbers that are in no value: softmaxes that are kept, and scores, exponentials and gradients of an
-    attention."""
-    mine, scores = plan.rank_plans[rank], 0
-    for event in mine.program.events:
-        if event.op in IN_FORM and (heads := plan.sizes.shape.kinds[event.layer or 0].layer.heads):
-            x, *_, keys = [[*plan.sizes.parts(value).values()] for value in mine.inputs(event)]
-            scores = max(scores, heads * length(x[0]) * length(x[1]) * length(keys[1]))
-    return sum(mine.keeps.values()) + 3 * scores
 
 
 def available() -> int | None:

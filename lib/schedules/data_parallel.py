@@ -13,7 +13,7 @@ from typing import Any
 from lib.errors.arguments import described
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import student_place
-from lib.schedules.steps import accumulate, backward, compute, forward, load, loss, mine, step, update
+from lib.schedules.steps import accumulate, backward, forward, load, loss, mine, step, update
 from lib.simulator.model import Model
 from lib.values.values import Weight, WeightGrad, describe
 
@@ -58,7 +58,7 @@ def checkpointed(k: int) -> Callable[[Model], None]:
         loss(model)
         back(model, last)
         for segment in reversed(before):
-            through(model, segment[:-1])  # the output of the last layer is there no longer, and nobody needs it
+            through(model, segment[:-1])  # the output of the last layer is there no longer, and it is not needed
             back(model, segment)
 
     return run
@@ -76,7 +76,7 @@ async def ddp(model: Model) -> None:
     for layer in reversed(range(model.LAYERS)):
         grad, grads[layer] = model.backward(layer, activations.pop(layer), grads.pop(layer + 1), weights[layer])
         if layer == 0:
-            del grads[0]  # nobody needs the gradient of the data
+            del grads[0]  # the gradient of the data is not needed
         sums[layer] = await model.allreduce(grad, layer)
         weights[layer], opt_states[layer] = model.update(layer, sums.pop(layer), weights[layer], opt_states[layer])
         model.set_final_weight(layer, weights[layer])
@@ -96,20 +96,6 @@ async def ddp_overlap(model: Model) -> None:
     for layer in reversed(range(model.LAYERS)):
         model.grad_weights[layer] = await works[layer]
         step(model, layer)
-
-
-async def zero1(model: Model) -> None:
-    """Weights and gradients whole, the optimizer sharded: each rank updates its shard, then the shards are gathered."""
-    for layer in range(model.LAYERS):
-        model.weights[layer], _ = model.load_weights(layer)
-        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
-    compute(model, mine(model))
-    for layer in range(model.LAYERS):
-        grad = await model.allreduce(model.grad_weights.pop(layer), layer)
-        shard = model.weights.pop(layer).shard(model.rank, model.RANKS)
-        shard, model.opt_states[layer] = model.update(layer, grad, shard, model.opt_states[layer])
-        model.weights[layer] = await model.allgather(shard, layer)
-        model.set_final_weight(layer, model.weights[layer])
 
 
 def zero(stage: int) -> Callable[[Model], Coroutine[Any, Any, None]]:
@@ -138,7 +124,7 @@ def zero(stage: int) -> Callable[[Model], Coroutine[Any, Any, None]]:
             for layer in reversed(range(model.LAYERS)):
                 grad = backward(model, layer, await at_work(layer))
                 if 0 < stage < 3 and b == batches[-1]:
-                    weights[layer] = weights[layer].shard(*place)  # nobody needs the rest of the old weight
+                    weights[layer] = weights[layer].shard(*place)  # the rest of the old weight is not needed
                 accumulate(model, layer, await model.scatterreduce(grad, layer) if stage > 1 else grad)
                 del grad
         for layer in reversed(range(model.LAYERS)):
@@ -155,8 +141,8 @@ def zero(stage: int) -> Callable[[Model], Coroutine[Any, Any, None]]:
 
 
 def fully_sharded(shard: str | None = None, replica: str | None = None) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """FSDP over the axis `shard` of the mesh, or over all ranks; each weight is gathered twice and kept in between by
-    nobody. With `replica` it is HSDP: the shards' gradients are all-reduced over that axis."""
+    """FSDP over the axis `shard` of the mesh, or over all ranks; each weight is gathered twice and not kept in
+    between. With `replica` it is HSDP: the shards' gradients are all-reduced over that axis."""
 
     async def sharded(model: Model) -> None:
         weights, opt_states, activations, grads, sums = model.storage()
@@ -173,7 +159,7 @@ def fully_sharded(shard: str | None = None, replica: str | None = None) -> Calla
                 layer, activations.pop(layer), grads.pop(layer + 1), weights.pop("whole")
             )
             if layer == 0:
-                del grads[0]  # nobody needs the gradient of the data
+                del grads[0]  # the gradient of the data is not needed
             sums[layer] = await model.scatterreduce(grad, layer, shard)
             if replica is not None:
                 sums[layer] = await model.allreduce(sums[layer], layer, replica)

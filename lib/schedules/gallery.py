@@ -144,7 +144,7 @@ class Gallery:
         return [dict(zip(names, (*key, end), strict=True)) for key, end in found.items()]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as data, for a page: what each rank does, as words, and when each action starts."""
+        """Return everything as data, for a page: what each rank does, as words, and when each action starts."""
         return {
             "ranks": self.ranks,
             "batches": self.batches,
@@ -218,9 +218,7 @@ def gallery(
     names: dict[Order, str] = {}
     for row in SCHEDULES.values():
         for each in [one for one in chunks if one > 1] if "chunks" in row.takes else [row.chunks]:
-            told: dict[str, Any] = {"chunks": each, "costs": costs}
-            told = {name: value for name, value in told.items() if name in row.takes}
-            names.setdefault(row.make(ranks, batches, **told), row.name)
+            names.setdefault(row.order(ranks, batches, chunks=each, costs=costs), row.name)
     at: dict[Order, list[Sliders]] = {}
     for each, group, ahead, late in product(*positions.values()):
         sliders = Sliders(each or 1, group or batches, ahead, late)
@@ -430,7 +428,7 @@ def explore(
             if done is not None:
                 done(len(found), len(wanted))
     points = tuple(found[key] for key in wanted)
-    if file is not None:  # in the order of the grid, so that the file is the same whoever was first
+    if file is not None:  # in the order of the grid, so that the file is the same, whichever process was first
         known |= _read(Path(file))  # once more: another sweep may have written there meanwhile
         others = [point for key, point in known.items() if key not in wanted]
         write_whole(file, "".join(map(_line, [*points, *others])))

@@ -34,8 +34,8 @@ PLACEMENTS = ("full", "batch", "replicated")
 def tensor_parallel(
     placement: str = "batch", data: str = "data", model_axis: str = "model", first_input: bool = False
 ) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """Give each row of data its share of the batches. `first_input`: also sums the gradient of the data, which
-    nobody needs."""
+    """Make a tensor parallel step: each row of data has its share of the batches, placed as PLACEMENTS says.
+    `first_input`: it also sums the gradient of the data, which is not needed."""
 
     async def cut(model: Model) -> None:
         member, members = model.coord[model_axis], len(model.group(model_axis))
@@ -84,7 +84,7 @@ Ends = tuple[int, int]
 class Edges(NamedTuple):
     """The edges of the places along a dim: what each has of a grid, what it takes for a layer, its own and its halo,
     and what it works on: all of that, or nothing where no output is its own. Places without rows take none, and are
-    beside nobody."""
+    beside no other."""
 
     outputs: int
     own: list[Ends]
@@ -182,7 +182,7 @@ def domain_parallel(
                     grad = await grid.give_back(grad, layer)
                 else:
                     grad = await grid.summed(grad, kinds[layer].owes[at], layer)
-                if number:  # nobody needs the gradient of the data
+                if number:  # the gradient of the data is not needed
                     grads[number] = grads[number] + grad if number in grads else grad
         for layer, kind in enumerate(kinds):
             if kind.weight is not None:
@@ -222,7 +222,7 @@ class _Grid:
                 for role, edges in self.edges[layer].items() if exchange == "halo" else ():
                     edges.must_do(layer, role)
             after = {role: _outputs(stencils[role], ends) if stencils else ends for role, ends in before.items()}
-            if isinstance(kind, Mean | Moments):  # of what is of the whole grid everybody has all
+            if isinstance(kind, Mean | Moments):  # of what is of the whole grid all ranks have all
                 if self.axes and prod(sum(low < high for low, high in ends) for ends in before.values()) == 1:
                     raise ValueError(
                         f"layer {layer}: one rank has all of its input, and the others wait for a part of the sum. Cut "

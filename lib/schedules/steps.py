@@ -19,7 +19,7 @@ __all__ = ["accumulate", "backward", "compute", "forward", "load", "loss", "mine
 
 
 def load(model: Model, layers: Iterable[int] | None = None, shard: int = 0, total: int = 1) -> None:
-    """Weights and optimizer states of some layers, or of all: whole, or a shard of each."""
+    """Load weights and optimizer states of some layers, or of all: whole, or a shard of each."""
     for layer in range(model.LAYERS) if layers is None else layers:
         model.weights[layer], model.opt_states[layer] = model.load_weights(layer, shard, total)
 
@@ -30,12 +30,12 @@ def mine(model: Model) -> range:
 
 
 def forward(model: Model, layer: int, weight: Weight | None = None) -> None:
-    """One layer forward; its input stays for the backward. `weight` is used instead of the stored one."""
+    """Take one layer forward; its input stays for the backward. `weight` is used instead of the stored one."""
     model.activations[layer + 1] = model.forward(layer, model.activations[layer], weight or model.weights[layer])
 
 
 def loss(model: Model) -> None:
-    """The gradient of the last layer's output, in place of that output."""
+    """Make the gradient of the last layer's output, which that gives way to."""
     model.grad_activations[model.LAYERS - 1] = model.loss(model.activations.pop(model.LAYERS))
 
 
@@ -56,7 +56,7 @@ def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
 
 
 def update(model: Model, layer: int) -> None:
-    """The new weight and optimizer state in place of the old ones; uses up the gradient."""
+    """Exchange a weight and its optimizer state for the new ones; the gradient is used up."""
     grad = model.grad_weights.pop(layer)
     weight, state = model.weights.pop(layer), model.opt_states.pop(layer)
     model.weights[layer], model.opt_states[layer] = model.update(layer, grad, weight, state)

@@ -34,9 +34,9 @@ from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.action import BEGINS, MESSAGES, PASSES, Action, Messages, Order, parse
-from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
+from lib.schedules.pipelines.legality import LONG, IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
-from lib.schedules.pipelines.program import MESSAGES_ARE, Program, Setting, program_of, says_messages, share_of
+from lib.schedules.pipelines.program import MESSAGES_ARE, Program, program_of, says_messages, share_of
 from lib.simulator.dist import Dist
 from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET
@@ -60,9 +60,6 @@ FIXES: Final = {
     "missing": "each microbatch goes once forward and once backward through every stage: count what the list has",
 }
 """By rule of legality what to do, where it knows nothing better."""
-WEIGHT_HALF: Final = "a W needs the I of the same microbatch on the same stage, earlier in the list"
-LONG: Final = 60
-"""Characters that are shown of a word."""
 
 
 @overload
@@ -73,7 +70,6 @@ def schedule(
     messages: Messages = "awaited",
     layers_of: Sequence[range] | None = None,
     microbatches: Sequence[Sequence[int]] | None = None,
-    recompute: bool = False,
 ) -> Callable[[Function], Written]: ...
 def schedule(
     function: Function | None = None,
@@ -82,13 +78,12 @@ def schedule(
     messages: Messages = "awaited",
     layers_of: Sequence[range] | None = None,
     microbatches: Sequence[Sequence[int]] | None = None,
-    recompute: bool = False,
 ) -> Written | Callable[[Function], Written]:
     """Make a schedule of a function that says, for one rank, its actions in their order.
 
     `messages` between ranks are "awaited" at once on both sides, or "posted": they travel while their ranks compute.
     Stages have equal shares of the layers, and each batch is a microbatch, unless `layers_of` and `microbatches` say
-    otherwise. With `recompute` a stage keeps only its input for the backward, and computes the rest again.
+    otherwise.
 
     The words may leave the stage out where every rank has one.
 
@@ -104,10 +99,8 @@ def schedule(
             expected=" or ".join(f'messages="{name}"' for name in MESSAGES_ARE),
             fix='write @schedule(messages="awaited") above the function',
         )
-    setting = Setting(messages, layers_of, microbatches, recompute)
-    if function is None:
-        return partial(Written, setting=setting)
-    return Written(function, setting)
+    make = partial(Written, messages=messages, layers_of=layers_of, microbatches=microbatches)
+    return make if function is None else make(function)
 
 
 def stages(order: Orders, *, messages: Messages = "awaited") -> Callable[[Places], Placed]:
@@ -157,7 +150,7 @@ class Asked(ABC):
     async def _run(self, model: Model) -> None:
         dist = model.dist
         if dist not in self._programs:
-            self._programs[dist] = None  # should this fail, nobody else has anything to do
+            self._programs[dist] = None  # should this fail, no other rank has anything to do
             self._programs[dist] = self._program(model)
         if (program := self._programs[dist]) is not None:
             await program(model)
@@ -230,9 +223,16 @@ class Written(Asked):
     """A schedule whose order a function says. Called with a Model it runs on it; called as the function was written it
     gives what that gives."""
 
-    def __init__(self, function: Function, setting: Setting) -> None:
+    def __init__(
+        self,
+        function: Function,
+        messages: Messages,
+        layers_of: Sequence[range] | None,
+        microbatches: Sequence[Sequence[int]] | None,
+    ) -> None:
         super().__init__(function, "schedule", '@schedule or @schedule(messages="awaited")')
-        self._setting = setting
+        self._messages: Messages = messages
+        self._layers_of, self._microbatches = layers_of, microbatches
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         takes = [*given, *named.values()]
@@ -245,18 +245,20 @@ class Written(Asked):
         return super().__call__(*given, **named)
 
     def _program(self, model: Model) -> Program:
-        share, microbatches = share_of(model), self._setting.microbatches
+        share, microbatches = share_of(model), self._microbatches
         batches = model.BATCHES // len(share.replicas) if microbatches is None else len(microbatches)
         order = self._ask(len(share.pipeline), batches, model.dist.budget)
         if model.dist.puzzle is not None and (world := PUZZLES[model.dist.puzzle].messages) is not None:
             self._require_world(world, order)
-        return program_of(order, **self._setting._asdict(), by_words=True)
+        return program_of(
+            order, messages=self._messages, layers_of=self._layers_of, microbatches=microbatches, by_words=True
+        )
 
     def _require_world(self, world: str, order: Order) -> None:
         """PuzzleError where messages travel otherwise than the puzzle says: its goals are for that world."""
-        if self._setting.messages != world:
+        if self._messages != world:
             raise self._wrong(
-                f"in this puzzle messages are {world}, and here they are {self._setting.messages}",
+                f"in this puzzle messages are {world}, and here they are {self._messages}",
                 expected=f'@schedule(messages="{world}") above {self.name}, as it was given',
                 fix="to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)",
             )
@@ -370,8 +372,8 @@ class Placed(Asked):
         return program_of(order, messages=self._messages, layers_of=[range(*ends) for ends in pairwise(borders)])
 
     def stages(self, layers: Sequence[float], ranks: Sequence[float]) -> list[tuple[int, int]]:
-        """For each stage its rank and how many layers it has, as the function says. PuzzleError where they do not make
-        the model."""
+        """Return for each stage its rank and how many layers it has, as the function says. PuzzleError where they do
+        not make the model."""
         fix = "it needs no model: it says how many layers each stage has"
         said = self._say("its stages", PLACES_TAKE, fix, ([*layers], [*ranks]))
         if not isinstance(said, list | tuple):
@@ -436,7 +438,7 @@ def _fix(wrong: Wrong, ranks: int | None) -> str | None:
     if wrong.cause is not None:
         return wrong.cause
     if wrong.rule == "before" and kind == "W":
-        return WEIGHT_HALF
+        return "a W needs the I of the same microbatch on the same stage, earlier in the list"
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
     if wrong.rule == "twice" and ranks is not None:

@@ -80,7 +80,7 @@ def pictures() -> dict[str, Picture]:
         "halo_sixteen": draw_halo(SIXTEEN, 1),
     }
     named = [SCHEDULES[name] for name in ("one_f_one_b", "zb_v")]
-    found["recordings"] = draw_recordings(*(recording_of_order(row.make(4, 6), row.title) for row in named))
+    found["recordings"] = draw_recordings(*(recording_of_order(row.order(4, 6), row.title) for row in named))
     return found
 
 

@@ -260,15 +260,13 @@ async def loose(model: Model) -> None:
 
 TURNED = Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 5, 1, 4, 2])
 """A mesh whose ranks are not in order."""
-OWNED = Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 5, 1, 4, 2], processes=[[0, 5], [1, 2, 3], [4]])
-"""The same, where processes own several of its devices."""
 ROWS = Mesh({"data": 4, "model": 2}, ranks=[0, 3, 2, 1, 7, 6, 5, 4], processes=2)
 """A mesh on which two processes share two rows of data, and two have one each."""
 CASES = {
     "odd": Case(odd, 3, 3, 4),
     "overlapped": Case(overlapped, 4, 3, 4),
     "hybrid": Case(fully_sharded("shard", "replica"), 6, 2, 6, TURNED),
-    "owned": Case(fully_sharded("shard", "replica"), 6, 2, 6, OWNED),
+    "turned": Case(fully_sharded("shard", "replica"), 4, 2, 4, Mesh({"replica": 2, "shard": 2}, ranks=[3, 0, 2, 1])),
     "fed": Case(ddp_fed, 4, 2, 8, Mesh({"data": 4}, ranks=[2, 0, 3, 1], processes=2)),
     "fed_in_rows": Case(two_of_a_row, 8, 2, 8, ROWS),
     "ahead": Case(ahead, 2, 2, 2),

@@ -6,7 +6,6 @@ import runpy
 
 import pytest
 
-from lib.analysis.feeding import examples_read
 from lib.files import ROOT
 from lib.replay import replay
 from tests.replay.schedules import trace
@@ -18,20 +17,13 @@ pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 @pytest.mark.parametrize("transport", ["local", "gloo"])
 @pytest.mark.parametrize("name", ["fed", "fed_in_rows"])
 def test_a_training_step_that_reads(name: str, transport: str) -> None:
-    """Every step anew, but each example once a process: what the simulator says."""
+    """Every step anew, and each rank for itself, whatever processes its mesh has."""
     result = replay(trace(name), transport=transport, hidden=16, length=4, steps=2, timeout=120)
     assert result.ok, result.text()
-    read = examples_read(trace(name))
-    assert {process: one.examples for process, one in enumerate(result.processes)} == read
-    assert [one.bytes for one in result.processes] == [8 * 16 * 4 * examples for examples in read.values()]
+    assert [one.examples for one in result.ranks] == [2] * result.simulated.ranks
+    assert {one.bytes for one in result.ranks} == {8 * 16 * 4 * 2}
     assert "examples read  in bytes" in result.text()
     assert any(one.op == "read" for one in result.spreads)
-
-
-def test_a_process_for_each_device_reads_for_itself() -> None:
-    alone = replay(trace("fed_in_rows"), hidden=16, length=4, timeout=120, processes=8)
-    assert alone.ok, alone.text()
-    assert [one.examples for one in alone.processes] == [2] * 8
 
 
 def example(process: int) -> str:

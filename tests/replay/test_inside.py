@@ -142,12 +142,10 @@ REFUSED = Said(Path(__file__).with_name("said") / "inside.txt", kinds=True)
 @pytest.mark.parametrize("call", REFUSED.texts)
 def test_what_has_no_tensors_is_refused_in_words(call: str) -> None:
     table = [Layer("embedding", 30, 8, 16), *PROGRAMS["vocabulary"].layers[1:]]
-    longer = [replace(layer, rows=4096) for layer in ATTENTION]
     known = {
         "elsewhere": simulate(gathered("elsewhere"), layers=ATTENTION, ranks=4, batches=2),
         "rows": simulate(PROGRAMS["grid"].make(""), layers=[Layer()] * 2, ranks=4, batches=2),
         "table": simulate(PROGRAMS["vocabulary"].make(""), layers=table, ranks=4, batches=2),
-        "long": simulate(PROGRAMS["ring"].make(""), layers=longer, ranks=4, batches=2),
     }
     assert replay(known["rows"], transport="local", hidden=8, length=4).ok
     REFUSED.check(call, globals() | known)

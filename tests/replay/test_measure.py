@@ -1,7 +1,6 @@
 """The measured Trace is a Trace: it can be saved, drawn, compared, exported; and costs can be fitted to it."""
 
 import json
-import re
 from pathlib import Path
 from statistics import median
 
@@ -9,12 +8,8 @@ import pytest
 
 from lib import Trace, check
 from lib.analysis.figures import end, samples
-from lib.analysis.recording import departures
-from lib.replay import ReplayError, ReplayResult, calibrate, replay
-from lib.schedules.formats.kineto import read_profile
+from lib.replay import ReplayResult, replay
 from lib.schedules.formats.perfetto import perfetto
-from lib.schedules.formats.trace import order_of_recording, recording_of
-from lib.schedules.pipelines.generators import one_f_one_b
 from lib.trace.lifetimes import own_lifetimes
 from tests.replay.schedules import trace
 
@@ -83,25 +78,13 @@ def test_one_step_is_the_median_forward_of_a_batch(measured: dict[str, ReplayRes
 def test_bytes_on_the_wire_are_counted_by_the_kernel(measured: dict[str, ReplayResult]) -> None:
     """Gloo sends what a ring sends, and a little of its own; its reduce-scatter is an all-reduce, twice as much."""
     pipeline, sharded = measured["one_f_one_b"], measured["fsdp"]
-    if pipeline.processes[0].wire is None:
+    if pipeline.ranks[0].wire is None:
         pytest.skip("this system does not count the bytes of a connection")
     for result, most in ((pipeline, 1.2), (sharded, 2)):
-        for one, process in zip(result.ranks, result.processes, strict=True):
-            assert process.ranks == (one.rank,)
-            assert process.wire is not None
-            assert one.sent <= process.wire < most * one.sent + 4096
-            assert f"{process.wire:,}" in result.text()
-
-
-def test_ranks_that_share_a_process_are_counted_together() -> None:
-    alone, shared = (replay(trace("owned"), processes=processes, hidden=32, length=16) for processes in (6, None))
-    assert [one.ranks for one in alone.processes] == [(rank,) for rank in range(6)]
-    assert [one.ranks for one in shared.processes] == [(0, 5), (1, 2, 3), (4,)]
-    assert [one.sent for one in shared.ranks] == [one.sent for one in alone.ranks]
-    assert re.search(r"process +ranks +on the wire\n0 +0, 5 ", shared.text())
-    for one in shared.processes:
-        sent = sum(shared.ranks[rank].sent for rank in one.ranks)
-        assert one.wire is None or sent <= one.wire < 2 * sent + 4096 * len(one.ranks)
+        for one in result.ranks:
+            assert one.wire is not None
+            assert one.sent <= one.wire < most * one.sent + 4096
+            assert f"{one.wire:,}" in result.text()
 
 
 def test_the_table_has_simulated_beside_measured(measured: dict[str, ReplayResult]) -> None:
@@ -131,68 +114,15 @@ def test_perfetto_shows_both_on_one_axis(measured: dict[str, ReplayResult]) -> N
     assert any(event["ph"] == "C" and event["args"].get("weight") for event in events)
 
 
-def test_calibration_explains_what_it_was_fitted_on() -> None:
-    """Of a replay whose measured times are the simulator's own, the simulator's own costs come out."""
-    from dataclasses import replace
-
-    from lib import Links, retime
-
-    truth = Links(forward=1.0, backward=2.5, update=0.3, loss=0.1, p2p=0.7, latency=0.05)
-    results = {name: replay(trace(name), transport="local", hidden=8, length=4) for name in ("fsdp", "gpipe", "wsdp")}
-    exact: dict[str, ReplayResult] = {}
-    for name, result in results.items():
-        timed = retime(result.simulated, truth)
-        lengths = tuple(tuple(event.length / 1e9 * 0.002 for event in program.events) for program in timed.programs)
-        exact[name] = replace(result, measured=timed, lengths=lengths, unit=0.002, seconds=(end(timed) * 0.002,))
-    found = calibrate([exact["fsdp"], exact["gpipe"]], [exact["wsdp"]])
-    for name in ("forward", "backward", "update", "loss", "p2p", "latency"):
-        assert getattr(found.costs, name) == pytest.approx(getattr(truth, name), rel=1e-3), name
-    assert [one.fitted for one in found.predictions] == [True, True, False]
-    assert all(abs(one.error) < 1e-3 for one in found.predictions)
-    assert "not fitted on" in found.text()
-
-
 def test_the_command_writes_everything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from lib.replay.__main__ import main
 
-    for name in ("ddp", "gpipe"):
-        trace(name).save(tmp_path / f"{name}.json")
+    trace("ddp").save(tmp_path / "ddp.json")
     arguments = [str(tmp_path / "ddp.json"), "--transport", "local", "--hidden", "16", "--length", "8"]
     outputs = {name: tmp_path / f"out_{name}.json" for name in ("json", "save", "perfetto")}
     for name, path in outputs.items():
         arguments += [f"--{name}", str(path)]
-    assert main([*arguments, "--calibrate", str(tmp_path / "gpipe.json")]) == 0
+    assert main(arguments) == 0
     said = capfd.readouterr().out
     assert "Correct: the same as ordinary training in one process." in said
-    assert "Fitted costs, in time units of" in said
     assert all(json.loads(path.read_text()) for path in outputs.values())
-
-
-# -- what torch.profiler records ------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("cache_of_torch")
-def test_a_profile_beside_its_schedule(tmp_path: Path) -> None:
-    pipeline = trace("one_f_one_b")
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "replay_rank7.json").write_text("of an earlier run of more ranks", "utf-8")
-    (tmp_path / "made" / "notes_rank7.json").write_text("of somebody else", "utf-8")
-    assert replay(pipeline, hidden=32, length=16, timeout=120, profile=str(tmp_path / "made")).ok
-    assert (tmp_path / "made" / "notes_rank7.json").exists()
-    found = read_profile(sorted((tmp_path / "made").glob("replay_rank*.json")))
-    assert departures(recording_of(pipeline), found) == []
-    assert order_of_recording(found) == one_f_one_b(4, pipeline.batches)
-    assert {span.op for span in found.spans} >= {"forward", "backward", "pass_to", "receive", "update"}
-    assert found.notes == ("Clocks: each file's own base time.",)
-    sends = {span.word: span.start for span in found.spans if span.op == "pass_to"}
-    receives = {span.word: span.end for span in found.spans if span.op == "receive"}
-    for batch in range(pipeline.batches):
-        assert sends[f"0SEND_F{batch}"] < receives[f"1RECV_F{batch}"]
-
-
-def test_a_folder_for_profiles_that_cannot_be_is_said_first(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("", "utf-8")
-    with pytest.raises(ReplayError, match=r"profiles are written into a folder; .*file is a file"):
-        replay(trace("one_f_one_b"), profile=str(tmp_path / "file"))
-    with pytest.raises(ReplayError, match=r"profiles cannot be written into .*: Not a directory"):
-        replay(trace("one_f_one_b"), profile=str(tmp_path / "file" / "more"))

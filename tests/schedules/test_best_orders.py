@@ -25,7 +25,7 @@ def timed(order: tuple[tuple[Action, ...], ...]) -> Timed:
 @pytest.mark.parametrize("best", STORED)
 def test_what_is_stored_can_be_done(best: BestOrder) -> None:
     row = SCHEDULES[best.schedule]
-    order, known = order_from(best.orders), timed(row.make(best.ranks, best.batches))
+    order, known = order_from(best.orders), timed(row.order(best.ranks, best.batches))
     stages = best.ranks * row.chunks
     assert illegal(order, batches=best.batches, stages=stages, limit=best.peak) is None
     assert places(order) == places(known.order)
@@ -42,7 +42,7 @@ def test_no_known_schedule_is_better_than_what_is_proved(best: BestOrder) -> Non
     like = SCHEDULES[best.schedule]
     for row in SCHEDULES.values():
         if (row.chunks, row.shape) == (like.chunks, like.shape) and row.halves <= like.halves:
-            known = timed(row.make(best.ranks, best.batches))
+            known = timed(row.order(best.ranks, best.batches))
             assert known.end >= best.bound or max(known.peaks) > best.peak
 
 

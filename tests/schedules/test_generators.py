@@ -71,7 +71,7 @@ def test_closed_forms(size: tuple[int, int]) -> None:
 @given(size=SIZES)
 def test_every_rank_does_all_of_its_stages_once(row: Named, size: tuple[int, int]) -> None:
     ranks, batches = size
-    order = row.make(ranks, batches)
+    order = row.order(ranks, batches)
     place = places(order)
     loop = {stage: stage % ranks for stage in range(ranks * row.chunks)}
     vee = {stage: min(stage, 2 * ranks - 1 - stage) for stage in range(2 * ranks)}
@@ -128,7 +128,7 @@ def test_a_limit_of_memory_is_kept(size: tuple[int, int], chunks: int, passes: i
 @pytest.mark.parametrize("row", SCHEDULES.values(), ids=SCHEDULES.keys())
 def test_a_schedule_of_the_table_is_told_what_it_takes(row: Named) -> None:
     order = row.order(4, 8, chunks=row.chunks, costs=EVEN)
-    assert order == row.make(4, 8)
+    assert order == row.order(4, 8)
     most = max(peaks(order))
     assert max(peaks(row.order(4, 8, limit=most))) <= most
     with pytest.raises(ValueError, match="too few"):

@@ -39,7 +39,7 @@ def orders(random: Random) -> list[Order]:
     """Some of those that have a name, and as many random ones."""
     known = random.sample([*SCHEDULES.values()], 5)
     return [
-        *(named.make(random.randint(1, 4), random.randint(1, 6)) for named in known),
+        *(named.order(random.randint(1, 4), random.randint(1, 6)) for named in known),
         *(random_order(random, place, random.randint(1, 4)) for place in PLACES),
     ]
 

@@ -31,7 +31,7 @@ from tests.schedules.mutations import mutated
 
 @pytest.mark.parametrize("row", SCHEDULES.values(), ids=lambda row: row.name)
 def test_an_order_comes_back_as_it_was(row: Named) -> None:
-    order = row.make(3, 6)
+    order = row.order(3, 6)
     assert read_csv(to_csv(order).text).legal() == order
     for lowered in (order, with_messages(order), with_weights(order), with_messages(with_weights(order))):
         assert read_json(to_json(lowered).text).legal() == lowered

@@ -29,7 +29,7 @@ def _run(order: Order, layers: int, batches: int, messages: Messages = "awaited"
 
 def figures(name: str, batches: int, messages: Messages = "awaited") -> str:
     """Of a schedule on four ranks with eight layers, of which nothing has to be noted."""
-    order = ORDERS[name](4, batches) if name in ORDERS else SCHEDULES[name].make(4, batches)
+    order = ORDERS[name](4, batches) if name in ORDERS else SCHEDULES[name].order(4, batches)
     trace = _run(order, 8, batches, messages)
     assert (check(trace).faults, check(trace).notes) == ((), ())
     return f"time {end(trace):g}, memory {peak(trace).elements:,}"
@@ -49,7 +49,7 @@ def test_who_waits_for_room_for_ever_receives_on_arrival() -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_room_for_one_message_is_enough_for_every_schedule(name: str) -> None:
     for ranks, batches in ((2, 5), (3, 8), (4, 12), (5, 6)):
-        order = SCHEDULES[name].make(ranks, batches)
+        order = SCHEDULES[name].order(ranks, batches)
         assert waits_for_room(awaited(order)) == {}, (ranks, batches)
         assert waits_for_room(posted(order)) == {}, (ranks, batches)
 
@@ -95,22 +95,6 @@ def test_pipelines_beside_each_other_take_their_own_batches() -> None:
     assert check(trace).correct
     data = [[*e.batches] for e in trace.programs[2].events if e.op == "get_activation"]
     assert data == [[1], [3], [5]]
-
-
-def test_stages_that_keep_their_input_only_compute_the_rest_again() -> None:
-    """Four stages of two layers: one forward more for each microbatch, one activation instead of two."""
-    order = one_f_one_b(4, 8)
-    plain, lean = (
-        Trace.of(simulate(program_of(order, recompute=recompute), ranks=4, layers=8, batches=8))
-        for recompute in (False, True)
-    )
-    assert check(lean).correct
-    assert check(lean).notes == ()
-    assert [sum(e.op == "forward" for e in trace.programs[0].events) for trace in (plain, lean)] == [16, 24]
-    assert (end(plain), peak(plain).elements) == (52.6, 2_752_512)
-    assert (end(lean), peak(lean).elements) == (63.6, 2_359_296)
-    halves = program_of(SCHEDULES["zb_h1"].make(4, 8), recompute=True)
-    assert check(simulate(halves, ranks=4, layers=8, batches=8)).correct
 
 
 SHARDED = Mesh({"stage": 4, "data": 2})

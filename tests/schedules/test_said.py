@@ -10,7 +10,7 @@ import pytest
 from lib import Mesh, Trace, Uneven, schedule, simulate, stages
 from lib.schedules import gallery, steps
 from lib.schedules.formats import orders, trace
-from lib.schedules.formats.perfetto import read_perfetto
+from lib.schedules.formats.perfetto import read_slices
 from lib.schedules.pipelines import action, generators, legality, lowering, program, timing
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.suite.submissions.load import load_function
@@ -41,7 +41,7 @@ def recorded(data: bytes) -> Any:
     """What is read of a file with this in it."""
     with tempfile.TemporaryDirectory() as folder:
         (path := Path(folder, "trace.json")).write_bytes(data)
-        return read_perfetto(path)
+        return read_slices(path)
 
 
 def official(puzzle: str) -> Trace:

@@ -63,7 +63,7 @@ def test_the_simulator_says_the_same(
     name: str, ranks: int, batches: int, p2p: float, passes: tuple[float, float, float], messages: Messages
 ) -> None:
     """Of an order that has its messages always, and of one without if no message takes longer than two passes."""
-    order = SCHEDULES[name].make(ranks, batches)
+    order = SCHEDULES[name].order(ranks, batches)
     forward, input_half, weight_half = passes
     time = partial(time_order, forward=forward, input_half=input_half, weight_half=weight_half, message=2 * p2p)
     timed = time(MESSAGES_ARE[messages](order), messages="awaited")

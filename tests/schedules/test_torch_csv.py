@@ -87,7 +87,7 @@ def runtime(ranks: int, chunks: int, batches: int) -> Any:
 
 @pytest.mark.parametrize("row", sample(SCHEDULES.values()), ids=lambda row: row.name)
 def test_torch_takes_ours(row: Named, tmp_path: Path) -> None:
-    order, path = row.make(4, 8), tmp_path / "ours.csv"
+    order, path = row.order(4, 8), tmp_path / "ours.csv"
     for lowered, comms in ((order, False), (order, True), (posted(order), True)):
         path.write_text(to_csv(lowered, comms=comms).text)
         theirs = runtime(4, row.chunks, 8)

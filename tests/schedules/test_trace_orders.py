@@ -10,7 +10,7 @@ from lib.schedules.formats.trace import order_of, pipeline_of
 from lib.schedules.pipelines.action import Order, parse, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
-from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, Setting, program_of
+from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
 from lib.suite.submissions.load import load_function
 from lib.suite.submissions.locations import reference
 from tests.schedules.mutations import random_order
@@ -31,7 +31,7 @@ def _again(order: Order) -> Order:
 @pytest.mark.parametrize("messages", ["awaited", "posted"])
 def test_the_orders_that_have_a_name_come_back(name: str, messages: Messages) -> None:
     for ranks, batches in SIZES:
-        order = SCHEDULES[name].make(ranks, batches)
+        order = SCHEDULES[name].order(ranks, batches)
         size = {"layers": len(places(order)), "batches": batches, "ranks": ranks}
         trace = Trace.of(simulate(program_of(order, messages=messages), **size))  # pyright: ignore[reportArgumentType]
         assert order_of(trace) == _again(order), (ranks, batches)
@@ -82,8 +82,9 @@ def test_every_legal_order_runs_in_both_worlds_and_comes_back(seed: int) -> None
     cuts = [0, *accumulate(dice.randint(1, 2) for _ in place)]
     size = {"ranks": ranks, "layers": cuts[-1], "batches": batches}
     for messages in MESSAGES_ARE:
-        setting = Setting(messages, [*starmap(range, pairwise(cuts))], recompute=dice.random() < 0.3)  # pyright: ignore[reportArgumentType]
-        trace = Trace.of(simulate(program_of(order, **setting._asdict()), **size))  # pyright: ignore[reportArgumentType]
+        how: Messages = messages  # pyright: ignore[reportAssignmentType]
+        program = program_of(order, messages=how, layers_of=[*starmap(range, pairwise(cuts))])
+        trace = Trace.of(simulate(program, **size))  # pyright: ignore[reportArgumentType]
         verdict = check(trace)
         assert verdict.correct, verdict.faults
         assert verdict.notes == ()
@@ -91,5 +92,5 @@ def test_every_legal_order_runs_in_both_worlds_and_comes_back(seed: int) -> None
             found = pipeline_of(trace)
             assert len(places(found.order)) <= stages
             assert found.order == _again(order) or len(places(found.order)) < stages
-            again = program_of(found.order, messages=setting.messages, layers_of=found.layers_of)
+            again = program_of(found.order, messages=how, layers_of=found.layers_of)
             assert pipeline_of(Trace.of(simulate(again, **size))) == found  # pyright: ignore[reportArgumentType]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, Uneven, WeightGrad
-from lib.schedules.data_parallel import checkpointed, ddp_overlap, fetching, fully_sharded, zero, zero1
+from lib.schedules.data_parallel import checkpointed, ddp_overlap, fetching, fully_sharded, zero
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.mesh_parallel import tensor_parallel
 from lib.schedules.pipelines.generators import gpipe as gpipe_order
@@ -372,7 +372,6 @@ OTHERS = [
     Case("fsdp_prefetch", fetching(1, 5), 4, 6, 4),
     Case("fetching", fetching(2, 1), 4, 4, 4, None, Uneven(layers=(2, 0.5), collective=0.7)),
     Case("fetching, the last layer too", fetching(1, keep=False), 4, 3, 4),
-    Case("zero1", zero1, 4, 3, 4),
     Case("ddp_fed", ddp_fed, 4, 2, 8, Mesh({"data": 4}, processes=2), Costs(read=0.5, to_device=0.1)),
     Case("ddp_fed, slowly", ddp_fed, 2, 1, 6, None, Costs(read=7, to_device=0.3)),
     Case("two_of_a_row", two_of_a_row, 4, 3, 6, ROWS, Costs(read=0.5, to_device=0.25)),

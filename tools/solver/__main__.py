@@ -69,7 +69,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def answers(size: Size, search: Search, everything: bool = False) -> Iterator[Optimum]:
-    """The fastest and the leanest schedule of a size; with `everything`, also those between that nothing beats."""
+    """Return the fastest and the leanest schedule of a size; with `everything`, also those between that nothing
+    beats."""
     quick, slow = fastest(size, search), leanest(size, search)
     yield quick
     if everything:
@@ -78,7 +79,7 @@ def answers(size: Size, search: Search, everything: bool = False) -> Iterator[Op
 
 
 def line(optimum: Optimum) -> str:
-    """One optimum in one line."""
+    """Say one optimum in one line."""
     stages, layers, batches, overlap = optimum.size
     how = "overlap" if overlap else "awaited"
     figures = f"end {optimum.end:g}, peak {optimum.peak:,}"
@@ -86,13 +87,13 @@ def line(optimum: Optimum) -> str:
 
 
 def order_line(order: BestOrder) -> str:
-    """A best order in one line."""
+    """Say a best order in one line."""
     known = f"{order.schedule} {order.ranks} x {order.batches} with {order.peak:g}: {order.known:g}"
     return f"{known}; best {order.end:g}, {'optimal' if order.optimal else f'bound {order.bound:g}'}"
 
 
 def write_orders(store: Path, found: list[BestOrder]) -> None:
-    """Puts best orders into the file, in place of those that are no better proved."""
+    """Put best orders into the file; those that are no better proved go."""
     old: list[dict[str, Any]] = json.loads(store.read_text("utf-8"))["orders"] if store.exists() else []
     kept = {_order_key(order): order for order in map(BestOrder.of, old)}
     for order in found:
@@ -104,12 +105,12 @@ def write_orders(store: Path, found: list[BestOrder]) -> None:
 
 
 def _order_key(order: BestOrder) -> tuple[int, int, int, float]:
-    """What there is one of, in the order of the catalogue."""
+    """Return what there is one of, in the order of the catalogue."""
     return order.ranks, order.batches, [*SCHEDULES].index(order.schedule), order.peak
 
 
 def write(store: Path, found: list[Optimum]) -> None:
-    """Puts optima into the file, in place of those that are no better proved."""
+    """Put optima into the file; those that are no better proved go."""
     old: list[dict[str, Any]] = json.loads(store.read_text("utf-8"))["optima"] if store.exists() else []
     kept = {_key(optimum): optimum for optimum in map(Optimum.of, old)}
     for optimum in found:
@@ -121,12 +122,12 @@ def write(store: Path, found: list[Optimum]) -> None:
 
 
 def _key(optimum: Optimum) -> tuple[Size, int, int]:
-    """What there is one of: a size and an aim; between the extremes, also a peak."""
+    """Return what there is one of: a size and an aim; between the extremes, also a peak."""
     return optimum.size, AIMS.index(optimum.aim), optimum.peak if optimum.aim == "between" else 0
 
 
 def _open(optimum: Optimum) -> tuple[float, int, float, int]:
-    """How much is open, and how good it is: less is better."""
+    """Return how much is open, and how good it is: less is better."""
     return (optimum.end - optimum.end_bound, optimum.peak - optimum.peak_bound, optimum.end, optimum.peak)
 
 

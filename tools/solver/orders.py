@@ -57,7 +57,7 @@ class Orders:
             self.limit(rank, limit)
 
     def needs(self, action: Action) -> list[Action]:
-        """What has to be over before a pass."""
+        """Return what has to be over before a pass."""
         stage, kind, m, _ = action
         found = [action._replace(microbatch=m - 1)] if m else []
         if kind == "F":
@@ -70,7 +70,7 @@ class Orders:
         return found
 
     def limit(self, rank: int, most: int) -> None:
-        """No more activations on a rank."""
+        """Demand no more activations on a rank."""
         held: list[cp_model.IntervalVar] = []
         for stage in (stage for stage, at in self.place.items() if at == rank):
             for m in range(self.batches):
@@ -80,15 +80,15 @@ class Orders:
         self.model.add_cumulative(held, [1] * len(held), most)
 
     def least(self, rank: int) -> int:
-        """When a rank is done at the earliest: it waits for its first forward, works without a gap, and then what it
-        made last has to come back through the stages before it, unless its last pass is a weight half."""
+        """Return when a rank is done at the earliest: it waits for its first forward, works without a gap, and then
+        what it made last has to come back through the stages before it, unless its last pass is a weight half."""
         stages = [stage for stage, at in self.place.items() if at == rank]
         work = len(stages) * self.batches * 3
         back = min(stages) * LENGTHS["B"] if self.backward == "B" else 0
         return min(stages) * LENGTHS["F"] + work + back
 
     def solve(self, search: Search, hint: dict[Action, int]) -> tuple[Order, int]:
-        """The best order that is found, and what none ends before."""
+        """Return the best order that is found, and what none ends before."""
         solver = cp_model.CpSolver()
         solver.parameters.max_time_in_seconds = search.seconds
         solver.parameters.num_workers = search.workers
@@ -114,14 +114,14 @@ class Orders:
 
 
 def timed(order: Order) -> Timed:
-    """The times of an order where a pass over all stages of a rank takes 1."""
+    """Return the times of an order where a pass over all stages of a rank takes 1."""
     each = Fraction(len(order), len(places(order)))
     return time_order(order, forward=each, input_half=each, weight_half=each)
 
 
 def best_order(name: str, ranks: int, batches: int, search: Search, limit: float | None = None) -> BestOrder:
-    """The best order at the memory of a schedule: each rank may hold what the rank holds that holds most; or at a limit
-    that the schedule can be told. NotFound where the solver finds nothing."""
+    """Return the best order at the memory of a schedule: each rank may hold what the rank holds that holds most; or at
+    a limit that the schedule can be told. NotFound where the solver finds nothing."""
     row = SCHEDULES[name]
     order = row.order(ranks, batches, limit=limit)
     known = timed(order)
@@ -142,7 +142,7 @@ def best_order(name: str, ranks: int, batches: int, search: Search, limit: float
 
 
 def _starts(order: Order, known: Timed, chunks: int) -> Iterator[tuple[Action, int]]:
-    """When the passes of a known order start, in passes over one stage: a place for the search to begin."""
+    """Return when the passes of a known order start, in passes over one stage: a place for the search to begin."""
     for actions, starts in zip(order, known.starts, strict=True):
         for action, start in zip(actions, starts, strict=True):
             for part in action.parts or (action,):

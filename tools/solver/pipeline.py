@@ -31,7 +31,7 @@ can be run is seen by simulating what the solver finds, before it is stored.
   that wait in a circle. So bounds are proved without any constraint for it. Where the best schedule deadlocks, `room`
   keeps senders in simulated time too: that is enough to exclude circles, and where the best of these schedules is as
   good as the bound, nothing was lost. With overlap a send is awaited when its receive has been issued, for until then
-  its value is there anyway; so nobody waits for room.
+  its value is there anyway; so no rank waits for room.
 - Every operation takes the batches in order, 0 first, on every rank, and nothing is lost by it. For take any schedule,
   and on each rank give the operations of a kind (forward of layer 3, say, or its sending) new batches, in order of
   time. What has to come before what is always between two operations of one batch, x before y; so the n-th of all y
@@ -72,7 +72,7 @@ class Span(NamedTuple):
 
 
 def message(size: Size, kind: str, rank: int, batch: int) -> Action:
-    """A message of a rank. Here each layer is a stage, so it is of the rank's last layer or of its first one."""
+    """Return a message of a rank. Here each layer is a stage, so it is of the rank's last layer or of its first one."""
     return Action((rank + 1) * size.each - 1 if KINDS[kind].towards > 0 else rank * size.each, kind, batch)
 
 
@@ -121,7 +121,7 @@ class Pipeline:
         return self.spans[message(self.size, f"SEND_{what}", rank, batch)]
 
     def received(self, what: str, rank: int, batch: int) -> Span:
-        """The receive; with overlap, its call."""
+        """Return the receive; with overlap, its call."""
         return self.spans[message(self.size, f"RECV_{what}", rank, batch)]
 
     def _operations(self, rank: int) -> None:
@@ -141,7 +141,7 @@ class Pipeline:
             self.spans[action] = self._span(str(action), length, receive)
 
     def _span(self, name: str, length: int, receive: bool) -> Span:
-        """An operation of some length. Of a receive, it is the time from when there is something to receive."""
+        """Return an operation of some length. Of a receive, it is the time from when there is something to receive."""
         model, last = self.model, self.horizon - length
         start = model.new_int_var(0, last, name)
         end = start + length
@@ -163,7 +163,7 @@ class Pipeline:
         self.model.add(over + total([span.issued for span in mine]) == total([span.end for span in mine]))
 
     def _order(self, rank: int) -> None:
-        """What has to come before what."""
+        """Demand what has to come before what."""
         add, last, top = self.model.add, self.size.stages - 1, self.size.each - 1
         for batch in self.batches:
             for place in range(top):
@@ -206,7 +206,7 @@ class Pipeline:
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def limit_memory(self, peak: cp_model.IntVar | int) -> None:
-        """No rank may hold more than `peak` when one of its operations starts."""
+        """Let no rank hold more than `peak` when one of its operations starts."""
         for rank in range(self.size.stages):
             alive = [(start, end, WEIGHT) for start, end in self._gradients(rank)]
             alive += [(start, end, 1) for batch in self.batches for start, end in self._per_batch(rank, batch)]
@@ -224,12 +224,12 @@ class Pipeline:
         return peak
 
     def _gradients(self, rank: int) -> list[Lifetime]:
-        """When the gradients of weights are there. One tick more than until the start of the last use."""
+        """Return when the gradients of weights are there. One tick more than until the start of the last use."""
         layers = range(self.size.each)
         return [(self.b(rank, place, 0).born, self.u(rank, place).start + 1) for place in layers]
 
     def _per_batch(self, rank: int, batch: int) -> list[Lifetime]:
-        """When activations and their gradients are there. One tick more than until the start of the last use."""
+        """Return when activations and their gradients are there. One tick more than until the start of the last use."""
         last, top = self.size.stages - 1, self.size.each - 1
         first, lowest = self.f(rank, 0, batch), self.b(rank, 0, batch)
         given = first.start if rank == 0 else self._arrival("F", rank, batch, first)
@@ -249,7 +249,7 @@ class Pipeline:
         return found
 
     def _arrival(self, what: str, rank: int, batch: int, use: Span) -> cp_model.LinearExprT:
-        """From when a value that is received is there."""
+        """Return from when a value that is received is there."""
         return use.start if self.size.overlap and self.loose else self.received(what, rank, batch).born
 
     def _handed_over(self, what: str, source: int, target: int, batch: int, made: Span) -> cp_model.LinearExprT:
@@ -265,7 +265,8 @@ class Pipeline:
     # -- what only the leanest know ----------------------------------------------------------------------------------
 
     def lean(self) -> None:
-        """What every schedule of the least peak meets (`search.floor`; 2 batches or more, 1 or 2 layers a stage).
+        """Demand what every schedule of the least peak meets (`search.floor`; 2 batches or more, 1 or 2 layers a
+        stage).
 
         It only saves the solver work: on every rank batch b >= 2 begins when batch b - 1 is through. For take a rank,
         and say that a batch is begun from its first forward and through from its last backward.

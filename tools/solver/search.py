@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 
 
 def fastest(size: Size, search: Search) -> Optimum:
-    """The least end, and then the least peak of all schedules that end then."""
+    """Return the least end, and then the least peak of all schedules that end then."""
     quick = _least_end(size, _in_turn(size), search)
     low = _least_peak(size, quick.value, search, quick.starts)
     words = f"no schedule ends before {quick.bound / TENTH:g}{_and_peak(low, quick.value)}"
@@ -74,7 +74,7 @@ def fastest(size: Size, search: Search) -> Optimum:
 
 
 def leanest(size: Size, search: Search, *, helped: bool = True) -> Optimum:
-    """The least peak, and then the least end of all schedules with that peak.
+    """Return the least peak, and then the least end of all schedules with that peak.
 
     `helped`: the solver is told what `Pipeline.lean` shows. Without, it has to find out for itself, and takes longer.
     """
@@ -88,7 +88,8 @@ def leanest(size: Size, search: Search, *, helped: bool = True) -> Optimum:
 
 
 def between(size: Size, search: Search, quick: Optimum, slow: Optimum) -> Iterator[Optimum]:
-    """The schedules between the fastest and the leanest that nothing beats in both: less and less peak, later ends."""
+    """Return the schedules between the fastest and the leanest that nothing beats in both: less and less peak, later
+    ends."""
     peak = quick.peak // ACTIVATION - 1
     while peak > slow.peak_bound // ACTIVATION:
         late = _least_end(size, round(slow.end * TENTH), search, peak=peak)
@@ -102,7 +103,7 @@ def between(size: Size, search: Search, quick: Optimum, slow: Optimum) -> Iterat
 
 
 def floor(size: Size) -> int:
-    """What no schedule's peak can be below, in activations of one batch (`lib.analysis.bounds.limits.alive`)."""
+    """Return what no schedule's peak can be below, in activations of one batch (`lib.analysis.bounds.limits.alive`)."""
     family = Family(size.stages, size.layers, size.batches, size.stages, grouping="one")
     return ceil(alive(family).total / ACTIVATION)
 
@@ -113,8 +114,8 @@ def floor(size: Size) -> int:
 def _least_end(
     size: Size, horizon: int, search: Search, hint: Starts | None = None, *, peak: int | None = None, lean: bool = False
 ) -> Answer:
-    """The least end of schedules with a peak of at most `peak`, by the loose model first: its bound holds in the full
-    one, too, where then only a schedule that is as good has to be found."""
+    """Return the least end of schedules with a peak of at most `peak`, by the loose model first: its bound holds in the
+    full one, too, where then only a schedule that is as good has to be found."""
     below = 0
     for loose in (True, False):
         pipeline = Pipeline(size, horizon, loose=loose)
@@ -128,7 +129,7 @@ def _least_end(
 
 
 def _least_peak(size: Size, horizon: int, search: Search, hint: Starts) -> Answer:
-    """The least peak of schedules that end by `horizon`, by the loose model first."""
+    """Return the least peak of schedules that end by `horizon`, by the loose model first."""
     below = floor(size)
     for loose in (True, False):
         answer = _ask_peak(Pipeline(size, horizon, loose=loose), search, hint, below)
@@ -164,13 +165,14 @@ def _ask(pipeline: Pipeline, search: Search, hint: Starts | None = None) -> Answ
 
 
 def _in_turn(size: Size) -> int:
-    """When all is over if each batch waits until the one before is through, and every rank's updates are waited for."""
+    """Return when all is over if each batch waits until the one before is through, and every rank's updates are waited
+    for."""
     trip = 2 * size.layers * COMPUTE + (size.stages - 1) * 4 * MESSAGE
     return size.batches * trip + size.layers * UPDATE
 
 
 def _one_after_another(size: Size) -> Starts:
-    """A schedule in which each batch waits until the one before is through: a place for the search to start."""
+    """Return a schedule in which each batch waits until the one before is through: a place for the search to start."""
     found: Starts = {}
     now = 0
     for batch in range(size.batches):
@@ -200,8 +202,8 @@ def _and_peak(low: Answer, end: int) -> str:
 def _witness(
     size: Size, aim: Aim, starts: Starts, peak: int, end_bound: int, peak_bound: int, words: str, search: Search
 ) -> Optimum:
-    """The schedule that was found, or where it has more memory when it is run, one like it in which nobody waits where
-    nothing is gained: a rank cannot wait just so."""
+    """Return the schedule that was found, or where it has more memory when it is run, one like it in which none waits
+    where nothing is gained: a rank cannot wait just so."""
     found = _optimum(size, aim, starts, end_bound, peak_bound, words)
     if found.peak <= peak * ACTIVATION:
         return found
@@ -217,7 +219,8 @@ def _witness(
 
 
 def _optimum(size: Size, aim: Aim, starts: Starts, end_bound: int, peak_bound: int, words: str) -> Optimum:
-    """The schedule as orders, with the figures that the simulator gives it. AssertionError where it is not correct."""
+    """Return the schedule as orders, with the figures that the simulator gives it. AssertionError where it is not
+    correct."""
     orders = tuple(" ".join(map(str, _order(size, rank, starts))) for rank in range(size.stages))
     draft = Optimum(size, aim, 0.0, end_bound / TENTH, 0, peak_bound * ACTIVATION, f"{SOLVER}: {words}", orders)
     models = simulate(witness(draft), layers=size.layers, batches=size.batches, ranks=size.stages)
@@ -231,7 +234,7 @@ def _optimum(size: Size, aim: Aim, starts: Starts, end_bound: int, peak_bound: i
 
 
 def _order(size: Size, rank: int, starts: Starts) -> tuple[Action, ...]:
-    """The actions of a rank in order of time; with overlap also when it awaits its messages.
+    """Return the actions of a rank in order of time; with overlap also when it awaits its messages.
 
     A receive is awaited when it is needed, and a send where it costs nothing: when it is over, and its receive issued.
     Where a call comes after the end of what is before it, it waits for what has come until then.
@@ -266,14 +269,14 @@ def _call_first(timed: tuple[int, Action]) -> tuple[int, int]:
 
 
 def _other_end(size: Size, action: Action) -> Action:
-    """The receive of a send, or the send of a receive."""
+    """Return the receive of a send, or the send of a receive."""
     way, what = action.kind.split("_")
     kind = f"{'RECV' if way == 'SEND' else 'SEND'}_{what}"
     return message(size, kind, _rank(size, action) + KINDS[action.kind].towards, action.microbatch)
 
 
 def _sends_over(size: Size, rank: int, starts: Starts) -> Iterator[tuple[int, Action]]:
-    """When the sends of a rank may be awaited, and the await."""
+    """Return when the sends of a rank may be awaited, and the await."""
     for action, start in starts.items():
         if _rank(size, action) == rank and action.kind.startswith("SEND"):
             issued = starts[_other_end(size, action)]
@@ -281,7 +284,7 @@ def _sends_over(size: Size, rank: int, starts: Starts) -> Iterator[tuple[int, Ac
 
 
 def _arrivals(size: Size, rank: int, starts: Starts) -> Iterator[tuple[int, Action]]:
-    """When the messages to a rank are there, and the await."""
+    """Return when the messages to a rank are there, and the await."""
     for action, issued in starts.items():
         if _rank(size, action) == rank and action.kind.startswith("RECV"):
             over = starts[_other_end(size, action)] + MESSAGE

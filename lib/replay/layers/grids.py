@@ -143,7 +143,7 @@ class NeighborhoodAttention(Attention):
         return self.differentiated(x, grad, other, wanted)
 
     def whole(self, x: Held, other: Held) -> Tensor:
-        """By a loop over all points, as NATTEN's reference has it, each with torch's own attention to its window."""
+        """Loop over all points, as NATTEN's reference has it, each with torch's own attention to its window."""
         kernel, space = self.described.kernel, [*self.described.space.values()]
         q, k, v = x.tensor, *self.keys(other._replace(tensor=other.tensor.flatten(1, -2)))
         k, v = (one.unflatten(2, space) for one in (k, v))
@@ -240,22 +240,15 @@ class Transform(RealLayer):
         """The dim of the tensor along which it goes."""
         return 1 + [*self.described.space].index(self.described.along)
 
-    def times(self, x: Tensor, *, back: bool = False) -> Tensor:
-        """Multiply each of its lines by the matrix of the transform, or of the way back."""
-        size = self.described.space[self.described.along]
-        at = torch.arange(size, dtype=x.dtype, device=x.device)
+    def forward(self, x: Held, other: Held) -> Tensor:
+        size, tensor = self.described.space[self.described.along], x.tensor
+        at = torch.arange(size, dtype=tensor.dtype, device=tensor.device)
         waves = torch.cos(math.pi / size * at[:, None] * (at[None, :] + 0.5)) * math.sqrt(2 / size)
         waves[0] /= math.sqrt(2)
-        return (x.movedim(self.dim, -1) @ (waves if back else waves.t())).movedim(-1, self.dim)
-
-    def forward(self, x: Held, other: Held) -> Tensor:
-        return self.times(x.tensor)
-
-    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
-        return None, self.times(grad.tensor, back=True)
+        return (tensor.movedim(self.dim, -1) @ waves.t()).movedim(-1, self.dim)
 
     def whole(self, x: Held, other: Held) -> Tensor:
-        """By the Fourier transform of a line and its mirror image."""
+        """Take the Fourier transform of a line and its mirror image."""
         lines, size = x.tensor.movedim(self.dim, -1), x.tensor.shape[self.dim]
         spectrum = torch.fft.fft(torch.cat([lines, lines.flip(-1)], -1))[..., :size]
         turned = torch.exp(torch.arange(size, dtype=torch.float64) * (-0.5j * math.pi / size)) * spectrum

@@ -25,7 +25,7 @@ GAIN = 1.3
 EPS = 1e-5
 """What a norm adds to the mean of the squares."""
 Gradients = tuple[Tensor | None, Tensor | None]
-"""By what a layer takes beside its input, and by its input. None where nobody wants it, or there is none."""
+"""By what a layer takes beside its input, and by its input. None where it is not wanted, or there is none."""
 Wanted = tuple[bool, bool]
 Kept = Tensor | None
 
@@ -386,10 +386,6 @@ class Combine(_Routed):
     def forward(self, x: Held, other: Held) -> Tensor:
         (at, _, gates), rows = self.lines(x), len(x.numbers("batch")) * len(x.numbers("rows"))
         return x.tensor.new_zeros(rows, x.tensor.shape[-1]).index_add(0, at, gates * x.tensor)
-
-    def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
-        at, _, gates = self.lines(x)  # those tokens at experts that are here
-        return None, gates * grad.rows[at]
 
     def whole(self, x: Held, other: Held) -> Tensor:
         return (self.gates(x) * x.tensor).sum(1)

@@ -64,7 +64,7 @@ def join(parts: Sequence[tuple[Tensor, Sequence[Range]]], width: Elements = 1) -
 class InitialNumbers:
     """Weights, optimizer states, data and targets, by layer or by batch; and the real layers, which say of what kind
     they are. Classes are whole numbers, one for each row of a batch. All are seeded: each rank makes those that it
-    needs, and asks nobody.
+    needs, without a message.
 
     They are drawn in float64 and rounded, so all types start from the same. With `share` whole tensors are kept once
     they are made, as ranks that are forked later share them; without, only the parts of weights that are asked for.

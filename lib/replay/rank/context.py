@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -17,7 +16,7 @@ from lib.replay import WrongWorld
 from lib.replay.layers.layers import Held, RealLayer
 from lib.replay.layers.training import Comparison, InitialNumbers, compared
 from lib.replay.options import Hook, ReplayOptions
-from lib.replay.plan import Plan, RankPlan, processes_of
+from lib.replay.plan import Plan, RankPlan
 from lib.replay.rank.transport import Transport
 from lib.replay.sizes import Range, length
 from lib.trace.event import Event
@@ -27,12 +26,11 @@ from lib.values.values import Value
 
 @dataclass(frozen=True)
 class Job:
-    """The work of all ranks of a replay, however they were started. `processes` are the ranks of each process."""
+    """The work of all ranks of a replay, however they were started."""
 
     plan: Plan
     options: ReplayOptions
     initial: InitialNumbers
-    processes: tuple[tuple[int, ...], ...]
     hook: Hook | None = None
 
     @classmethod
@@ -40,15 +38,15 @@ class Job:
         """Make the job of a plan. `share`: the ranks share the memory of its initial numbers."""
         dtype = getattr(torch, options.dtype)
         initial = InitialNumbers(plan.sizes, dtype, options.seed, share, plan.trace.batches)
-        return cls(plan, options, initial, processes_of(plan.trace, options), hook)
+        return cls(plan, options, initial, hook)
 
     @cached_property
     def reads(self) -> bool:
-        """Tell whether ranks ask the reader of their process for data, which needs a data set on disk."""
+        """Tell whether ranks read data, which needs a data set on disk."""
         return any(event.op in READS for _, event in self.plan.trace.events())
 
     def write_examples(self, folder: Path) -> None:
-        """Write the data set, a file for each batch, where somebody reads one."""
+        """Write the data set, a file for each batch, where one is read."""
         folder.mkdir(parents=True, exist_ok=True)
         for batch in range(self.plan.trace.batches if self.reads else 0):
             data = self.initial("data", batch)
@@ -90,24 +88,23 @@ def device_of(options: ReplayOptions, local_rank: int) -> torch.device:
 
 
 class Reader:
-    """The reader of one process, of a folder with a file for each example. Its devices may be threads, which ask it one
-    at a time. `counts` are the examples and bytes that were read in the first step."""
+    """The reader of one rank, of a folder with a file for each example. `counts` are the examples and bytes that were
+    read in the first step."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.lock, self.counts = folder, threading.Lock(), (0, 0)
+        self.folder, self.counts = folder, (0, 0)
         self.step, self.kept = -1, dict[int, bytes]()
 
     def read(self, numbers: Sequence[int], step: int) -> bytes:
-        """Return these examples. A file that the process has read in this step is not opened again."""
-        with self.lock:
-            if step > self.step:
-                self.step, self.kept = step, {}
-            for number in numbers:
-                if number not in self.kept:
-                    self.kept[number] = content = _file(self.folder, number).read_bytes()
-                    if step == 0:
-                        self.counts = self.counts[0] + 1, self.counts[1] + len(content)
-            return b"".join(self.kept[number] for number in numbers)
+        """Return these examples. A file that was read in this step is not opened again."""
+        if step > self.step:
+            self.step, self.kept = step, {}
+        for number in numbers:
+            if number not in self.kept:
+                self.kept[number] = content = _file(self.folder, number).read_bytes()
+                if step == 0:
+                    self.counts = self.counts[0] + 1, self.counts[1] + len(content)
+        return b"".join(self.kept[number] for number in numbers)
 
 
 def _file(folder: Path, number: int) -> Path:
@@ -119,7 +116,7 @@ class RankContext:
     """The state that all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches.
 
     `softmaxes` are those that this step has finished, by activation, before their numbers were divided.
-    `reader` is that of the process. `step` counts the steps, `now` is the number of the event, and `moved` is told it.
+    `step` counts the steps, `now` is the number of the event, and `moved` is told it.
     """
 
     job: Job
@@ -184,7 +181,7 @@ class Call:
 
     def form(self, value: Value, flat: Tensor) -> Held:
         """Return the numbers of a value in the form of its dims, of what goes to experts a matrix of tokens; one number
-        stands for all where nobody looks at them."""
+        stands for all where they are not looked at."""
         parts = self.context.sizes.parts(value)
         sizes = [length(ranges) for ranges in parts.values()]
         if value.place.schema.route is not None:
@@ -209,11 +206,11 @@ class Call:
         return self.made(place, reduce(add, some) if len(some) > 1 else some[0].clone())
 
     def may_overwrite(self, place: int) -> bool:
-        """Tell whether nobody needs an input afterwards."""
+        """Tell whether an input is not needed afterwards."""
         return (self.index, self.event.inputs[place]) in self.plan.overwritable
 
     def own(self, place: int) -> Tensor:
-        """Return an input to work in: its own tensor if nobody needs that afterwards, else a copy."""
+        """Return an input to work in: its own tensor if that is not needed afterwards, else a copy."""
         tensor = self.tensors[self.event.inputs[place]]
         return tensor if self.may_overwrite(place) else tensor.clone()
 

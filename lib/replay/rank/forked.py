@@ -31,7 +31,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, cast
@@ -41,14 +41,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 import lib.replay
-from lib.errors.wording import these
 from lib.files import child_environment
 from lib.replay import NotEnoughMemory, RankDied, RankStalled, ReplayError
 from lib.replay.options import ReplayOptions
-from lib.replay.plan import describe_event, plan_that_fits, raised, stalled
+from lib.replay.plan import describe_event, plan_of, raised
 from lib.replay.rank.context import Job, device_of
 from lib.replay.rank.interpreter import Report
-from lib.replay.rank.play import FINISHED, STARTING, WAITING, RankError, meet, play, rendezvous_of
+from lib.replay.rank.play import FINISHED, LEFT, STARTING, WAITING, Rendezvous, is_echo, loopback, meet, play
 from lib.trace.trace import Trace
 
 GRACE = 1.0
@@ -85,11 +84,7 @@ def forked(job: Job) -> Iterator[tuple[list[Report], Sequence[Tensor]]]:
     folder = Path(tempfile.mkdtemp(prefix="puzzles-replay-"))
     try:
         state = SharedState(folder / "state", job.kept, job.initial.dtype, create=True)
-        if job.options.start == "fork" or (job.options.start == "auto" and fork_is_safe()):
-            reports = _fork_ranks(job, state, folder)
-        else:
-            reports = _in_fresh_python(job, folder)
-        yield reports, state.results
+        yield (_fork_ranks(job, state, folder) if fork_is_safe() else _in_fresh_python(job, folder)), state.results
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -139,7 +134,7 @@ def _reserve(handle: int, size: int, path: Path) -> None:
 def _in_fresh_python(job: Job, folder: Path) -> list[Report]:
     """Let a fresh Python fork the ranks: see `main`. It ends when this process does."""
     if job.hook is not None:
-        raise ValueError("a hook cannot follow into another Python: start='fork'")
+        raise ValueError("a hook cannot follow into another Python")
     job.plan.trace.save(folder / "trace.json")
     (folder / "options.json").write_text(json.dumps(job.options.to_json()), "utf-8")
     environment = child_environment(path or os.getcwd() for path in sys.path)
@@ -167,7 +162,7 @@ def main(folder: Path) -> int:
     """Run what the folder holds; exit status 1 for an error that the outcome tells of."""
     options = ReplayOptions.from_json(json.loads((folder / "options.json").read_text("utf-8")))
     try:
-        job = Job.of(plan_that_fits(Trace.load(folder / "trace.json"), options), options)
+        job = Job.of(plan_of(Trace.load(folder / "trace.json"), options), options)
         state = SharedState(folder / "state", job.kept, job.initial.dtype, create=False)
         ranks = folder / "ranks"
         ranks.mkdir()
@@ -180,7 +175,7 @@ def main(folder: Path) -> int:
 
 
 def _until_parent_ends(folder: Path) -> None:
-    """The parent closes our standard input when it has what it wants, or when it is gone: then its folder goes too."""
+    """Wait until our standard input ends: the parent has what it wants, or is gone. Then its folder goes too."""
     os.read(0, 1)  # not by sys.stdin, whose lock a child would inherit that closes it
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(75)
@@ -193,20 +188,10 @@ def _until_parent_ends(folder: Path) -> None:
 class Child:
     """A forked process, as its parent sees it. `outcome` is what it reported, if it could."""
 
-    ranks: Sequence[int]
+    rank: int
     process: Any
     pipe: Connection
     outcome: dict[str, Any] | None = None
-
-    @property
-    def stopped(self) -> bool:
-        """Tell whether the system holds it where it is, as SIGSTOP does: it has not ended, and does not get on."""
-        if self.process.exitcode is not None:
-            return False
-        with contextlib.suppress(ChildProcessError):
-            number, status = os.waitpid(self.process.pid, os.WNOHANG | os.WUNTRACED)
-            return bool(number) and os.WIFSTOPPED(status)
-        return False
 
     def end(self) -> None:
         """Make sure that it is gone, whatever it was doing."""
@@ -223,24 +208,23 @@ def _fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
     children: list[Child] = []
     context, lifeline = cast(Any, multiprocessing.get_context("fork")), os.pipe()
     try:
-        rendezvous, examples = rendezvous_of(job.options, folder), folder / "examples"
+        rendezvous = Rendezvous(f"file://{folder / 'store'}", job.options.timeout * LEFT, loopback())
+        examples = folder / "examples"
         job.initial.make_all(job.plan)
         job.write_examples(examples)
         if job.options.against:
             from lib.replay.rank.libraries import preload
 
             preload(job.options.against)
-        if job.options.profile is not None:
-            import_module("torch._inductor.config")  # the profiler asks it, and importing it takes a second
         for rank in range(job.plan.ranks):
             state.say(rank, STARTING, -1)
 
-        def be(process: int, home: Connection, away: Connection) -> None:
+        def be(rank: int, home: Connection, away: Connection) -> None:
             code = 70
             try:
                 home.close()
                 os.close(lifeline[1])
-                outcome = outcome_of(process)
+                outcome = outcome_of(rank)
                 away.send_bytes(json.dumps(outcome).encode())
                 code = int("error" in outcome)
                 if not code:
@@ -249,36 +233,34 @@ def _fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
             finally:
                 os._exit(code)
 
-        def outcome_of(process: int) -> dict[str, Any]:
-            ranks = job.processes[process]
+        def outcome_of(rank: int) -> dict[str, Any]:
             try:
-                _cut_ties(folder / f"process{process}.log", lifeline[0])
-                here = meet(job, process, process, rendezvous)
-                return {"reports": play(job, here, examples, [state.results[rank] for rank in ranks], state.say)}
+                _cut_ties(folder / f"rank{rank}.log", lifeline[0])
+                here = meet(job, rank, rank, rendezvous)
+                return {"report": play(job, here, examples, state.results[rank], partial(state.say, rank))}
             except BaseException as error:
-                failed = error if isinstance(error, RankError) else RankError(ranks[0], error)
-                said = {"error": str(failed), "rank": failed.rank, "echo": failed.echo}
-                return said | {"event": state.events[failed.rank], "when": time.monotonic()}
+                said = {"error": f"{type(error).__name__}: {error}", "echo": is_echo(error)}
+                return said | {"rank": rank, "event": state.events[rank], "when": time.monotonic()}
 
-        for process, ranks in enumerate(job.processes):
+        for rank in range(job.plan.ranks):
             home, away = context.Pipe(duplex=False)
-            child = Child(ranks, context.Process(target=be, args=(process, home, away)), home)
+            child = Child(rank, context.Process(target=be, args=(rank, home, away)), home)
             try:
                 with away, warnings.catch_warnings():
                     warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside torch's threads
                     child.process.start()
             except OSError as error:
                 home.close()
-                raise ReplayError(f"rank {ranks[0]} of {job.plan.ranks} cannot be started: {error.strerror}") from None
+                raise ReplayError(f"rank {rank} of {job.plan.ranks} cannot be started: {error.strerror}") from None
             children.append(child)
 
-        def everybody_is_ready() -> None:
+        def all_are_ready() -> None:
             # Everything is open by now. Without its folder the replay leaves no trace even if we are killed. (Nccl and
             # the libraries come back to the store in it, readers to the data set.)
             if job.options.transport == "gloo" and not job.options.against and not job.reads:
                 shutil.rmtree(folder, ignore_errors=True)
 
-        return _watch(job, state, children, everybody_is_ready)
+        return _watch(job, state, children, all_are_ready)
     finally:
         for child in children:
             child.end()
@@ -320,7 +302,7 @@ def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Calla
             child = left.pop(cast(Connection, pipe))
             with contextlib.suppress(EOFError, OSError):  # it is gone without a word
                 child.outcome = json.loads(child.pipe.recv_bytes())
-            if "reports" not in (child.outcome or {}):
+            if "report" not in (child.outcome or {}):
                 deadline = min(deadline, time.monotonic() + GRACE)
         if not told and STARTING not in state.states.tolist():
             told = True
@@ -328,7 +310,7 @@ def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Calla
         if state.moves.tolist() != moves:
             moves, moved = state.moves.tolist(), time.monotonic()
         elif time.monotonic() - moved > timeout:
-            raise _stalled(job, state, children)
+            raise _stalled(job, state)
     # To blame is one that is gone, or one whose own operation failed, and only then one that waited for them.
     if gone := [child for child in children if child.outcome is None and child.pipe not in left]:
         raise _died(job, state, gone[0])
@@ -336,39 +318,35 @@ def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Calla
     if failed := [outcome for outcome in outcomes if "error" in outcome]:
         first = min(failed, key=lambda outcome: (outcome["echo"], outcome["when"]))
         raise raised(job.plan, first["rank"], first["event"], first["error"])
-    reports: dict[int, Report] = {}
-    for child, outcome in zip(children, outcomes, strict=True):
+    for child in children:
         child.process.join(GOODBYE)
-        reports |= zip(child.ranks, outcome["reports"], strict=True)
-    return [reports[rank] for rank in range(job.plan.ranks)]
+    return [outcome["report"] for outcome in outcomes]
 
 
 def _died(job: Job, state: SharedState, child: Child) -> RankDied:
-    # Of several ranks in a process, one that was not waiting for others.
-    rank = min(child.ranks, key=lambda rank: state.states[rank] in (WAITING, FINISHED))
-    operation = describe_event(job.plan, rank, state.events[rank])
+    operation = describe_event(job.plan, child.rank, state.events[child.rank])
     child.process.join(GOODBYE)
-    code = child.process.exitcode or 0  # somebody else may have asked for it
+    code = child.process.exitcode or 0  # another thread may have asked for it
     how = f"ended with exit status {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
     if code == -signal.SIGKILL:
         how += ", which is what the system does when memory runs out"
-    others = [other for other in child.ranks if other != rank]
-    also = f"; {these('rank', others)} had the same process" if others else ""
-    return RankDied(f"rank {rank} {how}, in {operation}{also}", rank=rank, operation=operation)
+    return RankDied(f"rank {child.rank} {how}, in {operation}", rank=child.rank, operation=operation)
 
 
-def _stalled(job: Job, state: SharedState, children: Sequence[Child]) -> RankStalled:
-    """Nobody has moved for the whole timeout. To blame is one whose process is stopped, or else one who does not wait
-    for others, if there is one."""
-    left = [rank for rank in range(job.plan.ranks) if state.states[rank] != FINISHED]
-    stopped = [rank for child in children if child.stopped for rank in child.ranks]
-    blamed = stopped or [rank for rank in left if state.states[rank] != WAITING] or left or [0]
-    hint = "its process was stopped, as SIGSTOP does" if stopped else "if it is only slow, allow more time"
-    waiting = [rank for rank in left if rank not in blamed and state.states[rank] == WAITING]
-    if waiting:
-        hint += f"; rank {waiting[0]} waited in {describe_event(job.plan, waiting[0], state.events[waiting[0]])}"
-    started = state.states[blamed[0]] != STARTING
-    return stalled(job.plan, blamed, state.events[blamed[0]], job.options.timeout, hint, started)
+def _stalled(job: Job, state: SharedState) -> RankStalled:
+    """Return the error for no rank moving for the whole timeout: to blame is one that does not wait for others, if
+    any."""
+    plan, left = job.plan, [rank for rank in range(job.plan.ranks) if state.states[rank] != FINISHED]
+    rank, *others = blamed = [rank for rank in left if state.states[rank] != WAITING] or left or [0]
+    operation = describe_event(plan, rank, state.events[rank])
+    if state.states[rank] == STARTING:
+        operation = "the start, before it had met the others"
+    words = f"rank {rank} did not move for {job.options.timeout:g} s, in {operation}"
+    words += f"; ranks {', '.join(map(str, others))} neither" if others else ""
+    words += "; if it is only slow, allow more time"
+    if waiting := [rank for rank in left if rank not in blamed]:
+        words += f"; rank {waiting[0]} waited in {describe_event(plan, waiting[0], state.events[waiting[0]])}"
+    return RankStalled(words, rank=rank, operation=operation)
 
 
 if __name__ == "__main__":

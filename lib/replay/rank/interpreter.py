@@ -11,20 +11,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile, record_function
 
-from lib.errors.wording import ranges
 from lib.replay.layers.training import select
 from lib.replay.rank.context import Call, RankContext
 from lib.replay.rank.kernels import KERNELS, PREPARED, Started, bytes_sent, issue
 from lib.replay.rank.transport import Handle
-from lib.schedules.formats.kineto import OWN
-from lib.schedules.formats.trace import PREFIX, actions_of
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 
@@ -78,11 +73,10 @@ class Clock:
 
 
 class Interpreter:
-    """One step of one rank. With `record` it also notes its memory, and keeps what is to be compared; with `ranges` a
-    profiler is told what it does."""
+    """One step of one rank. With `record` it also notes its memory, and keeps what is to be compared."""
 
-    def __init__(self, context: RankContext, record: bool = False, ranges: Ranges | None = None) -> None:
-        self.context, self.plan, self.record, self.ranges = context, context.mine, record, ranges
+    def __init__(self, context: RankContext, record: bool = False) -> None:
+        self.context, self.plan, self.record = context, context.mine, record
         events = self.plan.program.events
         self.clock = Clock(len(events), context.device.type == "cuda")
         self.tensors: dict[int, Tensor] = {}
@@ -106,7 +100,7 @@ class Interpreter:
 
     def run(self) -> Iterator[Handle]:
         """Do the whole program. Yields what it has to wait for."""
-        context, clock, hook, ranges = self.context, self.clock, self.context.job.hook, self.ranges
+        context, clock, hook = self.context, self.clock, self.context.job.hook
         events = self.plan.program.events
         for index, event in enumerate(events):
             context.now_in(index)
@@ -122,8 +116,6 @@ class Interpreter:
                     self._notice(number, work)
             if self.record and event.op in TIMED and event.start is not None:  # else it never takes place
                 self._sample(index)
-            if ranges is not None:
-                ranges.begin(index)
             clock.begin(index)
             if event.op in COMMUNICATION:
                 call = self._call(index, event)
@@ -138,8 +130,6 @@ class Interpreter:
             else:
                 self._do(index, event)
                 clock.end(index)
-            if ranges is not None:
-                ranges.end(index)
             if hook is not None:
                 hook(context.rank, index, event, self.tensors)
         context.now_in(len(events))
@@ -158,7 +148,7 @@ class Interpreter:
             return
         yield from _wait(work.handle)
         tensors = work.buffers if work.outputs is None else work.outputs()
-        # Outputs that nobody ever waits for have no ids.
+        # Outputs that are never waited for have no ids.
         self.tensors.update(zip(self.plan.program.events[index].outputs, tensors, strict=False))
         self._over(index, work)
 
@@ -259,7 +249,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
         report["libraries"] = {one.name: {**one.prove(), "steps": []} for one in libraries}
     report["steps"] = []
     for number in range(options.warmup + options.steps):
-        turns = [*libraries, None]  # None is the replay; whoever came last comes first in the next round
+        turns = [*libraries, None]  # None is the replay; the last comes first in the next round
         for library in turns if number % 2 == 0 else reversed(turns):
             if library is None:
                 interpreter = Interpreter(context)
@@ -273,9 +263,6 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
                 times, found = library.step(), report["libraries"][library.name]["steps"]
             if number >= options.warmup:
                 found.append(times)
-    if options.profile is not None:
-        for library in (None, *libraries):
-            yield from _profiled(context, Path(options.profile), library)
     yield from _wait(barrier())
     report["read"] = context.reader.counts
 
@@ -291,62 +278,6 @@ def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
     if on_gpu:
         torch.cuda.synchronize()
     after = context.transport.bytes_sent()
-    report["socket_bytes"] = None if before is None or after is None else [before, after]
+    report["wire"] = None if before is None or after is None else after - before
     report["memory"], report["sent"] = interpreter.memory, interpreter.sent
     report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0
-
-
-def _profiled(context: RankContext, folder: Path, library: Any) -> Iterator[Handle]:
-    """Do one more step of the replay, or of a library, that torch.profiler records: in a file for each rank.
-
-    Ranges are named as torch's pipeline executor does, and `lib.schedules.formats.kineto` reads such files.
-    """
-    on_gpu = context.device.type == "cuda"
-    profiler = profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * on_gpu])
-    interpreter = Interpreter(context, ranges=Ranges(context))
-    profiler.start()
-    yield from _wait(context.transport.barrier())
-    if library is None:
-        yield from interpreter.run()
-    else:
-        library.run()
-    if on_gpu:
-        torch.cuda.synchronize()
-    profiler.stop()
-    name = "replay" if library is None else library.name
-    profiler.export_chrome_trace(str(folder / f"{name}_rank{context.rank}.json"))
-
-
-class Ranges:
-    """The ranges of a rank's step: at which event each begins and ends, and what it is called.
-
-    What belongs to an action of a pipeline is in one range, `PP:3F1`; anything else has a range of its own, such as
-    `puzzles:update:3:`, with its layer and batches.
-    """
-
-    def __init__(self, context: RankContext) -> None:
-        actions = actions_of(context.plan.trace)
-        self.names = {
-            index: (f"{OWN}{event.op}:{'' if event.layer is None else event.layer}:{ranges(event.batches)}", index)
-            for index, event in enumerate(context.mine.program.events)
-            if event.op in TIMED or event.op == "wait"
-        }
-        for done in () if actions is None else actions[context.rank]:
-            for index in range(done.first, done.last + 1):
-                self.names.pop(index, None)
-            self.names[done.first] = f"{PREFIX}{done.action}", done.last
-        self.open: Any = None
-        self.until = -1
-
-    def begin(self, index: int) -> None:
-        """Begin a range, if one begins with this event."""
-        if index in self.names:
-            name, self.until = self.names[index]
-            self.open = record_function(name)
-            self.open.__enter__()
-
-    def end(self, index: int) -> None:
-        """End the range that ends with this event."""
-        if self.open is not None and index == self.until:
-            self.open.__exit__(None, None, None)
-            self.open = None

@@ -1,7 +1,7 @@
 """Kernels: what each operation of a rank does with real tensors, one row each, for all transports.
 
 A kernel is told of its call and given the tensors of its inputs, and gives those of its outputs; that of a collective
-starts it, and says what gives them. All tensors are flat, of the ranges that `Call.ranges` says. What nobody will use
+starts it, and says what gives them. All tensors are flat, of the ranges that `Call.ranges` says. What is not used
 again may be overwritten (`Call.own`), which is what the simulator's memory means. Buffers of a collective have exactly
 the size that the simulator counts, wherever the members' parts are equal.
 """
@@ -53,7 +53,7 @@ def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """A backward with one output has the gradient of its weight, and without a weight that of its input."""
+    """Go back. One output is the gradient of the weight, or without a weight that of the input."""
     both = len(call.event.outputs) > 1
     wanted = (both or isinstance(call.output(0), WeightGrad), call.is_used(1) if both else not call.layer.kind.takes)
     by_other, by_input = _gradients(call, call.held(2 if len(inputs) > 2 else 0), wanted)
@@ -80,7 +80,7 @@ def _gradients(call: Call, other: Held, wanted: tuple[bool, bool]) -> Gradients:
 
 
 def _softmax(call: Call) -> Tensor | None:
-    """The running sums of the rows that go back, where they do not follow of what is here."""
+    """Return the running sums of the rows that go back, where they do not follow of what is here."""
     context = call.context
     value = softmax_of(context.plan.trace.shape, call.event, call.plan.inputs(call.event))
     if value is None:
@@ -121,7 +121,7 @@ def _shard(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _zeros(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """A zero contribution. (One that pretends to have batches never gets into a final weight: see check.)"""
+    """Make a zero contribution. (One that pretends to have batches never gets into a final weight: see check.)"""
     return [call.empty(call.numel(call.output(0))).zero_()]
 
 
@@ -132,7 +132,7 @@ def _load_weights(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """From files, which the reader of the process opens once a step."""
+    """Read from files, which the reader of the rank opens once a step."""
     data = call.context.reader.read(sorted(call.event.batches), call.context.step)
     return [torch.frombuffer(bytearray(data), dtype=call.context.initial.dtype).to(call.context.device)]
 
@@ -198,7 +198,7 @@ CollectiveKernel = Callable[[CollectiveCall, Sequence[Tensor]], Started]
 
 
 def issue(call: Call) -> Started:
-    """Issue one communication of a rank. What never takes place is over at once: nobody waits for it."""
+    """Issue one communication of a rank. What never takes place is over at once, as it is not waited for."""
     op, transport = call.event.op, call.context.transport
     if op in READS:
         return Started(Handles(), KERNELS[op](call, ()))
@@ -245,7 +245,7 @@ def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _all_reduce_mean(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    """Means without the numbers of points that they are of, which are the same everywhere."""
+    """Average means without the numbers of points that they are of, which are the same everywhere."""
     layer = cast(Averages, call.context.initial.layers[call.input(0).layer - 1])
     sums, count = layer.split(inputs[0])
     buffer, members = sums / count, len(call.group)
@@ -257,7 +257,7 @@ def _all_reduce_mean(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    """One flat buffer for all of them, as torch's DDP has it."""
+    """Sum all of them in one flat buffer, as torch's DDP has it."""
     if any(value.place.schema.running for value in call.brought[call.me]):
         return _each_adds_up(call, inputs)
     buffer, sizes = torch.cat(list(inputs)), [tensor.numel() for tensor in inputs]
@@ -269,7 +269,7 @@ def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Starte
 
 
 def _each_adds_up(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    """All get what all have brought, as no transport adds up softmaxes: it takes as many times the room."""
+    """Give all what all have brought, as no transport adds up softmaxes: it takes as many times the room."""
     sizes = [[call.numel(value) for value in brought] for brought in call.brought]
     out = call.empty(sum(map(sum, sizes)))
     handle = call.transport.all_gather(call.group, out, torch.cat(list(inputs)), [*map(sum, sizes)])
@@ -353,7 +353,8 @@ def _halo(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _some_to_some(call: CollectiveCall, parts: Mapping[int, Tensor], coming: Mapping[int, Value]) -> Started:
-    """An all-to-all between few: parts for some members, and values that come from some, in their order."""
+    """Exchange between few, by an all-to-all: parts for some members, and values that come from some, in their
+    order."""
     sizes = {member: call.numel(value) for member, value in coming.items()}
     members, nothing = range(len(call.group)), next(iter(parts.values()))[:0]
     out = call.empty(sum(sizes.values()))

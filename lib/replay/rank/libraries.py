@@ -147,7 +147,7 @@ def _pipeline(plan: Plan, name: str) -> _Pipeline:
         return _own_pipeline(plan.trace)
     row, each = SCHEDULES[PIPELINES[name]], plan.trace.layers // ranks
     stages = [range(rank * each, (rank + 1) * each) for rank in range(ranks)]
-    return _Pipeline(row.make(ranks, batches), stages, [(batch,) for batch in range(batches)], row.torch)
+    return _Pipeline(row.order(ranks, batches), stages, [(batch,) for batch in range(batches)], row.torch)
 
 
 @kept
@@ -172,10 +172,10 @@ def _class_of_torch(order: Order, stages: int, batches: int) -> str | None:
 
     ranks = len(order)
     for row in SCHEDULES.values():
-        chunks = {"chunks": stages // ranks} if "chunks" in row.takes else {}
-        if row.torch is not None and (chunks or row.chunks * ranks == stages):
+        chunks = stages // ranks if "chunks" in row.takes else row.chunks
+        if row.torch is not None and chunks * ranks == stages:
             try:
-                named = row.make(ranks, batches, **chunks)
+                named = row.order(ranks, batches, chunks=chunks)
             except ValueError:  # it has none of this size
                 continue
             if words(named) == words(order):

@@ -30,7 +30,6 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore
 
 from lib.replay.plan import Plan
 
@@ -254,37 +253,6 @@ class WorkHandle:
         self.work = self.keep = self.after = None
 
 
-NewGroup = Callable[[Group], Any]
-"""Makes a process group of ranks, in this order."""
-
-
-def torch_groups(timeout: float) -> tuple[Any, NewGroup]:
-    """Return the group of all, and what makes others, where each rank has a process: torch's own, whose members stand
-    in ascending order. Everybody makes all, in the same order."""
-    return None, lambda ranks: dist.new_group(list(ranks), timeout=timedelta(seconds=timeout))
-
-
-def thread_groups(rank: int, ranks: int, store: Any, timeout: float) -> tuple[Any, NewGroup]:
-    """Return the same (of gloo) of one rank that shares its process with others, each of which is a thread: groups that
-    torch.distributed knows nothing of, made by their members alone.
-
-    These meet in the store where the processes have met, each with a connection of its own: who waits there would keep
-    the others of its process from saying what it waits for.
-    """
-    own = store.clone()
-
-    def new(members: Group) -> Any:
-        if rank not in members:
-            return None
-        place, at = PrefixStore(f"ranks/{','.join(map(str, members))}", own), members.index(rank)
-        made = dist.ProcessGroup(place, at, len(members))
-        gloo = dist.ProcessGroupGloo(place, at, len(members), timeout=timedelta(seconds=timeout))
-        made._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
-        return made
-
-    return new(tuple(range(ranks))), new
-
-
 class ProcessTransport:
     """One rank's way to the others. torch.distributed is initialised already, with all processes of the replay.
 
@@ -295,25 +263,26 @@ class ProcessTransport:
         self,
         rank: int,
         plan: Plan,
-        groups: tuple[Any, NewGroup],
         device: torch.device,
+        timeout: float,
         shared_clock: bool,
         sockets: SocketCounters,
     ) -> None:
         self.rank, self.device, self.shared_clock, self.sockets = rank, device, shared_clock, sockets
         nccl = dist.get_backend() == "nccl"
         self.staged = device.type == "cuda" and not nccl
-        (self.world, new), self.alone = groups, plan.ranks == 1
-        self.groups: dict[Group, Any] = {tuple(range(plan.ranks)): self.world}
+        self.alone = plan.ranks == 1
+        self.groups: dict[Group, Any] = {tuple(range(plan.ranks)): None}  # torch's own, of all
         self.orders: dict[Group, list[int]] = {}
         for group in plan.groups:
             own = tuple(sorted(group))
             if own not in self.groups:
-                self.groups[own] = new(own)
+                self.groups[own] = dist.new_group(list(own), timeout=timedelta(seconds=timeout))
             if own != group:
                 self.groups[group] = self.groups[own]
                 self.orders[group] = [group.index(rank) for rank in own]
-        self.channels = {pair: new(pair) for pair in plan.pairs} if nccl else {}
+        pairs = plan.pairs if nccl else ()
+        self.channels = {pair: dist.new_group(list(pair), timeout=timedelta(seconds=timeout)) for pair in pairs}
         self.token = torch.zeros(1, device=device if nccl else "cpu")
 
     def _stage(self, tensor: Tensor) -> Tensor:
@@ -374,7 +343,7 @@ class ProcessTransport:
     def _channel(self, source: int, target: int, other: int) -> tuple[Any, int]:
         """Return the group in which messages of this pair go, and the other's place there."""
         if not self.channels:
-            return self.world, other
+            return None, other
         return self.channels[source, target], int(other == max(source, target))
 
     def send(self, target: int, buffer: Tensor) -> Handle:
@@ -389,7 +358,7 @@ class ProcessTransport:
         if self.alone:
             return Handles()
         after = torch.cuda.synchronize if self.token.is_cuda else None
-        return WorkHandle(dist.all_reduce(self.token, group=self.world, async_op=True), self.token, after)
+        return WorkHandle(dist.all_reduce(self.token, async_op=True), self.token, after)
 
     def bytes_sent(self) -> int | None:
         return self.sockets.sent()

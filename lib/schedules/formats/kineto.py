@@ -1,7 +1,7 @@
-"""torch.profiler's traces, one JSON file a rank, as a recording: of a replay of ours, or of anybody's training.
+"""torch.profiler's traces, one JSON file a rank, as a recording.
 
-Where ranges are named as torch's pipeline executor names them (`PP:3F1`; replay does so too) they are actions, and the
-recording has an order. A range begins with waiting for its message: computing begins with its first operation. Without
+Where ranges are named as torch's pipeline executor names them (`PP:3F1`) they are actions, and the recording has an
+order. A range begins with waiting for its message: computing begins with its first operation. Without
 such names there are boxes alone: kernels and collectives on a GPU, else what torch's operations say of themselves.
 
     recording = read_profile(["rank0.json", "rank1.json.gz"])
@@ -27,8 +27,6 @@ from lib.schedules.formats.trace import PREFIX, action_of, as_recording, span_of
 from lib.schedules.pipelines.action import KINDS, Action
 from lib.values.collectives import COLLECTIVES
 
-OWN: Final = "puzzles:"
-"""What stands before the other ranges of a replay of ours: the operation, its layer and its batches follow."""
 MAX_RANKS: Final = 1024
 """Files that are read."""
 MOST_RANKS: Final = 16_384
@@ -132,18 +130,10 @@ def _spans(slices: Slices, rank: int) -> Iterator[Span]:
             yield span_of(action, rank, one.start, one.end, one.name)
     elif named:
         yield from _actions(named, rank, slices)
-    ours = [one for one in slices.slices if one.category in ANNOTATIONS and one.name.startswith(OWN)]
-    for one in ours:
-        op, layer, batches = [*one.name.removeprefix(OWN).split(":"), "", ""][:3]
-        op = op if known(op) else ""
-        number = int(layer) if layer.isdecimal() and len(layer) < 8 else None
-        label = batches if op not in COLLECTIVES else ""
-        yield Span(rank, one.start, one.end, op, f"{op} {layer}".strip(), "", number, label)
-    if not named and not ours:
+    if not named:
         yield from _plain(slices.slices, rank)
-    about = [one for one, _ in named] + ours
-    first = min((one.start for one in about), default=-(2**62))
-    last = max((one.end for one in about), default=2**62)
+    first = min((one.start for one, _ in named), default=-(2**62))
+    last = max((one.end for one, _ in named), default=2**62)
     # What nccl's kernels say of themselves where there are any, else what the calls do.
     kernels = [
         (one, kernel[1]) for one in slices.slices if one.category == "kernel" and (kernel := _KERNEL.match(one.name))
@@ -204,7 +194,7 @@ def _actions(named: Sequence[tuple[Slice, Action]], rank: int, slices: Slices) -
 
 
 def _plain(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
-    """Yield what a rank computed where nobody named it: kernels of a GPU, or operations of the CPU that are within no
+    """Yield what a rank computed where it has no name: kernels of a GPU, or operations of the CPU that are within no
     other one, close ones as one box."""
     outer = [one for one in slices if one.category in KERNELS and not _KERNEL.match(one.name)]
     if not outer:

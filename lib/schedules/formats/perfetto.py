@@ -8,9 +8,8 @@ from each neighbour; a second one where a stream does several things at once), a
 the members of a collective, and a counter for its memory. A pipeline has a track of its actions, named as torch's
 executor names its ranges.
 
-`read_perfetto` reads such files back, as recordings: when each rank did what, and the order of a pipeline. What values
-there were is not in them, so they are no Traces, and cannot be checked. Files of others are read too, as boxes. A file
-comes from outside: it may be damaged, truncated, huge, packed to be huge, or no such file at all. It is read as data.
+`read_slices` reads the slices of files that others wrote, such as torch.profiler. A file comes from outside: it may be
+damaged, truncated, huge, packed to be huge, or no such file at all. It is read as data.
 """
 
 from __future__ import annotations
@@ -21,26 +20,23 @@ import math
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from lib.analysis.figures import samples
-from lib.analysis.recording import COMPUTE, PER_UNIT, Recording, Span, known
+from lib.analysis.recording import COMPUTE, PER_UNIT
 from lib.cluster.costs import TICKS
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.files import ready, write_whole
-from lib.schedules.formats.trace import PREFIX, Part, action_of, as_recording, part_of, parts, span_of, where
+from lib.schedules.formats.trace import PREFIX, Part, part_of, parts
 from lib.trace.order import meetings, messages
 from lib.trace.trace import Trace
 from lib.values.operations import COMMUNICATION, MESSAGES, TIMED
 
 MICROSECONDS: Final = PER_UNIT / 1000
 """A time unit is drawn as so many microseconds: Perfetto knows no time units."""
-WRITER: Final = "llm-training-puzzles"
 ACTIONS: Final = "pipeline"
 """The track of a pipeline's actions."""
-MAX_RANKS: Final = 16_384
 
 
 def perfetto(unit: float | None = None, **traces: Trace) -> dict[str, Any]:
@@ -54,22 +50,13 @@ def perfetto(unit: float | None = None, **traces: Trace) -> dict[str, Any]:
             events += _process(trace, rank, f"{name}: rank {rank}", before + rank, scale, threads)
         events += _arrows(trace, before, scale, threads)
         before += trace.ranks
-    about = {"writer": WRITER, "microseconds": scale * TICKS}
+    about = {"writer": "llm-training-puzzles", "microseconds": scale * TICKS}
     return {"otherData": about, "displayTimeUnit": "ms", "traceEvents": events}
 
 
 def write_perfetto(path: str | Path, traces: Mapping[str, Trace]) -> None:
     """Write the Traces by name into a file."""
     write_whole(ready(path), json.dumps(perfetto(None, **traces)))
-
-
-def is_ours(path: str | Path) -> bool:
-    """Tell whether a file begins as those do that we write."""
-    try:
-        with Path(path).open("rb") as file:
-            return WRITER.encode() in file.read(200)
-    except OSError:  # who reads it says why
-        return False
 
 
 def _process(
@@ -146,62 +133,7 @@ def _arrows(
             yield {**kind, **about, **home, "ts": (start + middle) * scale}
 
 
-# -- as recordings ------------------------------------------------------------------------------------------------
-
-
-def read_perfetto(path: str | Path) -> dict[str, Recording]:
-    """Return the recordings in a file, by name. Of a file of somebody else's there is one, with a rank for each
-    process. TraceError where it is anything else."""
-    path = Path(path)
-    found = read_slices(path)
-    about = found.head.get("otherData")
-    about = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
-    mine = about.get("writer") == WRITER
-    homes: dict[str, tuple[str, int]] = {}
-    """The recording and the rank of each process."""
-    if mine:
-        for process, title in found.processes.items():
-            name, _, number = title.rpartition(": rank ")
-            if number.isdecimal() and len(number) < 8:
-                homes[process] = name, int(number)
-    else:
-        processes = dict.fromkeys(one.process for one in found.slices)
-        homes = {process: (path.stem, rank) for rank, process in enumerate(processes)}
-    ranks: dict[str, int] = {}
-    for name, rank in homes.values():
-        ranks[name] = max(ranks.get(name, 0), rank + 1)
-    if not ranks or max(ranks.values()) > MAX_RANKS:
-        raise TraceError(f"{path.name} has no slices, or those of more than {MAX_RANKS:,} processes")
-    spans: dict[str, list[Span]] = {name: [] for name in ranks}
-    for one in found.slices:
-        if one.process in homes and not (mine and "within" in one.args):
-            name, rank = homes[one.process]
-            thread = found.threads.get((one.process, one.thread), "")
-            spans[name].append((_own_span if mine else _span)(one, rank, thread))
-    unit = about.get("microseconds") if mine else None
-    unit = unit * 1000 if isinstance(unit, int | float) and 0 < unit < 2**62 else None
-    return {name: as_recording(name, spans[name], ranks[name], unit) for name in spans}
-
-
-def _own_span(one: Slice, rank: int, thread: str) -> Span:
-    """Return a slice of a file of ours: what it is stands in its arguments."""
-    word, place = (value if isinstance(value := one.args.get(key), str) else "" for key in ("action", "source"))
-    word = word if action_of(word) is not None else ""
-    stage, label = (one.args.get(key) for key in (("stage", "microbatch") if word else ("layer", "batches")))
-    stage = stage if type(stage) is int and 0 <= stage < 2**20 else None
-    label = label[:40] if isinstance(label, str) else ""
-    op = one.category if known(one.category) else ""
-    stream = where(op, thread.partition(" (")[0], one.args.get("awaited") is True)
-    return Span(rank, one.start, one.end, op, word or one.name, word, stage, label, stream, place)
-
-
-def _span(one: Slice, rank: int, thread: str) -> Span:
-    """Return a slice of somebody else's file. It may be named as torch names its ranges."""
-    action = action_of(one.name.removeprefix(PREFIX)) if one.name.startswith(PREFIX) else None
-    if action is None:
-        return Span(rank, one.start, one.end, "", one.name, stream=thread or COMPUTE)
-    return span_of(action, rank, one.start, one.end, one.name)
-
+# -- files of others ------------------------------------------------------------------------------------------------
 
 MAX_BYTES: Final = 256 * 2**20
 """Of a file, unpacked."""
@@ -222,18 +154,13 @@ class Slice(NamedTuple):
     name: str
     start: int
     end: int
-    args: Mapping[str, Any]
 
 
-@dataclass
-class Slices:
-    """The contents of a file: its slices by start, the outer ones first; names of processes and threads; and what
-    else it says of itself (`head`)."""
+class Slices(NamedTuple):
+    """The contents of a file: its slices by start, the outer ones first, and what else it says of itself (`head`)."""
 
     slices: list[Slice]
     head: Mapping[str, Any]
-    processes: dict[str, str] = field(default_factory=dict[str, str])
-    threads: dict[Key, str] = field(default_factory=dict[Key, str])
 
 
 def read_slices(path: str | Path) -> Slices:
@@ -293,13 +220,7 @@ def _decoded(data: Any) -> Slices:
             raise TraceError(f"event {number} is no object")
         event = cast("dict[str, Any]", one)
         key, kind = (_text(event.get("pid")), _text(event.get("tid"))), event.get("ph")
-        if kind == "M" and event.get("name") in ("process_name", "thread_name"):
-            name = _text(_args(event).get("name"))
-            if event["name"] == "process_name":
-                found.processes[key[0]] = name
-            else:
-                found.threads[key] = name
-        elif kind == "X":
+        if kind == "X":
             start = _time(number, event, "ts")
             found.slices.append(_slice(key, event, start, start + max(0, _time(number, event, "dur"))))
         elif kind == "B":
@@ -312,12 +233,7 @@ def _decoded(data: Any) -> Slices:
 
 
 def _slice(key: Key, event: Mapping[str, Any], start: int, end: int) -> Slice:
-    return Slice(*key, _text(event.get("cat")), _text(event.get("name")), start, end, _args(event))
-
-
-def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    args = event.get("args")
-    return cast("dict[str, Any]", args) if isinstance(args, dict) else {}
+    return Slice(*key, _text(event.get("cat")), _text(event.get("name")), start, end)
 
 
 def _text(value: Any) -> str:

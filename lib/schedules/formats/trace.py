@@ -230,7 +230,8 @@ def _widened(program: Program, done: Done) -> Done:
 
 
 def _messages(program: Program, begins: Mapping[int, int], number: Mapping[Batches, int]) -> Iterator[Done]:
-    """Messages that bring one activation, or the gradient of one, to or from the stage that begins with a layer."""
+    """Yield messages that bring one activation, or the gradient of one, to or from the stage that begins with a
+    layer."""
     for index, event in enumerate(program.events):
         values = event.inputs if event.op == "pass_to" else event.outputs if event.op in MESSAGES else ()
         value = program.values[values[0]] if len(values) == 1 else None
@@ -261,6 +262,7 @@ class Part(NamedTuple):
 
 
 def part_of(trace: Trace, rank: int, first: int, last: int, action: Action | None = None) -> Part:
+    """Return some events of a rank, from the first to the last, as a part."""
     program = trace.programs[rank]
     event = program.events[first]
     ends = event.start or 0, program.events[last].end or 0
@@ -296,11 +298,6 @@ def parts(trace: Trace, rank: int) -> Iterator[Part]:
             yield part_of(trace, rank, index, after - 1)
 
 
-def where(op: str, stream: str, awaited: bool) -> str:
-    """Return the stream of a span: what a rank awaits at once is on its own."""
-    return stream if op in COMMUNICATION and not awaited else COMPUTE
-
-
 def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) -> Recording:
     """Return a Trace as a recording: its actions where it is a pipeline, and what else its ranks did. `unit`:
     nanoseconds of a time unit."""
@@ -309,7 +306,8 @@ def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) 
         for part in parts(trace, rank):
             first, span = program.events[part.first], part.span
             start, end = (round(tick * unit / TICKS) for tick in (span.start, span.end))
-            spans.append(span._replace(start=start, end=end, stream=where(first.op, span.stream, first.blocking)))
+            beside = first.op in COMMUNICATION and not first.blocking  # what is awaited at once is no stream of its own
+            spans.append(span._replace(start=start, end=end, stream=span.stream if beside else COMPUTE))
     return as_recording(name, spans, trace.ranks, unit)
 
 

@@ -121,7 +121,7 @@ def _action(word: str, stage: int | None) -> Action:
 
 
 def parts_of(actions: Iterable[Action]) -> Iterator[Action]:
-    """Actions one by one, the parts of a pair each on its own."""
+    """Yield actions one by one, the parts of a pair each on its own."""
     for action in actions:
         if action.parts:
             yield from action.parts

@@ -19,7 +19,7 @@ from lib.values.table import table
 
 
 def zb_v(ranks: int, batches: int) -> Order:
-    """No more memory than the first rank of 1F1B, on all ranks, and no gap in the middle where the forward and both
+    """Hold no more than the first rank of 1F1B, on all ranks, and leave no gap in the middle where the forward and both
     halves of the backward take equally long (Qi et al. 2023, arXiv 2401.10241, section 6)."""
     full = max(batches, 2 * ranks - 1)  # with fewer some of these are left out
     return _counted(
@@ -41,7 +41,7 @@ def zb_v(ranks: int, batches: int) -> Order:
 
 
 def dualpipe_v(ranks: int, batches: int) -> Order:
-    """In the middle a forward of one way and a backward of the other run as one, so that the messages of the one hide
+    """Run a forward of one way and a backward of the other as one in the middle, so that the messages of the one hide
     behind the computing of the other (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1, folded into a V)."""
     full = max(batches, 2 * ranks)
     phases: list[Sequence[tuple[int, str]]] = []
@@ -110,8 +110,8 @@ LINES: Final = "FFIIW"
 
 
 def v_half(ranks: int, batches: int) -> Order:
-    """About half of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362): a microbatch is at the next rank
-    after two slots on the way that begins at rank 0, forward or backward, and after one on the way back."""
+    """Hold about half of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362): a microbatch is at the next
+    rank after two slots on the way that begins at rank 0, forward or backward, and after one on the way back."""
     gap = 3 if ranks % 2 == 0 else 0  # so that no two passes of a rank have the same slot
     turn, back = 3 * ranks - 2, 3 * ranks + gap - 1
     block = [(2 * r, turn - r, back + 2 * r, back + 3 * ranks - 1 - r) for r in range(ranks)]
@@ -119,8 +119,8 @@ def v_half(ranks: int, batches: int) -> Order:
 
 
 def v_min(ranks: int, batches: int) -> Order:
-    """About a third of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362): a microbatch is at the next
-    rank after one slot on all its ways, so that what it made is free as soon as can be."""
+    """Hold about a third of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362): a microbatch is at the
+    next rank after one slot on all its ways, so that what it made is free as soon as can be."""
     gap = 2 if ranks % 3 == 0 else 0
     back = 2 * ranks + gap
     block = [(r, 2 * ranks - 1 - r, back + r, back + 2 * ranks - 1 - r) for r in range(ranks)]
@@ -228,7 +228,7 @@ def _order(ranks: list[Lines]) -> Order:
 
 
 def _timed(ranks: list[Lines]) -> list[Lines]:
-    """Return the slots in which all but the weight halves are done, if everybody goes on as soon as they can."""
+    """Return the slots in which all but the weight halves are done, if all go on as soon as they can."""
     order = _order(ranks)
     found: list[Lines] = []
     for actions, starts in zip(order, time_order(order).starts, strict=True):
@@ -252,8 +252,7 @@ three seconds there."""
 
 
 class Named(NamedTuple):
-    """A schedule that has a name. `make(ranks, batches)` gives its order, and so does `order` where more is asked:
-    both ask its `generator`.
+    """A schedule that has a name. `order(ranks, batches)` asks its `generator` for its order.
 
     `chunks`: how many stages a rank has, if nothing is said. `halves`: it splits the backward. `takes`: what else its
     generator can be told by name: chunks, limit (microbatches of activations a rank may have), costs.
@@ -270,18 +269,6 @@ class Named(NamedTuple):
     takes: tuple[str, ...] = ()
     torch: str | None = None
 
-    def make(self, ranks: int, batches: int, **told: Any) -> Order:
-        """Return its order with so many microbatches, and what else its generator is told. ValueError where it has
-        none."""
-        stages = told.get("chunks", self.chunks)
-        if ranks * stages * batches > LARGEST:
-            sizes = f"{counted(ranks, 'rank', ',')}, {counted(batches, 'microbatch', ',')}"
-            raise ValueError(
-                f"{sizes} and {counted(stages, 'stage', ',')} a rank are too many: their product is at most "
-                f"{LARGEST:,}, and here {ranks * stages * batches:,}"
-            )
-        return self.generator(ranks, batches, **told)
-
     def order(
         self,
         ranks: int,
@@ -295,9 +282,17 @@ class Named(NamedTuple):
         for passes that take so long, of which most generators need to know nothing. ValueError where it has no such
         order."""
         asked = {"chunks": chunks, "limit": limit, "costs": costs}
-        found = self.make(ranks, batches, **{name: asked[name] for name in self.takes if asked[name] is not None})
-        if chunks not in (None, self.chunks) and "chunks" not in self.takes:
-            raise ValueError(f"{self.title} has {counted(self.chunks, 'stage')} a rank; got chunks={chunks}")
+        told = {name: asked[name] for name in self.takes if asked[name] is not None}
+        stages: Any = told.get("chunks", self.chunks)
+        if ranks * stages * batches > LARGEST:
+            sizes = f"{counted(ranks, 'rank', ',')}, {counted(batches, 'microbatch', ',')}"
+            raise ValueError(
+                f"{sizes} and {counted(stages, 'stage', ',')} a rank are too many: their product is at most "
+                f"{LARGEST:,}, and here {ranks * stages * batches:,}"
+            )
+        found = self.generator(ranks, batches, **told)
+        if chunks not in (None, stages):
+            raise ValueError(f"{self.title} has {counted(stages, 'stage')} a rank; got chunks={chunks}")
         if limit is not None and (most := max(peaks(found))) > limit:
             raise ValueError(
                 f"limit={limit:g} microbatches of activations are too few: {self.title} needs {most:g} for {ranks} "

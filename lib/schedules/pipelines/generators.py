@@ -2,7 +2,7 @@
 
 Rank r of R has the stages r, r + R, r + 2R and so on. It does some forwards ahead, then forwards and backwards in turn,
 then the backwards that are left. How many ahead, how many microbatches take one stage before the rank turns to its
-next, and how far the weight halves lag behind are sliders; the schedules that everybody knows are places of them.
+next, and how far the weight halves lag behind are sliders; the famous schedules are places of them.
 
 ZB-1p and ZB-2p are zero bubble where passes do not take equally long, searched for (Qi et al. 2023, arXiv 2401.10241).
 All ranks go through the microbatches together. In a round each may do the next forward, then each does the next input
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate, islice, pairwise, product
 from math import ceil
 from typing import Any
@@ -111,24 +110,25 @@ def one_f_one_b(ranks: int, batches: int, *, limit: float | None = None) -> Orde
 
 
 def interleaved(ranks: int, batches: int, chunks: int = 2, *, limit: float | None = None) -> Order:
-    """1F1B with several stages a rank: the pipeline fills and drains in smaller steps (Narayanan et al. 2021, arXiv
+    """Do 1F1B with several stages a rank: the pipeline fills and drains in smaller steps (Narayanan et al. 2021, arXiv
     2104.04473, section 2.2). Two forwards ahead for every rank that follows, so that a message has time to travel."""
     return in_turn(ranks, batches, chunks=chunks, ahead=2, limit=limit)
 
 
 def interleaved_zero_bubble(ranks: int, batches: int, chunks: int = 2, *, limit: float | None = None) -> Order:
-    """Interleaved with the backward in halves: what the later ranks have not done ahead they let lie as weight halves,
+    """Interleave with the backward in halves: what the later ranks have not done ahead they let lie as weight halves,
     until there is nothing else to do."""
     return in_turn(ranks, batches, chunks=chunks, late=1, limit=limit)
 
 
 def zb_h1(ranks: int, batches: int, *, limit: float | None = None) -> Order:
-    """1F1B with the backward in halves: no more memory than its first rank has (Qi et al. 2023, arXiv 2401.10241)."""
+    """Do 1F1B with the backward in halves: no more memory than its first rank has (Qi et al. 2023, arXiv
+    2401.10241)."""
     return in_turn(ranks, batches, late=1, limit=limit)
 
 
 def zb_h2(ranks: int, batches: int, *, limit: float | None = None) -> Order:
-    """With twice as much ahead there is no gap left where the halves take equally long (Qi et al. 2023, arXiv
+    """Do twice as much ahead, so that no gap is left where the halves take equally long (Qi et al. 2023, arXiv
     2401.10241), for almost twice the memory."""
     return in_turn(ranks, batches, ahead=2, late=2, limit=limit)
 
@@ -139,8 +139,9 @@ def witness(optimum: Optimum) -> Callable[[Model], Coroutine[Any, Any, None]]:
 
 
 def zb_1p(ranks: int, batches: int, costs: Passes = EVEN, *, limit: float | None = None) -> Order:
-    """With the memory of 1F1B, if half of an activation is given back by the input half, as in the paper. With `limit`,
-    which is in microbatches of activations, they are there until the weight half, as everywhere here."""
+    """Search for zero bubble with the memory of 1F1B, if half of an activation is given back by the input half, as in
+    the paper. With `limit`, which is in microbatches of activations, they are there until the weight half, as
+    everywhere here."""
     return _best(ranks, batches, costs, limit, ranks)
 
 
@@ -153,32 +154,48 @@ def _best(ranks: int, batches: int, costs: Passes, limit: float | None, usual: i
     if limit is not None and limit < 1:
         raise ValueError(f"limit={limit:g} microbatches of activations are too few: a forward makes 1")
     room, back = (usual, 0.5) if limit is None else (limit, 0.0)
-    ticks = in_ticks(costs)[0]
-    found = [_Search(ranks, batches, ticks, room, back, *choice) for choice in product((True, False), repeat=3)]
-    for search in found:
+    found: list[list[_Rank]] = []
+    for fit, backward_first, fill_short in product((True, False), repeat=3):
+        search = _Search(ranks, batches, in_ticks(costs)[0], room, back, fit, backward_first, fill_short)
         search.run()
-    best = min(found, key=lambda search: max(rank.now - rank.begun for rank in search.ranks))
-    return tuple(tuple(rank.actions) for rank in best.ranks)
+        found.append(search.ranks)
+    best = min(found, key=lambda ranks: max(rank.now - rank.begun for rank in ranks))
+    return tuple(tuple(rank.actions) for rank in best)
 
 
-@dataclass
 class _Rank:
-    """A rank, with all that it has done so far."""
+    """A rank in a search: its actions so far, how many of each kind, when each forward was over; when it began and is
+    free, and its `gap`, how long it has waited in between."""
 
-    stage: int
-    actions: list[Action] = field(default_factory=list[Action])
-    count: Counter[str] = field(default_factory=Counter[str])
-    forwards: list[int] = field(default_factory=list[int])
-    """When each of its forwards was over."""
-    now: int = 0
-    gap: int = 0
-    """How long it waited since its first forward."""
-    begun: int = 0
+    def __init__(self, stage: int, costs: dict[str, int]) -> None:
+        self.stage, self.costs = stage, costs
+        self.actions: list[Action] = []
+        self.count: Counter[str] = Counter()
+        self.forwards: list[int] = []
+        self.begun = self.now = self.gap = 0
 
     @property
     def halves(self) -> int:
-        """Weight halves that can be done."""
+        """How many weight halves can be done."""
         return self.count["I"] - self.count["W"]
+
+    def do(self, kind: str, ready: int = 0) -> None:
+        """Do the next pass of a kind, once its input is ready."""
+        start = max(self.now, ready)
+        if self.actions:
+            self.gap += start - self.now
+        else:
+            self.begun = start
+        self.now = start + self.costs[kind]
+        self.actions.append(Action(self.stage, kind, self.count[kind]))
+        self.count[kind] += 1
+        if kind == "F":
+            self.forwards.append(self.now)
+
+    def do_halves(self, count: int) -> None:
+        """Do so many weight halves."""
+        for _ in range(count):
+            self.do("W")
 
 
 class _Search:
@@ -186,7 +203,7 @@ class _Search:
     of one back. The questions that are open: whether forwards before the first backward have to be over when its
     gradient comes, or only begun (`fit`); whether a forward is left out of a round where it would keep a backward
     waiting (`backward_first`); and whether a weight half goes into a gap that is too short for it also where another
-    rank has longer gaps (`fill`)."""
+    rank has longer gaps (`fill_short`). Times are in ticks."""
 
     def __init__(
         self,
@@ -197,64 +214,60 @@ class _Search:
         back: float,
         fit: bool,
         backward_first: bool,
-        fill: bool,
+        fill_short: bool,
     ) -> None:
         self.batches, self.limit, self.back = batches, limit, back
-        self.fit, self.backward_first, self.fill_short = fit, backward_first, fill
+        self.fit, self.backward_first, self.fill_short = fit, backward_first, fill_short
         *passes, self.message = ticks
         self.costs = dict(zip("FIW", passes, strict=True))
-        self.ranks = [_Rank(stage) for stage in range(ranks)]
+        self.ranks = [_Rank(stage, self.costs) for stage in range(ranks)]
 
     def run(self) -> None:
+        """Take all microbatches through all ranks."""
         self.begin()
         for _ in range(1, self.batches):
             for rank in self.in_this_round():
-                self.do_halves(rank, self.short(rank))
+                rank.do_halves(self.short(rank))
                 self.fill(rank, self.forward_ready(rank))
-                self.do(rank, "F", self.forward_ready(rank))
+                rank.do("F", self.forward_ready(rank))
             self.backwards()
         for rank in self.ranks:
-            self.do_halves(rank, rank.halves)
+            rank.do_halves(rank.halves)
 
     def begin(self) -> None:
-        """The forwards before the first backward: as many as there is time for until its gradient comes, and fewer than
-        on the rank before, unless that is all there are."""
+        """Do the forwards before the first backward, and that: as many as there is time for until its gradient comes,
+        and fewer than on the rank before, unless that is all there are."""
         for rank in self.ranks:
-            self.do(rank, "F", self.forward_ready(rank))
-        most = min(self.batches, int(self.limit)) - 1
+            rank.do("F", self.forward_ready(rank))
+        most, forward = min(self.batches, int(self.limit)) - 1, self.costs["F"]
         more = [0] * len(self.ranks)
         gradient = self.ranks[-1].now + self.costs["I"]
         for rank in reversed(self.ranks[:-1]):
             there, now = gradient + self.message, rank.now
-            while more[rank.stage] < most and (now + self.costs["F"] <= there if self.fit else now < there):
+            while more[rank.stage] < most and (now + forward <= there if self.fit else now < there):
                 more[rank.stage] += 1
-                now += self.costs["F"]
+                now += forward
             gradient = max(now, there) + self.costs["I"]
-        for stage in range(1, len(more)):
+        for stage, before in enumerate(self.ranks[:-1], 1):
             if more[stage] < self.batches - 1:
-                more[stage] = max(0, min(more[stage], more[stage - 1] - 1))
+                more[stage] = max(0, min(more[stage], more[before.stage] - 1))
         for rank in self.ranks:
             for _ in range(more[rank.stage]):
-                self.do(rank, "F", self.forward_ready(rank))
+                rank.do("F", self.forward_ready(rank))
         self.backwards()
 
-    def do(self, rank: _Rank, kind: str, ready: int = 0) -> None:
-        start = max(rank.now, ready)
-        if rank.actions:
-            rank.gap += start - rank.now
-        else:
-            rank.begun = start
-        rank.now = start + self.costs[kind]
-        rank.actions.append(Action(rank.stage, kind, rank.count[kind]))
-        rank.count[kind] += 1
-        if kind == "F":
-            rank.forwards.append(rank.now)
-
-    def do_halves(self, rank: _Rank, count: int) -> None:
-        for _ in range(count):
-            self.do(rank, "W")
+    def backwards(self) -> None:
+        """Do the next input half of each rank, from the last to the first."""
+        ready = 0
+        for rank in reversed(self.ranks):
+            self.fill(rank, ready)
+            if rank.stage == 0 and rank.count["F"] == self.batches:
+                rank.do_halves(rank.halves)
+            rank.do("I", ready)
+            ready = rank.now + self.message
 
     def forward_ready(self, rank: _Rank) -> int:
+        """Return when the input of a rank's next forward is there."""
         return self.ranks[rank.stage - 1].forwards[rank.count["F"]] + self.message if rank.stage else 0
 
     def short(self, rank: _Rank) -> int:
@@ -262,42 +275,31 @@ class _Search:
         held = rank.count["F"] - self.back * rank.count["I"] - (1 - self.back) * rank.count["W"]
         return max(0, ceil((held + 1 - self.limit) / (1 - self.back)))
 
-    def backwards(self) -> None:
-        """The next input half, from the last rank to the first."""
-        ready = 0
-        for rank in reversed(self.ranks):
-            self.fill(rank, ready)
-            if rank.stage == 0 and rank.count["F"] == self.batches:
-                self.do_halves(rank, rank.halves)
-            self.do(rank, "I", ready)
-            ready = rank.now + self.message
-
     def in_this_round(self) -> list[_Rank]:
-        """Return the ranks that do a forward in this round: the last ones, up to the first that does none."""
+        """Return the ranks that do a forward in this round: the last ones, up to the first that does none.
+
+        One is left out where it would keep a backward waiting, and the next rank has forwards enough: unless the wait
+        makes this rank worse than the worst.
+        """
         found: list[_Rank] = []
         for rank in reversed(self.ranks):
-            if rank.count["F"] == self.batches or (found and self.leave_out(rank, found[-1])):
+            if rank.count["F"] == self.batches:
                 break
+            if found and self.backward_first and rank.count["F"] >= found[-1].count["F"] + 2:
+                gradient = found[-1].now + self.costs["F"] + self.costs["I"] + self.message
+                over = rank.now + self.costs["F"] + min(rank.halves, self.short(rank)) * self.costs["W"]
+                if over > gradient and gradient - rank.now <= max(0, self.longest() - rank.gap):
+                    break
             found.append(rank)
         return found[::-1]
 
-    def leave_out(self, rank: _Rank, after: _Rank) -> bool:
-        """Tell whether a forward would keep a backward waiting, where the next rank has forwards enough: unless the
-        wait makes this rank worse than the worst."""
-        if not self.backward_first or rank.count["F"] < after.count["F"] + 2:
-            return False
-        gradient = after.now + self.costs["F"] + self.costs["I"] + self.message
-        halves = min(rank.halves, self.short(rank))
-        if rank.now + self.costs["F"] + halves * self.costs["W"] <= gradient:
-            return False
-        return gradient - rank.now <= max(0, self.longest() - rank.gap)
-
     def fill(self, rank: _Rank, ready: int) -> None:
-        """Weight halves while a rank waits."""
+        """Do weight halves while a rank waits."""
         while rank.halves and rank.now + self.costs["W"] <= ready:
-            self.do(rank, "W")
+            rank.do("W")
         if rank.halves and rank.now < ready and (self.fill_short or ready - rank.now > self.longest() - rank.gap):
-            self.do(rank, "W")
+            rank.do("W")
 
     def longest(self) -> int:
+        """Return the longest gap of all ranks."""
         return max(rank.gap for rank in self.ranks)

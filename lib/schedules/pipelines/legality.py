@@ -250,7 +250,7 @@ class _Facts:
         return f" needs {_word(*key)} before it, {when}"
 
     def off_by_one(self, rank: int, stage: int, kind: str) -> str | None:
-        """That the microbatches of a kind on a stage are numbered from 1, if they are."""
+        """Say that the microbatches of a kind on a stage are numbered from 1, if they are."""
         own = sorted(key[2] for key in self.done[rank] if key[:2] == (stage, kind))
         shifted = self.batches in own or not any(0 in found for found in self.passes.values())
         if not own or self.place.get(stage) != rank or own != list(range(1, len(own) + 1)) or not shifted:
@@ -292,7 +292,7 @@ class _Facts:
 
 
 def _malformed(action: Action) -> str | None:
-    """Why an action is none: words give only such as are well formed, but for pairs of other things."""
+    """Say why an action is none: words give only such as are well formed, but for pairs of other things."""
     stage, kind, microbatch, parts = action
     if parts or kind == PAIR:
         passes = [KINDS[part.kind].passes if part.kind in KINDS else "" for part in parts]
@@ -408,7 +408,7 @@ def _lacks(facts: _Facts, rank: int, position: int, stage: int, kind: str, micro
 
 
 def _gathers(facts: _Facts, rank: int) -> Iterator[Said]:
-    """Weights are whole from UNSHARD to RESHARD, and each pass of their stage comes between, W too: its gradient is as
+    """Yield passes without whole weights: these are so from UNSHARD to RESHARD, for W too, as its gradient is as
     large as they are."""
     if facts.kinds.isdisjoint(("UNSHARD", "RESHARD")):
         return
@@ -473,7 +473,7 @@ def _message(facts: _Facts, rank: int) -> Iterator[Said]:
 
 
 def _memory(facts: _Facts, rank: int) -> Iterator[Said]:
-    """An activation is there from its forward to the end of its backward, of both halves of it."""
+    """Yield forwards that make too many activations: each is there until both halves of its backward are over."""
     if facts.limit is None:
         return
     limit = facts.limit[rank] if isinstance(facts.limit, Sequence) else facts.limit
@@ -520,7 +520,7 @@ def _missing(facts: _Facts, rank: int) -> Iterator[Said]:
 
 
 def _channel(facts: _Facts, rank: int) -> Iterator[Said]:
-    """The n-th receive from a rank is for its n-th send."""
+    """Yield receives that are not for the send of the same number from that rank."""
     for position, stage, kind, microbatch in facts.ranks[rank]:
         if kind not in RECEIVES:
             continue
@@ -539,7 +539,7 @@ MOST_RANKS: Final = 8
 
 
 def _deadlock(facts: _Facts, rank: int) -> Iterator[Said]:
-    """Who is left when all have gone on as far as they can waits for somebody, and somebody for them."""
+    """Yield circles: ranks that are left when all have gone on as far as they can, each waiting for the next."""
     if rank not in facts.blocked:
         return
     circle = [rank]

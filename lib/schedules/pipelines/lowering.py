@@ -27,7 +27,8 @@ from lib.schedules.pipelines.action import (
 
 
 def compute_only(order: Order) -> Order:
-    """Only its passes: without messages, gathers and updates, which come at the end where nothing says otherwise."""
+    """Return only its passes: without messages, gathers and updates, which come at the end where nothing says
+    otherwise."""
     return tuple(tuple(action for action in actions if action.kind in PASSES or action.parts) for actions in order)
 
 
@@ -245,7 +246,7 @@ class _Arrivals:
         return True
 
     def take(self, now: int, rank: int, source: int) -> None:
-        """A rank receives a message; the next one from there has room now."""
+        """Let a rank receive a message; the next one from there has room now."""
         queue = self.coming[rank][source]
         self.found[rank].append(queue[0])
         self.held[rank].add(queue.popleft())
@@ -254,7 +255,7 @@ class _Arrivals:
             heapq.heappush(self.due, (max(now, self.busy[source]), source))
 
     def go_on(self, now: int, rank: int) -> None:
-        """A rank takes all that has arrived, in that order, and begins its next action, if its messages are there."""
+        """Let a rank take all that has arrived, in that order, and begin its next action, if its messages are there."""
         while ready := [source for source, queue in self.coming[rank].items() if queue]:
             self.take(now, rank, min(ready, key=lambda source: (self.arrived[source, rank], source)))
         if self.at[rank] == len(self.order[rank]):

@@ -37,22 +37,12 @@ Handler = Callable[[int, int, bool, bool], Awaitable[Any] | None]
 """Does what is to be done for a stage and a microbatch (see `Step`). What it returns is awaited at once."""
 
 
-class Setting(NamedTuple):
-    """The way an order is run, as `program_of` takes it."""
-
-    messages: Messages = "awaited"
-    layers_of: Sequence[range] | None = None
-    microbatches: Sequence[Sequence[int]] | None = None
-    recompute: bool = False
-
-
 def program_of(
     order: Order,
     *,
     messages: Messages = "awaited",
     layers_of: Sequence[range] | None = None,
     microbatches: Sequence[Sequence[int]] | None = None,
-    recompute: bool = False,
     by_words: bool = False,
 ) -> Program:
     """Return the function that does an order, to be run on as many ranks, or on a mesh with an axis "stage" of that
@@ -66,21 +56,18 @@ def program_of(
     the step: its batches are numbered for themselves. Of a stage that the order has an UNSHARD for, each of their ranks
     has a shard, and gradients are reduce-scattered; else weights are whole, and gradients all-reduced.
 
-    With `recompute` a stage keeps its input only between forward and backward, and computes the inputs of its other
-    layers again right before the backward.
-
     What happens in a run is at a line of this file, or with `by_words` at the word of the order that it belongs to.
     """
     whole = order if says_messages(order) else MESSAGES_ARE[messages](order)
     place, count = places(order), batches_of(order)
     sharded = {action.stage for actions in order for action in actions if action.kind == "UNSHARD"}
-    plans = [_steps(actions, recompute) for actions in whole]
+    plans = [*map(_steps, whole)]
     said = [_said(*lists) for lists in zip(order, whole, strict=True)] if by_words else None
 
     async def run(model: Model) -> None:
         share = share_of(model, len(order))
         batches = share.batches(model, microbatches, count)
-        rank = _Rank(model, share, place, _layers(model, len(place), layers_of), batches, sharded, recompute)
+        rank = _Rank(model, share, place, _layers(model, len(place), layers_of), batches, sharded)
         handlers, words, program = rank.handlers(), None if said is None else said[share.rank], model.program
         told = _tell(program, 0, None) if words else 0
         for kind, stage, microbatch, taken, kept, number in plans[share.rank]:
@@ -107,8 +94,8 @@ def _tell(program: Recorder, since: int, place: Place | None) -> int:
 
 
 def _said(order: Sequence[Action], whole: Sequence[Action]) -> list[Place]:
-    """For each action with its messages the word that it belongs to: a receive is for the next one, a send for the one
-    before."""
+    """Return for each action with its messages the word that it belongs to: a receive is for the next one, a send for
+    the one before."""
     words = [Place(ORDER, position, "<module>", str(action)) for position, action in enumerate(order)]
     if len(order) == len(whole):
         return words
@@ -198,17 +185,16 @@ Step = tuple[str, int, int, bool, bool, int]
 it makes is sent right after, so that neither has to lie in a store; and its position in the order that is done."""
 
 
-def _steps(actions: Sequence[Action], recompute: bool) -> list[Step]:
+def _steps(actions: Sequence[Action]) -> list[Step]:
     """Return what a rank does, the parts of a pair one after the other. A message that has a WAIT only begins, and the
-    first pass after an UNSHARD waits for it. What is computed again comes before a gradient is used, which lies
-    meanwhile."""
+    first pass after an UNSHARD waits for it."""
     behind = {(BEGINS[kind], stage, microbatch) for stage, kind, microbatch, _ in actions if kind in BEGINS}
     at_hand: set[tuple[str, str]] = set()
     """Which action sends what the one before it has made, or needs what it has received."""
     for kind, row in KINDS.items():
         if row.passes:
             at_hand.add((kind, row.passes))
-        if row.needs and (kind == "F" or not recompute):
+        if row.needs:
             at_hand.update(((row.needs, kind), (WAITS[row.needs], kind)))
     gathering: set[int] = set()
     found: list[Step] = []
@@ -241,14 +227,12 @@ class _Rank:
         layers: Sequence[range],
         batches: Sequence[Sequence[int]],
         sharded: set[int],
-        recompute: bool,
     ) -> None:
         self.model, self.place, self.batches = model, place, batches
         self.peers = {stage: share.pipeline[rank] for stage, rank in place.items()}
         """The rank of each stage, of those in this pipeline."""
         self.replicas = share.replicas if len(share.replicas) > 1 else None
         self.sharded = sharded if self.replicas else set[int]()
-        self.recompute = recompute
         self.weights, self.states, self.activations, self.grads, self.sums = model.storage()
         self.layers = {stage: layers[stage] for stage in sorted(place) if place[stage] == share.rank}
         """The layers of its stages."""
@@ -269,6 +253,7 @@ class _Rank:
                     self.weights[layer], self.states[layer] = model.load_weights(layer)
 
     def handlers(self) -> dict[str, Handler]:
+        """Return what does each kind of step."""
         found: dict[str, Handler] = {
             "F": self.forward,
             "B": self.backward,
@@ -289,7 +274,7 @@ class _Rank:
     # -- passes -----------------------------------------------------------------------------------------------------
 
     def forward(self, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
-        """All layers of a stage forward. Their inputs stay until the backward."""
+        """Take a microbatch forward through all layers of a stage. Their inputs stay until the backward."""
         forward, layers, weights, activations = self.model.forward, self.layers[stage], self.weights, self.activations
         first = layers[0]
         if taken:
@@ -298,7 +283,7 @@ class _Rank:
             activations[first, microbatch] = self.model.get_activation(self.batches[microbatch])
         x = activations[first, microbatch]
         for layer in layers:
-            if layer != first and not self.recompute:
+            if layer != first:
                 activations[layer, microbatch] = x
             x = forward(layer, x, weights[layer])
         if kept:
@@ -306,16 +291,8 @@ class _Rank:
         else:
             activations[layers[-1] + 1, microbatch] = x
 
-    def again(self, stage: int, microbatch: int) -> None:
-        """The inputs of a stage's other layers, where only that of the first was kept."""
-        if self.recompute:
-            for layer in self.layers[stage][:-1]:
-                x = self.activations[layer, microbatch]
-                self.activations[layer + 1, microbatch] = self.model.forward(layer, x, self.weights[layer])
-
     def backward(self, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
         backward, activations, weights = self.model.backward, self.activations, self.weights
-        self.again(stage, microbatch)
         grad = self.gradient(stage, microbatch, taken)
         for layer in reversed(self.layers[stage]):
             made, grad = backward(layer, activations.pop((layer, microbatch)), grad, weights[layer])
@@ -323,10 +300,9 @@ class _Rank:
         self.hand_on(stage, microbatch, kept, grad)
 
     def input_half(self, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
-        """The input half of the backward of all layers. What the weight half needs stays: the gradient of each layer's
-        output, and its input. The gradient of the stage's input goes."""
+        """Do the input half of the backward of all layers. What the weight half needs stays: the gradient of each
+        layer's output, and its input. The gradient of the stage's input goes."""
         half, layers, weights = self.model.backward_input, self.layers[stage], self.weights
-        self.again(stage, microbatch)
         grad = self.gradient(stage, microbatch, taken)
         for layer in reversed(layers):
             self.grads[layer + 1, microbatch] = grad
@@ -334,7 +310,7 @@ class _Rank:
         self.hand_on(stage, microbatch, kept, grad)
 
     def weight_half(self, stage: int, microbatch: int, *_: object) -> None:
-        """The weight half of it, at any time after the input half."""
+        """Do the weight half of it, at any time after the input half."""
         half, activations, grads = self.model.backward_weight, self.activations, self.grads
         for layer in reversed(self.layers[stage]):
             self.add(layer, half(layer, activations.pop((layer, microbatch)), grads.pop((layer + 1, microbatch))))
@@ -347,7 +323,7 @@ class _Rank:
         return self.grads.pop(last) if stage + 1 in self.place else self.model.loss(self.activations.pop(last))
 
     def hand_on(self, stage: int, microbatch: int, kept: bool, grad: ActivationGrad) -> None:
-        """The gradient of a stage's input goes where it is needed; that of the data nowhere."""
+        """Hand the gradient of a stage's input to where it is needed; that of the data nowhere."""
         if kept:
             self.message = grad
         elif stage:
@@ -366,18 +342,18 @@ class _Rank:
             self.gathers[stage] = works
 
     async def gathered(self, stage: int, *_: object) -> None:
-        """The whole weights of a stage are there."""
+        """Wait until the whole weights of a stage are there."""
         for layer, work in self.gathers.pop(stage, ()):
             self.weights[layer] = await work
 
     def reshard(self, stage: int, *_: object) -> None:
-        """Only this rank's shard of a stage's weights stays."""
+        """Free the weights of a stage but for this rank's shard."""
         if stage in self.sharded:
             for layer in self.layers[stage]:
                 self.weights.pop(layer, None)  # an update may have come before
 
     def reduce(self, stage: int, *_: object) -> None:
-        """The gradients of a stage begin to be added up over the pipelines: each rank gets its shard, or all of it."""
+        """Begin to add up the gradients of a stage over the pipelines: each rank gets its shard, or all of it."""
         for layer in self.layers[stage]:
             self.reduce_layer(layer, stage in self.sharded)
 
@@ -387,7 +363,7 @@ class _Rank:
             self.reduces.setdefault(layer, []).append(add_up(self.sums.pop(layer), layer, self.replicas))
 
     async def update(self, stage: int, *_: object) -> None:
-        """The updates of a stage, unless they were done, and what is left to do before them."""
+        """Update a stage, unless that was done, after what is left to do before."""
         if stage in self.updated:
             return
         self.updated.add(stage)

@@ -78,7 +78,7 @@ def list_(
     table = Table("name", "", *figures, Column("from", overflow="fold", min_width=27), "in torch", caption=caption)
     for row in SCHEDULES.values():
         try:
-            timed = orders.at_equal_costs(row.make(ranks, batches))
+            timed = orders.at_equal_costs(row.order(ranks, batches))
             shown = exact(timed.end), *(f"{share:.1%}" for share in timed.bubble), exact(max(timed.peaks)), row.paper
         except ValueError as error:
             shown = "", "", "", "", str(error)
@@ -179,12 +179,10 @@ def gallery(
 def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None) -> orders.Imported:
     """The order that is meant, legal or not."""
     if (row := SCHEDULES.get(what)) is not None:
-        can_choose = "chunks" in row.takes
-        if chunks is not None and not can_choose and chunks != row.chunks:
+        if chunks not in (None, row.chunks) and "chunks" not in row.takes:
             raise typer.BadParameter(f"{what} has {counted(row.chunks, 'stage')} a rank, always")
-        chosen: dict[str, Any] = {"chunks": chunks} if chunks is not None and can_choose else {}
         try:
-            return orders.Imported(row.make(ranks or RANKS, batches or BATCHES, **chosen))
+            return orders.Imported(row.order(ranks or RANKS, batches or BATCHES, chunks=chunks))
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
     if chunks is not None:
@@ -238,18 +236,14 @@ def profile(
 ) -> None:
     """Show what torch.profiler recorded of a real run beside the schedule that it was to be.
 
-    Ranges that are named as torch's pipeline executor names them (PP:3F1), and as `puzzles replay --profile` does, are
-    compared with the order of the schedule. Files that `--perfetto` wrote are read, too.
+    Ranges that are named as torch's pipeline executor names them (PP:3F1) are compared with the order of the schedule.
     """
     from drawing.comparing.recordings import draw_recordings
     from lib.analysis.recording import figures, told
     from lib.schedules.formats.kineto import read_profile
-    from lib.schedules.formats.perfetto import is_ours, read_perfetto
 
-    recordings = [one for path in files if is_ours(path) for one in read_perfetto(path).values()]
-    if not any(map(is_ours, files)):  # replay_rank0.json is called replay
-        name = re.sub(r"[_.-]*(rank)?[_.-]*\d*$", "", files[0].name.partition(".")[0]) or "profile"
-        recordings = [read_profile(files, name, step)]
+    name = re.sub(r"[_.-]*(rank)?[_.-]*\d*$", "", files[0].name.partition(".")[0])  # replay_rank0.json is called replay
+    recordings = [read_profile(files, name or "profile", step)]
     try:
         if order is not None:
             say(_write_order(order, recordings[0]))
@@ -285,8 +279,8 @@ def _expected(schedule: str, found: Recording, limit: float | None) -> Recording
     batches, stages = batches_of(order), len(places(order))
     if batches * found.ranks > len(found.spans):
         raise ValueError(f"{found.name} names microbatch {batches - 1}, and not all that come before it")
-    chunks = {"chunks": max(1, stages // found.ranks)} if "chunks" in row.takes else {}
-    return recording_of_order(row.make(found.ranks, batches, **chunks), row.title, **costs_of(found))
+    chunks = max(1, stages // found.ranks) if "chunks" in row.takes else None
+    return recording_of_order(row.order(found.ranks, batches, chunks=chunks), row.title, **costs_of(found))
 
 
 def _write_order(path: Path, found: Recording) -> str:

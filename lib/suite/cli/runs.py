@@ -44,7 +44,6 @@ def run(
     mesh: options.MeshOption = None,
     save: Annotated[Path | None, option("Write the Trace here, as JSON.")] = None,
     perfetto: Annotated[Path | None, option("Write the timeline here, for ui.perfetto.dev.")] = None,
-    chakra: Annotated[Path | None, option("Write execution traces for MLCommons Chakra into a folder.")] = None,
     json: Annotated[bool, option("Print one JSON document and nothing else.", "--json")] = False,
     limit: options.Limit = None,
 ) -> None:
@@ -54,7 +53,7 @@ def run(
     that makes no sense. With --ranks, --layers, --batches or --mesh there are no goals, and 0 is for what is correct.
     """
     given: dict[str, Any] = {"limit": limit, "ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
-    files = {"save": save, "perfetto": perfetto, "chakra": chakra}
+    files = {"save": save, "perfetto": perfetto}
     asked = [(what, one) for what in whats for one in ([puzzle] if puzzle else subjects(what))]
     if len(asked) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
         raise typer.BadParameter(f"--{one} takes the Trace of one run")
@@ -73,10 +72,10 @@ def run(
     raise typer.Exit(0 if passed else 1)
 
 
-def _write(ran: Run | None, save: Path | None, perfetto: Path | None, chakra: Path | None) -> None:
+def _write(ran: Run | None, save: Path | None, perfetto: Path | None) -> None:
     """Write the files of a run that were asked for."""
     if ran is None:
-        if any(path is not None for path in (save, perfetto, chakra)):
+        if any(path is not None for path in (save, perfetto)):
             raise typer.BadParameter("a plain function has no run, so there is no Trace of it to write")
         return
     if save is not None:
@@ -85,10 +84,6 @@ def _write(ran: Run | None, save: Path | None, perfetto: Path | None, chakra: Pa
         from lib.schedules.formats.perfetto import write_perfetto
 
         write_perfetto(perfetto, {ran.name: ran.trace})
-    if chakra is not None:
-        from lib.schedules.formats.chakra import write_chakra
-
-        write_chakra(chakra, ran.trace)
 
 
 def _tell(result: Outcome) -> None:
@@ -290,7 +285,6 @@ def what_if(
 def replay(
     what: options.Subject,
     output: options.Output = None,
-    calibrate: Annotated[str | None, option("Fit costs, and predict this other run.")] = None,
     json: Annotated[Path | None, option("Write the figures here.")] = None,
     save: Annotated[Path | None, option("Write the measured Trace here.")] = None,
     perfetto: Annotated[Path | None, option("Write both timelines here, for ui.perfetto.dev.")] = None,
@@ -306,7 +300,7 @@ def replay(
 
             draw_thing(draw_both(simulated=result.simulated, measured=result.measured), output)
 
-    outputs = Outputs(calibrate, json, save, perfetto)
+    outputs = Outputs(json, save, perfetto)
     raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: run_subject(name, limit=limit).trace, paint))
 
 

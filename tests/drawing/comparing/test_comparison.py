@@ -106,7 +106,7 @@ def test_a_difference_of_time_alone_counts() -> None:
 
 
 def schedule(name: str) -> Recording:
-    return recording_of_order(SCHEDULES[name].make(4, 6), SCHEDULES[name].title)
+    return recording_of_order(SCHEDULES[name].order(4, 6), SCHEDULES[name].title)
 
 
 def slower(one: Recording, times: float, unit: float | None = None) -> Recording:

@@ -17,7 +17,7 @@ from lib.schedules.pipelines.program import Messages, program_of
 @pytest.mark.parametrize("messages", ["awaited", "posted"])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_schedule_comes_back(name: str, messages: Messages) -> None:
-    order = SCHEDULES[name].make(4, 6)
+    order = SCHEDULES[name].order(4, 6)
     stages = len(places(order))
     trace = Trace.of(simulate(program_of(order, messages=messages), ranks=4, layers=2 * stages, batches=6))
     actions = actions_of(trace)

@@ -1,6 +1,6 @@
 """Traces of torch.profiler: what ranges, operations, kernels and collectives become, on which clock, of which step.
 
-The files are made up here, in the form that torch 2.13 writes; `tests/replay/test_measure.py` has real ones.
+The files are made up here, in the form that torch 2.13 writes; the last test has one of torch's own.
 """
 
 import gzip
@@ -16,6 +16,7 @@ from lib.analysis.recording import Recording, departures
 from lib.errors.exceptions import TraceError
 from lib.schedules.formats.kineto import our_name, read_profile
 from lib.schedules.formats.trace import order_of_recording, recording_of_order
+from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.timing import time_order
 from tests.support.said import Said
@@ -42,7 +43,7 @@ def profile_of(
     folder: Path, name: str, batches: int = 6, steps: int = 1, late: Sequence[int] = (0, 0, 0, 0)
 ) -> list[Path]:
     """A profile of a schedule on four ranks, whose clocks are late by so many microseconds."""
-    order = SCHEDULES[name].make(4, batches)
+    order = SCHEDULES[name].order(4, batches)
     timed = time_order(order)
     files: list[Path] = []
     for rank, actions in enumerate(order):
@@ -77,7 +78,7 @@ def gaps(name: str, other: str) -> str:
     with TemporaryDirectory() as folder:
         found = read_profile(profile_of(Path(folder), name), "run")
     return "\n".join(
-        gap.words(other, "run") for gap in departures(recording_of_order(SCHEDULES[other].make(4, 6)), found)
+        gap.words(other, "run") for gap in departures(recording_of_order(SCHEDULES[other].order(4, 6)), found)
     )
 
 
@@ -88,7 +89,7 @@ test_what_is_read = Said(Path(__file__).with_name("said") / "profiles.txt").test
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_an_order_comes_back(name: str, tmp_path: Path) -> None:
-    order = SCHEDULES[name].make(4, 6)
+    order = SCHEDULES[name].order(4, 6)
     found = read_profile(list(reversed(profile_of(tmp_path, name))))
     assert order_of_recording(found) == order
     schedule = recording_of_order(order)
@@ -102,7 +103,7 @@ def test_one_step_of_several(tmp_path: Path) -> None:
     last, first = read_profile(files), read_profile(files, step=0)
     assert last.spans == first.spans
     assert last.notes[0] == "Step 2 of 3 that were recorded."
-    assert order_of_recording(last) == SCHEDULES["gpipe"].make(4, 6)
+    assert order_of_recording(last) == SCHEDULES["gpipe"].order(4, 6)
     with pytest.raises(TraceError, match="there is no step 3: these files have 3 steps, numbered from 0"):
         read_profile(files, step=3)
 
@@ -115,3 +116,15 @@ def test_clocks_that_differ_are_moved_until_nothing_is_used_before_it_was_made(t
         ends = [passes[f"{stage}F{microbatch}"].end for stage in range(4)]
         assert ends == sorted(ends)
     assert found.notes[1].startswith("Ranks 1, 3 moved later, by up to 0.0")
+
+
+def test_a_file_of_torch_itself(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch.profiler is torch's")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        for word in ("0F0", "0F1", "0B0", "0B1"):
+            with torch.profiler.record_function(f"PP:{word}"):
+                torch.mm(torch.ones(64, 64), torch.ones(64, 64))
+    profiler.export_chrome_trace(str(tmp_path / "rank0.json"))
+    found = read_profile([tmp_path / "rank0.json"])
+    assert order_of_recording(found) == (parse("0F0 0F1 0B0 0B1"),)
+    assert {span.op for span in found.spans} >= {"forward", "backward"}

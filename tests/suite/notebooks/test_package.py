@@ -127,7 +127,7 @@ def test_a_foreign_lib_beside_the_notebook_is_named_and_not_in_the_way(tmp_path:
         tmp_path,
         "import lib, drawing, tempfile; from lib import simulate; from drawing import draw\n"
         "assert lib.__file__.startswith(tempfile.gettempdir()) and drawing.__file__.startswith(tempfile.gettempdir())\n"
-        "try:\n    from lib.replay import calibrate\nexcept ModuleNotFoundError as error:\n    print(error)\n",
+        "try:\n    from lib.replay import ReplayOptions\nexcept ModuleNotFoundError as error:\n    print(error)\n",
     )
     name = other.partition("/")[0]
     assert f"There is another `{name.removesuffix('.py')}` at {tmp_path / name}." in printed
