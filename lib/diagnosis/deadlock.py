@@ -150,9 +150,10 @@ def _deadlock(dist: Dist, waits: Waits) -> DeadlockError:
         what = f"deadlock: these ranks wait for each other: {' -> '.join(ring)}"
     first = cycle[0] if cycle else next((rank for rank in waits if waits.awaits_over(rank)), next(iter(waits)))
     states = _States(dist, waits)
-    advice = _advice(dist, waits, cycle)
+    advice, wanted = _goes_nowhere(dist, waits), None
+    if advice is None:  # else what a rank waits for is not to come
+        advice, (_, wanted) = _advice(dist, waits, cycle), _told(waits[first], first)
     idea, fix = advice if isinstance(advice, Line) else (None, advice)
-    _, wanted = _told(waits[first], first)
     error = DeadlockError(what, expected=wanted, got="\n".join(states.lines()), fix=fix, idea=idea)
     error.where += [(rank, place) for rank in states.shown if (place := states.place(rank)) is not None]
     return error
@@ -381,6 +382,21 @@ def _advice(dist: Dist, waits: Waits, cycle: list[int]) -> Advice:
     if kinds == {"pass"}:
         return "one message at a time fits between two ranks: receive it before passing the next"
     return "follow the cycle: one of these calls has to come earlier, or is missing on one rank"
+
+
+def _goes_nowhere(dist: Dist, waits: Waits) -> str | None:
+    """A rank passes on the output of the last layer, or the gradient of the data, which no rank needs."""
+    for rank, subject in waits.items():
+        event = subject.event if subject.kind == "pass" else None
+        for value in () if event is None else dist.models[rank].program.values_of(event.inputs):
+            if isinstance(value, Activation) and value.layer == value.layers:
+                why = f"rank {rank} has the last layer, and its output goes to loss:"
+            elif isinstance(value, ActivationGrad) and value.layer < 0:
+                why = f"rank {rank} has the first layer, and the gradient of the data goes nowhere:"
+            else:
+                continue
+            return f"{why}\nleave out pass_to there, as rank {subject.event.peer} never receives it"
+    return None
 
 
 def _outside(dist: Dist, waits: Waits) -> Advice | None:

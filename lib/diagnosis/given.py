@@ -197,11 +197,16 @@ def incomplete(fact: Fact, program: Running) -> Advice:
 
 @because(facts.NoBatch)
 def no_batch(fact: Fact, program: Running) -> str | None:
-    if program.world.ranks <= fact.batches:
+    mesh, ranks = program.world.mesh, program.world.ranks
+    if mesh is not None and 1 < mesh.axes.get("data", 1) < ranks:
+        rows = mesh.axes["data"]
+        return (
+            f"batches are shared among the {rows} rows along data, so they follow from a rank's row, "
+            'model.coord["data"],\n'
+            f"here {mesh.coordinates(program.rank)['data']}, and not from its number, model.rank"
+        )
+    if ranks <= fact.batches:
         return None
-    mesh = program.world.mesh
-    if mesh is not None and "data" in mesh.axes:
-        return 'with more ranks than batches a rank\'s number is not its batch: batch = model.coord["data"]'
     return "batches are counted from 0; with more ranks than batches, a rank's number is not its batch"
 
 
@@ -213,6 +218,10 @@ def wrong_layer(fact: Fact, program: Running) -> Advice | None:
     if made is not None and made.op == "receive" and made.peer is not None:
         why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
         return f"{why},\nif both ranks agree on which layers each of them has"
+    for number, other in [*enumerate(program.values)] if fact.op == "loss" else ():
+        if type(other) is Activation and other.layer == layer and is_held(program, number):
+            keys = [shown(key) for key, held in store_of(program, 2).items() if held is other]
+            return f"{made_by(other).replace(' gave', f' gave {wanted}', 1)}: use activations[{keys[0]}]"
     if program.world.ranks == 1:
         return None
     kinds = program.world.models[program.rank].shape.kinds
@@ -353,7 +362,10 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     if batch is not None and batch in done:
         return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
-        return f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
+        why = f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
+        programs = [other.program for other in program.world.models.values()]
+        there = [p.rank for p in programs if batch in batches_of(p, ops, layer)]
+        return f"{why}:\nbatch {batch} goes through {these('rank', there)}" if there else why
     made = [event for event in program.events if event.op in ops and event.layer == layer]
     if batch is None and made:
         keys = [shown(key) for key, value in store_of(program, store).items() if _number(value) == number]

@@ -94,10 +94,11 @@ def came_of(gradient: Value, op: str) -> tuple[Event, Activation] | None:
     return (made, value) if made is not None and made.op == op and isinstance(value, Activation) else None
 
 
-def had_by_all(gradient: Value) -> str | None:
+def had_by_all(gradient: Value, other: int | None = None) -> str | None:
     """Why each rank of a group has all of a gradient: an all-reduce gave all of them the activation that it comes
-    from."""
-    if (found := came_of(gradient, "allreduce")) is None:
+    from. `other` is a rank that has to be one of them."""
+    found = came_of(gradient, "allreduce")
+    if found is None or (other is not None and other not in found[0].group):
         return None
     return (
         f"{titled(found[0])} gave all ranks the same activation {found[1].layer}, so each of them has worked out\n"

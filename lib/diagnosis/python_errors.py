@@ -35,8 +35,9 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         "and needs no task: keep what the call returns,\nand await it later: work = model.allreduce(...), then await "
         "work",
         "cannot unpack non-iterable": "this call gives one value: give it one name; {two} give two",
-        r"unsupported operand type\(s\) for \+: 'int' and '": "sum() begins with the number 0: add the gradients with "
-        "a loop, total = total + grad, from the first one on",
+        r"unsupported operand type\(s\) for \+=?: '(int' and 'WeightGrad|WeightGrad' and 'int)'": "0 is no gradient, "
+        "so a sum of gradients begins with the first one: total = grad,\nand then total = total + grad. sum() and "
+        ".get(key, 0) begin with 0",
         r"unsupported operand type\(s\) for [/*]=?: '(WeightGrad' and '\w+'|\w+' and 'WeightGrad')": "gradients are "
         "only added up here, with `+`: leave the factor out, it takes no time and no memory",
         r"unsupported operand type\(s\) for (@|\*).*'Weight'|'(Weight|Activation)' object is not callable": "values "
