@@ -53,6 +53,7 @@ START_EARLIER = (
 )
 """How to spend less time in collectives."""
 
+STAYS = "the optimizer state of a shard stays on the rank that updates the shard: no other rank needs it"
 WAIT_LESS = "let it do other work before it waits, or let the others do earlier what it waits for"
 """How to wait less, where nothing more is known."""
 BUCKETED = ("allreduce", "allreduce_bucket")
@@ -116,7 +117,7 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     else:
         rank, event = next((found for found in moving if found[1].op == "allreduce"), (states or moving)[0])
         if states:
-            fix = "the optimizer state of a shard stays on the rank that updates the shard: nobody else needs it"
+            fix = STAYS
     allow = f'"{goal.name}" allows' if alone else "the goals allow"
     what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
     if event.op != "allreduce":
@@ -243,6 +244,8 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
                 fix += "so do something else first, such as a backward"
             else:
                 fix = "await what is under way, and let go of variables: what can still be used takes memory"
+                if len(loose) > 2 and all(born is not None and born.op in COLLECTIVES for _, born in loose):
+                    fix = f"{len(loose)} results of collectives lie here at once: call each shortly before its use"
             return remark(what, got="\n".join([*got, *_lines(loose, "from")]), where=here, fix=fix)
     loaded = sum(alive.value.elements() for alive in top.alive if alive.born and alive.born.op in LOADS)
     alone = len(trace.programs) == 1
@@ -351,6 +354,10 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     waits = {program.rank: _waits(program) for program in trace.programs}
     rank = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))
     total = sum(waits[rank].values())
+    moved = [(p.rank, e) for p, e in _collectives(trace) if any(type(v) is OptState for v in p.values_of(e.inputs))]
+    if moved:
+        got = f"rank {moved[0][0]} brings an optimizer state to {operation(moved[0][1])}" + more(moved, "call")
+        return remark(what, got=got, where=places(moved), fix=STAYS)
     ticks, bare, calls = max((_bare(program) for program in trace.programs), key=lambda found: (found[0], -found[1]))
     if ticks > total:
         times = counted(len(calls), "collective")
@@ -387,6 +394,10 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         start, until = (exact(units(time)) for time in (waited[0].start, waited[0].end))
         got += f", such as\n{in_units(waited[0].length)} ({start} to {until}){waited[0].why()}"
     return remark(what, got=got, where=[] if spot is None else [(rank, spot)], fix=fix)
+
+
+def _collectives(trace: Trace) -> Iterable[tuple[Program, Event]]:
+    return ((program, event) for program in trace.programs for event in program.events if event.op in COLLECTIVES)
 
 
 def _on_the_path(trace: Trace, over: float, order: bool) -> str | None:

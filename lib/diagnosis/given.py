@@ -365,7 +365,13 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         why = f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
         programs = [other.program for other in program.world.models.values()]
         there = [p.rank for p in programs if batch in batches_of(p, ops, layer)]
-        return f"{why}:\nbatch {batch} goes through {these('rank', there)}" if there else why
+        if there:
+            return f"{why}:\nbatch {batch} goes through {these('rank', there)}"
+        if kind is WeightGrad and max(done) == model.BATCHES - 1 and batch == min(done) - 1:
+            return (
+                f"{why}:\nhere the last batch goes back first, so the sum that is there is of the batch after this one"
+            )
+        return why
     made = [event for event in program.events if event.op in ops and event.layer == layer]
     if batch is None and made:
         keys = [shown(key) for key, value in store_of(program, store).items() if _number(value) == number]
@@ -388,7 +394,7 @@ def _back(program: Running, ops: Set[str] = BY_INPUT) -> str:
 def deleted(fact: Fact, program: Running) -> Advice | None:
     """A key that was deleted: one that several batches had shared, or a gathered weight."""
     number: int = fact.number
-    value, store = program.values[number], store_of(program, fact.store)
+    value, store, here = program.values[number], store_of(program, fact.store), student_place()
     if (shared := _shared(program, fact.store, fact.key, number)) is not None:
         return shared
     if (elsewhere := _inside_my_stage(program, value)) is not None:
@@ -404,12 +410,19 @@ def deleted(fact: Fact, program: Running) -> Advice | None:
                 f"this rank passed it on, by {named(event)}: only what it does not need itself can go on without being "
                 "kept.\nOf a sum that goes round, that is all but the last"
             )
+    if isinstance(value, Activation) and value.layer == value.layers and "loss(" not in (here.text if here else ""):
+        took = next((event for event in program.events if event.op == "loss" and number in event.inputs), None)
+        if took is not None:
+            why = f"activation {value.layer} is what the last layer gave, and {named(took)} alone needs it"
+            return (
+                f"{why}:\nbackward({value.layer - 1}, ...) takes the input of that layer, activation {value.layer - 1}"
+            )
     if (again := _once_more(program, fact, value)) is not None:
         return again
     made = maker(value)
     if made is None or made.op != "allgather" or not isinstance(value, Weight):
         return None
-    found, here = place_of(made), student_place()
+    found = place_of(made)
     if here is not None and "set_final_weight" in here.text and value.updates == 0:
         return "a gathered weight is only borrowed, for forward and backward: hand in the shard that this rank updated"
     again = f"{fact.fix},\nor gather it again before backward"

@@ -152,6 +152,8 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         return f"write {signatures()[call[1]]}"
     if "can't be used in 'await' expression" not in text and "can't be awaited" not in text:
         return None
+    if "NoneType" in text:
+        return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
     place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
     bare = None if place is None else re.search(r"\bawait (\w+)$", place.text.strip())
     kinds = "|".join(kind.__name__ for kind in KINDS.values())

@@ -98,15 +98,21 @@ def unsummed(fact: Fact, program: Running) -> Advice:
     """A gradient that lacks batches, in an update."""
     grad = fact.grad
     mine = -1 if grad.mark is None else grad.mark[1]
+    waits = {event.arg for event in program.events if event.op == "wait"}
+    used = {number for event in program.events for number in event.inputs}
     for number, other in alike(program, grad):
+        made = maker(other)
+        call = "" if made is None else _kept(made)
         if len(other.batches) == other.total_batches and number != mine:
-            made = maker(other)
             what = "+" if made is None or made.op == "add" else made.op
-            call = "" if made is None else _kept(made)
             return (
                 f"{what}{line_of(made)} gave the gradient of all batches: keep its result, and update with that{call}"
             )
-    waits = {event.arg for event in program.events if event.op == "wait"}
+        if made is None or made.op not in COLLECTIVES or COLLECTIVES[made.op].law is not reduce:
+            continue
+        arrived = made.blocking or (program.events.index(made),) in waits
+        if arrived and number not in used and number != mine and not is_held(program, number):
+            return f"{titled(made)} gave a sum, of {these('batch', other.batches)}: keep its result{call}"
     for index, event in enumerate(program.events):
         if event.op in COLLECTIVES and mine in event.inputs and not event.blocking and (index,) not in waits:
             call = _kept(event) or f": {put_await(event.op, place_of(event))}"
@@ -126,6 +132,9 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
     if (lost := groups.never_read(program, grad.place.batches)) is not None:
         return lost
     layer, made = grad.layer, maker(grad)
+    if made is not None and made.op == "shard":
+        why = f"the gradient was cut{line_of(made)}, and never summed with those of other ranks"
+        return line(program, "scatterreduce", why, f"{why}: model.scatterreduce(...) does both")
     if left := batches_of(program, BY_INPUT, layer) - batches_of(program, BY_WEIGHT, layer):
         what = "its weight half is" if len(left) == 1 else "their weight halves are"
         idea = f"of {these('batch', left)} this rank did only the input half of backward: {what} missing"
@@ -173,6 +182,9 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
         idea = f"this rank computed the gradients of {these('batch', lost)} too, and they are not in this sum"
         return line(program, "add", idea, f"{idea}:\n{call}")
     idea = f"this rank has made the gradients of {these('batch', here)}: keep their sum, and update with that"
+    if len(grad.batches) > 1 and lost:
+        idea = f"this rank has made the gradients of {these('batch', here)}, and that of {these('batch', lost)} "
+        idea += "is in no sum"
     return line(program, "add", idea, f"add each gradient to the sum of those before:\n{call}")
 
 

@@ -206,6 +206,8 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
     fix = "cut it into as many parts as there are ranks that share it, and give each of them as much as the others"
     if what == "batches":
         fix = "take slices of equally many examples each"
+        if size < total and (dims := [name for name in SPACE if value is not None and name in value.place.named]):
+            fix = f'where nothing is said, a value is cut along its batches: say along what else, dim="{dims[0]}"'
     elif what == "experts" and value is not None:
         fix = "tokens are cut along their experts on the way to these, and on the way home along what each rank\n"
         fix += "has of its own: batches, or rows"
@@ -263,7 +265,11 @@ def NotCut(value: Value, role: object, wanted: tuple[object, object] | None) -> 
         are = "is not" if high == low + 1 else "are not all"
         what = f"{numbered(DIMS[str(role)].noun, range(low, high))} {are} here to be cut out"
     expected = "a range of what the value has; of features and of weights there are shards, and no ranges"
-    return Words(what, expected, got, "look at what the value has: print(value)")
+    whole = [name for name in SPACE if name in named and name != role and named[name].whole]
+    fix = "look at what the value has: print(value)"
+    if role in SPACE and whole and not named[str(role)].whole:
+        fix = f'it has all of its {DIMS[whole[0]].plural}, and can be cut along those: dim="{whole[0]}"'
+    return Words(what, expected, got, fix)
 
 
 @fact
