@@ -313,8 +313,10 @@ def _fix(failure: Failure) -> str:
         return "write `def` instead of `async def`: a plain function is called, and not awaited"
     if got.raised == "TypeError" and re.match(r"\w+\(\) (takes|missing) .*argument", got.message):
         return f"it is called with {counted(len(failure.given), 'argument')}: keep the line with `def` as it was given"
-    if (points := _points(got.value)) and not _points([*failure.given, expected.value]):
-        return f"`/` gives a number with a point, such as {points[0]}: `//` divides whole numbers"
+    parts = [one for one in _points(got.value) if not one.is_integer()] if expected.raised else []
+    if parts or "'float' object cannot be interpreted" in got.message:
+        such = f", such as {parts[0]}" if parts else ""
+        return f"`/` gives a number with a point{such}: `//` divides whole numbers, and rounds down"
     if got.raised and expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}, before anything else goes wrong"
     if got.raised:
