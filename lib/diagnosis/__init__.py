@@ -31,8 +31,6 @@ def advise(error: PuzzleError, program: Running | None = None) -> None:
     """
     if error.fact is None or error.advised:
         return
-    for chapter in ("given", "together"):
-        import_module(f"lib.diagnosis.{chapter}")  # its causes are found from here on
     from lib.diagnosis.provenance import Line, likely_cause
 
     error.advised = True

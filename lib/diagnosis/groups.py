@@ -8,7 +8,6 @@ from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
-from lib.diagnosis.facts import NotALayer
 from lib.diagnosis.provenance import (
     Advice,
     Line,
@@ -31,6 +30,7 @@ from lib.errors.exceptions import RuleError
 from lib.errors.source_lines import student_frame
 from lib.errors.wording import counted, listed, these
 from lib.trace.event import Event, Program, place_of
+from lib.values import facts
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, OPERATIONS, READS
 from lib.values.values import Activation, ActivationGrad, Value, Weight, WeightGrad, describe
@@ -92,7 +92,7 @@ def no_peer(program: Running, rank: Any, call: str) -> RuleError:
     error = RuleError(what, expected=expected, got="this rank itself" if itself else describe(rank))
     error.idea, error.fix = advice if isinstance(advice, Line) else (None, advice)
     if not whole:
-        error.fact = NotALayer(call, rank, 0)
+        error.fact = facts.NotALayer(call, rank, 0)
     return error
 
 
