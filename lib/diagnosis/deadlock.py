@@ -32,7 +32,7 @@ ONE_BY_ONE = 8
 """Ranks that have a line each; of more, those in the same state have one together."""
 SHOWN = 16
 """Lines about ranks; those without one are counted."""
-NOBODY = "does not exist: its Model was never made"
+NEVER_MADE = "does not exist: its Model was never made"
 
 
 # -- a rank that failed -------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ class _States:
             return said + ("" if found is None else f" (line {found.line})")
         if rank not in dist.models:
             made = f"does not exist: Model(rank={rank}, dist=dist) was never made"
-            return made if dist.ranks <= ONE_BY_ONE else NOBODY
+            return made if dist.ranks <= ONE_BY_ONE else NEVER_MADE
         program = dist.models[rank].program  # no task is known to step this rank any more
         begun = rank in dist.engine.finished or program.events or program.moves
         return "has finished" if begun else "has not begun, or is over"
@@ -348,7 +348,7 @@ def _plural(state: str) -> str:
         ("waits ", "wait "),
         ("has finished", "have finished"),
         ("has not begun, or is over", "have not begun, or are over"),
-        (NOBODY, "do not exist: their Models were never made"),
+        (NEVER_MADE, "do not exist: their Models were never made"),
     ):
         if state.startswith(one):
             return many + state.removeprefix(one)

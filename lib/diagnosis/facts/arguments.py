@@ -28,7 +28,7 @@ from lib.errors.source_lines import student_place
 from lib.errors.wording import plural, shown, these, with_article
 from lib.trace.event import STORE, STORES
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, signatures
+from lib.values.operations import BY_INPUT, BY_WEIGHT, LOCAL, MESSAGES, OPERATIONS, signatures
 from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, definite, describe, subject
 
 __all__ = ["Besides", "EndlessBatches", "NoBatch", "NoKind", "NoLayer", "NoValue", "NotALayer", "NotBatches"]
@@ -162,6 +162,8 @@ def _right_layer(op: str, role: str, value: Value, layer: int) -> str:
     if op == "forward":
         before = f"activation {layer}, which forward({layer - 1}, ...) gave" if layer else "the data"
         return f"layer {layer} works on {before}"
+    if op not in BY_INPUT | BY_WEIGHT:
+        return f"{op}({layer}, ...) takes {definite(subject(value.kind, layer))}"
     if isinstance(value, Activation):
         return f"use activation {layer}, the one that went into forward({layer}, ...)"
     if op != "backward" and value.layer == layer - 1:

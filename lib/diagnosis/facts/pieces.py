@@ -30,7 +30,7 @@ from lib.values.placement import ROUTED, Place
 from lib.values.rules import Member
 from lib.values.values import Activation, ActivationGrad, Value, WeightGrad, definite, describe, subject
 
-__all__ = ["Different", "Disagree", "Gaps", "NoBucket", "NotOneForEach", "NotSized", "OtherBucket", "OtherKind"]
+__all__ = ["Different", "Disagree", "NotAdjacent", "NoBucket", "NotOneForEach", "NotSized", "OtherBucket", "OtherKind"]
 __all__ += ["ToldLayer", "Twice", "Undivided", "Unlawful"]
 
 ALIKE = {
@@ -293,7 +293,7 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
 
 
 @fact
-def Gaps(value: Value) -> Words:
+def NotAdjacent(value: Value) -> Words:
     """Shards that do not lie side by side are to be cut."""
     expected = f"all {value.place.total} shards of layer {value.layer}, or some without a gap"
     fix = "cut each of them by itself, or gather what is missing first"

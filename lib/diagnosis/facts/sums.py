@@ -44,11 +44,11 @@ from lib.values.values import (
     subject,
 )
 
-__all__ = ["Lacks", "MeanOfMeans", "NoMean", "NoSum", "Owes", "Unsummed"]
+__all__ = ["Lacks", "MeanOfMeans", "NoMean", "NoSum", "PartialSum", "Unsummed"]
 
 
 @fact
-def Owes(role: str, value: Value) -> Words:
+def PartialSum(role: str, value: Value) -> Words:
     """A partial sum, where an operation needs the sum."""
     lacks = next(part for part in value.place.sums if not part.whole)
     whole = f"{definite(subject(value.kind, value.layer))} with all parts of the sum in it"
@@ -68,8 +68,8 @@ def Owes(role: str, value: Value) -> Words:
     )
 
 
-@because(Owes)
-def owes(fact: Fact, program: Running | None) -> Advice | None:
+@because(PartialSum)
+def partial_sum(fact: Fact, program: Running | None) -> Advice | None:
     """A part of a sum that is used: what gave it, and over which ranks to add it up."""
     value, made, name = fact.value, maker(fact.value), STORE[type(fact.value)]
     lacks = next(part for part in value.place.sums if not part.whole)
