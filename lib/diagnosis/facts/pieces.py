@@ -30,7 +30,7 @@ from lib.values.placement import ROUTED, Place
 from lib.values.rules import Member
 from lib.values.values import Activation, ActivationGrad, Value, WeightGrad, definite, describe, subject
 
-__all__ = ["Different", "Disagree", "NotAdjacent", "NoBucket", "NotOneForEach", "NotSized", "OtherBucket", "OtherKind"]
+__all__ = ["Different", "Disagree", "NoBucket", "NotAdjacent", "NotOneForEach", "NotSized", "OtherBucket", "OtherKind"]
 __all__ += ["ToldLayer", "Twice", "Undivided", "Unlawful"]
 
 ALIKE = {
