@@ -326,8 +326,8 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
         ):
             continue  # it sums something else
         if call.line > frame.f_lineno:
-            after = "this update: sum first, then update" if "allgather" not in ops else "this line: gather first"
-            return f"the {title} in line {call.line} comes only after {after}"
+            first = "gather" if "allgather" in ops else "sum"
+            return f"the {title} in line {call.line} comes only after this line: {first} first"
         same = [(p.rank, event) for p, event in every if event.op == call.name and event.layer == layer]
         others = {rank for rank, event in same if program.rank in event.group}
         if others or (call.optional and "allgather" not in ops):
