@@ -9,8 +9,9 @@ from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from lib.diagnosis.advice import Advice, Line, line
 from lib.diagnosis.groups import ALONG_LAYERS, stage_axis
-from lib.diagnosis.provenance import Advice, Line, layers_of, line, line_of, maker, named
+from lib.diagnosis.provenance import layers_of, line_of, maker, named
 from lib.diagnosis.python_errors import asleep, failed, waiting_at
 from lib.errors import fixes
 from lib.errors.exceptions import DeadlockError, PuzzleError, RankFailed

@@ -8,17 +8,14 @@ from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
+from lib.diagnosis.advice import Advice, Line, Running, line
 from lib.diagnosis.provenance import (
-    Advice,
-    Line,
-    Running,
     batches_of,
     calls,
     had_by_all,
     home,
     in_turn,
     layers_of,
-    line,
     line_of,
     maker,
     named,

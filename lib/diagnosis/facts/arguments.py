@@ -6,22 +6,9 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lib.diagnosis.advice import Advice, Running, because, line
 from lib.diagnosis.facts.stores import shared_key
-from lib.diagnosis.provenance import (
-    Advice,
-    Running,
-    because,
-    came_of,
-    is_held,
-    line,
-    line_of,
-    made_by,
-    maker,
-    named,
-    sent_in,
-    store_of,
-    titled,
-)
+from lib.diagnosis.provenance import came_of, is_held, line_of, made_by, maker, named, sent_in, store_of, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
 from lib.errors.source_lines import student_place

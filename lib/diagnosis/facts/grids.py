@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from lib.diagnosis.provenance import (
-    Advice,
-    Running,
-    alike,
-    because,
-    home,
-    is_held,
-    line_of,
-    made_by,
-    maker,
-    named,
-    titled,
-)
+from lib.diagnosis.advice import Advice, Running, because
+from lib.diagnosis.provenance import alike, home, is_held, line_of, made_by, maker, named, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
 from lib.errors.wording import numbered

@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lib.analysis.feeding import feeds
+from lib.diagnosis.advice import Advice, Running, because, likely_cause
 from lib.diagnosis.facts.grids import stencil_of
 from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
-from lib.diagnosis.provenance import (
-    Advice,
-    Running,
-    because,
-    home,
-    likely_cause,
-    line_of,
-    maker,
-    named,
-    through,
-    titled,
-)
+from lib.diagnosis.provenance import home, line_of, maker, named, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
 from lib.errors.wording import amount, counted, numbered, ranges, these, with_article

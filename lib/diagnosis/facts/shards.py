@@ -6,20 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib.diagnosis import groups
+from lib.diagnosis.advice import Advice, Running, because, line
 from lib.diagnosis.groups import gather_call, shard_call
-from lib.diagnosis.provenance import (
-    Advice,
-    Running,
-    alike,
-    because,
-    is_held,
-    line,
-    line_of,
-    made_by,
-    maker,
-    named,
-    titled,
-)
+from lib.diagnosis.provenance import alike, is_held, line_of, made_by, maker, named, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
 from lib.errors.wording import plural, ranges, these

@@ -6,20 +6,9 @@ import re
 from collections.abc import Sequence, Set
 from typing import Any, cast
 
+from lib.diagnosis.advice import Advice, Running, because, line
 from lib.diagnosis.groups import gather_call, not_reached
-from lib.diagnosis.provenance import (
-    Advice,
-    Running,
-    batches_of,
-    because,
-    in_turn,
-    layers_of,
-    line,
-    line_of,
-    maker,
-    named,
-    store_of,
-)
+from lib.diagnosis.provenance import batches_of, in_turn, layers_of, line_of, maker, named, store_of
 from lib.errors.exceptions import Fact, Words, fact
 from lib.errors.source_lines import student_place
 from lib.errors.wording import shown, these, with_article

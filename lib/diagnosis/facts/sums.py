@@ -7,23 +7,10 @@ from collections.abc import Mapping
 from typing import cast
 
 from lib.diagnosis import groups
+from lib.diagnosis.advice import Advice, Running, because, line
 from lib.diagnosis.facts.pieces import tokens
 from lib.diagnosis.facts.shards import missing_words
-from lib.diagnosis.provenance import (
-    Advice,
-    Running,
-    alike,
-    batches_of,
-    because,
-    had_by_all,
-    home,
-    is_held,
-    line,
-    line_of,
-    maker,
-    named,
-    titled,
-)
+from lib.diagnosis.provenance import alike, batches_of, had_by_all, home, is_held, line_of, maker, named, titled
 from lib.errors.exceptions import Fact, Words, fact, put_await
 from lib.errors.wording import exact, plural, ranges, runs, these, with_article
 from lib.trace.event import STORE, Event, place_of
