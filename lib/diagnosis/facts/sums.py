@@ -166,6 +166,9 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
         whose, group = f"{these('rank', copies[1])}, which have the same weight,", f", group={copies[0]}"
     seen = these("batch", here or grad.batches)  # a gradient that was made up comes from no backward
     idea = f"this rank has only seen {seen}:\nthe gradients of {whose} have to be summed before anyone updates"
+    if copies is not None and group.endswith(copies[0]):
+        idea = f"this rank has only seen {seen}, and {these('rank', copies[1])} have the same weight:\n"
+        idea += "their gradients have to be summed before anyone updates"
     call = f"grad_weights[layer] = await model.{op}(grad_weights[layer], layer{group})"
     return line(program, op, idea, f"sum the gradients of {whose} first:\n{call}")
 
