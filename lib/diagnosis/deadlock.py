@@ -152,7 +152,7 @@ def _deadlock(dist: Dist, waits: Waits) -> DeadlockError:
     first = cycle[0] if cycle else next((rank for rank in waits if waits.awaits_over(rank)), next(iter(waits)))
     states = _States(dist, waits)
     advice, wanted = _goes_nowhere(dist, waits), None
-    if advice is None:  # else what a rank waits for is not to come
+    if advice is None:  # else the wait itself is the mistake, and what would end it is not to be asked for
         advice, (_, wanted) = _advice(dist, waits, cycle), _told(waits[first], first)
     idea, fix = advice if isinstance(advice, Line) else (None, advice)
     error = DeadlockError(what, expected=wanted, got="\n".join(states.lines()), fix=fix, idea=idea)

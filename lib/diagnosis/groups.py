@@ -321,7 +321,7 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
         if "allgather" not in ops and any(
             type(value) is not WeightGrad for p, e in there for value in p.values_of(e.inputs)
         ):
-            continue  # it sums something else
+            continue  # it sums activations, and every rank may well have called it: it is not the one that lacks
         if call.line > frame.f_lineno:
             first = "gather" if "allgather" in ops else "sum"
             return f"the {title} in line {call.line} comes only after this line: {first} first"
