@@ -132,6 +132,7 @@ def _verdict(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox
             remarks.append(notes.over_sent(timed, sent, goals[over], alone=over > 0))
         if record is not None and rebuilt is not None and not faults:
             left_out = notes.left_out(timed, rebuilt.flaws.keys())
+            remarks += [odd] if (odd := notes.other_layer(timed)) is not None else []
             reasons = [left_out, notes.posted(timed, record.messages), notes.undivided(timed, record.domain)]
             missing = [reason for reason in reasons if reason is not None]
             counting = 0 if missing else counting

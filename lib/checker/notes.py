@@ -10,12 +10,15 @@ from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
 from lib.analysis.event_words import operation
 from lib.analysis.memory import guests
+from lib.analysis.waiting.critical_path import critical_path
+from lib.analysis.waiting.gaps import Gap, gaps
+from lib.analysis.waiting.why import ready_meanwhile
 from lib.checker.faults import SHOWN, maker_of, more, places, remark
-from lib.cluster.costs import in_units, units
+from lib.cluster.costs import in_units, ticks, units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import ORDER, Place
-from lib.errors.wording import amount, counted, plural, these
+from lib.errors.wording import amount, counted, exact, plural, these
 from lib.puzzles.records import Goal
 from lib.trace.event import STORE, Event, Program, place_of
 from lib.trace.lifetimes import held_at
@@ -23,7 +26,7 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
-from lib.values.values import Activation, Elements, OptState, Value
+from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, describe
 
 LESS = {
     "weight": "gather a weight just before its use, delete it right after, and gather it again for backward",
@@ -50,6 +53,15 @@ START_EARLIER = (
 )
 """How to spend less time in collectives."""
 
+STAYS = "the optimizer state of a shard stays on the rank that updates the shard: no other rank needs it"
+WAIT_LESS = "let it do other work before it waits, or let the others do earlier what it waits for"
+"""How to wait less, where nothing more is known."""
+BUCKETED = ("allreduce", "allreduce_bucket")
+"""Collectives whose values can travel together."""
+NO_WAITS = ("drain", "never", "stopped", "unknown")
+"""Gaps in which a rank waits for nothing that comes."""
+LOOKED_AT = 20
+"""Waits of a rank for which something is looked for that it could do meanwhile."""
 ISSUE_EARLIER = (
     "put UNSHARD before a pass that can do without it: the all-gather runs beside that pass;\n"
     "and gather no stage again that could have stayed whole"
@@ -67,6 +79,23 @@ def other_costs(mine: float, judged: float) -> str:
     what = f"this run has costs of its own, with which it ends at {mine:.10g}; a goal means the puzzle's costs, "
     what += f"with which it ends at {judged:.10g}"
     return remark(what, fix="to see the puzzle's times in pictures, too, leave out costs= in simulate(...)")
+
+
+def other_layer(trace: Trace) -> str | None:
+    """What to say of a collective that names a layer which has nothing to do with the activation that it brings."""
+    for rank, event in trace.events():
+        if event.op not in COLLECTIVES or event.layer is None:
+            continue
+        for value in trace.programs[rank].values_of(event.inputs):
+            number = value.layer + isinstance(value, ActivationGrad)
+            if isinstance(value, Activation | ActivationGrad) and abs(event.layer - number) > 1:
+                return remark(
+                    f"rank {rank} calls {event.op} with layer {event.layer} for {describe(value)}",
+                    where=places([(rank, event)]),
+                    fix="it works, and counts the same: for activations the number only has to be the same on all "
+                    f"ranks.\nWrite {number}, and pictures and messages name the layer that you mean",
+                )
+    return None
 
 
 def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
@@ -88,7 +117,7 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     else:
         rank, event = next((found for found in moving if found[1].op == "allreduce"), (states or moving)[0])
         if states:
-            fix = "the optimizer state of a shard stays on the rank that updates the shard: nobody else needs it"
+            fix = STAYS
     allow = f'"{goal.name}" allows' if alone else "the goals allow"
     what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
     if event.op != "allreduce":
@@ -195,19 +224,29 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
             fix += "weights[layer], opt_states[layer] = model.update(...)"
             if passing is not None:
                 fix = f"delete each of them right after its last use, as in: del {STORE[passing]}[...]"
-            got = [f"{when};", f"{_amount(unused)} of it are values that are not used again:"]
-            rest = [f"and {len(unused) - SHOWN} more"] if len(unused) > SHOWN else []
-            return remark(what, got="\n".join([*got, *_lines(unused, "last needed by"), *rest]), where=here, fix=fix)
+            got = [f"{when};", f"{amount(_total(unused))} elements of it are values that are not used again:"]
+            got += _lines(unused, "last needed by")
+            if _total(unused) < over:
+                fix += f";\nand that is not enough: {_fewer(program, top, len(trace.programs) == 1)}"
+            return remark(what, got="\n".join(got), where=here, fix=fix)
         if (spare := _spare(program, top, held)) is not None:
             value, used = spare
             last = _by("last needed by", used)
             fix = "keep no more than that shard of it: cut it before this line"
             got = f"{when};\nof the {value} only a shard is used from here on{last}"
             return remark(what, got=got, where=here, fix=fix)
-        if loose:
-            got = [f"{when};", f"{_amount(loose)} of it are in no store, but still in use:", *_lines(loose, "from")]
-            fix = "await what is under way, and let go of variables: what can still be used takes memory"
-            return remark(what, got="\n".join(got), where=here, fix=fix)
+        if loose and _total(loose) >= over:  # else what is under way may well have to be
+            got = [f"{when};", f"{amount(_total(loose))} elements of it are in no store, but still in use:"]
+            sent = [_sent(program, top.index, value) for value, _ in loose]
+            if (peer := sent[0]) is not None and sent == [peer] * len(sent):
+                got[1] = f"{amount(_total(loose))} elements of it wait for rank {peer} to receive them:"
+                fix = f"what was passed takes memory here until it is received: this rank runs ahead of rank {peer},\n"
+                fix += "so do something else first, such as a backward"
+            else:
+                fix = "await what is under way, and let go of variables: what can still be used takes memory"
+                if len(loose) > 2 and all(born is not None and born.op in COLLECTIVES for _, born in loose):
+                    fix = f"{len(loose)} results of collectives lie here at once: call each shortly before its use"
+            return remark(what, got="\n".join([*got, *_lines(loose, "from")]), where=here, fix=fix)
     loaded = sum(alive.value.elements() for alive in top.alive if alive.born and alive.born.op in LOADS)
     alone = len(trace.programs) == 1
     fix = OPEN if order else LOAD_LESS if loaded > limit and not alone else _fewer(program, top, alone)
@@ -224,12 +263,20 @@ def _sizes(values: Iterable[Value]) -> dict[str, Elements]:
     return sizes
 
 
-def _amount(values: list[tuple[Value, Event | None]]) -> str:
-    return f"{amount(float(sum(value.elements() for value, _ in values)))} elements"
+def _total(values: list[tuple[Value, Event | None]]) -> float:
+    return float(sum(value.elements() for value, _ in values))
+
+
+def _sent(program: Program, index: int, value: Value) -> int | None:
+    """The rank to which a value was passed before an event, None where it was not."""
+    passed = [event for event in program.events[: index + 1] if event.op == "pass_to"]
+    return next((event.peer for event in passed if any(program.values[n] is value for n in event.inputs)), None)
 
 
 def _lines(values: list[tuple[Value, Event | None]], words: str) -> list[str]:
-    return [f"{value}{_by(words, event)}" for value, event in values[:SHOWN]]
+    """The first of some values, each with a line of code."""
+    shown = [f"{value}{_by(words, event)}" for value, event in values[:SHOWN]]
+    return [*shown, f"and {len(values) - SHOWN} more"] if len(values) > SHOWN else shown
 
 
 def _by(words: str, event: Event | None) -> str:
@@ -285,7 +332,7 @@ def _spare(program: Program, top: figures.Peak, held: list[int]) -> tuple[Value,
 
 def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     """Why a run takes longer than the limit of a goal: work that nobody uses, or that is done several times, else where
-    a rank waits longest."""
+    a rank waits longest. `stages`: how many each rank has in the schedules that the puzzle is about."""
     over = float(f"{end - limit:.10g}")
     what = f'for "{name}" the run is {over:.10g} {plural("time unit", over)} too long'
     again, vain = _work(trace)
@@ -296,13 +343,21 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         (op, layer, batch), found = again[0]
         ranks = sorted({rank for rank, _ in found})
         got = f"{op} of layer {layer} for batch {batch} was computed {len(found)} times, on {these('rank', ranks)}"
-        fix = "keep what it gave, instead of computing it again, or do it again for fewer layers"
-        if len(ranks) > 1:
-            fix = "give each rank work that no other rank does: batches of its own, or layers of its own"
+        fix = "give each rank work that no other rank does: batches of its own, or layers of its own"
+        if len(ranks) == 1:
+            # What is made again soonest was deleted for the least gain: that of others may be what saves the memory.
+            (op, layer, batch), found = min(again, key=lambda one: _apart(one[1]))
+            later = in_units(_apart(found))
+            got = f"{op} of layer {layer} for batch {batch} was computed {len(found)} times, the last one {later} later"
+            fix = "keep what that gave, instead of computing it again"
         return remark(what, got=got + more(again, "computation", "; and"), where=places(found), fix=fix)
     waits = {program.rank: _waits(program) for program in trace.programs}
     rank = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))
     total = sum(waits[rank].values())
+    moved = [(p.rank, e) for p, e in _collectives(trace) if any(type(v) is OptState for v in p.values_of(e.inputs))]
+    if moved:
+        got = f"rank {moved[0][0]} brings an optimizer state to {operation(moved[0][1])}" + more(moved, "call")
+        return remark(what, got=got, where=places(moved), fix=STAYS)
     ticks, bare, calls = max((_bare(program) for program in trace.programs), key=lambda found: (found[0], -found[1]))
     if ticks > total:
         times = counted(len(calls), "collective")
@@ -312,14 +367,109 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         return remark(what, got=got, where=lines, fix=ISSUE_EARLIER if said else START_EARLIER)
     if not total:
         return remark(what, got="no rank ever waits", fix="let the ranks compute less, or share the work more evenly")
-    spot, most = max(waits[rank].items(), key=lambda item: item[1])
-    fix = f"let it do other work before this{' line' * (spot is None or spot.file != ORDER)}, "
-    fix += "or let the others do earlier what it waits for"
-    return remark(
-        what,
-        got=f"rank {rank} waits {in_units(total)} in all, {units(most):g} of them here",
-        where=[] if spot is None else [(rank, spot)],
-        fix=_sent_late(trace, rank, spot) or (_unevenly(trace, rank) if spot is None else None) or fix,
+    spot = max(waits[rank], key=lambda place: waits[rank][place])
+    order = spot is not None and spot.file == ORDER
+    program, fix = trace.programs[rank], None
+    if not order:
+        fix = _cut_afterwards(program) or _one_by_one(trace, rank, over) or _sent_late(trace, rank, spot)
+    fix = fix or (_unevenly(trace, rank) if spot is None else None)
+    waited = [gap for gap in gaps(trace) if gap.rank == rank and gap.kind not in NO_WAITS and gap.before is not None]
+    waited = [gap for gap in waited if order or _waits_at(program, gap) == spot]
+    waited.sort(key=lambda gap: -gap.length)
+    if fix is None:  # a shorter wait, in which the rank could do something, teaches more than a longer one
+        long = [gap for gap in waited[:LOOKED_AT] if 2 * gap.length >= waited[0].length]
+        ready = ((gap, ready_meanwhile(trace, gap)) for gap in long)
+        could = next(((gap, found.at.event) for gap, found in ready if found is not None), None)
+        if could is not None:
+            waited, event = [could[0]], could[1]
+            fix = f"meanwhile rank {rank} could do {operation(event)}{_within(event)}: put that before this wait"
+    fix = fix or _on_the_path(trace, over, order) or (_one_stage_each(trace) if order else None) or WAIT_LESS
+    got = f"rank {rank} waits {in_units(total)} in all"
+    if order and waited:
+        spot = _waits_at(program, waited[0])
+    elif spot is not None:
+        started = waited and waited[0].before is not None and not waited[0].before.event.blocking
+        got += f", {units(waits[rank][spot]):g} of them {'for what starts ' if started else ''}here"
+    if waited:
+        start, until = (exact(units(time)) for time in (waited[0].start, waited[0].end))
+        got += f", such as\n{in_units(waited[0].length)} ({start} to {until}){waited[0].why()}"
+    return remark(what, got=got, where=[] if spot is None else [(rank, spot)], fix=fix)
+
+
+def _collectives(trace: Trace) -> Iterable[tuple[Program, Event]]:
+    return ((program, event) for program in trace.programs for event in program.events if event.op in COLLECTIVES)
+
+
+def _on_the_path(trace: Trace, over: float, order: bool) -> str | None:
+    """Return what to do about collectives that nothing hides, where without them the run would be short enough."""
+    calls = [at.event for at in critical_path(trace).steps if at.event.op in COLLECTIVES]
+    total = sum(event.length for event in calls)
+    if not calls or units(total) < over:
+        return None
+    which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
+    which += f"{in_units(total)}, such as {operation(calls[0])}{_within(calls[0])}"
+    return f"{which}:\n{ISSUE_EARLIER if order else START_EARLIER}"
+
+
+def _waits_at(program: Program, gap: Gap) -> Place | None:
+    """The line in which a rank waits through a gap."""
+    assert gap.before is not None
+    waits = (e for e in program.events if e.op == "wait" and e.arg[:1] == (gap.before.number,))
+    return place_of(next(waits, gap.before.event))
+
+
+def _apart(found: list[tuple[int, Event]]) -> int:
+    """Return how long after it was computed something was computed again, in ticks: from start to start."""
+    first, last = (event.start or 0 for _, event in (found[-2], found[-1]))
+    return last - first
+
+
+def _cut_afterwards(program: Program) -> str | None:
+    """Return what to do about whole gradients that an all-reduce sums, and that are cut only after that."""
+    sums = {number: event for event in program.events if event.op == "allreduce" for number in event.outputs}
+    cuts = [
+        (sums[n], event) for event in program.events if event.op == "scatterreduce" for n in event.inputs if n in sums
+    ]
+    if not cuts:
+        return None
+    whole, cut = cuts[0]
+    return (
+        f"the all-reduce{_within(whole)} sums whole gradients, and the reduce-scatter{_within(cut)} cuts the sum "
+        f"afterwards:\ncut first, and all-reduce the shard that is left, 1/{len(cut.group)} of it"
+    )
+
+
+def _within(event: Event) -> str:
+    """ " in line 12"; nothing where the line is not known."""
+    place = place_of(event)
+    return "" if place is None else f" {place.within}"
+
+
+def _one_by_one(trace: Trace, rank: int, over: float) -> str | None:
+    """Return what to do about gradients that are summed one by one, where the latency of each is what takes time."""
+    latency = ticks(getattr(trace.costs, "latency", 0))
+    calls = [event for event in trace.programs[rank].events if event.op in BUCKETED and len(event.inputs) == 1]
+    paid = [latency * COLLECTIVES[event.op].messages(len(event.group)) for event in calls]
+    if len(calls) < 2 or units(sum(paid)) < over or 2 * sum(paid) < sum(event.length for event in calls):
+        return None
+    return (
+        f"each of the {len(calls)} all-reduces waits {in_units(paid[0])} for its messages to travel, however small it "
+        f"is:\n{in_units(sum(paid))} in all. Several gradients in one bucket pay that once"
+    )
+
+
+def _one_stage_each(trace: Trace) -> str | None:
+    """Return what to do about an order with one long stage a rank, whose messages do not keep anyone waiting."""
+    events = [event for program in trace.programs for event in program.events]
+    stages = {place.text.rstrip("0123456789") for event in events if (place := place_of(event)) is not None}
+    if len({stage for stage in stages if stage[-1:] == "F"}) > trace.ranks or trace.layers < 2 * trace.ranks:
+        return None
+    if any(event.blocking for event in events if event.op == "receive"):
+        return None
+    return (
+        "each rank has one stage here, and nothing else to do meanwhile. Of shorter stages, several a rank, the next\n"
+        f"rank can begin sooner: {trace.ranks}F0 is the forward of microbatch 0 on stage {trace.ranks}, the second of "
+        "rank 0"
     )
 
 
@@ -374,12 +524,14 @@ def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
         for other in reversed(trace.programs[sent.rank].events[: sent.number]):
             if passed & set(other.outputs):
                 break
-            if other.op in COMPUTE and other.length and (line := place_of(other)) is not None:
+            busy = other.op in COMPUTE or (other.op in COLLECTIVES and other.blocking)
+            if busy and other.length and (line := place_of(other)) is not None:
                 late[sent.rank, other.op, line.line, 0 if there is None else there.line] += other.length
     if not late:
         return None
     (sender, op, line, there), _ = max(late.items(), key=lambda item: (item[1], item[0]))
     does = "updates" if op == "update" else f"computes another {op}"
+    does = f"waits for a {COLLECTIVES[op].title}" if op in COLLECTIVES else does
     return f"rank {sender} {does} in line {line} before it passes what it has, in line {there}: pass first"
 
 
@@ -392,5 +544,5 @@ def _unevenly(trace: Trace, waiting: int) -> str | None:
         return None
     return (
         f"rank {most} computes for {units(busy[most]):g}, and rank {waiting} for {units(busy[waiting]):g}: "
-        f"give rank {most} less to do, or a stage that others wait for less"
+        f"give rank {most} less to do, or another stage of the pipeline"
     )

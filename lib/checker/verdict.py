@@ -42,6 +42,9 @@ class Verdict:
         """The name of the best goal reached."""
         return next((goal.name for goal in reversed(self.goals) if goal.reached), None)
 
+    def __str__(self) -> str:
+        return self.text()
+
     def text(self, width: int = 24) -> str:
         """The verdict in words, with a bar for each figure of each goal: full means exactly at the limit."""
         head = "Not one correct training step."
@@ -90,6 +93,9 @@ class FunctionVerdict:
         if self.worth and self.correct:
             return f"<{self.puzzle}: {self.worth}>"
         return f"<{self.puzzle}: {'right' if self.correct else 'wrong'}, of {counted(self.asked, 'input')}>"
+
+    def __str__(self) -> str:
+        return self.text()
 
     def text(self) -> str:
         """The verdict in words."""

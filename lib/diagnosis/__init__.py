@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lib.diagnosis.advice import Running
     from lib.diagnosis.deadlock import *  # noqa: F403
     from lib.diagnosis.groups import *  # noqa: F403
-    from lib.diagnosis.provenance import Running
     from lib.diagnosis.python_errors import *  # noqa: F403
     from lib.errors.exceptions import PuzzleError
 else:
@@ -31,9 +31,7 @@ def advise(error: PuzzleError, program: Running | None = None) -> None:
     """
     if error.fact is None or error.advised:
         return
-    for chapter in ("given", "together"):
-        import_module(f"lib.diagnosis.{chapter}")  # its causes are found from here on
-    from lib.diagnosis.provenance import Line, likely_cause
+    from lib.diagnosis.advice import Line, likely_cause
 
     error.advised = True
     found = likely_cause(error.fact, program)

@@ -9,8 +9,9 @@ from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from lib.diagnosis.advice import Advice, Line, line
 from lib.diagnosis.groups import ALONG_LAYERS, stage_axis
-from lib.diagnosis.provenance import Advice, Line, layers_of, line, line_of, maker, named
+from lib.diagnosis.provenance import layers_of, line_of, maker, named
 from lib.diagnosis.python_errors import asleep, failed, waiting_at
 from lib.errors import fixes
 from lib.errors.exceptions import DeadlockError, PuzzleError, RankFailed
@@ -32,7 +33,7 @@ ONE_BY_ONE = 8
 """Ranks that have a line each; of more, those in the same state have one together."""
 SHOWN = 16
 """Lines about ranks; those without one are counted."""
-NOBODY = "does not exist: its Model was never made"
+NEVER_MADE = "does not exist: its Model was never made"
 
 
 # -- a rank that failed -------------------------------------------------------------------------------------------
@@ -150,9 +151,10 @@ def _deadlock(dist: Dist, waits: Waits) -> DeadlockError:
         what = f"deadlock: these ranks wait for each other: {' -> '.join(ring)}"
     first = cycle[0] if cycle else next((rank for rank in waits if waits.awaits_over(rank)), next(iter(waits)))
     states = _States(dist, waits)
-    advice = _advice(dist, waits, cycle)
+    advice, wanted = _goes_nowhere(dist, waits), None
+    if advice is None:  # else the wait itself is the mistake, and what would end it is not to be asked for
+        advice, (_, wanted) = _advice(dist, waits, cycle), _told(waits[first], first)
     idea, fix = advice if isinstance(advice, Line) else (None, advice)
-    _, wanted = _told(waits[first], first)
     error = DeadlockError(what, expected=wanted, got="\n".join(states.lines()), fix=fix, idea=idea)
     error.where += [(rank, place) for rank in states.shown if (place := states.place(rank)) is not None]
     return error
@@ -309,7 +311,7 @@ class _States:
             return said + ("" if found is None else f" (line {found.line})")
         if rank not in dist.models:
             made = f"does not exist: Model(rank={rank}, dist=dist) was never made"
-            return made if dist.ranks <= ONE_BY_ONE else NOBODY
+            return made if dist.ranks <= ONE_BY_ONE else NEVER_MADE
         program = dist.models[rank].program  # no task is known to step this rank any more
         begun = rank in dist.engine.finished or program.events or program.moves
         return "has finished" if begun else "has not begun, or is over"
@@ -347,7 +349,7 @@ def _plural(state: str) -> str:
         ("waits ", "wait "),
         ("has finished", "have finished"),
         ("has not begun, or is over", "have not begun, or are over"),
-        (NOBODY, "do not exist: their Models were never made"),
+        (NEVER_MADE, "do not exist: their Models were never made"),
     ):
         if state.startswith(one):
             return many + state.removeprefix(one)
@@ -381,6 +383,21 @@ def _advice(dist: Dist, waits: Waits, cycle: list[int]) -> Advice:
     if kinds == {"pass"}:
         return "one message at a time fits between two ranks: receive it before passing the next"
     return "follow the cycle: one of these calls has to come earlier, or is missing on one rank"
+
+
+def _goes_nowhere(dist: Dist, waits: Waits) -> str | None:
+    """A rank passes on the output of the last layer, or the gradient of the data, which no rank needs."""
+    for rank, subject in waits.items():
+        event = subject.event if subject.kind == "pass" else None
+        for value in () if event is None else dist.models[rank].program.values_of(event.inputs):
+            if isinstance(value, Activation) and value.layer == value.layers:
+                why = f"rank {rank} has the last layer, and its output goes to loss:"
+            elif isinstance(value, ActivationGrad) and value.layer < 0:
+                why = f"rank {rank} has the first layer, and the gradient of the data goes nowhere:"
+            else:
+                continue
+            return f"{why}\nleave out pass_to there, as rank {subject.event.peer} never receives it"
+    return None
 
 
 def _outside(dist: Dist, waits: Waits) -> Advice | None:

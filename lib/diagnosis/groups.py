@@ -8,18 +8,14 @@ from typing import Any
 
 from lib.analysis.feeding import feeds, rows_of
 from lib.cluster.mesh import Mesh
-from lib.diagnosis.facts import NotALayer
+from lib.diagnosis.advice import Advice, Line, Running, line
 from lib.diagnosis.provenance import (
-    Advice,
-    Line,
-    Running,
     batches_of,
     calls,
     had_by_all,
     home,
     in_turn,
     layers_of,
-    line,
     line_of,
     maker,
     named,
@@ -31,9 +27,10 @@ from lib.errors.exceptions import RuleError
 from lib.errors.source_lines import student_frame
 from lib.errors.wording import counted, listed, these
 from lib.trace.event import Event, Program, place_of
+from lib.values import facts
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, OPERATIONS, READS
-from lib.values.values import Activation, ActivationGrad, Value, Weight, describe
+from lib.values.values import Activation, ActivationGrad, Value, Weight, WeightGrad, describe
 
 __all__ = ["axis_twice", "no_axis", "no_mesh", "no_peer", "not_a_group"]
 
@@ -92,7 +89,7 @@ def no_peer(program: Running, rank: Any, call: str) -> RuleError:
     error = RuleError(what, expected=expected, got="this rank itself" if itself else describe(rank))
     error.idea, error.fix = advice if isinstance(advice, Line) else (None, advice)
     if not whole:
-        error.fact = NotALayer(call, rank, 0)
+        error.fact = facts.NotALayer(call, rank, 0)
     return error
 
 
@@ -315,21 +312,30 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
     frame = student_frame()
     if frame is None or any(event.op in ops and event.layer == layer for event in program.events):
         return None
-    every = [(rank, event) for rank, model in program.world.models.items() for event in model.program.events]
+    every = [(model.program, event) for model in program.world.models.values() for event in model.program.events]
     for call in calls(frame.f_code):
         if call.name not in ops:
             continue
         title = COLLECTIVES[call.name].title
+        there = [(p, event) for p, event in every if event.op == call.name and _on_line(event, call.line)]
+        if "allgather" not in ops and any(
+            type(value) is not WeightGrad for p, e in there for value in p.values_of(e.inputs)
+        ):
+            continue  # it sums activations, and every rank may well have called it: it is not the one that lacks
         if call.line > frame.f_lineno:
-            after = "this update: sum first, then update" if "allgather" not in ops else "this line: gather first"
-            return f"the {title} in line {call.line} comes only after {after}"
-        same = [(rank, event) for rank, event in every if event.op == call.name and event.layer == layer]
+            first = "gather" if "allgather" in ops else "sum"
+            return f"the {title} in line {call.line} comes only after this line: {first} first"
+        same = [(p.rank, event) for p, event in every if event.op == call.name and event.layer == layer]
         others = {rank for rank, event in same if program.rank in event.group}
         if others or (call.optional and "allgather" not in ops):
             who = f", which {these('rank', others)} called" if others else ""
             why = f"rank {program.rank} did not reach the {title} in line {call.line}{who}"
             return f"{why}:\nevery rank of a group must call it; is it inside an `if`?"
     return None
+
+
+def _on_line(event: Event, line: int) -> bool:
+    return (place := place_of(event)) is not None and place.line == line
 
 
 def _reads(program: Running) -> bool:
@@ -401,7 +407,7 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
         return f"{why}:\nsum this with ranks that have another one, or the gradients once over all"
     if not took and summed and other.op in COLLECTIVES:
         return f"both have been summed{line_of(made)} already: sum a gradient over the ranks once"
-    if left.place is right.place and (had := had_by_all(left)) is not None:
+    if left.place is right.place and (had := had_by_all(left, there.rank)) is not None:
         return had
     if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
         return shared
@@ -413,8 +419,19 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
     batches = several if left.place.total_batches > count else f"[{own}]"
     if len(left.place.batches) == 1 and batches == several:
         return f"each rank works on batches of its own, one after the other: for b in {several}"
-    who = f"{these('rank', [mine.rank, there.rank])} both took {these('batch', took)}:\n" if took and summed else ""
-    return f"{who}each rank works on batches of its own: {_data_call(mine)}({batches})"
+    own_batches = _named_batches(left.place.total_batches)
+    who = f"{these('rank', [mine.rank, there.rank])} both took {these('batch', took)}:\n"
+    who = who if took and (summed or own_batches is not None) else ""
+    return f"{who}each rank works on batches of its own: {_data_call(mine)}({own_batches or batches})"
+
+
+def _named_batches(total: int) -> str | None:
+    """The name under which the student's function has a part of the batches, where it has one range alone of that
+    kind."""
+    frame = student_frame()
+    found = {} if frame is None else frame.f_locals
+    names = [name for name, value in found.items() if type(value) is range and 1 < len(value) < total]
+    return names[0] if len(names) == 1 else None
 
 
 def _same_examples(program: Running, batches: frozenset[int]) -> str | None:

@@ -1,64 +1,18 @@
-"""What an explanation asks of a run that is still going on, such as what made a value, and how it gives its answer.
-
-The answer is a fix; where the fix is the line that the run's puzzle asks for, it is the idea too.
-"""
+"""What an explanation asks of a run that is still going on, such as what made a value, and on which rank it is."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from lib.errors.exceptions import Fact
+from lib.diagnosis.advice import Running
 from lib.errors.source_lines import function_of
 from lib.trace.event import Event, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE
 from lib.values.values import Activation, Value
-
-if TYPE_CHECKING:
-    from lib.simulator.recorder import Recorder as Running
-else:  # the simulator stands above
-    Running = Any
-
-# -- answers ------------------------------------------------------------------------------------------------------
-
-
-class Line(NamedTuple):
-    """A fix that a student is to find: the message names the idea, and `fix()` shows the line."""
-
-    idea: str
-    fix: str
-
-
-Advice = str | Line
-Cause = Callable[[Any, Any], Advice | None]
-C = TypeVar("C", bound=Cause)
-_CAUSES: dict[Any, Cause] = {}
-
-
-def line(program: Running | None, asked: str, idea: str, fix: str) -> Advice:
-    """A fix that is the answer to some puzzle: shown to a student who has solved that one, and is at another."""
-    asks = None if program is None else program.world.asks
-    return fix if asks is not None and asked not in asks else Line(idea, fix)
-
-
-def because(rule: Callable[..., Fact]) -> Callable[[C], C]:
-    """Have a function look for the likely reason why a rule is broken: in the fact, and in the program of the rank."""
-
-    def register(cause: C) -> C:
-        _CAUSES[rule] = cause
-        return cause
-
-    return register
-
-
-def likely_cause(fact: Fact, program: Running | None) -> Advice | None:
-    """Return the likely reason for a broken rule, None where nothing tells it."""
-    cause = _CAUSES.get(type(fact))
-    return None if cause is None else cause(fact, program)
-
 
 # -- a value and its event ----------------------------------------------------------------------------------------
 
@@ -94,10 +48,11 @@ def came_of(gradient: Value, op: str) -> tuple[Event, Activation] | None:
     return (made, value) if made is not None and made.op == op and isinstance(value, Activation) else None
 
 
-def had_by_all(gradient: Value) -> str | None:
+def had_by_all(gradient: Value, other: int | None = None) -> str | None:
     """Why each rank of a group has all of a gradient: an all-reduce gave all of them the activation that it comes
-    from."""
-    if (found := came_of(gradient, "allreduce")) is None:
+    from. `other` is a rank that has to be one of them."""
+    found = came_of(gradient, "allreduce")
+    if found is None or (other is not None and other not in found[0].group):
         return None
     return (
         f"{titled(found[0])} gave all ranks the same activation {found[1].layer}, so each of them has worked out\n"

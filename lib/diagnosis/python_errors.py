@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-import textwrap
 from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Iterable
 from types import CodeType, FrameType
@@ -35,8 +34,9 @@ FIXES: dict[type[BaseException], dict[str, str]] = {
         "and needs no task: keep what the call returns,\nand await it later: work = model.allreduce(...), then await "
         "work",
         "cannot unpack non-iterable": "this call gives one value: give it one name; {two} give two",
-        r"unsupported operand type\(s\) for \+: 'int' and '": "sum() begins with the number 0: add the gradients with "
-        "a loop, total = total + grad, from the first one on",
+        r"unsupported operand type\(s\) for \+=?: '(int' and 'WeightGrad|WeightGrad' and 'int)'": "0 is no gradient, "
+        "so a sum of gradients begins with the first one: total = grad,\nand then total = total + grad. sum() and "
+        ".get(key, 0) begin with 0",
         r"unsupported operand type\(s\) for [/*]=?: '(WeightGrad' and '\w+'|\w+' and 'WeightGrad')": "gradients are "
         "only added up here, with `+`: leave the factor out, it takes no time and no memory",
         r"unsupported operand type\(s\) for (@|\*).*'Weight'|'(Weight|Activation)' object is not callable": "values "
@@ -111,13 +111,23 @@ def _similar(name: str, known: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(name, sorted(known), 1, 0.7)), None)
 
 
+def _called(name: str, names: Iterable[str]) -> str | None:
+    """Return which of some names is meant by one that is written otherwise, or is that of another library."""
+    plain = {known.replace("_", "").lower(): known for known in names} | ALSO
+    short = name.replace("_", "").lower()
+    return plain.get(short) or plain.get(_similar(short, plain) or "")
+
+
 def _name(error: Any, text: str, frame: FrameType | None) -> str:
     name = str(getattr(error, "name", None) or "")
     if name in calls():
         return f"it belongs to the model: {calls()[name]}"
     if name in ("dist", "torch"):
-        every = textwrap.fill(", ".join(calls()), width=100)
-        return f"values are labels here, not tensors, and every operation is one of the model:\n{every}"
+        place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
+        called = None if place is None else re.search(rf"\b{name}\.(?:\w+\.)*(\w+)\(", place.text)
+        ours = None if called is None else _called(called[1], calls())
+        known = "every operation is one of the model" if ours is None else f"write {calls()[ours]}"
+        return f"values are labels here, not tensors: {known}"
     if name in getattr(sys.modules.get("lib"), "__all__", ()):
         return f"import it first: from lib import {name}"
     if name in sys.stdlib_module_names:
@@ -137,10 +147,7 @@ def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
         return None if other is None else f"did you mean .{other}?"
     given: dict[str, object] = {**getattr(thing, "given", {}), **vars(thing)}
     names: list[str] = [*calls(), *(str(known) for known in given if known[0] != "_")]
-    plain = {known.replace("_", "").lower(): known for known in names} | ALSO
-    short = name.replace("_", "").lower()
-    other = plain.get(short) or plain.get(_similar(short, plain) or "")
-    if other is not None:
+    if (other := _called(name, names)) is not None:
         return f"did you mean {calls().get(other, f'model.{other}')}?"
     return f"the operations are {', '.join(calls())}"
 
@@ -151,15 +158,19 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         return f"write {signatures()[call[1]]}"
     if "can't be used in 'await' expression" not in text and "can't be awaited" not in text:
         return None
+    if "NoneType" in text:
+        return "what this line awaits is None here: keep the call itself under this name, work = model.allreduce(...)"
     place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
     bare = None if place is None else re.search(r"\bawait (\w+)$", place.text.strip())
     kinds = "|".join(kind.__name__ for kind in KINDS.values())
     # Python 3.14 writes 'WeightGrad' object; before that it was object WeightGrad.
     if bare is not None and re.search(rf"object ({kinds}) |'({kinds})' object ", text):
         return f"{bare[1]} is a result already, so it was awaited before: leave out this `await`, or the earlier one"
-    *others, last = [name for name, signature in signatures().items() if signature.startswith("await ")]
-    awaited = f"only communication is awaited, which is {', '.join(others)} and {last}"
-    return textwrap.fill(f"leave out this `await`: {awaited}", width=108)
+    op = None if place is None else re.search(r"\bawait \w+\.(\w+)\(", place.text)
+    why = f"{op[1]} computes, and its result is there at once" if op is not None and op[1] in calls() else "it is there"
+    return (
+        f"leave out this `await`: {why}.\nWhat is awaited is communication, such as model.allreduce and model.receive"
+    )
 
 
 def _key(error: Any, text: str, frame: FrameType | None) -> str | None:

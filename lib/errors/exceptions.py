@@ -112,6 +112,8 @@ class PuzzleError(AssertionError):
     expected: str | None
     got: str | None
     fix: str | None
+    fix_first = False
+    """Whether the message says how to fix it before all else, as what follows may be long."""
 
     def __init__(
         self,
@@ -180,8 +182,8 @@ class PuzzleError(AssertionError):
         for found, ranks in places.items():
             known = [rank for rank in ranks if rank is not None]
             lines += _field(these("rank", known) + ":" if known else "where:", str(found))
-        fix = self.fix if self.idea is None or fixes.are_shown() else f"{self.idea}\n{fixes.HOW}"
-        return "\n".join(lines + _field("fix:", fix))
+        fix = _field("fix:", self.fix if self.idea is None or fixes.are_shown() else f"{self.idea}\n{fixes.HOW}")
+        return "\n".join([lines[0], *fix, *lines[1:]] if self.fix_first else lines + fix)
 
 
 def _field(name: str, text: str | None) -> list[str]:
@@ -209,6 +211,8 @@ class MismatchError(PuzzleError):
 
 class DeadlockError(PuzzleError):
     """Every rank that has not finished waits for another, and none of them can go on."""
+
+    fix_first = True
 
 
 class RankFailed(PuzzleError):

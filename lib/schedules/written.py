@@ -386,10 +386,14 @@ class Placed(Asked):
         for number, one in enumerate(told[: 2 * len(ranks)]):
             pair = cast("Sequence[Any]", one) if isinstance(one, list | tuple) else (number, one)
             if len(pair) != 2 or not all(type(part) is int for part in pair):
+                thing = cast("object", one)
+                span = thing if isinstance(thing, range) else None
                 raise self._wrong(
-                    f"stage {number} is {described(cast('object', one), describe)}",
+                    f"stage {number} is {described(thing, describe) if span is None else span}",
                     expected="a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)",
-                    fix="count layers: what they weigh is for you to add up",
+                    fix="return how many layers each stage has, not their weights"
+                    if span is None
+                    else f"say how many layers the stage has: {len(span)}, and not which",
                 )
             found.append((pair[0], pair[1]))
         self._require_whole(found, len(told), layers, len(ranks))
@@ -412,6 +416,13 @@ class Placed(Asked):
                 expected=f"each of the ranks 0 to {ranks - 1} once",
                 got=f"the ranks {', '.join(str(rank) for rank, _ in found)}",
                 fix="the first number of each pair is a rank, the second its number of layers",
+            )
+        if counts[0] == 0 and counts == sorted(set(counts)) and counts[-1] < layers:
+            raise self._wrong(
+                f"{counts} are the layers at which stages begin, not how many each has",
+                expected=f"numbers that are {layers} together",
+                got=" + ".join(map(str, counts)) + f" = {sum(counts)}",
+                fix="of each stage give where the next one begins, minus where it begins itself",
             )
         if (least := min(counts)) < 1:
             raise self._wrong(

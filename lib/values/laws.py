@@ -163,7 +163,7 @@ def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
         return value.at(place.having(dim.name, dim.piece(part.grid, mine)))
     mine = part.cut(shard, total)
     if mine is None:
-        raise RuleError(facts.Gaps(value))
+        raise RuleError(facts.NotAdjacent(value))
     if mine.grid > MOST:
         raise RuleError(facts.TooManyShards(shard, mine.grid))
     if part is not place.first and dim.size % mine.grid:

@@ -184,16 +184,16 @@ def test_an_event_that_nobody_sets_is_a_deadlock(run: Any) -> None:
         run(forget, ranks=2, batches=2)
     assert str(raised.value) == (
         "deadlock: no rank can go on\n"
+        "  fix:      rank 0 waits for an asyncio.Event that nobody sets: let another task do so before it waits "
+        "itself.\n"
+        "            On real machines ranks share no memory, and wait for each other with pass_to and receive only\n"
         "  expected: another task to end what rank 0 waits for: an asyncio.Event that nobody sets\n"
         f"  got:      rank 0 waits for an asyncio.Event that nobody sets (line {line(forget, 2)})\n"
         "            rank 1 waits in all-reduce #1, layer 0: rank 1 came, rank 0 did not "
         f"(line {line(reduce, 1)})\n"
         f"  rank 0:   test_event_loop.py, line {line(forget, 2)}, in forget: await event.wait()\n"
         f"  rank 1:   test_event_loop.py, line {line(reduce, 1)}, in reduce: return model.allreduce(model.fake_grad("
-        "layer, [model.rank] if layer == 0 else []), layer)\n"
-        "  fix:      rank 0 waits for an asyncio.Event that nobody sets: let another task do so before it waits "
-        "itself.\n"
-        "            On real machines ranks share no memory, and wait for each other with pass_to and receive only"
+        "layer, [model.rank] if layer == 0 else []), layer)"
     )
     assert raised.value.trace.ranks == 2
 

@@ -1,4 +1,8 @@
-"""Facts: one for each rule that values can break, with what it is about in its fields, and its words."""
+"""Facts: one for each rule that values can break, with its words, and below it the cause that a run tells."""
 
-from lib.diagnosis.facts.laws import *  # noqa: F403
-from lib.diagnosis.facts.operations import *  # noqa: F403
+from lib.diagnosis.facts.arguments import *  # noqa: F403
+from lib.diagnosis.facts.grids import *  # noqa: F403
+from lib.diagnosis.facts.pieces import *  # noqa: F403
+from lib.diagnosis.facts.shards import *  # noqa: F403
+from lib.diagnosis.facts.stores import *  # noqa: F403
+from lib.diagnosis.facts.sums import *  # noqa: F403

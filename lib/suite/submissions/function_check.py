@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, partial
@@ -18,6 +18,7 @@ from lib.checker.verdict import FunctionVerdict
 from lib.errors import graded
 from lib.errors.exceptions import CheckError, NotSolved, PuzzleError
 from lib.errors.source_lines import raised_at
+from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES, Puzzle
 from lib.suite.submissions.load import SourceError, function_of, load_function
 from lib.suite.submissions.locations import reference
@@ -27,6 +28,7 @@ from lib.suite.submissions.table import Answer, Ask, Failure, Given, Judge, ask_
 PATIENCE = 10.0  # seconds that a function may take for all that it is asked at once
 AGAIN = 1.0  # seconds until a function is stopped again that would not be stopped
 LONGEST = 300  # characters of a value that are shown
+WIDE = 100  # characters of an answer of which all is shown, and not only what differs
 _asked: list[str] = []
 """The puzzles to which a student's functions are answering at this moment. No context variable: it holds in the threads
 and contexts that such a function starts, too."""
@@ -249,13 +251,33 @@ def where(error: BaseException) -> str:
 def wrong_answer(name: str, failure: Failure, fix: str = "") -> PuzzleError:
     """Return the mistake of the function `name` as an error. `fix` is its puzzle's, where nothing better is known."""
     call = f"{name}({', '.join(map(_shown, failure.given))})"
-    got = failure.got
+    got, expected = failure.got, failure.expected
+    if not got.raised and not expected.raised and len(_words(expected)) > WIDE:
+        mine, right = _what_differs(got.value, expected.value)
+        got, expected = got._replace(value=mine), expected._replace(value=right)
     return PuzzleError(
         f"{call} raises {got.raised}" if got.raised else f"{call} is not right",
-        expected=failure.wanted or _words(failure.expected),
+        expected=failure.wanted or _words(expected),
         got=_words(got) + (f" ({got.where})" if got.where else ""),
         fix=_fix(failure) or fix or "work this one out by hand: it is the smallest input found that goes wrong",
     )
+
+
+def _what_differs(mine: Any, right: Any) -> tuple[Any, Any]:
+    """Return of two dicts with the same keys, however deep, what is not the same in both."""
+    if _kind(mine) != "a dict" or _kind(right) != "a dict" or mine.keys() != right.keys():
+        return mine, right
+    pairs: dict[Any, tuple[Any, Any]]
+    pairs = {key: _what_differs(mine[key], right[key]) for key in right if mine[key] != right[key]}
+    return {key: pair[0] for key, pair in pairs.items()}, {key: pair[1] for key, pair in pairs.items()}
+
+
+def _points(value: Any) -> list[float]:
+    """Return the numbers with a point in an answer."""
+    parts: dict[str, Callable[[], Iterable[Any]]] = {"a dict": lambda: value.values(), "a list": lambda: value}
+    if (kind := _kind(value)) in parts:
+        return [found for part in parts[kind]() for found in _points(part)]
+    return [value] if isinstance(value, float) else []
 
 
 def _words(answer: Answer) -> str:
@@ -288,7 +310,13 @@ def _fix(failure: Failure) -> str:
     """The likely reason, seen from the two answers alone."""
     expected, got = failure.expected, failure.got
     if "coroutine" in got.message and got.raised == "TypeError":
-        return "write `def` in place of `async def`: nobody awaits a plain function"
+        return "write `def` instead of `async def`: a plain function is called, and not awaited"
+    if got.raised == "TypeError" and re.match(r"\w+\(\) (takes|missing) .*argument", got.message):
+        return f"it is called with {counted(len(failure.given), 'argument')}: keep the line with `def` as it was given"
+    parts = [one for one in _points(got.value) if not one.is_integer()] if expected.raised else []
+    if parts or "'float' object cannot be interpreted" in got.message:
+        such = f", such as {parts[0]}" if parts else ""
+        return f"`/` gives a number with a point{such}: `//` divides whole numbers, and rounds down"
     if got.raised and expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}, before anything else goes wrong"
     if got.raised:

@@ -287,7 +287,7 @@ def schema(dims: Dims, sums: Sequence[Sum] = (), running: Fraction | int = 0) ->
 def done(role: str, value: Value) -> None:
     """Check that a value is no partial sum: whatever is done to it has to wait for the rest of the sum."""
     if value.place.open:
-        raise RuleError(facts.Owes(role, value))
+        raise RuleError(facts.PartialSum(role, value))
 
 
 def fits(role: str, value: Value, weight: Any, side: str) -> None:

@@ -134,7 +134,7 @@ def test_a_coroutine_is_no_answer_and_no_warning() -> None:
     (answer,) = ask_here(late)([(3,)])
     assert answer.message == "it answers with a coroutine, which is no data"
     found = wrong_answer("late", Failure((3,), Answer(3), answer))
-    assert found.fix == "write `def` in place of `async def`: nobody awaits a plain function"
+    assert found.fix == "write `def` instead of `async def`: a plain function is called, and not awaited"
 
 
 def test_what_a_function_does_to_its_inputs_changes_nothing() -> None:

@@ -1,24 +1,28 @@
-"""Facts of the laws and of collectives: values that cannot be put together, cut or exchanged, or cannot be at all."""
+"""Facts of values that are put together, cut or exchanged: which do not fit, and what members of a group brought."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
 
+from lib.analysis.feeding import feeds
+from lib.diagnosis.advice import Advice, Running, because, likely_cause
+from lib.diagnosis.facts.grids import stencil_of
+from lib.diagnosis.groups import cut_otherwise, meeting, same_shard, twice
+from lib.diagnosis.provenance import home, line_of, maker, named, through, titled
 from lib.errors.arguments import written
 from lib.errors.exceptions import Fact, Words, fact
-from lib.errors.wording import amount, counted, exact, numbered, ranges, these, with_article
+from lib.errors.wording import amount, counted, numbered, ranges, these, with_article
+from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES, Collective
-from lib.values.dims import AVERAGED, DIMS, NAMES, REST, SPACE, RunSet
-from lib.values.placement import MOST, ROUTED, Part, Place
+from lib.values.dims import DIMS, NAMES, REST, SPACE, RunSet
+from lib.values.operations import BY_INPUT, BY_WEIGHT
+from lib.values.placement import ROUTED, Place
 from lib.values.rules import Member
-from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
+from lib.values.values import Activation, ActivationGrad, Value, WeightGrad, definite, describe, subject
 
-__all__ = ["Different", "Disagree", "Gaps", "MeanOfMeans", "NoBucket", "NoKind", "NoMean", "NoShard", "NoSum"]
-__all__ += ["NoValue", "NotCut", "NotOneForEach", "NotSized", "OtherBucket", "OtherKind", "ToldLayer", "TooManyShards"]
-__all__ += ["Twice", "Undivided", "Unlawful", "tokens"]
+__all__ = ["Different", "Disagree", "NoBucket", "NotAdjacent", "NotOneForEach", "NotSized", "OtherBucket", "OtherKind"]
+__all__ += ["ToldLayer", "Twice", "Undivided", "Unlawful"]
 
-MADE_BY_HAND = "take it from an operation: load_weights, forward, backward, update or a collective"
 ALIKE = {
     "layer": "use values of one layer: a layer has its own weight, gradient and optimizer state",
     "batches": "gradients of different batches are summed: with `+`, scatterreduce or allreduce",
@@ -26,7 +30,6 @@ ALIKE = {
     "total": "give load_weights or shard the same total everywhere: how many ranks share the weight",
     "step": "gather all shards before the update, or all of them after it",
 }
-CUT_ALIKE = "cut a weight into as many shards as ranks share it, and give each rank its own:\n"
 SAME_BUCKETS = "every rank fills its buckets with the same layers, in the same order"
 
 
@@ -111,6 +114,95 @@ def _made_alike(verb: str, field: str, first: Value, other: Value) -> str:
     return ALIKE[field]
 
 
+@because(Different)
+def different(fact: Fact, _: Running | None) -> Advice | None:
+    """Shards in a sum over ranks that are no part of one, or a whole gradient beside a shard of a sum."""
+    first, other = fact.first, fact.other
+    mine, theirs, lent = home(first), home(other), maker(other)
+    if fact.field == "layer" and lent and lent.op == "halo" and lent.layer is not None:
+        return (
+            f"the second came by the halo exchange of layer {lent.layer}{line_of(lent)}. A halo is of one activation "
+            "alone:\nfor each layer neighbours exchange their edges anew, forward and backward"
+        )
+    if mine and lent and lent.op == "halo" and fact.field != "layer" and first.place.batches != other.place.batches:
+        return _halo_of_other_batches(mine, lent, first.place.batches)
+    if fact.field == "layer" or fact.verb == "gather":
+        return _exchanged(fact)
+    if mine is None or theirs is None or fact.verb != "sum":
+        return None
+    made = maker(first)
+    if made is not None and made.op in BY_INPUT and [*made.outputs].index(first.mark[1]) == 1:
+        gave = mine.values[made.outputs[0]]
+        if isinstance(gave, ActivationGrad):
+            second, before = (definite(subject(value.kind, value.layer)) for value in (first, gave))
+            return f"{named(made)} gave {before}, and after it this,\n{second}: look at the order of the two"
+    if theirs is mine:
+        return _summed_already(mine, fact) if fact.field == "total" else _of_a_neighbour(fact)
+    if fact.field != "shards":
+        return None
+    return cut_otherwise(mine, first) or same_shard(mine, first.layer)
+
+
+def _exchanged(fact: Fact) -> str | None:
+    """Two pieces out of one collective: two ranks brought different things to it, or cut theirs in different ways."""
+    event, first = through(fact.first, ("combine",))
+    if event is None or event is not maker(fact.other) or event.op not in COLLECTIVES:
+        return None
+    pieces = [(event.group[event.outputs.index(one.mark[1])], one) for one in (first, fact.other) if one.mark]
+    if fact.field == "layer":
+        brought = [f"rank {rank} brought {definite(subject(value.kind, value.layer))}" for rank, value in pieces]
+        why = f"both came out of one {COLLECTIVES[event.op].title}{line_of(event)}: {' and '.join(brought)}"
+        return f"{why}.\nAll ranks of a group call its collectives in the same order, each time with the same value"
+    if event.op != "alltoall" or fact.field not in DIMS or first.place.batches != fact.other.place.batches:
+        return None
+    (one, _), (two, _) = pieces
+    return (
+        f"they came out of one all-to-all{line_of(event)}, from ranks {one} and {two}, which do not agree on the "
+        f"{DIMS[fact.field].plural}\nthat this rank gets: on every rank, value number i is for member number i"
+    )
+
+
+def _summed_already(program: Running, fact: Fact) -> str | None:
+    """A whole gradient beside a shard of a sum, where a reduce-scatter has taken it already."""
+    for value in (fact.first, fact.other):
+        number = value.mark[1] if value.is_complete() and value.mark is not None else None
+        for event in program.events:
+            if event.op == "scatterreduce" and number in event.inputs:
+                why = f"the gradient of {these('batch', value.place.batches)} went into {titled(event)}"
+                return f"{why}:\nadd the shard that this gave; and does every key say the batch that it holds?"
+    return None
+
+
+def _halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:
+    """A halo that came from ranks with other batches: do others have these, or does nobody?"""
+    same = [
+        rank
+        for rank, model in program.world.models.items()
+        if rank != program.rank and any(feeds(event) and event.batches == batches for event in model.program.events)
+    ]
+    exchange = f"{titled(lent)} was among {these('rank', lent.group)}"
+    if same:
+        has = "has" if len(same) == 1 else "have"
+        return f"{exchange}:\nthis rank's halo comes from {these('rank', same)}, which {has} the same batches"
+    return f"{exchange}, and each of them took batches of its own:\nranks that share rows take the same batches"
+
+
+def _of_a_neighbour(fact: Fact) -> str | None:
+    """Some rows that a halo exchange brought, added to all rows of a rank."""
+    for value, other in ((fact.first, fact.other), (fact.other, fact.first)):
+        made, rows = maker(value), value.place.named.get("rows")
+        if fact.field != "rows" or made is None or made.op != "halo" or rows is None:
+            continue
+        brought = f"the halo exchange{line_of(made)} brought {numbered('row', rows.pieces)}"
+        both = set(rows.pieces) & set(other.place.named["rows"].pieces)
+        if not both:
+            why = f"{brought}, which the other value does not have"
+            return f"{why}:\nin backward each rank hands in the gradient of its halo, and gets that of its own edge"
+        why = f"{brought}: cut {numbered('row', both)} out of the other value"
+        return f"{why},\nadd them there, and put the sum together with the rest"
+    return None
+
+
 @fact
 def Twice(verb: str, field: str, items: frozenset[int], both: tuple[Value, ...]) -> Words:
     """Some batches or shards (`field`) are in two of the values that are to be put together."""
@@ -138,64 +230,35 @@ def Twice(verb: str, field: str, items: frozenset[int], both: tuple[Value, ...])
     return Words(what, f"each {noun} in one of {whom} only", "; ".join(map(describe, both)), fix)
 
 
-@fact
-def NoMean(thing: Value) -> Words:
-    """A value to be averaged is no mean of a part of a grid."""
-    fix = "take it as it is"
-    if isinstance(thing, WeightGrad | ActivationGrad):
-        fix = "the loss is a sum over the batches and their rows here, and so is every gradient: add them up, and "
-        fix += "divide by nothing:\nawait model.allreduce(gradient, layer)"
-    elif thing.place.open:
-        fix = "it is a part of a sum: add up the parts with await model.allreduce(value, layer)"
-    expected = "what a layer of the kind mean, or moments, gave of a part of a grid"
-    return Words(f"{with_article(thing.kind)} that is no mean cannot be averaged", expected, describe(thing), fix)
-
-
-@fact
-def MeanOfMeans(one: Value, other: Value, role: str) -> Words:
-    """Means over different numbers of rows, or of another dim, are to be averaged."""
-    plural = next(of for of, averaged in AVERAGED.items() if averaged == role)
-    mine, its = (len(cast(Part, value.place.part(role)).pieces) for value in (one, other))
-    few, many = sorted((mine, its))
-    why = "the mean of nothing is no number"
-    if few:
-        why = f"each of the {few} {plural} would count {exact(many / few)} times as much as each of the {many}"
-    return Words(
-        f"a mean of means is not the mean: the one is over {mine} {plural}, the other over {its}",
-        expected="means over as much each, or a sum in which each counts as often as it has rows",
-        got=f"{describe(one)}; {describe(other)}",
-        fix=f"{why}.\nA partial mean knows how many {plural} are in it, and + and all-reduce weigh by that:\n"
-        "await model.allreduce(mean, layer)",
-    )
-
-
-@fact
-def NoSum(thing: object) -> Words:
-    """A value to be summed is not a sum over anything, so there is nothing to add up."""
-    what = f"{with_article(thing.kind) if isinstance(thing, Value) else repr(thing)} cannot be summed"
-    expected = "a weight gradient: nothing else is summed over batches"
-    fix = "take the weight gradient itself: grad_weights[layer]"
-    if isinstance(thing, Weight | OptState):
-        fix = "sum the gradients before the update: then the weights are the same on all ranks\n"
-        fix += "to put the shards of a weight together, use an all-gather"
-    elif isinstance(thing, ActivationGrad) and not thing.is_complete():
-        what = "the gradient of an activation cannot be summed"
-        if cut := [role for role, *_ in thing.place.rest if role in SPACE]:
-            fix = f"only this rank has these {cut[0]}, and their gradient is complete: there is nothing to add"
-            return Words(what, "a part of a sum", describe(thing), fix)
-        expected = "a part of a sum: a weight gradient, or what backward of a layer cut into columns gives"
-        fix = "this rank has the gradient of some features, each of them whole: there is nothing to add.\n"
-        fix += 'Backward of a layer cut into columns, dim="out", takes it, and gives a part of a sum'
-    elif isinstance(thing, ActivationGrad):
-        fix = "the gradient of an activation stays with its batch; sum the gradient of the weight: grad_weights[layer]"
-    elif isinstance(thing, Activation):
-        fix = "keep each batch of activations under its own key; what is summed is the gradient of a weight:\n"
-        fix += "grad_weights[layer]"
-        if not thing.is_complete():
-            expected = "a part of a sum: a weight gradient, or what a layer cut into rows gives"
-        if cut := [role for role, *_ in thing.place.rest]:
-            fix = f"values with different {REST[cut[0]]} are put together and not added: first.combine(second)"
-    return Words(what, expected, describe(thing), fix)
+@because(Twice)
+def brought_twice(fact: Fact, _: Running | None) -> Advice | None:
+    """Some rows that a halo brought although they were here, that a convolution gave more of than was needed, or that
+    went through backward a second time; or the same batches or shards."""
+    left, right = fact.both[:2]
+    made, gave = maker(right), maker(left)
+    if made is not None and made.op == "forward" and stencil_of(home(right), made, fact.field) and not left.place.open:
+        kind = DIMS[fact.field]
+        return (
+            f"forward{line_of(made)} gives every {kind.noun} that its input will do for, and some of them are here "
+            f"already:\ncut its input down to what the {kind.plural} that are still missing need"
+        )
+    if made is None or fact.field not in SPACE or home(left) is not home(right):
+        return twice(fact.field, left, right)
+    kind = DIMS[fact.field]
+    both = numbered(kind.noun, fact.items)
+    if made.op == "halo" and gave is not None and gave.op == "forward":
+        return (
+            f"forward{line_of(gave)} gave {both}, too: its input had more of a halo than this rank's own "
+            f"{kind.plural} need.\nHand in what a neighbour lacks and no more, or cut its result down to one's own"
+        )
+    if made.op == "halo":
+        return f"the halo exchange{line_of(made)} brought {both} once more: a halo is put together with the rest once"
+    if made.op in BY_WEIGHT and isinstance(right, WeightGrad):
+        return (
+            f"{named(made)} was given the gradient of {both}, which has gone through another backward:\n"
+            f"each of the {kind.plural} counts once, so cut the gradient down to those that are still missing"
+        )
+    return None
 
 
 @fact
@@ -206,6 +269,8 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
     fix = "cut it into as many parts as there are ranks that share it, and give each of them as much as the others"
     if what == "batches":
         fix = "take slices of equally many examples each"
+        if size < total and (dims := [name for name in SPACE if value is not None and name in value.place.named]):
+            fix = f'where nothing is said, a value is cut along its batches: say along what else, dim="{dims[0]}"'
     elif what == "experts" and value is not None:
         fix = "tokens are cut along their experts on the way to these, and on the way home along what each rank\n"
         fix += "has of its own: batches, or rows"
@@ -218,72 +283,11 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
 
 
 @fact
-def NoShard(shard: Any, total: Any, loads: bool) -> Words:
-    """There is no such shard. `loads`: of a weight that is loaded, and not cut out of one that is there."""
-    what = f"there is no shard {written(shard)} of {written(total)}"
-    expected = f"{'a shard' if loads else 'a shard number'} from 0 to "
-    expected = "total >= 1" if type(total) is not int or total < 1 else expected + written(total - 1)
-    if loads:
-        got = f"shard {describe(shard).removeprefix('the number ')}"
-        return Words(what, expected, got, f"{CUT_ALIKE}model.load_weights(layer, model.rank, model.RANKS)")
-    fix = "shards are counted from 0; a rank's own shard is usually its place in the group"
-    if total == 0:
-        fix = "first which shard, and then of how many: value.shard(model.rank, model.RANKS)"
-    return Words(what, expected, fix=fix)
-
-
-@fact
-def TooManyShards(shard: int, total: int) -> Words:
-    """A weight is cut into more shards than there may be."""
-    expected = f"a weight cut into at most {MOST} shards: a Trace file holds no more"
-    got = f"shard {written(shard)} of {written(total)}"
-    return Words(
-        f"{written(total)} shards are too many", expected, got, "cut a weight into as many shards as ranks share it"
-    )
-
-
-@fact
-def Gaps(value: Value) -> Words:
+def NotAdjacent(value: Value) -> Words:
     """Shards that do not lie side by side are to be cut."""
     expected = f"all {value.place.total} shards of layer {value.layer}, or some without a gap"
     fix = "cut each of them by itself, or gather what is missing first"
     return Words("only shards that lie side by side can be cut", expected, describe(value), fix)
-
-
-@fact
-def NotCut(value: Value, role: object, wanted: tuple[object, object] | None) -> Words:
-    """A value is to be cut along a dim (`role`) that it does not have, or where it has not all of `wanted`."""
-    named, got, dim = value.place.named, describe(value), written(role)
-    if wanted is None or role not in named:
-        has = f"a dim that it has: {', '.join(named)}"
-        return Words(f"{got} cannot be cut along {dim}", has, f"dim={dim}", "look at what the value is: print(value)")
-    low, high = wanted
-    what = f"there are no elements {written(low)} to {written(high)} of {dim} here to be cut out"
-    if role in SPACE and isinstance(low, int) and isinstance(high, int) and low < high:
-        are = "is not" if high == low + 1 else "are not all"
-        what = f"{numbered(DIMS[str(role)].noun, range(low, high))} {are} here to be cut out"
-    expected = "a range of what the value has; of features and of weights there are shards, and no ranges"
-    return Words(what, expected, got, "look at what the value has: print(value)")
-
-
-@fact
-def NoKind(value: Value) -> Words:
-    """A value is of none of the five kinds, but of a class of the student's."""
-    name = type(value).__name__
-    expected = f"one of {', '.join(KINDS)}"
-    return Words(f"{name} is not a kind of value", expected, f"a value of the class {name}", MADE_BY_HAND)
-
-
-@fact
-def NoValue(kind: type[Value], fields: tuple[object, ...], field: str, low: int | None, most: object) -> Words:
-    """There is no value of a kind with these fields: `field` has to be a number from `low` up, or some of `most`."""
-    wrong = f"its {field} is a number from {low} to {most}"
-    if most is None:
-        wrong = f"its {field} are numbers from {low} up"
-    elif low is None:
-        wrong = f"its {field} are some of {written(most)}"
-    made = f"{kind.__name__}({', '.join(written(item)[:40] for item in fields)}, ...), made by hand"
-    return Words(f"there is no such {kind.kind}", wrong, made, MADE_BY_HAND)
 
 
 @fact
@@ -360,6 +364,13 @@ def Disagree(first: Member, other: Member) -> Words:
     return Words(what, f"{same} from every member of the group", got, fix)
 
 
+@because(Disagree)
+def disagree(fact: Fact, _: Running | None) -> Advice | None:
+    """In another order, or in the wrong group? Of what is called with other arguments there is no more to know."""
+    first, other = fact.first, fact.other
+    return meeting(first, other) if (first.op, first.layer) != (other.op, other.layer) else None
+
+
 def _call(member: Member, beside: Member) -> str:
     row = COLLECTIVES[member.op]
     what = describe(member.value) if isinstance(member.value, Value) or row.bucket else type(member.value).__name__
@@ -387,3 +398,8 @@ def Unlawful(row: Collective, left: Member, right: Member, why: Fact | Words) ->
     what = f"the {row.title} of layer {left.layer} cannot be done: {pair.what}"
     got = f"rank {left.rank}: {describe(left.value)}\nrank {right.rank}: {describe(right.value)}"
     return Words(what, pair.expected, got, pair.fix)
+
+
+@because(Unlawful)
+def unlawful(fact: Fact, program: Running | None) -> Advice | None:
+    return likely_cause(fact.why, program) if isinstance(fact.why, Fact) else None

@@ -1,0 +1,364 @@
+"""Facts of what an operation is given: its kind, its layer, its batches; and where it came from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lib.diagnosis.advice import Advice, Running, because, line
+from lib.diagnosis.facts.stores import shared_key
+from lib.diagnosis.provenance import came_of, is_held, line_of, made_by, maker, named, sent_in, store_of, titled
+from lib.errors.arguments import written
+from lib.errors.exceptions import Fact, Words, fact
+from lib.errors.source_lines import student_place
+from lib.errors.wording import plural, shown, these, with_article
+from lib.trace.event import STORE, STORES
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import BY_INPUT, BY_WEIGHT, LOCAL, MESSAGES, OPERATIONS, signatures
+from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, definite, describe, subject
+
+__all__ = ["Besides", "EndlessBatches", "NoBatch", "NoKind", "NoLayer", "NoValue", "NotALayer", "NotBatches"]
+__all__ += ["NothingBeside", "NothingToGet", "OtherBatches", "Unread", "Unweighted", "WrongKind", "WrongLayer"]
+
+SHOWN = 40
+"""Batches that a message lists."""
+MADE_BY_HAND = "take it from an operation: load_weights, forward, backward, update or a collective"
+
+
+def _order(op: str) -> str:
+    signature = signatures().get(op)
+    return f"write {signature}" if signature is not None else "check the order of the arguments"
+
+
+def _some(items: Iterable[Any]) -> str:
+    """The first of some things, in order."""
+    numbers_first = sorted(items, key=lambda item: (not isinstance(item, int), item if isinstance(item, int) else 0))
+    named = [written(item) for item in numbers_first]
+    return ", ".join(named[:SHOWN]) + (", ..." if len(named) > SHOWN else "")
+
+
+@fact
+def NotALayer(op: str, layer: object, layers: int) -> Words:
+    """Something else stands where the layer belongs; or a rank, where a message goes (`layers` 0)."""
+    return Words("the layer is not a whole number", f"a layer from 0 to {layers - 1}", describe(layer))
+
+
+@because(NotALayer)
+def not_a_layer(fact: Fact, _: Running) -> str:
+    return f"the {'rank' if fact.op in MESSAGES else 'layer'} comes first: {_order(fact.op)}"
+
+
+@fact
+def WrongKind(role: str, wanted: type[Value], value: object, op: str) -> Words:
+    """An operation was given something that is not of the kind that it needs in this role."""
+    kind = with_article(wanted.kind)
+    fix = "check the order of the arguments and the store that it comes from"
+    return Words(f"the {role} is not {kind}", kind, describe(value), fix)
+
+
+@because(WrongKind)
+def wrong_kind(fact: Fact, program: Running) -> Advice:
+    """Something else stands where a value belongs."""
+    wanted, op, value, order = fact.wanted, fact.op, fact.value, _order(fact.op)
+    if hasattr(value, "popitem"):  # a dict, or a store
+        name = STORE[wanted] if wanted in STORE else getattr(value, "name", "grad_weights")
+        return f"take one value out of the store: {name}[layer]"
+    source = _came_from(program, wanted, value) or _misplaced(program, value)
+    if source is not None:
+        return source
+    if wanted is ActivationGrad and isinstance(value, Activation):
+        idea = "an activation is not a gradient: the first gradient comes from loss, the others from backward"
+        fix = "loss gives the first gradient, and each backward the next one:\n"
+        fix += "grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])"
+        return line(program, "loss", idea, fix)
+    if op in COLLECTIVES and (row := COLLECTIVES[op]).bucket and isinstance(value, int):
+        return f"the list holds the gradients, not the numbers of their layers: {row.signature}"
+    if op in COLLECTIVES and type(value) in (list, tuple) and not COLLECTIVES[op].many:
+        several = " (several gradients in one: allreduce_bucket)" if op == "allreduce" else ""
+        return f"one value for each call{several}: {order}"
+    if (op in OPERATIONS and type(value) in OPERATIONS[op].takes) or op in COLLECTIVES or wanted is Value:
+        return f"the arguments are in a different order: {order}"
+    if value is None:
+        return "None is what a call gives that has no result: take the value from its store"
+    if wanted in STORE and not isinstance(value, Value):
+        return f"take {with_article(wanted.kind)} out of its store: {STORE[wanted]}[...]\n{order}"
+    return f"take it from the store {STORE[wanted]}: {order}" if wanted in STORE else order
+
+
+def _came_from(program: Running, wanted: type[Value], value: object) -> str | None:
+    """Tell where a value of another kind came from, if that is where it went wrong."""
+    made = maker(value)
+    if made is None or not isinstance(value, Value):
+        return None
+    if made.op == "receive" and made.peer is not None:
+        what, instead = with_article(value.kind), with_article(wanted.kind)
+        return f"rank {made.peer} passed {what}{sent_in(program, made)}: pass {instead} there"
+    kinds = [type(program.values[number]) for number in made.outputs]
+    if made.op in LOCAL and len(kinds) > 1 and wanted in kinds:
+        names = ", ".join(f"{STORE[kind]}[layer]" for kind in kinds if kind in STORE)
+        return f"{named(made)} gives its two results in this order:\n{names} = model.{made.op}(...)"
+    return None
+
+
+def _misplaced(program: Running, value: object) -> str | None:
+    """A value that stands in the store of another kind: that is where it went wrong."""
+    if not isinstance(value, Value):
+        return None
+    stores: Sequence[Any] = program.world.models[program.rank].storage()
+    for kind, store in zip(STORE, stores, strict=True):
+        key = next((key for key, held in store.items() if held is value), None)
+        if key is not None and not isinstance(value, kind):
+            made = maker(value)
+            source = "" if made is None else f", which {made.op} gave{line_of(made)}"
+            return (
+                f"{store.name}[{shown(key)}] holds {with_article(value.kind)}{source}: keep it in "
+                f"{STORE[type(value)]}[...],\nand {store.name} for {plural(kind.kind, 2)} alone"
+            )
+    return None
+
+
+@fact
+def NoLayer(layer: int, layers: int) -> Words:
+    """The model has no layer of that number."""
+    fix = "layers are counted from 0; the last one is model.LAYERS - 1"
+    expected = f"a layer from 0 to {layers - 1}"
+    return Words(f"there is no layer {written(layer)}", expected, f"layer {written(layer)}", fix)
+
+
+@fact
+def WrongLayer(op: str, role: str, value: Value, layer: int) -> Words:
+    """A value belongs to another layer than `layer`, the one that the operation needs in this role."""
+    expected = definite(subject(value.kind, layer))
+    what = f"the {role} belongs to another layer"
+    return Words(what, expected, describe(value), _right_layer(op, role, value, layer))
+
+
+def _right_layer(op: str, role: str, value: Value, layer: int) -> str:
+    """Tell what an operation works on instead of a value of another layer."""
+    if op == "loss":
+        return f"run forward up to layer {layer - 1} first"
+    if op == "update":
+        return f"update({layer}, ...) takes everything of layer {layer}"
+    if op == "set_final_weight":
+        return f"hand it in as what it is: set_final_weight({value.layer}, ...)"
+    if isinstance(value, Weight):
+        return f"use the weight of layer {layer}, or run layer {value.layer}"
+    if op == "forward" and role.startswith("activation"):
+        return f"it takes two activations, the second is activation {layer}: look at the order of the two"
+    if op == "forward":
+        before = f"activation {layer}, which forward({layer - 1}, ...) gave" if layer else "the data"
+        return f"layer {layer} works on {before}"
+    if op not in BY_INPUT | BY_WEIGHT:
+        return f"{op}({layer}, ...) takes {definite(subject(value.kind, layer))}"
+    if isinstance(value, Activation):
+        return f"use activation {layer}, the one that went into forward({layer}, ...)"
+    if op != "backward" and value.layer == layer - 1:
+        return f"both halves take the gradient of activation {layer + 1}: keep it until the weight half is done, too"
+    if layer == value.layers - 1:
+        return f"{op}({layer}, ...) is the first one: it takes the gradient that loss gave"
+    half = "" if op == "backward" else "_input"
+    return f"take the gradient of activation {layer + 1}, which backward{half}({layer + 1}, ...) gave"
+
+
+@because(WrongLayer)
+def wrong_layer(fact: Fact, program: Running) -> Advice | None:
+    """A value of another layer: one that came from another rank tells who disagrees with whom."""
+    value, layer, made = fact.value, fact.layer, maker(fact.value)
+    wanted = definite(subject(value.kind, layer))
+    if made is not None and made.op == "receive" and made.peer is not None:
+        why = f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there"
+        return f"{why},\nif both ranks agree on which layers each of them has"
+    for number, other in [*enumerate(program.values)] if fact.op == "loss" else ():
+        if type(other) is Activation and other.layer == layer and is_held(program, number):
+            keys = [shown(key) for key, held in store_of(program, 2).items() if held is other]
+            return f"{made_by(other).replace(' gave', f' gave {wanted}', 1)}: use activations[{keys[0]}]"
+    if program.world.ranks == 1:
+        return None
+    kinds = program.world.models[program.rank].shape.kinds
+    if layer == value.layers and value.is_complete() and any(kind.weight for kind in kinds[value.layer :]):
+        return "only the ranks that have the last layer call loss: the others pass their activation on"
+    if fact.op == "forward" and made is not None and made.op == "get_activation":
+        idea = f"{wanted} is made on the rank that has layer {layer - 1}"
+        fix = f"{idea}: await model.receive(...) it from there"
+        return line(program, "receive", f"{idea}, and comes here as a message", fix)
+    return None
+
+
+@fact
+def Besides(op: str, layer: int, kind: str, takes: str, of: tuple[int, ...], other: object) -> Words:
+    """A layer that takes a weight, or one of the activations `of`, besides its input got nothing, or something else."""
+    wanted = "a weight" if takes == "weight" else f"activation {of[1]}"
+    expected = f"{wanted} besides its input: layer {layer} is of the kind {kind}"
+    call = call_besides(op, layer, takes, of)
+    if isinstance(other, Value):
+        what = f"{op} of layer {layer} got {with_article(other.kind)} where it needs {wanted}"
+        return Words(what, expected, describe(other), f"write {call}")
+    what = f"{op} of layer {layer} got nothing where it needs {wanted}"
+    return Words(what, expected, "nothing", f"give it one more argument: {call}")
+
+
+def call_besides(op: str, layer: int, takes: str, of: tuple[int, ...], given: Sequence[str] = ()) -> str:
+    """The call of a layer as it should be: with what it was given, and what it takes besides."""
+    stored = [str(layer), f"activations[{of[0]}]", f"grad_activations[{layer + 1}]"]
+    lacks = f"weights[{layer}]" if takes == "weight" else f"activations[{of[1]}]"
+    return f"model.{op}({', '.join([*(given or stored[: 2 if op == 'forward' else 3]), lacks])})"
+
+
+@because(Besides)
+def besides(fact: Fact, _: Running) -> str | None:
+    """An argument of a layer besides its input was left out, or is a name for None."""
+    here = student_place()
+    written = _arguments(fact.op, "" if here is None else here.text)
+    if fact.other is not None or not written:
+        return None
+    less = len(written) <= (2 if fact.op == "forward" else 3)
+    call = call_besides(fact.op, fact.layer, fact.takes, fact.of, written if less else written[:-1])
+    if less:
+        return f"give it one more argument: {call}"
+    return f"{written[-1]} is None on this rank: look at what it should be, as in\n{call}"
+
+
+def _arguments(op: str, text: str) -> list[str]:
+    """The arguments of a call of an operation, as the text of its line has them."""
+    try:
+        nodes = ast.walk(ast.parse(text))
+    except SyntaxError:  # the head of a loop, or a text that was cut
+        return []
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == op:
+            return [ast.unparse(one) for one in (*node.args, *[named.value for named in node.keywords])]
+    return []
+
+
+@fact
+def NothingBeside(op: str, kind: str, other: object) -> Words:
+    """Something is given beside the input to a layer of a kind that takes nothing besides."""
+    what = f"{op} of a layer of the kind {kind} takes neither a weight nor another activation"
+    return Words(what, got=describe(other), fix=f"leave it out: model.{op}(layer, ...)")
+
+
+@fact
+def Unweighted(op: str, layer: int, kind: str) -> Words:
+    """A layer of a kind without a weight is asked for one."""
+    fix = f"leave out {op} for this layer"
+    if "backward" in op:
+        fix = f"write model.backward({layer}, ...), which gives each gradient of this layer"
+    what = f"layer {layer} is of the kind {kind}, which has no weight"
+    return Words(what, f"{op} of a layer with a weight", fix=fix)
+
+
+@fact
+def NotBatches(batches: object) -> Words:
+    """Batches are named by something that is not a collection of numbers."""
+    what = "batches are given as a list or a set of numbers"
+    return Words(
+        what, "for instance [0] or range(model.BATCHES)", describe(batches), "for a single batch write [batch]"
+    )
+
+
+@fact
+def NoBatch(wrong: frozenset[Any], named: frozenset[Any], batches: int, padding: int) -> Words:
+    """Some of the batches that are named are not there, nor among the `padding` after them."""
+    expected = f"batches from 0 to {batches - 1}"
+    fix = "batches are counted from 0; the last one is model.BATCHES - 1"
+    if padding:
+        expected += f", and {batches} to {batches + padding - 1} for padding"
+        fix += ", and model.PADDING more are padding"
+    return Words(f"there is no batch {_some(wrong)}", expected, f"{plural('batch', len(named))} {_some(named)}", fix)
+
+
+@because(NoBatch)
+def no_batch(fact: Fact, program: Running) -> str | None:
+    mesh, ranks = program.world.mesh, program.world.ranks
+    if mesh is not None and 1 < mesh.axes.get("data", 1) < ranks:
+        rows = mesh.axes["data"]
+        return (
+            f"batches are shared among the {rows} rows along data, so they follow from a rank's row, "
+            'model.coord["data"],\n'
+            f"here {mesh.coordinates(program.rank)['data']}, and not from its number, model.rank"
+        )
+    if ranks <= fact.batches:
+        return None
+    return "batches are counted from 0; with more ranks than batches, a rank's number is not its batch"
+
+
+@fact
+def EndlessBatches(batches: int, most: int) -> Words:
+    """More than `most` batches are named, which does not end."""
+    expected, got = f"each of the {batches} batches once", f"more than {most} items"
+    fix = "give a list, a set or a range: range(model.BATCHES) are all batches"
+    return Words("the batches do not come to an end", expected, got, fix)
+
+
+@fact
+def NothingToGet() -> Words:
+    """The input data of no batch at all is asked for."""
+    return Words("there are no batches to get", "at least one batch", "none", "name a batch")
+
+
+@fact
+def Unread(op: str) -> Words:
+    """Input data is taken for nothing (`op`) where reading it costs something."""
+    what = f"{op} takes data that nobody has read, and here reading costs something"
+    fix = "ask the reader, and wait for it: await model.read(batches)"
+    got = f"model.{op}(...), with costs.read above 0"
+    return Words(what, "examples from the reader of this rank's process", got, fix)
+
+
+@fact
+def OtherBatches(op: str, inp: Value, grad: Value) -> Words:
+    """The input and the gradient that backward, or half of it (`op`), got are of different batches; or two activations
+    that forward got (the second one is `grad`)."""
+    what = "gradient"
+    if isinstance(grad, Activation):
+        what = "activation beside it"
+        fix = "take both of the same batches, from under a key that says which these are"
+    elif "experts" in inp.place.named:
+        fix = "the gradient of a result goes to the rank whose expert made it, as the result came from there:\n"
+        fix += "cut it along its experts, and exchange the parts: await model.alltoall(parts, layer)"
+    elif "experts" in grad.place.named:
+        fix = "the gradient of a token goes home, as the token came from there: cut it along what each rank has,\n"
+        fix += "its batches or its rows, and exchange the parts: await model.alltoall(parts, layer)"
+    else:
+        fix = "take the input of the same batch; messages arrive in the order in which they were passed,\n"
+        fix += "so both ranks have to go through the batches in the same order"
+    expected = f"the {what} of {these('batch', inp.place.batches)}, as the input"
+    got = f"the {what} of {these('batch', grad.place.batches)}"
+    return Words(f"the input and the {what} given to {op} are of different batches", expected, got, fix)
+
+
+@because(OtherBatches)
+def other_batches(fact: Fact, program: Running) -> str | None:
+    """An input and a gradient of different batches: does one of them have a key that all batches share?"""
+    for value in (fact.inp, fact.grad):
+        number = -1 if value.mark is None else value.mark[1]
+        if is_held(program, number):
+            found = shared_key(program, STORES.index(STORE[type(value)]), value.layer, number)
+            if found is not None:
+                return found
+    if (scattered := came_of(fact.grad, "scatterreduce")) is None:
+        return None
+    made, part = scattered
+    left = these("batch", part.place.batches)
+    return f"{titled(made)} left this rank the sum of {left} alone:\nan all-reduce gives all of it to every rank"
+
+
+@fact
+def NoKind(value: Value) -> Words:
+    """A value is of none of the five kinds, but of a class of the student's."""
+    name = type(value).__name__
+    expected = f"one of {', '.join(KINDS)}"
+    return Words(f"{name} is not a kind of value", expected, f"a value of the class {name}", MADE_BY_HAND)
+
+
+@fact
+def NoValue(kind: type[Value], fields: tuple[object, ...], field: str, low: int | None, most: object) -> Words:
+    """There is no value of a kind with these fields: `field` has to be a number from `low` up, or some of `most`."""
+    wrong = f"its {field} is a number from {low} to {most}"
+    if most is None:
+        wrong = f"its {field} are numbers from {low} up"
+    elif low is None:
+        wrong = f"its {field} are some of {written(most)}"
+    made = f"{kind.__name__}({', '.join(written(item)[:40] for item in fields)}, ...), made by hand"
+    return Words(f"there is no such {kind.kind}", wrong, made, MADE_BY_HAND)

@@ -1,0 +1,219 @@
+"""Facts of rows and of other dims of a grid: halos that lack, windows that reach further, parts that differ."""
+
+from __future__ import annotations
+
+from lib.diagnosis.advice import Advice, Running, because
+from lib.diagnosis.provenance import alike, home, is_held, line_of, made_by, maker, named, titled
+from lib.errors.arguments import written
+from lib.errors.exceptions import Fact, Words, fact
+from lib.errors.wording import numbered
+from lib.trace.event import Event
+from lib.values.collectives import COLLECTIVES
+from lib.values.dims import DIMS, SPACE, RunSet
+from lib.values.kinds.grid import Stencil, Swept, Window
+from lib.values.operations import BY_INPUT
+from lib.values.values import Value, describe
+
+__all__ = ["Broken", "NoRows", "NoWindow", "NotCut", "OtherParts", "OtherRows"]
+
+
+@fact
+def NoRows(op: str, inp: Value, stencil: Stencil, role: str) -> Words:
+    """A layer needs several rows for one of its output, and has too few that lie together (`stencil`, of a dim)."""
+    kind = DIMS[role]
+    row = min(stencil.users(inp.place.named[role].pieces), default=0)
+    needs = f"all that a {kind.noun} of the output needs, as {kind.noun} {row} needs {_span(stencil, role, row)}"
+    fix = f"put the {kind.plural} of the neighbours that it lacks, the halo, together with its own first: "
+    fix += "x = x.combine(halo)"
+    return Words(f"{op} has too few {kind.plural} for one of the output", needs, describe(inp), fix)
+
+
+@fact
+def OtherRows(op: str, inp: Value, grad: Value, stencil: Stencil, role: str) -> Words:
+    """A gradient is of rows that the input does not give (`stencil`, of a dim)."""
+    kind = DIMS[role]
+    mine, its = stencil.given(inp.place.named[role].pieces), grad.place.named[role].pieces
+    row = next(row for row in its if row not in mine)
+    given = numbered(kind.noun, mine) if mine else f"no {kind.plural}"
+    return Words(
+        f"the input and the gradient given to {op} are of different {kind.plural}",
+        expected=f"the gradient of {given}, which are those that this input gives, or of some of them",
+        got=f"the gradient of {numbered(kind.noun, its)}",
+        fix=f"{kind.noun} {row} of the output needs {_span(stencil, role, row)} of the input: give backward what "
+        "forward\nwas given, with its halo",
+    )
+
+
+def _span(stencil: Stencil, role: str, row: int) -> str:
+    """The rows of the input that a row of the output needs."""
+    inside = range(stencil.rows)
+    return numbered(DIMS[role].noun, [one for one in stencil.needs(row) if one in inside])
+
+
+@fact
+def NoWindow(op: str, inp: Value, keys: Value, window: Window, role: str) -> Words:
+    """Some queries attend to keys that are not here (`window`, of a dim)."""
+    noun = DIMS[role].noun
+    mine, here = (RunSet.of(value.place.named[role].pieces) for value in (inp, keys))
+    given = window.given(here)
+    row = next(row for row in mine if row not in given)
+    needs = window.needs(row)
+    lacks = RunSet.of(one for one in needs if one not in here)
+    fix = "put the keys and values of the neighbours, the halo, together with its own first: kv = kv.combine(halo)"
+    if needs[len(needs) // 2] != row:
+        fix = (
+            "at an edge of the grid a window does not shrink but stays inside, so it reaches further than others:\n"
+            "where the first or the last rank has few rows, further than what a neighbour lends. If no halo has come "
+            "at all,\nput it together with its own first: kv = kv.combine(halo)"
+        )
+    elif mine & given:
+        fix += f".\nThe keys that are here are enough for queries of {numbered(noun, mine & given)}"
+    expected = f"the whole window of each query, as {noun} {row} attends to {numbered(noun, needs)}"
+    got = f"{describe(inp)}; {describe(keys)}"
+    return Words(f"{op} lacks keys and values of {numbered(noun, lacks)}", expected, got, fix)
+
+
+@because(NoWindow)
+def no_window(fact: Fact, program: Running) -> Advice | None:
+    """Queries of a neighbour among those of this rank: they came with a halo."""
+    event = maker(fact.inp)
+    while event is not None and event.op == "combine":
+        for value in event.inputs:
+            brought = maker(program.values[value])
+            if brought is not None and brought.op in COLLECTIVES:
+                return (
+                    f"some of these queries came by {titled(brought)}, and their windows reach further still.\n"
+                    "Queries need no halo: each rank works on its own, with the keys and values of its neighbours"
+                )
+        event = maker(program.values[event.inputs[0]])
+    return None
+
+
+@fact
+def Broken(op: str, role: str, value: Value, number: int, noun: str) -> Words:
+    """An operation mixes what belongs together along a dim (`number` pieces of it), and got a part of a piece."""
+    things, got = DIMS[role].plural, describe(value)
+    if number == 1:
+        fix = f"gather the {things} first; or exchange parts: some {things} of everything for all {things} of some, "
+        fix += "by an all-to-all"
+        what = f"{op} got some of the {things}, and this layer mixes all of them"
+        return Words(what, f"all {value.place.named[role].dim.size} {things}", got, fix)
+    what = f"{op} got a part of a {noun}, and this layer mixes all {things} of a {noun}"
+    fix = f"cut along the {noun}s: into as many parts as divide their number"
+    return Words(what, f"the {things} of some of {number} {noun}s, each whole", got, fix)
+
+
+@because(Broken)
+def broken(fact: Fact, _: Running) -> str | None:
+    """One of the pieces that an all-to-all brought."""
+    made = maker(fact.value)
+    if made is None or made.op != "alltoall" or len(made.outputs) == 1 or fact.number != 1:
+        return None
+    why = f"the all-to-all{line_of(made)} brought {len(made.outputs)} pieces, one from each rank, and this is one"
+    return f"{why}:\nput all of them together, piece by piece: value = value.combine(piece)"
+
+
+@fact
+def OtherParts(op: str, role: str, one: Value, other: Value) -> Words:
+    """Two values that an operation takes are of different parts of a dim (`role`)."""
+    plural = DIMS[role].plural
+    mine, its = (value.place.part(role) for value in (one, other))
+    fix = f"gather the {plural} of the one, or cut those of the other"
+    apart = mine is not None and its is not None and not mine.meets(its)
+    if apart and role == "experts":
+        fix = "a rank works on the tokens of the experts that it has loaded, and each loads experts of its own:\n"
+        fix += "model.load_weights(layer, place, ranks), by its place among the ranks that exchange tokens"
+    elif role == "experts":
+        fix = "tokens go where their experts are: cut what dispatch gave along its experts, a part for each rank,\n"
+        fix += "and exchange the parts: await model.alltoall(parts, layer)"
+    elif mine is not None and its is not None and not (mine.covers(its) or its.covers(mine)):
+        differ = f"they have no {plural} in common" if apart else f"each has {plural} that the other has not"
+        fix = f"{differ}: what is of the same {plural} has to come to the same rank"
+    got = f"{describe(one)}; {describe(other)}"
+    return Words(f"{op} got values of different {plural}", f"the same {plural} in both", got, fix)
+
+
+@because(OtherParts)
+def other_parts(fact: Fact, program: Running) -> str | None:
+    """Values of different rows: did a layer get no halo, or does this rank have the one that goes with the other?"""
+    for value in (fact.one, fact.other):
+        if fact.role in SPACE and (found := _lacked_halo(value, fact.role)) is not None:
+            return found
+    for value, other in ((fact.one, fact.other), (fact.other, fact.one)) if fact.role == "rows" else ():
+        wanted = other.place.part("rows")
+        for number, held in () if wanted is None else alike(program, value):
+            part = held.place.part("rows")
+            if part is not None and part.alike(wanted) and is_held(program, number):
+                has = f"this rank has {describe(held)}, too, which {made_by(held)}"
+                return f"{has}:\nthat goes with the {describe(other)}"
+    return None
+
+
+def stencil_of(program: Running | None, made: Event | None, role: str) -> Stencil | None:
+    """The stencil, along a dim, of the convolution that worked something out."""
+    if program is None or made is None or made.layer is None:
+        return None
+    kinds = program.world.models[program.rank].shape.kinds
+    kind = kinds[made.layer] if made.layer < len(kinds) else None  # after the last layer comes the loss
+    return kind.stencils.get(role) if isinstance(kind, Swept) else None
+
+
+def _lacked_halo(value: Value, role: str) -> str | None:
+    """A convolution on the way to a value that took what the layer before gave as it was, and so gave less."""
+    program, made, kind = home(value), maker(value), DIMS[role]
+    while program is not None and made is not None and made.op == "forward":
+        given, gave = program.values[made.inputs[0]], program.values[made.outputs[0]]
+        before, stencil = maker(given), stencil_of(program, made, role)
+        if stencil and given and gave and before and before.op == "forward" and stencil.outputs == stencil.rows:
+            here, out = given.place.named[role].pieces, gave.place.named[role].pieces
+            if len(out) < len(here):
+                why = f"forward{line_of(made)} was given {numbered(kind.noun, here)}, and that is enough for "
+                why += f"{numbered(kind.noun, out)} alone"
+                return f"{why}:\nput the {kind.plural} of the neighbours, the halo, together with its own first"
+        made = before
+    return None
+
+
+@fact
+def NotCut(value: Value, role: object, wanted: tuple[object, object] | None) -> Words:
+    """A value is to be cut along a dim (`role`) that it does not have, or where it has not all of `wanted`."""
+    named, got, dim = value.place.named, describe(value), written(role)
+    if wanted is None or role not in named:
+        has = f"a dim that it has: {', '.join(named)}"
+        return Words(f"{got} cannot be cut along {dim}", has, f"dim={dim}", "look at what the value is: print(value)")
+    low, high = wanted
+    what = f"there are no elements {written(low)} to {written(high)} of {dim} here to be cut out"
+    if role in SPACE and isinstance(low, int) and isinstance(high, int) and low < high:
+        are = "is not" if high == low + 1 else "are not all"
+        what = f"{numbered(DIMS[str(role)].noun, range(low, high))} {are} here to be cut out"
+    expected = "a range of what the value has; of features and of weights there are shards, and no ranges"
+    whole = [name for name in SPACE if name in named and name != role and named[name].whole]
+    fix = "look at what the value has: print(value)"
+    if role in SPACE and whole and not named[str(role)].whole:
+        fix = f'it has all of its {DIMS[whole[0]].plural}, and can be cut along those: dim="{whole[0]}"'
+    return Words(what, expected, got, fix)
+
+
+@because(NotCut)
+def not_cut(fact: Fact, _: Running | None) -> Advice | None:
+    """Rows that a convolution did not give, as its input lacked a halo, or that a neighbour did not hand in."""
+    made, program, role = maker(fact.value), home(fact.value), fact.role
+    if made is None or program is None or role not in SPACE or fact.wanted is None:
+        return None
+    kind = DIMS[role]
+    if made.op == "halo":
+        return (
+            f"the exchange{line_of(made)} brought what a neighbour handed in. Forward these are the {kind.plural} at "
+            f"its edge,\nin backward those of its halo: a gradient goes home to the rank that has the {kind.noun}"
+        )
+    stencil, inp = stencil_of(program, made, role), program.values[made.inputs[0]] if made.inputs else None
+    if made.op not in ("forward", *BY_INPUT) or stencil is None or inp is None:
+        return None
+    had = numbered(kind.noun, inp.place.named[role].pieces)
+    if made.op != "forward":
+        why = f"{named(made)} gives the gradients of the {kind.plural} that its input has, here {had}"
+        return f"{why}.\nWith a halo around the input of forward, and kept for backward, the halo is among them"
+    row = fact.wanted[0]
+    needed = numbered(kind.noun, [one for one in stencil.needs(row) if 0 <= one < stencil.rows])
+    why = f"forward{line_of(made)} was given {had}, and for {kind.noun} {row} it needs {needed}"
+    return f"{why}:\nput the {kind.plural} of the neighbours that it lacks, the halo, together with its own first"

@@ -1,0 +1,263 @@
+"""Facts of stores: keys that hold nothing, and what became of it; and what is no value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from typing import Any, cast
+
+from lib.diagnosis.advice import Advice, Running, because, line
+from lib.diagnosis.groups import gather_call, not_reached
+from lib.diagnosis.provenance import batches_of, in_turn, layers_of, line_of, maker, named, store_of
+from lib.errors.exceptions import Fact, Words, fact
+from lib.errors.source_lines import student_place
+from lib.errors.wording import shown, these, with_article
+from lib.trace.event import STORE, STORES, Event, place_of
+from lib.values.collectives import COLLECTIVES, STEP
+from lib.values.operations import BY_INPUT, BY_WEIGHT, OPERATIONS, calls
+from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, WeightGrad, definite, describe, subject
+
+__all__ = ["Deleted", "Missing", "NotStored"]
+
+
+@fact
+def NotStored(name: str, kind: type[Value], thing: object) -> Words:
+    """Something that is no value was put into a store of values of a kind, as `name`: with its key."""
+    return Words(f"{name} was given something that is not a value", with_article(kind.kind), describe(thing))
+
+
+@because(NotStored)
+def not_stored(fact: Fact, program: Running) -> str:
+    """Something that is no value at all, in a store."""
+    value: Any = fact.thing
+    if isinstance(value, tuple):
+        return _tuple([type(item) for item in cast("tuple[Any, ...]", value)], program.events[-1:])
+    if value is None:
+        here = student_place()
+        if here is not None and (key := re.match(r"([^=]+\])\s*=\s*None$", here.text)):
+            return f"None takes nothing out of a store: del {key[1]}"
+        return "a call that gives nothing back stands on a line of its own, without a store before it"
+    if callable(value) and (name := getattr(value, "__name__", None)) is not None:
+        return f"call it: {calls().get(name, f'{name}(...)')}"
+    if fact.kind is WeightGrad and isinstance(value, int | float) and not value:
+        return "a sum of gradients begins with no 0: store the first gradient itself, and add the others to it"
+    return f"a store holds one value under each key, here {with_article(fact.kind.kind)}"
+
+
+def _tuple(kinds: list[type], last: Sequence[Event]) -> str:
+    """The results of an operation that gives two, or of a message that is a tuple."""
+    operations = [row.name for row in OPERATIONS.values() if len(kinds) > 1 and row.gives == tuple(kinds)]
+    if operations:
+        one = len(operations) == 1
+        call = f"model.{operations[0]}(...)" if one else "..."
+        stores = ", ".join(f"{STORE[kind]}[layer]" for kind in kinds if kind in STORE)
+        return f"{' and '.join(operations)} give{'s' if one else ''} two results: {stores} = {call}"
+    call = f"await model.receive({last[0].peer})" if last and last[0].op == "receive" else "..."
+    return f"take the tuple apart first: {', '.join('abcdef'[: len(kinds)])} = {call}"
+
+
+@fact
+def Missing(store: int, key: object) -> Words:
+    """A value is asked for that never was in a store under this key."""
+    raise NotImplementedError("Missing is told by the error that has it")
+
+
+@because(Missing)
+def missing(fact: Fact, program: Running) -> str | None:
+    """A key that never had a value: another one has it, or nobody has made it yet."""
+    store: int = fact.store
+    parts = _parts(fact.key)
+    name, number = STORES[store], parts[0]
+    here = student_place()
+    if here is not None and re.match(rf"(\w+\.)?{name}\[.*\] \+=", here.text):
+        return "`+=` needs a value to add to: store the first gradient itself, and add the others to it"
+    if any(type(part) is int and part < 0 for part in parts):
+        return f"{name}[{shown(fact.key)}] would be the one before the first: there is none yet to take"
+    if type(number) is not int:
+        return None
+    found = _under_another_key(program, store, parts)
+    if found is None and store == 0 and _words_in(parts):
+        whole = f"the whole weight of layer {number} is there after an all-gather of its shards, which has not run yet"
+        return not_reached(program, number, ("allgather",)) or whole
+    return found or _not_made(program, store, number, parts[1:])
+
+
+def _parts(key: Any) -> list[Any]:
+    return [*cast("tuple[Any, ...]", key)] if isinstance(key, tuple) and key != () else [key]
+
+
+def _words_in(parts: list[Any]) -> list[str]:
+    return [part for part in parts if isinstance(part, str)]
+
+
+def _batch_in(parts: list[Any]) -> int | None:
+    return next((part for part in parts[1:] if type(part) is int), None)
+
+
+def _number(value: Value) -> int:
+    """The number by which a value is kept: its layer, or that of the activation."""
+    return value.layer + 1 if isinstance(value, ActivationGrad) else value.layer
+
+
+def _under_another_key(program: Running, number: int, parts: list[Any]) -> str | None:
+    """The value that a key is for, where it is in the store under another key, or was."""
+    name, batch, store = STORES[number], _batch_in(parts), store_of(program, number)
+    found: list[tuple[Any, Value | None, Any]] = [(key, value, None) for key, value in store.items()]
+    found += [(key, program.values[number], place) for key, number, place in store.deleted()]
+    for key, value, place in found:
+        theirs = _parts(key)
+        if value is None or _number(value) != parts[0] or theirs == parts or _words_in(parts) != _words_in(theirs):
+            continue
+        numbered = None not in (batch, _batch_in(theirs))
+        if numbered and batch not in value.place.batches:
+            continue
+        of = f" of {these('batch', value.place.batches)}" if numbered else ""
+        what = f"{definite(subject(value.kind, value.layer))}{of} {'is' if place is None else 'was'} stored as "
+        deleted = "" if place is None else f", and deleted in line {place.line}"
+        return f"{what}{name}[{shown(key)}]{deleted}: use one key for both"
+    return None
+
+
+def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str | None:
+    """Name the operation that gives the value which is missing."""
+    model, kind = program.world.models[program.rank], list(KINDS.values())[store]
+    layers, kinds, alone = model.LAYERS, model.shape.kinds, program.world.ranks == 1
+    last = layers if kind in (Activation, ActivationGrad) else layers - 1
+    name = subject(kind.kind, number - (kind is ActivationGrad))
+    if number > last:
+        return f"there is no {name}: the last number is {last}"
+    if last < layers and number >= 0 and kinds[number].weight is None:
+        return f"layer {number}, of the kind {kinds[number].name}, has no weight"
+    what, mine = definite(name), layers_of(program)
+    if store < 2:
+        some = f": this rank has loaded {these('layer', mine)} only" if mine and not alone else ""
+        return f"{what} is there after load_weights({number}, ...){some}"
+    if kind is Activation and number == 0:
+        return f"{what} is the data, which get_activation gives"
+    if kind is ActivationGrad and number == layers:
+        lost = next((event for event in program.events if event.op == "loss"), None)
+        if lost is not None and more:
+            return f"loss gave what this rank has of it{line_of(lost)}: what others have has to come from them"
+        return f"{what} is what loss gives{'' if alone else ', on the rank that has the last layer'}"
+    layer = number - 1 if kind is Activation else number
+    ops = BY_INPUT if kind is ActivationGrad else BY_WEIGHT if kind is WeightGrad else frozenset(["forward"])
+    op = "forward" if kind is Activation else _back(program, ops)
+    if kind is not WeightGrad and mine and layer not in mine and kinds[layer].weight is not None:
+        return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
+    batch, done = _batch_in([number, *more]), batches_of(program, ops, layer)
+    if batch is not None and batch in done:
+        return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
+    if batch is not None and done:
+        why = f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
+        programs = [other.program for other in program.world.models.values()]
+        there = [p.rank for p in programs if batch in batches_of(p, ops, layer)]
+        if there:
+            return f"{why}:\nbatch {batch} goes through {these('rank', there)}"
+        if kind is WeightGrad and max(done) == model.BATCHES - 1 and batch == min(done) - 1:
+            return (
+                f"{why}:\nhere the last batch goes back first, so the sum that is there is of the batch after this one"
+            )
+        return why
+    made = [event for event in program.events if event.op in ops and event.layer == layer]
+    if batch is None and made:
+        keys = [shown(key) for key, value in store_of(program, store).items() if _number(value) == number]
+        if keys:
+            there = ", ".join(f"{STORES[store]}[{key}]" for key in keys)
+            return f"{what} is there as {there}: use the key under which it was stored"
+        return f"{what} is what {op} gave{line_of(made[-1])}: keep it under this key"
+    order = "" if op not in BY_INPUT else ":\nbackward goes from the last layer to the first"
+    return f"{what} is what {op}({layer}, ...) gives, which has not run yet{order}"
+
+
+def _back(program: Running, ops: Set[str] = BY_INPUT) -> str:
+    """Return which of these operations goes backward on a rank: all of backward, or half of it where it is split."""
+    halves = BY_INPUT ^ BY_WEIGHT
+    done = [event.op for event in program.events if event.op in BY_INPUT | BY_WEIGHT]
+    return next((op for op in done if op in ops), min(ops & halves) if halves.intersection(done) else "backward")
+
+
+@fact
+def Deleted(store: int, key: object, number: int, fix: str) -> Words:
+    """A value is asked for that was in a store under a key, and was deleted. `fix`: what to do about that alone."""
+    raise NotImplementedError("Deleted is told by the error that has it")
+
+
+@because(Deleted)
+def deleted(fact: Fact, program: Running) -> Advice | None:
+    """A key that was deleted: one that several batches had shared, or a gathered weight."""
+    number: int = fact.number
+    value, store, here = program.values[number], store_of(program, fact.store), student_place()
+    if (shared := shared_key(program, fact.store, fact.key, number)) is not None:
+        return shared
+    if (elsewhere := _inside_my_stage(program, value)) is not None:
+        return elsewhere
+    if isinstance(value, WeightGrad):
+        for key, other in store.items():
+            if isinstance(other, WeightGrad) and other.layer == value.layer and other.batches > value.batches:
+                name = f"{STORES[fact.store]}[{shown(key)}]"
+                return f"it has gone into the sum of {these('batch', other.batches)}, which is {name}: use that"
+    for event in program.events:
+        if number in event.inputs and event.op in COLLECTIVES and COLLECTIVES[event.op].travel is STEP:
+            return (
+                f"this rank passed it on, by {named(event)}: only what it does not need itself can go on without being "
+                "kept.\nOf a sum that goes round, that is all but the last"
+            )
+    if isinstance(value, Activation) and value.layer == value.layers and "loss(" not in (here.text if here else ""):
+        took = next((event for event in program.events if event.op == "loss" and number in event.inputs), None)
+        if took is not None:
+            why = f"activation {value.layer} is what the last layer gave, and {named(took)} alone needs it"
+            return (
+                f"{why}:\nbackward({value.layer - 1}, ...) takes the input of that layer, activation {value.layer - 1}"
+            )
+    if (again := _once_more(program, fact, value)) is not None:
+        return again
+    made = maker(value)
+    if made is None or made.op != "allgather" or not isinstance(value, Weight):
+        return None
+    found = place_of(made)
+    if here is not None and "set_final_weight" in here.text and value.updates == 0:
+        return "a gathered weight is only borrowed, for forward and backward: hand in the shard that this rank updated"
+    again = f"{fact.fix},\nor gather it again before backward"
+    if found is not None and re.match(r"\w+\[.*\] = await model\.allgather\(", found.text):
+        return f"{again}: {found.text}"
+    return line(program, "allgather", again, f"{again}: {gather_call(program)}")
+
+
+def _once_more(program: Running, fact: Fact, value: Value | None) -> str | None:
+    """An activation that was deleted in its turn: its backward is over already, or forward can make it again."""
+    if not isinstance(value, Activation) or value.layer == program.world.models[program.rank].LAYERS:
+        return None
+    batches = value.place.batches
+    for event in program.events:
+        if event.op in BY_INPUT & BY_WEIGHT and event.layer == value.layer and event.batches == batches:
+            return (
+                f"{event.op}({value.layer}, ...) has run already for {these('batch', batches)}, and after that it was "
+                "deleted:\ngo back once for each batch"
+            )
+    kept = store_of(program, fact.store).values()
+    lower = [v.layer for v in kept if v.place.batches == batches and v.layer < value.layer]
+    if not lower:
+        return None
+    return f"{fact.fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
+
+
+def _inside_my_stage(program: Running, value: Value | None) -> str | None:
+    """A gradient that this rank made and used up itself, passed on although the stage before needs another."""
+    here, mine = student_place(), layers_of(program)
+    if here is None or "pass_to(" not in here.text or not isinstance(value, ActivationGrad) or not mine:
+        return None
+    if value.layer + 1 <= min(mine):
+        return None
+    by = f"{_back(program)}({value.layer}, ...)"
+    why = f"{definite(subject(value.kind, value.layer))} is used up on this rank, by {by}"
+    return f"{why}:\nwhat the stage before waits for is the gradient of this stage's input, activation {min(mine)}"
+
+
+def shared_key(program: Running, store: int, key: object, number: int) -> str | None:
+    """A key under which the values of several batches took each other's place."""
+    batches = in_turn(program, store, number)
+    if len(batches) < 2 or not all(batches) or sum(map(len, batches)) > len(frozenset[int]().union(*batches)):
+        return None
+    order = ", ".join(str(batch) for some in batches for batch in sorted(some))
+    name = STORES[store]
+    return f"{name}[{shown(key)}] held batches {order} one after the other:\nuse a key with two parts, {name}[layer, b]"
