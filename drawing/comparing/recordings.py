@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.layout import Axis, legend
-from drawing.canvas.palette import ALARM, INK, SOFT, TRACK, fill_and_border, ink_on, layer_colour
+from drawing.canvas.palette import ALARM, INK, SOFT, TRACK, band, fill_and_border, ink_on, layer_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit, text_width
 from drawing.comparing.comparison import together
 from drawing.timeline.boxes import Box, Fold
 from drawing.timeline.boxes import Message as Arrow
-from drawing.timeline.paint import ARROWS, SHOWN, Rows, arrow, operations, place_label, place_rows
+from drawing.timeline.paint import ARROWS, SHOWN, Rows, arrow, banded, operations, place_label, place_rows
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, titled
 from lib.analysis.recording import COMPUTE, Recording, Span, departures, figures, told
 from lib.cluster.costs import TICKS, units
@@ -140,7 +140,7 @@ def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[t
     for span, lane in panel.spans:
         painter.span(span, lane)
     scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)))
-    scene.add(*painter.texts, *painter.frames)
+    scene.add(*painter.details, *painter.texts, *painter.frames)
     if len(one.messages) <= ARROWS and rows.height >= 14:
         scale = TICKS / panel.unit
         for source, sent, target, received in one.messages:
@@ -159,7 +159,7 @@ class _Painter:
 
     def __init__(self, panel: _Panel, rows: Rows, stages: int, marks: dict[tuple[int, int], None]) -> None:
         self.panel, self.rows, self.stages, self.marks = panel, rows, stages, marks
-        self.rects, self.texts, self.frames = list[Rect](), list[Text](), list[Rect]()
+        self.rects, self.details, self.texts, self.frames = list[Rect](), list[Rect](), list[Text](), list[Rect]()
         self.passed: dict[int, int] = {}
         """Passes painted so far, by rank."""
         self.painted: dict[tuple[int, int], float] = {}
@@ -172,14 +172,17 @@ class _Painter:
         if end - self.painted.get((span.rank, lane), -1.0) < 0.3 and not marked:  # it would not be seen
             return
         self.painted[span.rank, lane] = end
-        fill, stroke = fill_and_border(_look(span.op), layer_colour(span.stage or 0, self.stages))
+        own = layer_colour(span.stage or 0, self.stages)
+        fill, stroke = fill_and_border(_look(span.op), own)
         width = max(0.8, end - x - (0.8 if end - x > 3 else 0))
         inset = 0.0 if stroke == "none" or width < 4 else 0.5
         stroke = stroke if inset else "none"
         box = x + inset, top + inset, width - 2 * inset, height - 2 * inset
         self.rects.append(Rect(*box, fill, stroke, title=self.title(span)))
+        if span.stage is not None and width > 2:
+            self.details.extend(banded(_look(span.op), x, top, width, height, own))
         for line in place_label([span.label] if span.label and not lane else [], "", width, height):
-            self.texts.append(line.at(x + width / 2, top + height / 2, ink_on(fill)))
+            self.texts.append(line.at(x + width / 2, top + height / 2 * (1 - band(_look(span.op))), ink_on(fill)))
         if marked:
             self.frames.append(Rect(x - 1.5, top - 1.5, max(width, 2) + 2.2, height + 3, "none", ALARM, 2, radius=1))
 

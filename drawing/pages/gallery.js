@@ -105,6 +105,10 @@ function drawTimeline(piece) {
         make("title", {}, piece.chunks > 1 ? `${words}, on stage ${box.turn + 1} of its ${piece.chunks}` : words),
       );
       svg.append(rect);
+      if (width > 2 && (box.kind === "I" || box.kind === "W")) {
+        const at = { class: "band", x: x(box.start) + 0.4, y: top + (box.kind === "I" ? 1 : ROW - 5), width: width - 0.8, height: 4 };
+        svg.append(make("rect", { ...at, style: `fill:var(--F${box.turn})` }));
+      }
       const size = Math.min(12, width * 0.72);
       if (size >= 7) {
         const style = `fill:var(--${name}-ink);font-size:${size}px;pointer-events:none`;
@@ -130,7 +134,7 @@ function drawLegend(piece) {
     if (kinds.has(kind))
       for (let turn = 0; turn < piece.chunks; turn += 1) {
         const name = `--${kind}${turn}`;
-        const swatch = make("i", { style: `background:var(${name});border-color:var(${name}-edge)` });
+        const swatch = make("i", { class: kind, style: `background:var(${name});border-color:var(${name}-edge);--own:var(--F${turn})` });
         const which = piece.chunks > 1 ? `, stage ${turn + 1}` : "";
         items.push(make("span", {}, swatch, words[kind] + which));
       }

@@ -3,7 +3,7 @@ compute lane, and a legend."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.layout import Axis, Entry, swatch
@@ -12,8 +12,10 @@ from drawing.canvas.palette import (
     ARROW,
     LOOKS,
     PAPER,
+    PASSES,
     SOFT,
     TRACK,
+    band,
     fill_and_border,
     ink_on,
     layer_colour,
@@ -174,21 +176,13 @@ class _Painter:
         dash = "3 2" if box.look == "pending" and inset else ""
         inside = x + inset, top + inset, width - 2 * inset, height - 2 * inset
         self.rects.append(Rect(*inside, fill, stroke, 1, dash, 0, words))
-        if not self.crowded:
-            self.detail(box, event, x, top, width, height)
-        self.label(box, event, fill, x, top, width, height)
-
-    def detail(self, box: Box, event: Event, x: float, top: float, width: float, height: float) -> None:
-        """The stripe in the colour of its layer under a communication or update."""
-        if box.look in LOOKS and LOOKS[box.look].layered and event.layer is not None and width > 2:
-            stripe = max(2.0, height / 10)
-            colour = layer_colour(event.layer, self.layers)
-            self.details.append(Rect(x, top + height - stripe, width, stripe, colour))
-        if box.look != "wait" and (padding := padded(self.trace, event)):
+        if event.layer is not None and width > 2:
+            self.details.extend(banded(box.look, x, top, width, height, layer_colour(event.layer, self.layers)))
+        if box.look != "wait" and not self.crowded and (padding := padded(self.trace, event)):
             share = width * padding / len(event.batches)
-            fill, _ = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
             pale = mix(fill, PAPER, PALER)
             self.details.extend(hatch(x + width - share, top + 1, share - 1, height - 2, pale, line=1.2))
+        self.label(box, event, fill, x, top, width, height)
 
     def failure(self, x: float, top: float, height: float, words: str) -> None:
         """The mark of the failure: a cross in a box, always of one size, and what it means beside it."""
@@ -216,7 +210,15 @@ class _Painter:
             texts = [f"{texts[0]}, {waits.who}", *texts]
         kept = event.op in COMPUTE and box.rank in self.layered
         for line in place_label(texts, below, width, height, kept):
-            self.texts.append(line.at(x + width / 2, top + height / 2, colour))
+            middle = top + height / 2 * (1 - band(box.look))
+            self.texts.append(line.at(x + width / 2, middle, colour))
+
+
+def banded(look: str, x: float, top: float, width: float, height: float, colour: str) -> Iterator[Rect]:
+    """Yield the band of a box, if it has one: an operation on a layer has its colour, and so have halves of passes."""
+    if share := band(look):
+        high = max(2.0, round(abs(share) * height, 1))
+        yield Rect(x, top if share < 0 else top + height - high, width, high, colour)
 
 
 class Line(NamedTuple):
@@ -300,7 +302,8 @@ def operations(
         sample = [Rect(0, 0, 16, 12, colour), *hatch(1, 1, 14, 10, mix(colour, PAPER, PALER), line=1.2)]
         entries.append((sample, 16, "padding"))
     for look, pair, words in looks_of({look for look, _ in occurring}, colour):
-        entries.append(swatch(*pair, words, 3 if look == "loss" else 16, "3 2" if look == "pending" else ""))
+        marks, wide, _ = swatch(*pair, words, 3 if look == "loss" else 16, "3 2" if look == "pending" else "")
+        entries.append(([*marks, *banded(look, 0, 0, wide, 12, colour)] if look in PASSES else marks, wide, words))
     if any(beside for _, beside in occurring):
         fill, stroke = LOOKS["collective"].pair
         lane = [Rect(0, 0, 22, 5, colour), Rect(6.5, 6.5, 15, 5, fill, stroke)]
