@@ -179,7 +179,7 @@ function writeHead() {
     ramp.append(make("span", { style: `--fill:${fill};--on:${ink};--night-fill:${dark};--night-on:${pale}` }, String(layer)));
   byId("legend").append(make("li", {}, ramp, "layer"));
   byId("legend").append(
-    ...DATA.legend.map(([fill, border, dark, edge, words, share]) =>
+    ...DATA.legend.map(([fill, border, dark, edge, share, words]) =>
       make("li", {}, swatch(fill, border, dark, edge, share), words),
     ),
   );

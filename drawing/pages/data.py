@@ -42,7 +42,7 @@ FIELDS: Final = {
         *("partial", "elements", "words"),
     ],
     "message": ["source", "send", "target", "receive", "words"],
-    "style": ["fill", "border", "ink", "band", "share", "nightFill", "nightBorder", "nightInk"],
+    "style": ["fill", "border", "ink", "band", "nightFill", "nightBorder", "nightInk", "share"],
 }
 """The parts of rows, in order. Of an event, `mode` is 0 for what runs on the rank's own clock, 1 for communication
 that it awaits at once and 2 for communication beside computation; `sampled` says that memory is sampled at its start,
@@ -311,21 +311,22 @@ def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
 
 
 def style(box: Box, event: Event, layers: int) -> tuple[str | float, ...]:
-    """Return the looks of a box: fill, border, ink; its band in its layer's colour, and how much of it that is (see
-    `band`); fill, border and ink by night."""
+    """Return the looks of a box: fill, border, ink; the colour of its band; fill, border and ink by night; and how much
+    of it the band is (see `band`)."""
     own = layer_colour(event.layer or 0, layers)
     fill, border = fill_and_border(box.look, own)
     share = 0.0 if event.layer is None else band(box.look)
     ink = border if box.look == "pending" else ink_on(fill)
-    return fill, border, ink, own if share else "", share, fill.night, border.night, ink.night
+    return fill, border, ink, own if share else "", fill.night, border.night, ink.night, share
 
 
 def legend(layers: int, found: set[str]) -> list[list[str | float]]:
-    """Fill and border by day and by night of the operations that occur, what they mean, and the band of a pass."""
+    """Fill and border by day and by night of the operations that occur, the band of a pass, and what they mean."""
     own = layer_colour(0, layers)
     shown = [("forward", (own, own), "forward (number: batch)"), *looks_of(found, own)]
-    bands = [band(look) if look in PASSES else 0.0 for look, *_ in shown]
-    return [[*pair, *(one.night for one in pair), words, share] for (_, pair, words), share in zip(shown, bands)]
+    return [
+        [*pair, *(one.night for one in pair), band(look) if look in PASSES else 0.0, words] for look, pair, words in shown
+    ]
 
 
 def layer_ramp(layers: int) -> list[tuple[int, str, str, str, str]]:

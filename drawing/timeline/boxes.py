@@ -246,14 +246,27 @@ def waiting(trace: Trace, rank: int, number: int) -> Waiting:
     if event.op not in COLLECTIVES:
         return Waiting(f"a message from {_peer(trace, rank, event.peer)}", "")
     what = f"{spoken(event.op)} of layer {event.layer}"
-    calls = _calls(trace)
-    missing = set(event.group).difference(joined for joined, _ in calls[rank, number])
-    if missing:
+    if missing := _missing(trace, rank, number):
         return Waiting(what, f"{numbered('rank', missing)} {'is' if len(missing) == 1 else 'are'} missing")
-    every = [trace.programs[joined].events[place] for joined, place in calls[rank, number]]
+    every = [trace.programs[joined].events[place] for joined, place in _calls(trace)[rank, number]]
     if len({(one.op, one.layer, one.group) for one in every}) > 1:
         return Waiting(what, "the calls differ")
     return Waiting(what, f"with {numbered('rank', event.group)}")
+
+
+def _missing(trace: Trace, rank: int, number: int) -> set[int]:
+    """Return the members of a collective that did not call it."""
+    event = trace.programs[rank].events[number]
+    return set(event.group).difference(joined for joined, _ in _calls(trace)[rank, number])
+
+
+def waited_for(trace: Trace, rank: int, number: int) -> int | None:
+    """Return the rank that another one waits for in one of its events, where it is one: its peer, or who is missing."""
+    event = trace.programs[rank].events[number]
+    if event.op not in COLLECTIVES:
+        return event.peer
+    missing = _missing(trace, rank, number)
+    return missing.pop() if len(missing) == 1 else None
 
 
 def _peer(trace: Trace, rank: int, peer: int | None) -> str:

@@ -23,7 +23,7 @@ from drawing.canvas.palette import (
     mix,
 )
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
-from drawing.timeline.boxes import Box, Fold, Message, Timeline, labels, padded, title, waiting
+from drawing.timeline.boxes import Box, Fold, Message, Timeline, labels, padded, title, waited_for, waiting
 from drawing.timeline.rows import Name, Shown, groups, write_names
 from lib.errors.wording import counted, numbered
 from lib.trace.event import Event, Program
@@ -125,11 +125,16 @@ def paint(
     if len(shown) > PACKED:
         shown = list(_thinned(shown, axis))
     painter = _Painter(trace, axis, rows, folds, layers or trace.layers, len(shown) > CROWDED)
+    if (trace.error or "").startswith("deadlock") and rows.height >= 14:
+        stopped = (box for box in shown if box.look == "pending" and not box.lane)
+        on = {box.rank: waited_for(trace, box.rank, box.number) for box in stopped}
+        painter.waits = {rank: other for rank, other in on.items() if other in rows.tops and other != rank}
     for box in shown:
         painter.box(box)
     scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)))
     scene.add(*painter.details)
     scene.add(*sorted(painter.texts, key=lambda text: (text.size, text.fill, text.bold)))
+    scene.add(*waiting_arrows(painter.waits, rows, axis.left + axis.width))
     if len(timeline.messages) <= ARROWS and rows.height >= 14:
         for message in timeline.messages:
             if message.target in rows.tops:
@@ -153,6 +158,8 @@ class _Painter:
         self.folds = {fold.rank: fold for fold in folds}
         self.rects, self.details, self.texts = list[Rect](), list[Poly | Rect](), list[Text]()
         self.waiting: set[tuple[int, int]] = set()
+        self.waits: dict[int, int] = {}
+        """The rank that each one waits for, where that is to be seen."""
         self.layered = {rank for rank in self.folds if len(_computed(trace.programs[rank])) > 1}
 
     def box(self, box: Box) -> None:
@@ -203,6 +210,7 @@ class _Painter:
         if box.look == "pending":  # what shares the last lane of a rank lies on itself
             if (box.rank, box.lane) in self.waiting:
                 return
+            width -= APART * (len(self.waits) + 1) if self.waits and not box.lane else 0
             self.waiting.add((box.rank, box.lane))
             waits = waiting(self.trace, box.rank, box.number)
         texts, below = labels(box, event, self.folds[box.rank].own, waits)
@@ -274,6 +282,26 @@ def arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
     tip = 5 if down else -5
     head = ((end[0] - 2.5, end[1] - tip), (end[0] + 2.5, end[1] - tip), end)
     return [Poly((start, (end[0], end[1] - tip)), stroke=ARROW, line=1.2), Poly(head, fill=ARROW)]
+
+
+APART: Final = 10
+"""Pixels between two arrows of those who wait."""
+
+
+def waiting_arrows(waits: Mapping[int, int], rows: Rows, right: float) -> Iterator[Poly]:
+    """Yield an arrow from the row of each rank to the one that it waits for, left of `right`. Those that close a circle
+    are thick."""
+    after = {rank: rank for rank in waits}
+    for _ in waits:  # whoever is still in the way after so many steps is in a circle
+        after = {rank: waits.get(there, there) for rank, there in after.items()}
+    circle = {*after.values()} & waits.keys()
+    shown = [(rank, on) for rank, on in waits.items() if {rank, on} <= rows.tops.keys()]
+    for place, (rank, on) in enumerate(shown):
+        x, tip = right - 10 - APART * (len(shown) - 1 - place), 6 if on > rank else -6
+        start, end = (rows.tops[one] + rows.height / 2 for one in (rank, on))
+        inside = rank in circle
+        yield Poly(((x, start), (x, end - tip)), stroke=ALARM, line=2 if inside else 1, dash="" if inside else "2 2")
+        yield Poly(((x - 4, end - tip), (x + 4, end - tip), (x, end)), fill=ALARM)
 
 
 def operations(
