@@ -113,7 +113,9 @@ def picture_of_task(task: Task) -> Picture:
     asked = figures(record.goals, most=" at most", others=record.sent)
     y = goals(scene, record.goals, asked, EDGE, WIDTH - 8, 48, judged=False) + 20
     if (run := schedule_to_show(record.id)) is None:
-        words = f'A correct run, or hint("{record.id}", 2), adds a schedule that reaches them: then run this cell again.'
+        words = (
+            f'A correct run, or hint("{record.id}", 2), adds a schedule that reaches them: then run this cell again.'
+        )
         scene.height = scene.paragraph(EDGE, y, words, WIDTH - 2 * EDGE, 17, SOFT) - 2
         return Picture(scene, task.text())
     best = check(run, record.id).best

@@ -16,7 +16,18 @@ from drawing.canvas.scene import SMALL, TEXT, Mark, Rect, Scene, Text, fit, text
 from drawing.comparing.comparison import together
 from drawing.timeline.boxes import Box, Fold
 from drawing.timeline.boxes import Message as Arrow
-from drawing.timeline.paint import APART, ARROWS, SHOWN, Rows, arrow, banded, operations, place_label, place_rows, waiting_arrows
+from drawing.timeline.paint import (
+    APART,
+    ARROWS,
+    SHOWN,
+    Rows,
+    arrow,
+    banded,
+    operations,
+    place_label,
+    place_rows,
+    waiting_arrows,
+)
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, titled
 from lib.analysis.recording import COMPUTE, Recording, Span, departures, figures, told
 from lib.cluster.costs import TICKS, units

@@ -325,7 +325,8 @@ def legend(layers: int, found: set[str]) -> list[list[str | float]]:
     own = layer_colour(0, layers)
     shown = [("forward", (own, own), "forward (number: batch)"), *looks_of(found, own)]
     return [
-        [*pair, *(one.night for one in pair), band(look) if look in PASSES else 0.0, words] for look, pair, words in shown
+        [*pair, *(one.night for one in pair), band(look) if look in PASSES else 0.0, words]
+        for look, pair, words in shown
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -285,7 +285,7 @@ def title(trace: Trace, box: Box, fold: Fold, brief: bool = False) -> str:
     source line, for crowded pictures."""
     event = trace.programs[box.rank].events[box.number]
     who = f"rank {box.rank}"
-    start, end = exact(units(box.start)), exact(units(box.end))
+    start, end = _moment(box.start), _moment(box.end)
     what = _what(trace, box, event)
     when = {"pending": f"from {start}, never over", "failed": f"at {start}"}.get(box.look, f"{start} to {end}")
     place, where = trace.place(event), ""
@@ -297,6 +297,12 @@ def title(trace: Trace, box: Box, fold: Fold, brief: bool = False) -> str:
         where += f"line {place.line}" if brief else f"{place.file}, line {place.line}: {place.text[:90]}"
     where = (", " if brief else "\n") + where if where else ""
     return f"{what}\n{who}, {when}{where}"
+
+
+@lru_cache(maxsize=4096)
+def _moment(time: int) -> str:
+    """Write a time: one box begins where others end."""
+    return exact(units(time))
 
 
 def _what(trace: Trace, box: Box, event: Event) -> str:

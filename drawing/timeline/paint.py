@@ -15,6 +15,7 @@ from drawing.canvas.palette import (
     PASSES,
     SOFT,
     TRACK,
+    Pair,
     band,
     fill_and_border,
     ink_on,
@@ -42,7 +43,8 @@ ARROWS: Final = 96
 """Messages that get a line from the sender to the receiver; more would only be a thicket."""
 
 LABEL_SIZES: Final = ((22, TEXT), (10, SMALL))
-"""Pixels that a box must be high for a label of a size."""
+"""Pixels that a box must be high for a label of a size; one that is NARROW has none."""
+NARROW: Final = 5
 TWO_LINES: Final = 26
 """Pixels that a box must be high for a layer below its label, which then stand so far below and above the middle."""
 MARK: Final = 15
@@ -157,6 +159,7 @@ class _Painter:
         self.trace, self.axis, self.rows, self.layers, self.crowded = trace, axis, rows, layers, crowded
         self.folds = {fold.rank: fold for fold in folds}
         self.rects, self.details, self.texts = list[Rect](), list[Poly | Rect](), list[Text]()
+        self.looks: dict[tuple[str, int | None], Pair] = {}
         self.waiting: set[tuple[int, int]] = set()
         self.waits: dict[int, int] = {}
         """The rank that each one waits for, where that is to be seen."""
@@ -168,7 +171,10 @@ class _Painter:
         x = self.axis.x(box.start)
         width = max(0.0, self.axis.x(box.end) - x)
         top, height = rows.lane(box.rank, box.lane)
-        fill, stroke = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
+        if (pair := self.looks.get((box.look, event.layer))) is None:  # a picture has thousands of boxes, and few looks
+            pair = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
+            self.looks[box.look, event.layer] = pair
+        fill, stroke = pair
         words = title(self.trace, box, self.folds[box.rank], self.crowded)
         if box.look == "failed":
             self.failure(x, top, height, words)
@@ -205,6 +211,8 @@ class _Painter:
             self.texts.append(Text(left + MARK + 5, top + height / 2, "failed here", size, ALARM))
 
     def label(self, box: Box, event: Event, fill: str, x: float, top: float, width: float, height: float) -> None:
+        if width < NARROW or height < LABEL_SIZES[-1][0]:
+            return
         colour = ALARM if box.look == "pending" else ink_on(fill)
         waits = None
         if box.look == "pending":  # what shares the last lane of a rank lies on itself
@@ -253,7 +261,7 @@ def place_label(texts: Sequence[str], layer: str, width: float, height: float, k
     Where there is not, the layer is left out, or the text, if the layer is `kept`: the colour says what a box does.
     """
     sizes = [size for least, size in LABEL_SIZES if height >= least]
-    if not sizes or width < 5:
+    if not sizes or width < NARROW:
         return []
     lines = _line(texts, sizes, width, height)
     if not layer:
