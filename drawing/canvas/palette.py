@@ -108,8 +108,8 @@ LOOKS: Final = {
 
 class Shade(NamedTuple):
     """A pass over a layer, in a word for the legend, in a shade of the colour of its layer: how much paper is in its
-    fill, and ink in its border. Nothing of that: it has none. `band` in the whole colour: how much of its height, at its
-    bottom, or where it is negative at its top."""
+    fill, and ink in its border. Nothing of that: it has none. `band`: how much of its height is in the whole colour, at
+    its bottom, or where it is negative at its top."""
 
     words: str
     paper: float = 0.0

@@ -13,7 +13,6 @@ from html import unescape
 from importlib import import_module
 from importlib.resources import files
 from itertools import zip_longest
-from os.path import commonprefix
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -252,7 +251,9 @@ def without_titles(svg: str) -> tuple[str, str]:
         lines = re.sub(r"[\t\r]", " ", unescape(title)).split("\n") if title else []
         told: list[str] = []
         for line, last in zip_longest(lines, before[: len(lines)], fillvalue=""):
-            same = len(commonprefix((line, last[:63]))) if last.isascii() else 0  # JavaScript counts others otherwise
+            last = last[:63] if last.isascii() else ""  # JavaScript counts other letters otherwise
+            pairs = zip(line, last, strict=False)
+            same = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(line), len(last)))
             told.append(chr(63 + same) + line[same:])
         rows.append("\t".join(told))
         before = lines or before

@@ -254,7 +254,7 @@ def _write(marks: Iterable[Mark], line: float) -> Iterator[str]:
     for _, run in groupby(marks, key=_look):
         same = [*run]
         style = _style(same[0], line)
-        one_path = [mark for mark in same if _joins(mark)]
+        one_path = [mark for mark in same if not isinstance(mark, Text) and _joins(mark)]
         if len(one_path) == len(same) > 1:
             yield f'<path{style} d="{"".join(map(_outline, one_path))}"/>'
         elif len(same) == 1:
@@ -265,12 +265,12 @@ def _write(marks: Iterable[Mark], line: float) -> Iterator[str]:
             yield "</g>"
 
 
-def _joins(mark: Mark) -> bool:
+def _joins(mark: Rect | Poly) -> bool:
     """Check if a mark may be a part of a path: a filled polygon may run the other way round than one below it, and
     then leaves a hole."""
     if isinstance(mark, Rect):
         return not (mark.title or mark.radius or (mark.stroke != "none" and mark.fill != "none"))
-    return isinstance(mark, Poly) and mark.fill == "none" and not mark.title
+    return mark.fill == "none" and not mark.title
 
 
 def _element(mark: Mark, style: str = "") -> str:

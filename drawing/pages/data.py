@@ -310,7 +310,7 @@ def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
     return found + [[*gift[:4], tables.texts.add(str(gift.value))] for gift in shown]
 
 
-def style(box: Box, event: Event, layers: int) -> tuple[str | float, ...]:
+def style(box: Box, event: Event, layers: int) -> tuple[str, str, str, str, str, str, str, float]:
     """Return the looks of a box: fill, border, ink; the colour of its band; fill, border and ink by night; and how much
     of it the band is (see `band`)."""
     own = layer_colour(event.layer or 0, layers)

@@ -64,7 +64,7 @@ def levels(trace: Trace, rank: int) -> list[Level]:
     return found
 
 
-def _stacked(by_name: Mapping[str, Elements]) -> tuple[float, ...]:
+def _stacked(by_name: Mapping[str, Elements | float]) -> tuple[float, ...]:
     total, sums = 0.0, list[float]()
     for name in SERIES:
         total += float(by_name.get(name, 0))

@@ -129,8 +129,8 @@ def paint(
     painter = _Painter(trace, axis, rows, folds, layers or trace.layers, len(shown) > CROWDED)
     if (trace.error or "").startswith("deadlock") and rows.height >= 14:
         stopped = (box for box in shown if box.look == "pending" and not box.lane)
-        on = {box.rank: waited_for(trace, box.rank, box.number) for box in stopped}
-        painter.waits = {rank: other for rank, other in on.items() if other in rows.tops and other != rank}
+        on = [(box.rank, waited_for(trace, box.rank, box.number)) for box in stopped]
+        painter.waits = {rank: other for rank, other in on if other is not None and other in rows.tops}
     for box in shown:
         painter.box(box)
     scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)))

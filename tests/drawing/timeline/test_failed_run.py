@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from drawing.canvas.palette import ALARM
+from drawing.display import picture_of
 from drawing.timeline.boxes import boxes, failed_rank, waiting
 from drawing.timeline.paint import MARK
 from drawing.timeline.rows import fold
-from drawing.display import picture_of
 from lib import Mesh, Model, Trace, schedule, simulate
 from lib.schedules.pipelines.legality import IllegalOrder
 from tests.diagnosis.test_mistakes import CASES, outcome
