@@ -225,10 +225,12 @@ def fill_and_border(colour: str, own: Colour) -> Pair:
     return PASSES[colour].pair(own) if colour in PASSES else LOOKS[colour].pair
 
 
-def band(look: str) -> float:
-    """Return the share of a box that is a band in the colour of its layer: at its bottom, or negative at its top. It
-    tells the halves of a backward apart in any light, and for everybody."""
-    return PASSES[look].band if look in PASSES else 0.1 if LOOKS[look].layered else 0.0
+def band(look: str, gathers: bool = False) -> float:
+    """Return the share of a box that is a band in the colour of its layer: at its bottom, or negative at its top, as
+    for what `gathers`. It tells halves of a backward, and collectives, apart in any light and for everybody."""
+    if look in PASSES:
+        return PASSES[look].band
+    return 0.0 if not LOOKS[look].layered else -0.16 if gathers else 0.1
 
 
 def passes(found: Collection[str]) -> list[str]:

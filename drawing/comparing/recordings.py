@@ -14,7 +14,7 @@ from drawing.canvas.palette import ALARM, INK, LOOKS, SOFT, TRACK, band, fill_an
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Mark, Rect, Scene, Text, fit, text_width
 from drawing.comparing.comparison import together
-from drawing.timeline.boxes import Box, Fold
+from drawing.timeline.boxes import Box, Fold, gathers
 from drawing.timeline.boxes import Message as Arrow
 from drawing.timeline.paint import (
     APART,
@@ -216,9 +216,11 @@ class _Painter:
         box = x + inset, top + inset, width - 2 * inset, height - 2 * inset
         self.rects.append(Rect(*box, fill, stroke, title=self.title(span)))
         if span.stage is not None and width > 2:
-            self.details.extend(banded(_look(span.op), x, top, width, height, own))
+            self.details.extend(banded(band(_look(span.op), gathers(span.op)), x, top, width, height, own))
         for line in place_label([span.label] if span.label and not lane else [], "", width, height):
-            self.texts.append(line.at(x + width / 2, top + height / 2 * (1 - band(_look(span.op))), ink_on(fill)))
+            self.texts.append(
+                line.at(x + width / 2, top + height / 2 * (1 - band(_look(span.op), gathers(span.op))), ink_on(fill))
+            )
         if marked:
             self.frames.append(Rect(x - 1.5, top - 1.5, max(width, 2) + 2.2, height + 3, "none", ALARM, 2, radius=1))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
 from drawing.canvas.palette import KINDS, PASSES, band, fill_and_border, ink_on, layer_colour, looks_of
-from drawing.timeline.boxes import Box, Timeline, boxes, labels, size
+from drawing.timeline.boxes import Box, Timeline, boxes, gathers, labels, size
 from drawing.timeline.paint import place_rows
 from drawing.values import batches_in, slot
 from lib.analysis.dependencies import slowed
@@ -315,7 +315,7 @@ def style(box: Box, event: Event, layers: int) -> tuple[str, str, str, str, str,
     of it the band is (see `band`)."""
     own = layer_colour(event.layer or 0, layers)
     fill, border = fill_and_border(box.look, own)
-    share = 0.0 if event.layer is None else band(box.look)
+    share = 0.0 if event.layer is None else band(box.look, gathers(event.op))
     ink = border if box.look == "pending" else ink_on(fill)
     return fill, border, ink, own if share else "", fill.night, border.night, ink.night, share
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from drawing.canvas.layout import Entry, legend, nice, swatch
-from drawing.canvas.palette import EDGE, GRID, INK, PASSES, SOFT, TINTS, TRACK, fill_and_border, layer_colour
+from drawing.canvas.palette import EDGE, GRID, INK, PASSES, SOFT, TINTS, TRACK, band, fill_and_border, layer_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, hatch
 from drawing.planning import require
@@ -60,7 +60,7 @@ def draw_plan(spans: Sequence[Span], title: str) -> Picture:
         words += f"{span.end - span.start:.4g} ms from {span.start:.5g}" + (f"; in the open: {told}" if told else "")
         scene.add(Rect(x, y, max(wide - 0.4, 0.3), ROW - 4, fill, border if wide > 4 else "none", title=words))
         if wide > 2:
-            scene.add(*banded(LOOKS[span.kind], x, y, wide - 0.4, ROW - 4, layer_colour(span.stage, stages)))
+            scene.add(*banded(band(LOOKS[span.kind]), x, y, wide - 0.4, ROW - 4, layer_colour(span.stage, stages)))
         if wide > 4:
             right = x + wide - 0.4
             for kind, share in span.exposed.items():
@@ -80,7 +80,7 @@ def _look(kind: str, stage: int, stages: int) -> tuple[str, str]:
 
 def _pass(kind: str, stages: int) -> Entry:
     marks, wide, words = swatch(*_look(kind, 0, stages), PASSES[LOOKS[kind]].words)
-    return [*marks, *banded(LOOKS[kind], 0, 0, wide, 12, layer_colour(0, stages))], wide, words
+    return [*marks, *banded(band(LOOKS[kind]), 0, 0, wide, 12, layer_colour(0, stages))], wide, words
 
 
 def _hatched(kind: str) -> Entry:

@@ -23,6 +23,7 @@ from lib.trace.event import Event
 from lib.trace.order import awaited_at_once, collectives, messages
 from lib.trace.trace import Program, Trace, kept
 from lib.values.collectives import COLLECTIVES
+from lib.values.laws import gather
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS, READS
 
 LANES: Final = 4
@@ -146,6 +147,11 @@ def _look(event: Event) -> str:
     if event.op in COLLECTIVES:
         return "collective"
     return OPERATIONS[event.op].colour if event.op in OPERATIONS else "other"
+
+
+def gathers(op: str) -> bool:
+    """Check if a collective puts parts together, and does not add."""
+    return op in COLLECTIVES and COLLECTIVES[op].law is gather
 
 
 def _lane(free: list[int], event: Event, edge: int) -> int:

@@ -24,7 +24,7 @@ from drawing.canvas.palette import (
     mix,
 )
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
-from drawing.timeline.boxes import Box, Fold, Message, Timeline, labels, padded, title, waited_for, waiting
+from drawing.timeline.boxes import Box, Fold, Message, Timeline, gathers, labels, padded, title, waited_for, waiting
 from drawing.timeline.rows import Name, Shown, groups, write_names
 from lib.errors.wording import counted, numbered
 from lib.trace.event import Event, Program
@@ -190,7 +190,8 @@ class _Painter:
         inside = x + inset, top + inset, width - 2 * inset, height - 2 * inset
         self.rects.append(Rect(*inside, fill, stroke, 1, dash, 0, words))
         if event.layer is not None and width > 2:
-            self.details.extend(banded(box.look, x, top, width, height, layer_colour(event.layer, self.layers)))
+            share = band(box.look, gathers(event.op))
+            self.details.extend(banded(share, x, top, width, height, layer_colour(event.layer, self.layers)))
         if box.look != "wait" and not self.crowded and (padding := padded(self.trace, event)):
             share = width * padding / len(event.batches)
             pale = mix(fill, PAPER, PALER)
@@ -226,13 +227,13 @@ class _Painter:
             texts = [f"{texts[0]}, {waits.who}", *texts]
         kept = event.op in COMPUTE and box.rank in self.layered
         for line in place_label(texts, below, width, height, kept):
-            middle = top + height / 2 * (1 - band(box.look))
+            middle = top + height / 2 * (1 - band(box.look, gathers(event.op)))
             self.texts.append(line.at(x + width / 2, middle, colour))
 
 
-def banded(look: str, x: float, top: float, width: float, height: float, colour: str) -> Iterator[Rect]:
-    """Yield the band of a box, if it has one: an operation on a layer has its colour, and so have halves of passes."""
-    if share := band(look):
+def banded(share: float, x: float, top: float, width: float, height: float, colour: str) -> Iterator[Rect]:
+    """Yield the band of a box, if it has one (see `band`)."""
+    if share:
         high = max(2.0, round(abs(share) * height, 1))
         yield Rect(x, top if share < 0 else top + height - high, width, high, colour)
 
@@ -319,9 +320,10 @@ def operations(
     padding: bool = False,
     coloured: str = "layer",
     numbers: bool = True,
+    collectives: Collection[bool] = (),
 ) -> list[Entry]:
     """The legend of timelines: the layers (or what else is `coloured`), and those operations that occur. `own`: names
-    of batches that each rank has of its own. `numbers`: whether others have theirs."""
+    of batches that each rank has of its own. `numbers`: whether others have theirs. `collectives`: whether they gather."""
     occurring = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []
@@ -339,7 +341,10 @@ def operations(
         entries.append((sample, 16, "padding"))
     for look, pair, words in looks_of({look for look, _ in occurring}, colour):
         marks, wide, _ = swatch(*pair, words, 3 if look == "loss" else 16, "3 2" if look == "pending" else "")
-        entries.append(([*marks, *banded(look, 0, 0, wide, 12, colour)] if look in PASSES else marks, wide, words))
+        kinds = [(band(look), words)] if look in PASSES else [(0.0, words)]
+        if look == "collective" and collectives == {False, True}:  # both, so that they are to be told apart
+            kinds = [(band(look, True), "gathers"), (band(look), "other collective")]
+        entries += [([*marks, *banded(share, 0, 0, wide, 12, colour)], wide, said) for share, said in kinds]
     if any(beside for _, beside in occurring):
         fill, stroke = LOOKS["collective"].pair
         lane = [Rect(0, 0, 22, 5, colour), Rect(6.5, 6.5, 15, 5, fill, stroke)]
