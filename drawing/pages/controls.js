@@ -194,6 +194,7 @@ function writeHead() {
 
 let app = null;
 writeHead();
+if (window.parent !== window) byId("all").open = false; // a frame of a notebook would end in the middle of it
 if (RUNS.length) {
   document.querySelector("main").hidden = false;
   app = new App();

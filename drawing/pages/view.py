@@ -95,7 +95,7 @@ def draw_gallery(gallery: Shown) -> Page:
     named = [(piece, data["names"][piece["name"]]["title"]) for piece in data["pieces"] if piece["name"]]
     said = [f"{name} ends at {piece['end']:g} with {max(piece['peaks']):g}" for piece, name in named if "end" in piece]
     words = f"<{title}; {data['world']}. {'; '.join(said)} microbatches of activations at most>"
-    return Page(lambda: html, words, title, lambda: 640 + 30 * data["ranks"])
+    return Page(lambda: html, words, title, lambda: 690 + 30 * data["ranks"])
 
 
 def _colours(shades: int) -> dict[str, Colour]:
