@@ -282,11 +282,17 @@ THEMES: Final = (
 )
 
 
-class Page:
-    """A page that notebooks show and `save` writes. `words` say in text what it shows."""
+STILL: Final = "This notebook is not trusted, so this is a still picture. To use the page, run this cell."
 
-    def __init__(self, html: Callable[[], str], words: str, title: str, height: Callable[[], float]) -> None:
-        self._html, self._title, self._height = cache(html), title, height
+
+class Page:
+    """A page that notebooks show and `save` writes. `words` say in text what it shows, and `still` is a picture that
+    stands for it in a notebook that is not trusted: there no page is shown."""
+
+    def __init__(
+        self, html: Callable[[], str], words: str, title: str, height: Callable[[], float], still: Callable[[], Picture]
+    ) -> None:
+        self._html, self._title, self._height, self._still = cache(html), title, height, still
         self.words = words
 
     def html(self) -> str:
@@ -306,7 +312,12 @@ class Page:
         inside = self.html().replace("&", "&amp;").replace("'", "&#39;")
         style = f"width:100%;height:{round(self._height())}px;border:0;resize:vertical;overflow:auto"
         about = f"class='framed-page' title='{escape(self._title)}' sandbox='allow-scripts' style='{style}'"
-        return {"text/html": f"{THEMES}<iframe {about} srcdoc='{inside}'></iframe>", "text/plain": self.words}
+        # What is trusted runs the handler, and takes the picture away; what is not keeps neither handler nor frame.
+        shapes, _ = without_titles(self._still().svg(framed=True).strip())
+        size = f'alt="{escape(self.words)}" style="max-width:100%;height:auto"'
+        image = f"<img {size} onload=\"this.parentNode.remove()\" src='{START}{shapes.translate(_IN_ADDRESS)}'>"
+        still = f'<div class="still"><p>{STILL}</p>{image}</div>'
+        return {"text/html": f"{THEMES}{still}<iframe {about} srcdoc='{inside}'></iframe>", "text/plain": self.words}
 
     def __repr__(self) -> str:
         return self.words

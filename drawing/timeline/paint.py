@@ -323,7 +323,8 @@ def operations(
     collectives: Collection[bool] = (),
 ) -> list[Entry]:
     """The legend of timelines: the layers (or what else is `coloured`), and those operations that occur. `own`: names
-    of batches that each rank has of its own. `numbers`: whether others have theirs. `collectives`: whether they gather."""
+    of batches that each rank has of its own. `numbers`: whether others have theirs. `collectives`: whether they gather.
+    """
     occurring = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []

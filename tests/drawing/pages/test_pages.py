@@ -94,7 +94,7 @@ def test_what_a_notebook_gets() -> None:
     view = step_through(TRACES["ddp"])
     bundle = view._repr_mimebundle_()
     assert sorted(bundle) == ["text/html", "text/plain"]
-    (_, (tag, attributes)) = Tags(bundle["text/html"]).found
+    *_, (tag, attributes) = Tags(bundle["text/html"]).found
     assert tag == "iframe"
     assert attributes["sandbox"] == "allow-scripts"
     assert attributes["title"] == "Step through a run"

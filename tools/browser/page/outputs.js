@@ -41,6 +41,7 @@ function addTitles(svg, rows) {
 function html(text) {
   const inside = document.createElement("template");
   inside.innerHTML = text.replace(/ onload="[^"]*"/g, "");
+  for (const still of inside.content.querySelectorAll(".still")) still.remove(); // it is for where no frame is shown
   for (const image of inside.content.querySelectorAll(`img[src^="${SVG}"]`)) {
     const holder = document.createElement("div");
     holder.innerHTML = decodeURIComponent(image.getAttribute("src").slice(SVG.length));
