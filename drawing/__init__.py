@@ -28,7 +28,8 @@ from drawing.diagrams.ring import draw_ring
 from drawing.diagrams.step import draw_step
 from drawing.display import picture_of, register
 from drawing.map import puzzle_map
-from drawing.pages.view import draw_gallery, step_through
+from drawing.pages.gallery import draw_gallery
+from drawing.pages.view import step_through
 from drawing.planning.bytes import draw_memory
 from drawing.planning.points import draw_plans, draw_predictions
 from drawing.planning.roofline import draw_roofline

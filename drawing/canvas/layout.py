@@ -189,7 +189,7 @@ class Axis(NamedTuple):
 
     def x(self, time: int) -> float:
         """The place of a moment."""
-        return self.left + self.width * time / max(1, self.end)
+        return self.left + self.width * time / (self.end or 1)
 
     def moments(self) -> list[float]:
         """The moments to write down, in time units."""

@@ -77,7 +77,7 @@ Pair = tuple[Colour, Colour]
 class Look(NamedTuple):
     """The meaning of boxes of one colour, in a word for the legend, and their fill and border.
 
-    `layered`: a stripe below has the colour of the layer.
+    `layered`: a band below has the colour of the layer.
     """
 
     words: str
@@ -108,11 +108,13 @@ LOOKS: Final = {
 
 class Shade(NamedTuple):
     """A pass over a layer, in a word for the legend, in a shade of the colour of its layer: how much paper is in its
-    fill, and ink in its border. Nothing of that: it has none."""
+    fill, and ink in its border. Nothing of that: it has none. `band`: how much of its height is in the whole colour, at
+    its bottom, or where it is negative at its top."""
 
     words: str
     paper: float = 0.0
     ink: float = 0.0
+    band: float = 0.0
 
     def pair(self, own: Colour) -> Pair:
         """Fill and border; `own` is the colour of the layer."""
@@ -122,8 +124,8 @@ class Shade(NamedTuple):
 PASSES: Final = {
     "forward": Shade("forward"),
     "backward": Shade("backward", 0.78, 0.12),
-    "backward_input": Shade("input half of backward (I)", 0.55, 0.3),
-    "backward_weight": Shade("weight half (W)", 0.92, 0.12),
+    "backward_input": Shade("input half of backward (I)", 0.55, 0.3, -0.18),
+    "backward_weight": Shade("weight half (W)", 0.92, 0.12, 0.18),
 }
 """The colours that rows of operations name for what takes its own from the layer."""
 
@@ -221,6 +223,14 @@ def origin_colour(member: int, members: int) -> Colour:
 def fill_and_border(colour: str, own: Colour) -> Pair:
     """Fill and border of boxes of a colour; `own` is that of their layer."""
     return PASSES[colour].pair(own) if colour in PASSES else LOOKS[colour].pair
+
+
+def band(look: str, gathers: bool = False) -> float:
+    """Return the share of a box that is a band in the colour of its layer: at its bottom, or negative at its top, as
+    for what `gathers`. It tells halves of a backward, and collectives, apart in any light and for everybody."""
+    if look in PASSES:
+        return PASSES[look].band
+    return 0.0 if not LOOKS[look].layered else -0.16 if gathers else 0.1
 
 
 def passes(found: Collection[str]) -> list[str]:

@@ -139,9 +139,9 @@ class Scene:
         parts = ['<g fill="none" stroke="none" stroke-width="1" fill-opacity="1" stroke-opacity="1"']
         parts.append(f' font-family="{FONT}" font-size="{TEXT}"')
         if night:
-            strokes = (mark.stroke for mark in marks if not isinstance(mark, Text))
-            titles = any(mark.title for mark in marks if not isinstance(mark, Text))
-            name, style = sheet((mark.fill for mark in marks), strokes, titles)
+            shapes = [mark for mark in marks if not isinstance(mark, Text)]
+            titles = any(mark.title for mark in shapes)
+            name, style = sheet({mark.fill for mark in marks}, {mark.stroke for mark in shapes}, titles)
             parts.append(f' class="{name}"><style>{style}</style>')
         else:
             parts.append(">")
@@ -180,12 +180,13 @@ def moved(mark: Mark, dx: float, dy: float) -> Mark:
     return mark._make((mark.x + dx, mark.y + dy, *mark[2:]))  # half the time of _replace
 
 
+@lru_cache(maxsize=8192)
 def num(value: float) -> str:
     """A number with at most one decimal, as short as possible."""
     short = f"{value:.1f}"
-    if short.endswith(".0"):
-        short = short[:-2]
-    return "0" if short == "-0" else short
+    if short[-2:] != ".0":
+        return short
+    return "0" if short == "-0.0" else short[:-2]
 
 
 def escape(text: str) -> str:
@@ -227,8 +228,13 @@ def wrapped(text: str, room: float, size: float) -> list[str]:
     return lines
 
 
+def _look(mark: Mark) -> tuple[object, ...]:
+    """Return what marks of one look share: the fields that `_style` writes."""
+    return mark[3:7] if isinstance(mark, Text) else mark[4:8] if isinstance(mark, Rect) else mark[1:5]
+
+
 def _style(mark: Mark, line: float) -> str:
-    """The attributes that marks of one look share."""
+    """Return the attributes of a look."""
     if isinstance(mark, Text):
         bold = ' font-weight="bold"' if mark.bold else ""
         anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
@@ -243,51 +249,69 @@ def _style(mark: Mark, line: float) -> str:
 
 
 def _write(marks: Iterable[Mark], line: float) -> Iterator[str]:
-    """Marks that share a look and follow each other share a group: half the bytes of a large picture."""
-    for style, run in groupby(marks, key=lambda mark: _style(mark, line)):
-        same = list(run)
-        if len(same) == 1:
+    """Yield marks as SVG. What follows each other in one look shares a group, and what then has neither a title nor
+    a border around a fill even a path: half the bytes of a large picture."""
+    for _, run in groupby(marks, key=_look):
+        same = [*run]
+        style = _style(same[0], line)
+        one_path = [mark for mark in same if not isinstance(mark, Text) and _joins(mark)]
+        if len(one_path) == len(same) > 1:
+            yield f'<path{style} d="{"".join(map(_outline, one_path))}"/>'
+        elif len(same) == 1:
             yield _element(same[0], style)
-            continue
-        yield f"<g{style}>"
-        for mark in same:
-            yield _element(mark, "")
-        yield "</g>"
+        else:
+            yield f"<g{style}>"
+            yield from map(_element, same)
+            yield "</g>"
 
 
-def _element(mark: Mark, style: str) -> str:
+def _joins(mark: Rect | Poly) -> bool:
+    """Check if a mark may be a part of a path: a filled polygon may run the other way round than one below it, and
+    then leaves a hole."""
     if isinstance(mark, Rect):
-        x, y, width, height = num(mark.x), num(mark.y), num(mark.width), num(mark.height)
-        if mark.radius:
-            head = f'<rect{style} x="{x}" y="{y}" width="{width}" height="{height}" rx="{num(mark.radius)}"'
-            return f"{head}><title>{escape(mark.title)}</title></rect>" if mark.title else head + "/>"
-        head = f'<path{style} d="M{x} {y}h{width}v{height}h-{width}z"'  # two thirds of the bytes of a <rect>
-        return f"{head}><title>{escape(mark.title)}</title></path>" if mark.title else head + "/>"
-    if isinstance(mark, Poly):
-        head = f'<path{style} d="{_path(mark.points, mark.fill != "none")}"'
-        return f"{head}><title>{escape(mark.title)}</title></path>" if mark.title else head + "/>"
-    middle = mark.y + 0.36 * mark.size
-    if mark.turned:
-        place = f'transform="translate({num(mark.x + 0.36 * mark.size)} {num(mark.y)})rotate(-90)"'
-    else:
-        place = f'x="{num(mark.x)}" y="{num(middle)}"'
-    return f"<text{style} {place}>{escape(mark.text)}</text>"
+        return not (mark.title or mark.radius or (mark.stroke != "none" and mark.fill != "none"))
+    return mark.fill == "none" and not mark.title
 
 
-def _path(points: Sequence[tuple[float, float]], closed: bool) -> str:
-    """Path data; steps that are level or upright, as in memory curves, take one number instead of two."""
-    x, y = num(points[0][0]), num(points[0][1])
-    parts = [f"M{x} {y}"]
-    for point in points[1:]:
-        next_x, next_y = num(point[0]), num(point[1])
-        if next_y == y and next_x != x:
-            parts.append(f"H{next_x}")
-        elif next_x == x and next_y != y:
-            parts.append(f"V{next_y}")
-        elif next_x != x:
-            parts.append(f"L{next_x} {next_y}")
+def _element(mark: Mark, style: str = "") -> str:
+    if isinstance(mark, Text):
+        if mark.turned:
+            place = f'transform="translate({num(mark.x + 0.36 * mark.size)} {num(mark.y)})rotate(-90)"'
+        else:
+            place = f'x="{num(mark.x)}" y="{num(mark.y + 0.36 * mark.size)}"'
+        return f"<text{style} {place}>{escape(mark.text)}</text>"
+    tag, shape = "path", f'd="{_outline(mark)}"' if isinstance(mark, Poly) or not mark.radius else ""
+    if isinstance(mark, Rect) and mark.radius:
+        x, y, width, height = (num(value) for value in mark[:4])
+        tag, shape = "rect", f'x="{x}" y="{y}" width="{width}" height="{height}" rx="{num(mark.radius)}"'
+    if mark.title:
+        return f"<{tag}{style} {shape}><title>{escape(mark.title)}</title></{tag}>"
+    return f"<{tag}{style} {shape}/>"
+
+
+@lru_cache(maxsize=4096)
+def _tenths(count: int) -> str:
+    return num(count / 10)
+
+
+def _outline(mark: Rect | Poly) -> str:
+    """Return the data of a path. A <rect> has half as many bytes more; a step of a line is told by how
+    far it goes, and one that is level or upright, as in memory curves, by one number."""
+    if isinstance(mark, Rect):
+        width = num(mark.width)
+        return f"M{num(mark.x)} {num(mark.y)}h{width}v{num(mark.height)}h-{width}" + (
+            "" if mark.stroke == "none" else "z"
+        )
+    (x, y), *rest = ((round(10 * x), round(10 * y)) for x, y in mark.points)
+    parts = [f"M{num(x / 10)} {num(y / 10)}"]
+    for next_x, next_y in rest:
+        dx, dy = next_x - x, next_y - y
+        if dx or dy:
+            parts.append(
+                f"v{_tenths(dy)}" if not dx else f"h{_tenths(dx)}" if not dy else f"l{_tenths(dx)} {_tenths(dy)}"
+            )
         x, y = next_x, next_y
-    return "".join(parts) + ("Z" if closed else "")
+    return "".join(parts) + ("" if mark.fill == "none" else "Z")
 
 
 def hatch(

@@ -1,4 +1,4 @@
-"""The goals of a puzzle as bars to scale: alone, with a schedule that reaches them, and in the verdict on a run."""
+"""The goals of a puzzle as bars to scale: alone, later with a schedule that reaches them, and in verdicts on runs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from lib.analysis.figures import peak
 from lib.checker.checker import check
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors.wording import amount, counted
-from lib.puzzles.records import Goal, Puzzle, Task
-from lib.suite.course.solutions import schedule_of
-from lib.trace.trace import Trace
+from lib.puzzles.records import Goal, Task
+from lib.suite.course.solutions import schedule_to_show
 
 LIMITLESS: Final = 2.0**60
 """Limits from here on are none: the caller asked for time only, or for memory only."""
@@ -101,7 +100,8 @@ TITLE: Final = 17
 
 
 def picture_of_task(task: Task) -> Picture:
-    """Draw the goals of a puzzle, with the run of the official answer, of which no line is shown."""
+    """Draw the goals of a puzzle: its limits. The run of the official answer, without a line of it, comes below them
+    once it gives nothing away."""
     record, scene = task.record, Scene(WIDTH, 60)
     scene.add(Text(EDGE, 26, fit(record.heading, WIDTH - 2 * EDGE, TITLE), TITLE, INK, bold=True))
     if record.is_function:
@@ -112,18 +112,20 @@ def picture_of_task(task: Task) -> Picture:
     scene.add(Text(WIDTH - EDGE, 26, fit(task.size(), room, TEXT), TEXT, SOFT, "end"))
     asked = figures(record.goals, most=" at most", others=record.sent)
     y = goals(scene, record.goals, asked, EDGE, WIDTH - 8, 48, judged=False) + 20
-    scene.height = _schedule(scene, schedule_of(record.id), record, y) + 4
-    return Picture(scene, task.text())
-
-
-def _schedule(scene: Scene, run: Trace, record: Puzzle, y: float) -> float:
+    if (run := schedule_to_show(record.id)) is None:
+        words = (
+            f'A correct run, or hint("{record.id}", 2), adds a schedule that reaches them: then run this cell again.'
+        )
+        scene.height = scene.paragraph(EDGE, y, words, WIDTH - 2 * EDGE, 17, SOFT) - 2
+        return Picture(scene, task.text())
     best = check(run, record.id).best
     words = f"A schedule that reaches “{best}”" if best else "A correct schedule"
     scene.add(Text(EDGE, y, words, TEXT + 1, INK, bold=True))
     (panel,), y = panels(scene, [run], y + 16)
-    rows = panel.rows(scene, y + 6)
-    y = panel.numbers(scene, rows)
-    return memory(scene, run, panel.axis, shown_rows(run, True, SHOWN).rows, y + 8) if peak(run).elements else y
+    y = panel.numbers(scene, panel.rows(scene, y + 6))
+    y = memory(scene, run, panel.axis, shown_rows(run, True, SHOWN).rows, y + 8) if peak(run).elements else y
+    scene.height = y + 4
+    return Picture(scene, task.text())
 
 
 def picture_of_verdict(verdict: Verdict) -> Picture:

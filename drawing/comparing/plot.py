@@ -91,6 +91,8 @@ class Frame(NamedTuple):
 
 
 Box = tuple[float, float, float, float]
+FARTHEST: Final = 6
+"""Distances at which words look for room."""
 
 
 class Labels:
@@ -110,20 +112,26 @@ class Labels:
     def write(
         self, scene: Scene, words: str, x: float, y: float, colour: Colour, bold: bool = False, apart: float = 10
     ) -> None:
-        """Words above or below, right or left of a place, so far from it. Nothing where there is no room."""
+        """Words above or below, right or left of a place, so far from it; where others stand farther away, at the end
+        of a thin line. Nothing where there is no room at all."""
         size = TEXT if bold else SMALL
         wide = text_width(words, size) * (1.08 if bold else 1.0)
-        sides = [(dx, dy) for dx in (apart, -apart - wide) for dy in (0, -12, 12)]
-        sides += [(-wide / 2, -apart - 5), (-wide / 2, apart + 5)]
-        boxes = [(x + dx - 1, y + dy - 7, x + dx + wide + 1, y + dy + 7) for dx, dy in sides]
-        free = [box for box in boxes if self._is_inside(box) and not _hits(box, self.taken)]
-        if words and free:
-            box = next((box for box in free if not _hits(box, self.lines)), free[0])
-            if _hits(box, self.lines):
-                left, top, right, bottom = box
-                scene.add(Rect(left, top + 1, right - left, bottom - top - 2, self._ground(box)))
-            self.taken.append(box)
-            scene.add(Text(box[0] + 1, (box[1] + box[3]) / 2, words, size, colour, bold=bold))
+        for farther in range(FARTHEST if words else 0):
+            gap = apart + 13 * farther
+            sides = [(dx, dy) for dx in (gap, -gap - wide) for dy in ((-gap, gap) if farther else (0, -12, 12))]
+            sides += [(-wide / 2, -gap - 5), (-wide / 2, gap + 5)]
+            boxes = [(x + dx - 1, y + dy - 7, x + dx + wide + 1, y + dy + 7) for dx, dy in sides]
+            free = [box for box in boxes if self._is_inside(box) and not _hits(box, self.taken)]
+            if free:
+                left, top, right, bottom = box = next((box for box in free if not _hits(box, self.lines)), free[0])
+                if farther:
+                    near = min(max(x, left), right), min(max(y, top), bottom)
+                    scene.add(Poly(((x, y), near), stroke=SOFT, line=0.7))
+                if _hits(box, self.lines):
+                    scene.add(Rect(left, top + 1, right - left, bottom - top - 2, self._ground(box)))
+                self.taken.append(box)
+                scene.add(Text(left + 1, (top + bottom) / 2, words, size, colour, bold=bold))
+                return
 
     def below(self, scene: Scene, right: float, y: float) -> None:
         """Name the region where no schedule can be; lines stop beside the words."""
@@ -212,8 +220,9 @@ def axes(scene: Scene, frame: Frame) -> None:
         y = frame.y(amount)
         scene.add(Poly(((frame.left - 4, y), (frame.left, y)), stroke=SOFT))
         scene.add(Text(frame.left - 7, y, compact(amount), SMALL, SOFT, "end"))
-    scene.add(Text((frame.left + frame.right) / 2, frame.bottom + 27, "time", TEXT, SOFT, "middle"))
-    scene.add(Text(frame.left - 46, (frame.top + frame.bottom) / 2, "memory", TEXT, SOFT, "middle", turned=True))
+    scene.add(Text((frame.left + frame.right) / 2, frame.bottom + 27, "time (better: left)", TEXT, SOFT, "middle"))
+    middle = (frame.top + frame.bottom) / 2
+    scene.add(Text(frame.left - 46, middle, "memory (better: down)", TEXT, SOFT, "middle", turned=True))
 
 
 def ticks(low: float, high: float, most: int) -> Iterator[float]:

@@ -9,14 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.layout import Axis, legend
-from drawing.canvas.palette import ALARM, INK, SOFT, TRACK, fill_and_border, ink_on, layer_colour
+from drawing.canvas.layout import Axis, legend, swatch
+from drawing.canvas.palette import ALARM, INK, LOOKS, SOFT, TRACK, band, fill_and_border, ink_on, layer_colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import SMALL, TEXT, Mark, Rect, Scene, Text, fit, text_width
 from drawing.comparing.comparison import together
-from drawing.timeline.boxes import Box, Fold
+from drawing.timeline.boxes import Box, Fold, gathers
 from drawing.timeline.boxes import Message as Arrow
-from drawing.timeline.paint import ARROWS, SHOWN, Rows, arrow, operations, place_label, place_rows
+from drawing.timeline.paint import (
+    APART,
+    ARROWS,
+    SHOWN,
+    Rows,
+    arrow,
+    banded,
+    operations,
+    place_label,
+    place_rows,
+    waiting_arrows,
+)
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, titled
 from lib.analysis.recording import COMPUTE, Recording, Span, departures, figures, told
 from lib.cluster.costs import TICKS, units
@@ -24,6 +35,8 @@ from lib.errors.wording import exact
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS
 
+STOPPED: Final = 1.9
+"""Room on the time axis, in terms of what ran, where it is also shown what each rank stops at."""
 FAR: Final = 2.5
 """A recording that is more than so many times as long as the shortest has an axis of its own."""
 
@@ -62,6 +75,8 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     if all(span.stage is None for one in every for span in one.spans):
         entries = entries[2:]  # not the ramp, nor a forward: nobody says what is one
     y = legend(scene, LEFT, y, WIDTH - 12, entries) + 4
+    if expected.held:
+        y = legend(scene, LEFT, y - 4, WIDTH - 12, [swatch(*LOOKS["pending"].pair, "stops here", dash="3 2")]) + 4
     first = next((gap for gap in gaps if gap), None) or []
     for place, panel in enumerate(panels):
         mine = first if place == 0 else gaps[place - 1] or []
@@ -70,7 +85,8 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     for line in words:
         y = scene.paragraph(LEFT, y + 6, line, WIDTH - LEFT - 12, 17, SOFT) - 4
     scene.height = y + 10
-    return Picture(scene, "\n".join([*map(figures, every), *words]))
+    said = [f"{one.name}: {held.words} (rank {held.rank})" for one in every for held in one.held] or map(figures, every)
+    return Picture(scene, "\n".join([*said, *words]))
 
 
 def _units(every: Sequence[Recording]) -> list[float | None]:
@@ -84,13 +100,16 @@ def _units(every: Sequence[Recording]) -> list[float | None]:
 
 def _panel(recording: Recording, unit: float | None, end: float | None) -> _Panel:
     spans, lanes, length = list[tuple[Span, int]](), list[int](), unit or 1e6
-    ranks, scale = [rank for rank, mine in enumerate(recording.by_rank) if mine][:SHOWN], TICKS / length
+    held = {one.rank for one in recording.held}
+    ranks = [rank for rank, mine in enumerate(recording.by_rank) if mine or rank in held][:SHOWN]
+    scale = TICKS / length
     for rank in ranks:
         mine = list(_lanes(recording.by_rank[rank], recording.has_order))
         lanes.append(1 + max((lane for _, lane in mine), default=0))
         for one, lane in mine:
             spans.append((one._replace(start=round(one.start * scale), end=round(one.end * scale)), lane))
     last = round((recording.end / length if end is None or unit is None else end) * TICKS)
+    last = round(last * (STOPPED if recording.held else 1))
     axis = Axis(LEFT, WIDTH - LEFT - RIGHT, last)
     return _Panel(recording, spans, lanes, ranks, axis, length, unit is not None)
 
@@ -125,14 +144,16 @@ def _look(op: str) -> str:
 def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[tuple[int, int]]) -> float:
     """One panel from `y` on; returns where it ends. `marks`: ranks, and which of their passes is pointed at."""
     one = panel.recording
-    name, _, said = figures(one).partition(": ")
-    short = fit(name, 260, TEXT)
-    scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
-    scene.add(Text(LEFT + text_width(short, TEXT) * 1.08 + 12, y + 8, said, TEXT, SOFT))
-    rows = place_rows(panel.lanes, y + 26, [Fold((rank,)) for rank in panel.ranks])
+    if not one.held:  # what stopped has its name above, and no end
+        name, _, said = figures(one).partition(": ")
+        short = fit(name, 260, TEXT)
+        scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
+        scene.add(Text(LEFT + text_width(short, TEXT) * 1.08 + 12, y + 8, said, TEXT, SOFT))
+        y += 26
+    rows = place_rows(panel.lanes, y, [Fold((rank,)) for rank in panel.ranks])
     painter = _Painter(panel, rows, stages, dict.fromkeys(marks))
     for top, lanes, rank in zip(rows.tops.values(), panel.lanes, panel.ranks, strict=True):
-        last = max(span.end for span, _ in panel.spans if span.rank == rank)
+        last = max((span.end for span, _ in panel.spans if span.rank == rank), default=0)
         height = rows.height + (lanes - 1) * (rows.thin + 1)
         scene.add(Rect(panel.axis.left, top, panel.axis.x(last) - panel.axis.left, height, TRACK))
         scene.add(Text(panel.axis.left - 10, top + rows.height / 2, f"rank {rank}", TEXT, INK, "end"))
@@ -140,7 +161,7 @@ def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[t
     for span, lane in panel.spans:
         painter.span(span, lane)
     scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)))
-    scene.add(*painter.texts, *painter.frames)
+    scene.add(*painter.details, *painter.texts, *painter.frames, *_stops(panel, rows))
     if len(one.messages) <= ARROWS and rows.height >= 14:
         scale = TICKS / panel.unit
         for source, sent, target, received in one.messages:
@@ -154,12 +175,27 @@ def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[t
     return panel.axis.numbers(scene, rows.bottom + (18 if rest > 0 else 2), end, ending) + 14
 
 
+def _stops(panel: _Panel, rows: Rows) -> Iterator[Mark]:
+    """Yield what each rank stops at, and arrows from who waits to who is waited for: the circle, where there is one."""
+    axis, held = panel.axis, [one for one in panel.recording.held if one.rank in rows.tops]
+    waits = {one.rank: one.on for one in held if one.on is not None}
+    right = axis.left + axis.width
+    after, fill, border = axis.x(round(panel.recording.end * TICKS / panel.unit)) + 8, *LOOKS["pending"].pair
+    for one in held:
+        x, y = axis.x(round(one.since * TICKS / panel.unit)) + 1, rows.tops[one.rank]
+        yield Rect(x, y + 0.5, right - x, rows.height - 1, fill, border, dash="3 2", title=one.words)
+        left = after if one.on is not None else x + 8  # why it began needs more words
+        words = fit(one.words, right - left - APART * (len(waits) + 1), TEXT)
+        yield Text(left, y + rows.height / 2, words, TEXT if rows.height >= 14 else SMALL, border)
+    yield from waiting_arrows(waits, rows, right)
+
+
 class _Painter:
     """Collects the marks of a panel."""
 
     def __init__(self, panel: _Panel, rows: Rows, stages: int, marks: dict[tuple[int, int], None]) -> None:
         self.panel, self.rows, self.stages, self.marks = panel, rows, stages, marks
-        self.rects, self.texts, self.frames = list[Rect](), list[Text](), list[Rect]()
+        self.rects, self.details, self.texts, self.frames = list[Rect](), list[Rect](), list[Text](), list[Rect]()
         self.passed: dict[int, int] = {}
         """Passes painted so far, by rank."""
         self.painted: dict[tuple[int, int], float] = {}
@@ -172,14 +208,19 @@ class _Painter:
         if end - self.painted.get((span.rank, lane), -1.0) < 0.3 and not marked:  # it would not be seen
             return
         self.painted[span.rank, lane] = end
-        fill, stroke = fill_and_border(_look(span.op), layer_colour(span.stage or 0, self.stages))
+        own = layer_colour(span.stage or 0, self.stages)
+        fill, stroke = fill_and_border(_look(span.op), own)
         width = max(0.8, end - x - (0.8 if end - x > 3 else 0))
         inset = 0.0 if stroke == "none" or width < 4 else 0.5
         stroke = stroke if inset else "none"
         box = x + inset, top + inset, width - 2 * inset, height - 2 * inset
         self.rects.append(Rect(*box, fill, stroke, title=self.title(span)))
+        if span.stage is not None and width > 2:
+            self.details.extend(banded(band(_look(span.op), gathers(span.op)), x, top, width, height, own))
         for line in place_label([span.label] if span.label and not lane else [], "", width, height):
-            self.texts.append(line.at(x + width / 2, top + height / 2, ink_on(fill)))
+            self.texts.append(
+                line.at(x + width / 2, top + height / 2 * (1 - band(_look(span.op), gathers(span.op))), ink_on(fill))
+            )
         if marked:
             self.frames.append(Rect(x - 1.5, top - 1.5, max(width, 2) + 2.2, height + 3, "none", ALARM, 2, radius=1))
 

@@ -182,12 +182,10 @@ def _table(scene: Scene, review: Review, y: float) -> float:
         scene.add(Text(left - 8, y + 7, amount(row.elements), TEXT, INK, "end"))
         bold = fit(row.what, 400, TEXT)
         scene.add(Text(left, y + 7, bold, TEXT, ALARM if row.idle else INK, bold=True))
-        after = left + text_width(bold, TEXT) * 1.06 + 8
-        scene.add(Text(after, y + 7, fit(f"{row.made}, {row.fate}", WIDTH - after - 14, TEXT), TEXT, SOFT))
-        y += 17
-        if row.advice:
-            scene.add(Text(left, y + 6, fit(row.advice, WIDTH - left - 14, TEXT), TEXT, ALARM))
-            y += 17
+        after, told = left + text_width(bold, TEXT) * 1.06 + 8, f"{row.made}, {row.fate}"
+        fits = text_width(told, TEXT) <= WIDTH - after - 14  # what does not stands below it
+        y = scene.paragraph(after if fits else left, y + (7 if fits else 24), told, WIDTH - left - 14, 17, SOFT) - 7
+        y = scene.paragraph(left, y + 6, row.advice, WIDTH - left - 14, 17, ALARM) - 6 if row.advice else y
     if rest := table[ROWS:]:
         total = sum(float(row.elements) for row in rest)
         scene.add(Text(left - 8, y + 7, amount(total), TEXT, INK, "end"))

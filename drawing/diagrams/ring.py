@@ -324,7 +324,7 @@ def ring_page(ring: Ring) -> Page:
     html = document(asset(__package__, "ring.html"), style, asset(__package__, "ring.js"), _data(ring, frame), **parts)
     last = len(ring.steps.steps)
     said = f"<{ring.title}, to step through. {ring.words(0)} {ring.words(last)} {ring.holdings(last)}>"
-    return Page(lambda: html, said, ring.title, lambda: frame.bottom + 165)
+    return Page(lambda: html, said, ring.title, lambda: frame.bottom + 165, lambda: ring.picture(1))
 
 
 def _data(ring: Ring, frame: Frame) -> dict[str, Any]:

@@ -160,7 +160,7 @@ function writeHead() {
   document.title = byId("title").textContent = title;
   byId("size").textContent = RUNS.length === 1 ? first.size : "";
   byId("notes").append(...DATA.notes.map((note) => make("li", {}, note)));
-  const swatch = (fill, border, dark, edge) => {
+  const swatch = (fill, border, dark, edge, share = 0) => {
     const colours = {
       fill,
       border: border === "none" ? fill : border,
@@ -168,7 +168,7 @@ function writeHead() {
       "night-border": edge === "none" ? dark : edge,
     };
     return make("span", {
-      class: "swatch",
+      class: share < 0 ? "swatch above" : share ? "swatch below" : "swatch",
       style: Object.entries(colours)
         .map(([name, colour]) => `--${name}:${colour}`)
         .join(";"),
@@ -179,7 +179,9 @@ function writeHead() {
     ramp.append(make("span", { style: `--fill:${fill};--on:${ink};--night-fill:${dark};--night-on:${pale}` }, String(layer)));
   byId("legend").append(make("li", {}, ramp, "layer"));
   byId("legend").append(
-    ...DATA.legend.map(([fill, border, dark, edge, words]) => make("li", {}, swatch(fill, border, dark, edge), words)),
+    ...DATA.legend.map(([fill, border, dark, edge, share, words]) =>
+      make("li", {}, swatch(fill, border, dark, edge, share), words),
+    ),
   );
   byId("kinds").append(
     ...KINDS.map(({ name, colour, edge }) => make("li", {}, swatch(colour, edge, colour, edge), name)),
@@ -192,6 +194,7 @@ function writeHead() {
 
 let app = null;
 writeHead();
+if (window.parent !== window) byId("all").open = false; // a frame of a notebook would end in the middle of it
 if (RUNS.length) {
   document.querySelector("main").hidden = false;
   app = new App();

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
-from drawing.canvas.palette import KINDS, LOOKS, fill_and_border, ink_on, layer_colour, looks_of
-from drawing.timeline.boxes import Box, Timeline, boxes, labels, size
+from drawing.canvas.palette import KINDS, PASSES, band, fill_and_border, ink_on, layer_colour, looks_of
+from drawing.timeline.boxes import Box, Timeline, boxes, gathers, labels, size
 from drawing.timeline.paint import place_rows
 from drawing.values import batches_in, slot
 from lib.analysis.dependencies import slowed
@@ -42,7 +42,7 @@ FIELDS: Final = {
         *("partial", "elements", "words"),
     ],
     "message": ["source", "send", "target", "receive", "words"],
-    "style": ["fill", "border", "ink", "stripe", "nightFill", "nightBorder", "nightInk"],
+    "style": ["fill", "border", "ink", "band", "nightFill", "nightBorder", "nightInk", "share"],
 }
 """The parts of rows, in order. Of an event, `mode` is 0 for what runs on the rank's own clock, 1 for communication
 that it awaits at once and 2 for communication beside computation; `sampled` says that memory is sampled at its start,
@@ -310,20 +310,24 @@ def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
     return found + [[*gift[:4], tables.texts.add(str(gift.value))] for gift in shown]
 
 
-def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
-    """Return the looks of a box: fill, border, ink; the stripe in its layer's colour; fill, border and ink by night."""
+def style(box: Box, event: Event, layers: int) -> tuple[str, str, str, str, str, str, str, float]:
+    """Return the looks of a box: fill, border, ink; the colour of its band; fill, border and ink by night; and how much
+    of it the band is (see `band`)."""
     own = layer_colour(event.layer or 0, layers)
     fill, border = fill_and_border(box.look, own)
-    stripe = own if box.look in LOOKS and LOOKS[box.look].layered and event.layer is not None else ""
+    share = 0.0 if event.layer is None else band(box.look, gathers(event.op))
     ink = border if box.look == "pending" else ink_on(fill)
-    return fill, border, ink, stripe, fill.night, border.night, ink.night
+    return fill, border, ink, own if share else "", fill.night, border.night, ink.night, share
 
 
-def legend(layers: int, found: set[str]) -> list[list[str]]:
-    """Fill and border by day and by night of the operations that occur, and what they mean."""
+def legend(layers: int, found: set[str]) -> list[list[str | float]]:
+    """Fill and border by day and by night of the operations that occur, the band of a pass, and what they mean."""
     own = layer_colour(0, layers)
-    shown = [(own, own, "forward (number: batch)"), *((*pair, words) for _, pair, words in looks_of(found, own))]
-    return [[fill, border, fill.night, border.night, words] for fill, border, words in shown]
+    shown = [("forward", (own, own), "forward (number: batch)"), *looks_of(found, own)]
+    return [
+        [*pair, *(one.night for one in pair), band(look) if look in PASSES else 0.0, words]
+        for look, pair, words in shown
+    ]
 
 
 def layer_ramp(layers: int) -> list[tuple[int, str, str, str, str]]:

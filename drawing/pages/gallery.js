@@ -41,35 +41,96 @@ function current() {
   return PLACES.get(key(NAMES.map((name, i) => DATA.positions[name][state.at[i]])));
 }
 
-/** The boxes of a rank: kind, turn of the stage, microbatch, start and length. */
+/** The boxes of a rank: kind, turn of the stage, microbatch, start and length; the second of a pair is `joined`. */
 function boxes(piece, row) {
   const found = [];
   let time = 0;
   for (const word of row.split(" ")) {
-    const parts = /^([\d.]*)([FBIW])(\d+),(\d+)$/.exec(word);
+    const parts = /^([\d.]*)(&?)([FBIW])(\d+),(\d+)$/.exec(word);
     if (!parts) continue;
     time += Number(parts[1] || 0);
-    const kind = parts[2];
-    const costs = DATA.costs;
-    const length = (kind === "B" ? costs.I + costs.W : costs[kind]) / piece.chunks;
-    found.push({ kind, turn: Number(parts[3]), batch: Number(parts[4]), start: time, length });
+    const length = cost(parts[3]) / piece.chunks;
+    found.push({ kind: parts[3], turn: Number(parts[4]), batch: Number(parts[5]), start: time, length, joined: parts[2] !== "" });
     time += length;
   }
   return found;
+}
+
+const cost = (kind) => (kind === "B" ? COSTS.I + COSTS.W : COSTS[kind]);
+
+/** What a rank's share of a batch costs, and a message: where the sliders stand. */
+const COSTS = { ...DATA.costs, message: DATA.message };
+const given = () => COSTS.message === DATA.message && Object.entries(DATA.costs).every(([kind, time]) => COSTS[kind] === time);
+
+/** Times a schedule anew, as lib/schedules/pipelines/timing.py does where messages are posted: everything starts when its
+    rank is free and its inputs are there, and one message is sent to a rank before the next. */
+function retime(piece) {
+  const ranks = DATA.ranks;
+  const stage = (rank, turn) => (piece.shape === "vee" && turn === 1 ? 2 * ranks - 1 - rank : turn * ranks + rank);
+  const home = (at) => (piece.shape === "vee" && at >= ranks ? 2 * ranks - 1 - at : at % ranks);
+  const last = piece.chunks * ranks - 1;
+  const there = new Map();
+  const sent = new Map();
+  const rows = piece.rows.map((row) => boxes(piece, row));
+  const at = rows.map(() => 0);
+  const now = rows.map(() => 0);
+  const needs = ({ kind, batch }, own) => {
+    if (kind === "F") return own ? [`F${own},${batch}`] : [];
+    return kind === "W" ? [`i${own},${batch}`] : [`f${own},${batch}`, ...(own < last ? [`B${own},${batch}`] : [])];
+  };
+  const done = ({ kind, batch }, own, rank) => {
+    if (kind === "W") return;
+    there.set(`${kind === "F" ? "f" : "i"}${own},${batch}`, now[rank]);
+    const after = kind === "F" ? own + 1 : own - 1;
+    if (after < 0 || after > last) return;
+    const key = `${kind === "F" ? "F" : "B"}${after},${batch}`;
+    if (home(after) === rank) return there.set(key, now[rank]);
+    const link = `${rank},${home(after)}`;
+    now[rank] = Math.max(now[rank], sent.get(link) ?? 0);
+    sent.set(link, now[rank] + COSTS.message / 2);
+    there.set(key, now[rank] + COSTS.message);
+  };
+  for (let moved = true; moved; ) {
+    moved = false;
+    rows.forEach((row, rank) => {
+      while (at[rank] < row.length) {
+        const parts = row.slice(at[rank], at[rank] + (row[at[rank] + 1]?.joined ? 2 : 1));
+        const own = parts.map((part) => stage(rank, part.turn));
+        const first = `f${own[0]},${parts[0].batch}`;
+        const keys = parts.flatMap((part, i) => needs(part, own[i])).filter((key) => parts.length < 2 || key !== first);
+        if (!keys.every((key) => there.has(key))) break;
+        now[rank] = Math.max(now[rank], ...keys.map((key) => there.get(key)));
+        for (const part of parts) {
+          part.start = now[rank];
+          part.length = cost(part.kind) / piece.chunks;
+          now[rank] += part.length;
+        }
+        parts.forEach((part, i) => done(part, own[i], rank));
+        at[rank] += parts.length;
+        moved = true;
+      }
+    });
+  }
+  const ends = rows.map((row) => row.at(-1).start + row.at(-1).length);
+  const busy = rows.flat().reduce((sum, box) => sum + box.length, 0);
+  const span = Math.max(...rows.map((row, rank) => ends[rank] - row[0].start));
+  piece.boxes = rows;
+  piece.end = Math.max(...ends);
+  piece.bubble = [1 - busy / (ranks * piece.end), 1 - busy / (ranks * span)];
 }
 
 // -- the timeline -------------------------------------------------------------------------------------------------------
 
 /** Whether what is proved is about schedules of this kind. */
 const speaksOf = (limit, piece) =>
-  limit.chunks === piece.chunks && limit.shape === piece.shape && limit.halves === piece.halves;
+  given() && limit.chunks === piece.chunks && limit.shape === piece.shape && limit.halves === piece.halves;
 
 /** All legal schedules that have a name fit on this axis; for one that is longer the axis is. */
 const NAMED = DATA.pieces.filter((piece) => piece.name && legal(piece));
-const AXIS = 1.04 * Math.max(...NAMED.map((piece) => piece.end));
+const axis = () => 1.04 * Math.max(...NAMED.map((piece) => piece.end));
 
 function drawTimeline(piece) {
-  const last = Math.max(AXIS, piece.end * 1.02);
+  const last = Math.max(axis(), piece.end * 1.02);
   const room = WIDTH - LEFT - 150;
   const x = (time) => LEFT + (time / last) * room;
   const bottom = 6 + DATA.ranks * (ROW + 4);
@@ -87,7 +148,7 @@ function drawTimeline(piece) {
     const top = 4 + rank * (ROW + 4);
     svg.append(make("rect", { class: "track", x: LEFT, y: top, width: room, height: ROW }));
     svg.append(make("text", { x: LEFT - 8, y: top + ROW / 2 + 4, "text-anchor": "end" }, `rank ${rank}`));
-    for (const box of boxes(piece, row)) {
+    for (const box of piece.boxes?.[rank] ?? boxes(piece, row)) {
       const width = (box.length / last) * room;
       const name = `${box.kind}${box.turn}`;
       const what = { F: "forward", B: "backward", I: "input half", W: "weight half" }[box.kind];
@@ -105,6 +166,10 @@ function drawTimeline(piece) {
         make("title", {}, piece.chunks > 1 ? `${words}, on stage ${box.turn + 1} of its ${piece.chunks}` : words),
       );
       svg.append(rect);
+      if (width > 2 && (box.kind === "I" || box.kind === "W")) {
+        const at = { class: "band", x: x(box.start) + 0.4, y: top + (box.kind === "I" ? 1 : ROW - 5), width: width - 0.8, height: 4 };
+        svg.append(make("rect", { ...at, style: `fill:var(--F${box.turn})` }));
+      }
       const size = Math.min(12, width * 0.72);
       if (size >= 7) {
         const style = `fill:var(--${name}-ink);font-size:${size}px;pointer-events:none`;
@@ -130,7 +195,7 @@ function drawLegend(piece) {
     if (kinds.has(kind))
       for (let turn = 0; turn < piece.chunks; turn += 1) {
         const name = `--${kind}${turn}`;
-        const swatch = make("i", { style: `background:var(${name});border-color:var(${name}-edge)` });
+        const swatch = make("i", { class: kind, style: `background:var(${name});border-color:var(${name}-edge);--own:var(--F${turn})` });
         const which = piece.chunks > 1 ? `, stage ${turn + 1}` : "";
         items.push(make("span", {}, swatch, words[kind] + which));
       }
@@ -154,8 +219,8 @@ function drawPlot(here) {
   const shown = DATA.pieces.map((piece, number) => ({ piece, number })).filter(({ piece }) => legal(piece));
   const limits = DATA.limits.filter((limit) => speaksOf(limit, here));
   const ends = NAMED.map((piece) => piece.end).concat(limits.map((limit) => limit.end));
-  const low = Math.min(DATA.work, ...ends);
-  const high = Math.max(AXIS, legal(here) ? Math.min(here.end, 2 * AXIS) : 0) * 1.02;
+  const low = Math.min(DATA.batches * (COSTS.F + COSTS.I + COSTS.W), ...ends);
+  const high = Math.max(axis(), legal(here) ? Math.min(here.end, 2 * axis()) : 0) * 1.02;
   const top = Math.max(...shown.filter(({ piece }) => piece.end <= high).map(({ piece }) => most(piece)));
   const x = (end) => left + ((end - low) / (high - low)) * (width - left - 12);
   const y = (peak) => bottom - (peak / top) * (bottom - 26);
@@ -167,8 +232,8 @@ function drawPlot(here) {
     svg.append(make("text", { class: "soft", x: x(end), y: bottom + 15, "text-anchor": "middle" }, neat(end)));
   for (const peak of ticks(0, top))
     svg.append(make("text", { class: "soft", x: left - 6, y: y(peak) + 4, "text-anchor": "end" }, neat(peak)));
-  svg.append(make("text", { x: (left + width) / 2, y: height - 3, "text-anchor": "middle" }, "end"));
-  svg.append(make("text", { x: 6, y: 10, class: "soft" }, "highest peak, microbatches"));
+  svg.append(make("text", { x: (left + width) / 2, y: height - 3, "text-anchor": "middle" }, "end (better: left)"));
+  svg.append(make("text", { x: 6, y: 10, class: "soft" }, "highest peak, microbatches (better: down)"));
   if (limits.length) {
     const points = limits.slice().sort((one, other) => one.peak - other.peak);
     let path = "";
@@ -194,20 +259,29 @@ function drawPlot(here) {
   byId("plot").replaceChildren(svg);
 }
 
-/** The name of a schedule beside its dot, where there is room for it. */
+/** The name of a schedule beside its dot; where there is no room, farther away at the end of a line. */
 function label(svg, piece, here, x, y, width, taken) {
   const words = titleOf(piece);
   const long = words.length * 5.4 + 4;
-  for (const [dx, dy] of [[7, -7], [7, 13], [-7 - long, -7], [-7 - long, 13], [-long / 2, -9], [-long / 2, 18]]) {
-    const box = { x: x + dx, y: y + dy - 9, width: long, height: 11 };
-    const free = box.x > 44 && box.x + long < width && box.y > 12;
-    if (!free || taken.some((one) => overlap(one, box))) continue;
-    taken.push(box);
-    const kind = piece === here ? "small strong" : "small";
-    svg.append(make("text", { class: kind, x: box.x, y: box.y + 9 }, words));
-    return;
+  for (let far = 0; far < 9; far += 1) {
+    const [across, up] = [7 + 9 * far, 7 + 11 * far];
+    for (const [dx, dy] of [[across, -up], [across, up + 6], [-across - long, -up], [-across - long, up + 6], [-long / 2, -up - 2], [-long / 2, up + 11]]) {
+      const box = { x: x + dx, y: y + dy - 9, width: long, height: 11 };
+      const free = box.x > 44 && box.x + long < width && box.y > 12 && box.y < 220;
+      if (!free || taken.some((one) => overlap(one, box))) continue;
+      taken.push(box);
+      if (far) {
+        const near = { x2: clamp(x, box.x, box.x + long), y2: clamp(y, box.y, box.y + 11) };
+        svg.append(make("line", { class: "lead", x1: x, y1: y, ...near }));
+      }
+      const kind = piece === here ? "small strong" : "small";
+      svg.append(make("text", { class: kind, x: box.x, y: box.y + 9 }, words));
+      return;
+    }
   }
 }
+
+const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
 function overlap(one, other) {
   const across = one.x < other.x + other.width && other.x < one.x + one.width;
@@ -300,8 +374,26 @@ function go(number) {
   refresh();
 }
 
+function sayWorld() {
+  const world = given() ? DATA.world : `messages are posted and take ${neat(COSTS.message)}`;
+  byId("world").textContent = `Each rank computes ${neat(DATA.batches * (COSTS.F + COSTS.I + COSTS.W))}; ${world}.`;
+}
+
 function begin() {
-  byId("world").textContent = `Each rank computes ${neat(DATA.work)}; ${DATA.world}.`;
+  sayWorld();
+  if (DATA.messages === "posted")
+    for (const [kind, what] of Object.entries({ F: "a forward", I: "an input half", W: "a weight half", message: "a message" })) {
+      const input = make("input", { id: `cost-${kind}`, type: "range", min: kind === "message" ? 0 : 0.25, max: 4, step: 0.25, value: COSTS[kind] });
+      const output = make("output", { id: `cost-${kind}-value`, for: input.id }, neat(COSTS[kind]));
+      input.addEventListener("input", () => {
+        COSTS[kind] = Number(input.value);
+        output.textContent = neat(COSTS[kind]);
+        DATA.pieces.filter(legal).forEach(retime);
+        sayWorld();
+        refresh();
+      });
+      byId("costs").append(make("div", {}, make("label", { for: input.id }, `${what} takes`, output), input));
+    }
   NAMES.forEach((name, i) => {
     const input = make("input", { id: name, type: "range", min: 0, max: DATA.positions[name].length - 1, step: 1 });
     input.addEventListener("input", () => {

@@ -10,7 +10,8 @@ const KINDS = DATA.kinds.map((name, number) => ({
 }));
 const VALUES = objects("value", DATA.values);
 const STYLES = objects("style", DATA.styles).map((style) => ({
-  stripe: style.stripe,
+  band: style.band,
+  share: style.share,
   day: { fill: style.fill, border: style.border, ink: style.ink },
   night: { fill: style.nightFill, border: style.nightBorder, ink: style.nightInk },
 }));

@@ -138,7 +138,7 @@ class Timeline {
       this.box(
         ctx,
         box,
-        STYLES[box.style].stripe,
+        STYLES[box.style],
         STYLES[box.style][this.theme],
         x,
         y,
@@ -148,17 +148,17 @@ class Timeline {
     }
   }
 
-  box(ctx, box, striped, style, x, y, width, height) {
+  box(ctx, box, { band, share }, style, x, y, width, height) {
     ctx.fillStyle = style.fill;
     ctx.fillRect(x, y, width, height);
     if (style.border !== "none" && style.border !== style.fill && width > 3) {
       ctx.strokeStyle = style.border;
       ctx.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
     }
-    if (striped && width > 2) {
-      const stripe = Math.max(2, height / 10);
-      ctx.fillStyle = striped;
-      ctx.fillRect(x, y + height - stripe, width, stripe);
+    if (share && width > 2) {
+      const high = Math.max(2, Math.abs(share) * height);
+      ctx.fillStyle = band;
+      ctx.fillRect(x, share < 0 ? y : y + height - high, width, high);
     }
     const [labels, layer] = DATA.labels[box.label];
     const size = height >= 22 ? 11 : height >= 11 ? 10 : 0;
@@ -166,7 +166,7 @@ class Timeline {
     const best = labels.find((label) => this.measure(ctx, label, size) <= width - 3);
     if (best === undefined) return this.turned(ctx, labels.at(-1), style.ink, x + width / 2, y + height / 2, width, height);
     const two = height >= 26 && layer && this.measure(ctx, layer, 10) <= width - 2;
-    const middle = y + height / 2 - (striped ? 1 : 0);
+    const middle = y + (height / 2) * (1 - share);
     this.words(ctx, best, x + width / 2, two ? middle - 5 : middle + 0.5, style.ink, size, "center");
     if (two) this.words(ctx, layer, x + width / 2, middle + 7, style.ink, 10, "center");
   }

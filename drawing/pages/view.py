@@ -1,24 +1,19 @@
-"""Pages with scripts: step_through, which scrubs through a run or two, and the gallery of pipeline schedules.
-
-Each is a template with its style, its scripts and JSON inside: it needs no server and no network.
-"""
+"""step_through: a page that scrubs through a run or two. It needs no server and no network."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from drawing.canvas.palette import BOUND, GOOD, INK, KINDS, NONE, PASSES, Colour, ink_on, layer_colour, mix
-from drawing.canvas.picture import Page, asset, document, variables
-from drawing.canvas.scene import escape
+from drawing.canvas.palette import INK, KINDS, Colour, ink_on, mix
+from drawing.canvas.picture import Page, Picture, asset, document, variables
 from drawing.pages.data import encode, shown_ranks
 from drawing.timeline.boxes import boxes, size
 from drawing.timeline.paint import place_rows
-from drawing.timeline.schedule import check_names, trace_of
+from drawing.timeline.schedule import check_names, picture_of_trace, trace_of
+from drawing.timeline.schedule import note as picture_note
 from lib.analysis.difference import ending, highest_peak
-from lib.errors.wording import counted
 from lib.trace.trace import Trace, nothing_to
-from lib.values.operations import OPERATIONS
 
 
 def kinds() -> dict[str, Colour]:
@@ -68,44 +63,7 @@ class View(Page):
             rows = [place_rows(boxes(trace, shown_ranks(trace)).lanes, 0) for _, trace in self.runs]
             return min(1000, (640.0 if rows else 120.0) + sum(120 + one.bottom for one in rows))
 
-        super().__init__(lambda: page(encode(self.runs, notes)), words, "Step through a run", height)
+        def still() -> Picture:
+            return picture_of_trace(self.runs[0][1]) if self.runs else picture_note(note)
 
-
-PASS_OF: Final = {OPERATIONS[name].letter or OPERATIONS[name].word: name for name in PASSES}
-"""The colours of the passes, by the letters of actions."""
-
-
-class Shown(Protocol):
-    """Schedules to show, as `lib.schedules.gallery` makes them."""
-
-    def to_json(self) -> dict[str, Any]: ...
-
-
-def draw_gallery(gallery: Shown) -> Page:
-    """The page of a gallery, with what is proved of its size. TypeError for what is none."""
-    if not hasattr(gallery, "to_json"):
-        raise TypeError(f"draw_gallery takes what gallery(ranks=4, batches=8) gives; got {type(gallery).__name__}")
-    data = gallery.to_json()
-    data["shades"] = max(piece["chunks"] for piece in data["pieces"])
-    title = f"Pipelines of {counted(data['ranks'], 'rank')} and {counted(data['batches'], 'microbatch')}"
-    style = variables(_colours(data["shades"])) + asset(__package__, "gallery.css")
-    html = document(
-        asset(__package__, "gallery.html"), style, asset(__package__, "gallery.js"), data, title=escape(title)
-    )
-    named = [(piece, data["names"][piece["name"]]["title"]) for piece in data["pieces"] if piece["name"]]
-    said = [f"{name} ends at {piece['end']:g} with {max(piece['peaks']):g}" for piece, name in named if "end" in piece]
-    words = f"<{title}; {data['world']}. {'; '.join(said)} microbatches of activations at most>"
-    return Page(lambda: html, words, title, lambda: 640 + 30 * data["ranks"])
-
-
-def _colours(shades: int) -> dict[str, Colour]:
-    """Fill, border and ink of each pass on the first, second ... stage of a rank."""
-    found: dict[str, Colour] = {"good": GOOD, "bound": BOUND}
-    for turn in range(shades):
-        own = layer_colour(turn, max(shades, 2))
-        for letter, name in PASS_OF.items():
-            fill, border = PASSES[name].pair(own)
-            found[f"{letter}{turn}"] = fill
-            found[f"{letter}{turn}-edge"] = mix(own, INK, 0.2) if border is NONE else border
-            found[f"{letter}{turn}-ink"] = ink_on(fill)
-    return found
+        super().__init__(lambda: page(encode(self.runs, notes)), words, "Step through a run", height, still)

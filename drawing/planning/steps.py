@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from drawing.canvas.layout import legend, nice, swatch
-from drawing.canvas.palette import EDGE, GRID, INK, PASSES, SOFT, TINTS, TRACK, fill_and_border, layer_colour
+from drawing.canvas.layout import Entry, legend, nice, swatch
+from drawing.canvas.palette import EDGE, GRID, INK, PASSES, SOFT, TINTS, TRACK, band, fill_and_border, layer_colour
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, hatch
 from drawing.planning import require
+from drawing.timeline.paint import banded
 from lib.errors.wording import exact
 from lib.plan.timing import Span
 
@@ -38,7 +39,7 @@ def draw_plan(spans: Sequence[Span], title: str) -> Picture:
     scene.add(Text(20, 24, fit(f"{title}", WIDTH - 40, TEXT + 2), TEXT + 2, INK, bold=True))
     kinds = [kind for kind in LOOKS if any(span.kind == kind for span in spans)]
     shares = [kind for kind in NAMES if any(kind in span.exposed for span in spans)]
-    entries = [swatch(*_look(kind, 0, stages), PASSES[LOOKS[kind]].words) for kind in kinds]
+    entries = [_pass(kind, stages) for kind in kinds]
     entries += [_hatched(kind) for kind in shares]
     top = legend(scene, 20, 42, WIDTH - 20, entries) + 8
     bottom = top + ROW * ranks
@@ -58,6 +59,8 @@ def draw_plan(spans: Sequence[Span], title: str) -> Picture:
         words = f"{PASSES[LOOKS[span.kind]].words} of microbatch {span.microbatch}, stage {span.stage}: "
         words += f"{span.end - span.start:.4g} ms from {span.start:.5g}" + (f"; in the open: {told}" if told else "")
         scene.add(Rect(x, y, max(wide - 0.4, 0.3), ROW - 4, fill, border if wide > 4 else "none", title=words))
+        if wide > 2:
+            scene.add(*banded(band(LOOKS[span.kind]), x, y, wide - 0.4, ROW - 4, layer_colour(span.stage, stages)))
         if wide > 4:
             right = x + wide - 0.4
             for kind, share in span.exposed.items():
@@ -75,6 +78,11 @@ def _look(kind: str, stage: int, stages: int) -> tuple[str, str]:
     return fill_and_border(LOOKS[kind], layer_colour(stage, stages))
 
 
-def _hatched(kind: str):
+def _pass(kind: str, stages: int) -> Entry:
+    marks, wide, words = swatch(*_look(kind, 0, stages), PASSES[LOOKS[kind]].words)
+    return [*marks, *banded(band(LOOKS[kind]), 0, 0, wide, 12, layer_colour(0, stages))], wide, words
+
+
+def _hatched(kind: str) -> Entry:
     marks, wide, _ = swatch(*TINTS[HATCHED[kind]])
     return [*marks, *hatch(0, 0, 16, 12, TINTS[HATCHED[kind]][1], line=1.2)], wide, f"{NAMES[kind]}, in the open"

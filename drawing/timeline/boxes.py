@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -23,6 +23,7 @@ from lib.trace.event import Event
 from lib.trace.order import awaited_at_once, collectives, messages
 from lib.trace.trace import Program, Trace, kept
 from lib.values.collectives import COLLECTIVES
+from lib.values.laws import gather
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS, READS
 
 LANES: Final = 4
@@ -148,6 +149,11 @@ def _look(event: Event) -> str:
     return OPERATIONS[event.op].colour if event.op in OPERATIONS else "other"
 
 
+def gathers(op: str) -> bool:
+    """Check if a collective puts parts together, and does not add."""
+    return op in COLLECTIVES and COLLECTIVES[op].law is gather
+
+
 def _lane(free: list[int], event: Event, edge: int) -> int:
     """The first communication lane that is free when an event begins; `free` says when each lane is."""
     start, end = (event.issued, edge) if event.start is None else (event.start, event.start + event.length)
@@ -246,14 +252,27 @@ def waiting(trace: Trace, rank: int, number: int) -> Waiting:
     if event.op not in COLLECTIVES:
         return Waiting(f"a message from {_peer(trace, rank, event.peer)}", "")
     what = f"{spoken(event.op)} of layer {event.layer}"
-    calls = _calls(trace)
-    missing = set(event.group).difference(joined for joined, _ in calls[rank, number])
-    if missing:
+    if missing := _missing(trace, rank, number):
         return Waiting(what, f"{numbered('rank', missing)} {'is' if len(missing) == 1 else 'are'} missing")
-    every = [trace.programs[joined].events[place] for joined, place in calls[rank, number]]
+    every = [trace.programs[joined].events[place] for joined, place in _calls(trace)[rank, number]]
     if len({(one.op, one.layer, one.group) for one in every}) > 1:
         return Waiting(what, "the calls differ")
     return Waiting(what, f"with {numbered('rank', event.group)}")
+
+
+def _missing(trace: Trace, rank: int, number: int) -> set[int]:
+    """Return the members of a collective that did not call it."""
+    event = trace.programs[rank].events[number]
+    return set(event.group).difference(joined for joined, _ in _calls(trace)[rank, number])
+
+
+def waited_for(trace: Trace, rank: int, number: int) -> int | None:
+    """Return the rank that another one waits for in one of its events, where it is one: its peer, or who is missing."""
+    event = trace.programs[rank].events[number]
+    if event.op not in COLLECTIVES:
+        return event.peer
+    missing = _missing(trace, rank, number)
+    return missing.pop() if len(missing) == 1 else None
 
 
 def _peer(trace: Trace, rank: int, peer: int | None) -> str:
@@ -272,7 +291,7 @@ def title(trace: Trace, box: Box, fold: Fold, brief: bool = False) -> str:
     source line, for crowded pictures."""
     event = trace.programs[box.rank].events[box.number]
     who = f"rank {box.rank}"
-    start, end = exact(units(box.start)), exact(units(box.end))
+    start, end = _moment(box.start), _moment(box.end)
     what = _what(trace, box, event)
     when = {"pending": f"from {start}, never over", "failed": f"at {start}"}.get(box.look, f"{start} to {end}")
     place, where = trace.place(event), ""
@@ -284,6 +303,12 @@ def title(trace: Trace, box: Box, fold: Fold, brief: bool = False) -> str:
         where += f"line {place.line}" if brief else f"{place.file}, line {place.line}: {place.text[:90]}"
     where = (", " if brief else "\n") + where if where else ""
     return f"{what}\n{who}, {when}{where}"
+
+
+@lru_cache(maxsize=4096)
+def _moment(time: int) -> str:
+    """Write a time: one box begins where others end."""
+    return exact(units(time))
 
 
 def _what(trace: Trace, box: Box, event: Event) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Final, NamedTuple
 
 from drawing.canvas.layout import Axis, Entry, Point, compact, legend, swatch
@@ -18,7 +17,7 @@ from lib.errors.wording import amount, exact, numbered
 from lib.puzzles.records import PUZZLES
 from lib.trace.lifetimes import held_at
 from lib.trace.trace import Trace
-from lib.values.values import OptState, Weight
+from lib.values.values import Elements, OptState, Weight
 
 GATHERED: Final = "gathered weight"
 """The name of a weight that came in a communication and goes again: it is a guest."""
@@ -41,7 +40,8 @@ def levels(trace: Trace, rank: int) -> list[Level]:
     that it had.
     """
     program, calls = trace.programs[rank], None
-    if visiting := guests(program):
+    visiting = guests(program)
+    if visiting:
         values = trace.lifetimes()[rank].values
         calls = [GATHERED if number in visiting else value and value.kind for number, value in enumerate(values)]
     found: list[Level] = []
@@ -57,20 +57,24 @@ def levels(trace: Trace, rank: int) -> list[Level]:
         return found
     over = makespan(trace)
     end = max((event.end or 0 for event in program.events), default=0)
-    after = _stacked(_left(trace, rank))
+    after = _stacked(_left(trace, rank, visiting))
     if end < over or not found:
         found.append(Level(max(end, found[-1].time) if found else 0, after))
     found.append(Level(max(over, found[-1].time), found[-1].sums))
     return found
 
 
-def _stacked(by_name: Mapping[str, object]) -> tuple[float, ...]:
-    return tuple(accumulate(float(by_name.get(name, 0)) for name in SERIES))  # pyright: ignore[reportArgumentType]
+def _stacked(by_name: Mapping[str, Elements | float]) -> tuple[float, ...]:
+    total, sums = 0.0, list[float]()
+    for name in SERIES:
+        total += float(by_name.get(name, 0))
+        sums.append(total)
+    return tuple(sums)
 
 
-def _left(trace: Trace, rank: int) -> dict[str, float]:
+def _left(trace: Trace, rank: int, visiting: set[int]) -> dict[str, float]:
     program, lives = trace.programs[rank], trace.lifetimes()[rank]
-    over, visiting = len(program.events), guests(program)
+    over = len(program.events)
     found = dict.fromkeys(SERIES, 0.0)
     for number in lives.alive(over, held_at(program, over)):
         value = lives.values[number]

@@ -3,7 +3,7 @@ compute lane, and a legend."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.layout import Axis, Entry, swatch
@@ -12,8 +12,11 @@ from drawing.canvas.palette import (
     ARROW,
     LOOKS,
     PAPER,
+    PASSES,
     SOFT,
     TRACK,
+    Pair,
+    band,
     fill_and_border,
     ink_on,
     layer_colour,
@@ -21,7 +24,7 @@ from drawing.canvas.palette import (
     mix,
 )
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, hatch, text_width
-from drawing.timeline.boxes import Box, Fold, Message, Timeline, labels, padded, title, waiting
+from drawing.timeline.boxes import Box, Fold, Message, Timeline, gathers, labels, padded, title, waited_for, waiting
 from drawing.timeline.rows import Name, Shown, groups, write_names
 from lib.errors.wording import counted, numbered
 from lib.trace.event import Event, Program
@@ -40,7 +43,8 @@ ARROWS: Final = 96
 """Messages that get a line from the sender to the receiver; more would only be a thicket."""
 
 LABEL_SIZES: Final = ((22, TEXT), (10, SMALL))
-"""Pixels that a box must be high for a label of a size."""
+"""Pixels that a box must be high for a label of a size; one that is NARROW has none."""
+NARROW: Final = 5
 TWO_LINES: Final = 26
 """Pixels that a box must be high for a layer below its label, which then stand so far below and above the middle."""
 MARK: Final = 15
@@ -123,11 +127,16 @@ def paint(
     if len(shown) > PACKED:
         shown = list(_thinned(shown, axis))
     painter = _Painter(trace, axis, rows, folds, layers or trace.layers, len(shown) > CROWDED)
+    if (trace.error or "").startswith("deadlock") and rows.height >= 14:
+        stopped = (box for box in shown if box.look == "pending" and not box.lane)
+        on = [(box.rank, waited_for(trace, box.rank, box.number)) for box in stopped]
+        painter.waits = {rank: other for rank, other in on if other is not None and other in rows.tops}
     for box in shown:
         painter.box(box)
     scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)))
     scene.add(*painter.details)
     scene.add(*sorted(painter.texts, key=lambda text: (text.size, text.fill, text.bold)))
+    scene.add(*waiting_arrows(painter.waits, rows, axis.left + axis.width))
     if len(timeline.messages) <= ARROWS and rows.height >= 14:
         for message in timeline.messages:
             if message.target in rows.tops:
@@ -150,7 +159,10 @@ class _Painter:
         self.trace, self.axis, self.rows, self.layers, self.crowded = trace, axis, rows, layers, crowded
         self.folds = {fold.rank: fold for fold in folds}
         self.rects, self.details, self.texts = list[Rect](), list[Poly | Rect](), list[Text]()
+        self.looks: dict[tuple[str, int | None], Pair] = {}
         self.waiting: set[tuple[int, int]] = set()
+        self.waits: dict[int, int] = {}
+        """The rank that each one waits for, where that is to be seen."""
         self.layered = {rank for rank in self.folds if len(_computed(trace.programs[rank])) > 1}
 
     def box(self, box: Box) -> None:
@@ -159,7 +171,10 @@ class _Painter:
         x = self.axis.x(box.start)
         width = max(0.0, self.axis.x(box.end) - x)
         top, height = rows.lane(box.rank, box.lane)
-        fill, stroke = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
+        if (pair := self.looks.get((box.look, event.layer))) is None:  # a picture has thousands of boxes, and few looks
+            pair = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
+            self.looks[box.look, event.layer] = pair
+        fill, stroke = pair
         words = title(self.trace, box, self.folds[box.rank], self.crowded)
         if box.look == "failed":
             self.failure(x, top, height, words)
@@ -174,21 +189,14 @@ class _Painter:
         dash = "3 2" if box.look == "pending" and inset else ""
         inside = x + inset, top + inset, width - 2 * inset, height - 2 * inset
         self.rects.append(Rect(*inside, fill, stroke, 1, dash, 0, words))
-        if not self.crowded:
-            self.detail(box, event, x, top, width, height)
-        self.label(box, event, fill, x, top, width, height)
-
-    def detail(self, box: Box, event: Event, x: float, top: float, width: float, height: float) -> None:
-        """The stripe in the colour of its layer under a communication or update."""
-        if box.look in LOOKS and LOOKS[box.look].layered and event.layer is not None and width > 2:
-            stripe = max(2.0, height / 10)
-            colour = layer_colour(event.layer, self.layers)
-            self.details.append(Rect(x, top + height - stripe, width, stripe, colour))
-        if box.look != "wait" and (padding := padded(self.trace, event)):
+        if event.layer is not None and width > 2:
+            share = band(box.look, gathers(event.op))
+            self.details.extend(banded(share, x, top, width, height, layer_colour(event.layer, self.layers)))
+        if box.look != "wait" and not self.crowded and (padding := padded(self.trace, event)):
             share = width * padding / len(event.batches)
-            fill, _ = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
             pale = mix(fill, PAPER, PALER)
             self.details.extend(hatch(x + width - share, top + 1, share - 1, height - 2, pale, line=1.2))
+        self.label(box, event, fill, x, top, width, height)
 
     def failure(self, x: float, top: float, height: float, words: str) -> None:
         """The mark of the failure: a cross in a box, always of one size, and what it means beside it."""
@@ -204,11 +212,14 @@ class _Painter:
             self.texts.append(Text(left + MARK + 5, top + height / 2, "failed here", size, ALARM))
 
     def label(self, box: Box, event: Event, fill: str, x: float, top: float, width: float, height: float) -> None:
+        if width < NARROW or height < LABEL_SIZES[-1][0]:
+            return
         colour = ALARM if box.look == "pending" else ink_on(fill)
         waits = None
         if box.look == "pending":  # what shares the last lane of a rank lies on itself
             if (box.rank, box.lane) in self.waiting:
                 return
+            width -= APART * (len(self.waits) + 1) if self.waits and not box.lane else 0
             self.waiting.add((box.rank, box.lane))
             waits = waiting(self.trace, box.rank, box.number)
         texts, below = labels(box, event, self.folds[box.rank].own, waits)
@@ -216,7 +227,15 @@ class _Painter:
             texts = [f"{texts[0]}, {waits.who}", *texts]
         kept = event.op in COMPUTE and box.rank in self.layered
         for line in place_label(texts, below, width, height, kept):
-            self.texts.append(line.at(x + width / 2, top + height / 2, colour))
+            middle = top + height / 2 * (1 - band(box.look, gathers(event.op)))
+            self.texts.append(line.at(x + width / 2, middle, colour))
+
+
+def banded(share: float, x: float, top: float, width: float, height: float, colour: str) -> Iterator[Rect]:
+    """Yield the band of a box, if it has one (see `band`)."""
+    if share:
+        high = max(2.0, round(abs(share) * height, 1))
+        yield Rect(x, top if share < 0 else top + height - high, width, high, colour)
 
 
 class Line(NamedTuple):
@@ -243,7 +262,7 @@ def place_label(texts: Sequence[str], layer: str, width: float, height: float, k
     Where there is not, the layer is left out, or the text, if the layer is `kept`: the colour says what a box does.
     """
     sizes = [size for least, size in LABEL_SIZES if height >= least]
-    if not sizes or width < 5:
+    if not sizes or width < NARROW:
         return []
     lines = _line(texts, sizes, width, height)
     if not layer:
@@ -274,6 +293,26 @@ def arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
     return [Poly((start, (end[0], end[1] - tip)), stroke=ARROW, line=1.2), Poly(head, fill=ARROW)]
 
 
+APART: Final = 10
+"""Pixels between two arrows of those who wait."""
+
+
+def waiting_arrows(waits: Mapping[int, int], rows: Rows, right: float) -> Iterator[Poly]:
+    """Yield an arrow from the row of each rank to the one that it waits for, left of `right`. Those that close a circle
+    are thick."""
+    after = {rank: rank for rank in waits}
+    for _ in waits:  # whoever is still in the way after so many steps is in a circle
+        after = {rank: waits.get(there, there) for rank, there in after.items()}
+    circle = {*after.values()} & waits.keys()
+    shown = [(rank, on) for rank, on in waits.items() if {rank, on} <= rows.tops.keys()]
+    for place, (rank, on) in enumerate(shown):
+        x, tip = right - 10 - APART * (len(shown) - 1 - place), 6 if on > rank else -6
+        start, end = (rows.tops[one] + rows.height / 2 for one in (rank, on))
+        inside = rank in circle
+        yield Poly(((x, start), (x, end - tip)), stroke=ALARM, line=2 if inside else 1, dash="" if inside else "2 2")
+        yield Poly(((x - 4, end - tip), (x + 4, end - tip), (x, end)), fill=ALARM)
+
+
 def operations(
     layers: int,
     boxes: Iterable[Box],
@@ -281,9 +320,11 @@ def operations(
     padding: bool = False,
     coloured: str = "layer",
     numbers: bool = True,
+    collectives: Collection[bool] = (),
 ) -> list[Entry]:
     """The legend of timelines: the layers (or what else is `coloured`), and those operations that occur. `own`: names
-    of batches that each rank has of its own. `numbers`: whether others have theirs."""
+    of batches that each rank has of its own. `numbers`: whether others have theirs. `collectives`: whether they gather.
+    """
     occurring = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []
@@ -300,7 +341,11 @@ def operations(
         sample = [Rect(0, 0, 16, 12, colour), *hatch(1, 1, 14, 10, mix(colour, PAPER, PALER), line=1.2)]
         entries.append((sample, 16, "padding"))
     for look, pair, words in looks_of({look for look, _ in occurring}, colour):
-        entries.append(swatch(*pair, words, 3 if look == "loss" else 16, "3 2" if look == "pending" else ""))
+        marks, wide, _ = swatch(*pair, words, 3 if look == "loss" else 16, "3 2" if look == "pending" else "")
+        kinds = [(band(look), words)] if look in PASSES else [(0.0, words)]
+        if look == "collective" and collectives == {False, True}:  # both, so that they are to be told apart
+            kinds = [(band(look, True), "gathers"), (band(look), "other collective")]
+        entries += [([*marks, *banded(share, 0, 0, wide, 12, colour)], wide, said) for share, said in kinds]
     if any(beside for _, beside in occurring):
         fill, stroke = LOOKS["collective"].pair
         lane = [Rect(0, 0, 22, 5, colour), Rect(6.5, 6.5, 15, 5, fill, stroke)]

@@ -13,7 +13,7 @@ from drawing.canvas.layout import Axis, Entry, legend
 from drawing.canvas.palette import ALARM, INK, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Scene, Text, fit, text_width
-from drawing.timeline.boxes import Timeline, boxes, size
+from drawing.timeline.boxes import Timeline, boxes, gathers, size
 from drawing.timeline.memory import memory
 from drawing.timeline.paint import SHOWN, Rows, left_out, operations, paint, place_rows, row_height
 from drawing.timeline.rows import Name, Shown, margin, names, shown_rows
@@ -23,6 +23,7 @@ from lib.cluster.costs import units
 from lib.errors.wording import exact
 from lib.trace import trace as traces
 from lib.trace.trace import Trace, without_collector
+from lib.values.collectives import COLLECTIVES
 
 WIDTH: Final = 840
 """Pixels of a picture of runs, if it is none for a slide; LEFT (or more, for long names) and RIGHT are beside the time
@@ -106,7 +107,9 @@ def panels_of(
     every = [box for line in timelines for box in line.boxes]
     own = {name for found in shown for row in found.rows for name in row.own.values()}
     numbers = any(not row.own for found in shown for row in found.rows)
-    entries = operations(layers, every, own, any(trace.padding for trace in traces), numbers=numbers)
+    laws = {gathers(event.op) for trace in traces for _, event in trace.events() if event.op in COLLECTIVES}
+    padding = any(trace.padding for trace in traces)
+    entries = operations(layers, every, own, padding, numbers=numbers, collectives=laws)
     parts = zip(traces, timelines, shown, named, strict=True)
     return [Panel(trace, line, axis, layers, found, name) for trace, line, found, name in parts], entries
 

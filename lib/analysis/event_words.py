@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from lib.errors import wording
-from lib.errors.wording import numbered, plural
+from lib.errors.wording import numbered
 from lib.trace.event import Event
 from lib.trace.trace import ModelLike, Trace, absent, trace_of
 from lib.values.collectives import COLLECTIVES
@@ -59,6 +59,11 @@ def ranges(items: frozenset[int]) -> str:
     return wording.ranges(items)
 
 
+@lru_cache(maxsize=4096)
+def _named(noun: str, items: frozenset[int]) -> str:
+    return numbered(noun, items)
+
+
 def operation(event: Event) -> str:
     """Name an operation in a sentence: "backward of layer 1 (batches 0-3)", "the message to rank 2"."""
     if event.op in MESSAGES:
@@ -95,9 +100,9 @@ def event_words(event: Event, ranks: int) -> str:
     if event.peer is not None:
         parts[0] += f" {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
     if event.layer is not None and event.layer >= 0:  # the gradient of the data has no layer to come from
-        parts.append(numbered("layer", layers_of(event)))
+        parts.append(_named("layer", layers_of(event)))
     if event.batches:
-        parts.append(f"{plural('batch', len(event.batches))} {ranges(event.batches)}")
+        parts.append(_named("batch", event.batches))
     if event.op in LOCAL and OPERATIONS[event.op].says == "shard" and len(event.arg) > 1 and event.arg[1] > 1:
         parts.append(f"{'columns' if event.arg[2:] else 'shard'} {event.arg[0]} of {event.arg[1]}")
     if event.op in COLLECTIVES:

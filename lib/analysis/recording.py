@@ -55,6 +55,16 @@ class Message(NamedTuple):
     received: int
 
 
+class Held(NamedTuple):
+    """A rank that does not come to the end of its order: from when on, and what it is at and why, in words. If it waits
+    for a pass of another rank, that is `on`."""
+
+    rank: int
+    since: int
+    words: str
+    on: int | None = None
+
+
 class Departure(NamedTuple):
     """The first place at which a rank does something else than another recording says: position, and both words
     (None: nothing more)."""
@@ -74,7 +84,8 @@ class Departure(NamedTuple):
 class Recording:
     """One recording: its spans by rank and time. `unit` are the nanoseconds of a time unit where it has one.
 
-    `notes` are sentences about where it comes from: whose clocks, which step, what was left out.
+    `notes` are sentences about where it comes from: whose clocks, which step, what was left out. `held` are the ranks
+    that stopped before their end, where that is the point.
     """
 
     name: str
@@ -83,6 +94,7 @@ class Recording:
     unit: float | None = None
     messages: tuple[Message, ...] = ()
     notes: tuple[str, ...] = ()
+    held: tuple[Held, ...] = ()
 
     @cached_property
     def end(self) -> int:

@@ -409,7 +409,7 @@ def _rows(key: str, text: str) -> tuple[Row, ...]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Task:
-    """The task of a puzzle. In words here; notebooks show it as a picture, with a schedule that is to be reached."""
+    """The task of a puzzle. In words here; notebooks show it as a picture, in time with a schedule that reaches it."""
 
     record: Puzzle
 

@@ -83,7 +83,7 @@ class Piece:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as data. A rank is a text: `F0,2` is the forward of microbatch 2 on its first stage, and `1.5F0,2`
-        the same after a wait of 1.5."""
+        the same after a wait of 1.5; a pair is `F0,2 &B1,0`, and starts when the inputs of both are there."""
         found: dict[str, Any] = {"chunks": self.chunks, "name": self.name, "halves": self.halves, "shape": self.shape}
         if self.timed is None:
             return found | {"why": self.why}
@@ -95,6 +95,7 @@ class Piece:
                 wait = round(start - over, 6)
                 words = [f"{part.kind}{own.index(part.stage)},{part.microbatch}" for part in action.parts or (action,)]
                 words[0] = f"{wait:g}{words[0]}" if wait > 0 else words[0]
+                words[1:] = [f"&{word}" for word in words[1:]]
                 row += words
             rows.append(" ".join(row))
         figures = {"end": round(self.timed.end, 6), "bubble": list(self.timed.bubble), "peaks": self.timed.peaks}
@@ -149,6 +150,8 @@ class Gallery:
             "ranks": self.ranks,
             "batches": self.batches,
             "costs": {kind: float(cost) for kind, cost in zip("FIW", self.costs, strict=False)},
+            "message": float(self.costs.message),
+            "messages": self.messages,
             "work": self.work,
             "world": self.world(),
             "limits": self.limits(),

@@ -295,6 +295,9 @@ class Written(Asked):
             error.what, error.fix, error.rank = str(wrong), _fix(wrong, ranks if bare else None), None
             if (where := self._line()) is not None:
                 error.where.append((None, where))
+            from lib.schedules.formats.trace import recording_until  # here and not above: only a mistake needs it
+
+            error.shown = recording_until(order, wrong)
             raise error
         if says_messages(order) and (stuck := waits_for_room(order)):
             raise self._wrong(

@@ -42,7 +42,7 @@ def test_ranks_that_wait_in_a_circle_say_so(found: Gallery) -> None:
     assert all("rank" in piece.why for piece in stuck)
 
 
-WORD = re.compile(r"([\d.]*)([FBIW])(\d+),(\d+)")
+WORD = re.compile(r"([\d.]*)&?([FBIW])(\d+),(\d+)")
 
 
 @pytest.mark.parametrize("messages", ["posted", "awaited"])

@@ -8,13 +8,16 @@ in it, stay behind. An order is recorded with the times that the timer of orders
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from lib.analysis.recording import COMPUTE, PER_UNIT, Message, Recording, Span
+from lib.analysis.recording import COMPUTE, PER_UNIT, Held, Message, Recording, Span
 from lib.cluster.costs import TICKS
 from lib.errors.wording import numbers, ranges, these
-from lib.schedules.pipelines.action import KINDS, Action, Order, parse
+from lib.schedules.pipelines.action import KINDS, Action, Order, parse, parts_of, places
+from lib.schedules.pipelines.legality import Wrong
+from lib.schedules.pipelines.program import says_messages
 from lib.schedules.pipelines.timing import time_order
 from lib.trace.event import Program
 from lib.trace.trace import Trace, kept
@@ -320,6 +323,51 @@ def recording_of_order(order: Order, name: str = "schedule", **costs: Any) -> Re
             if action.parts or KINDS[action.kind].computes:
                 spans.append(span_of(action, rank, round(start * PER_UNIT), round(end * PER_UNIT), str(action)))
     return as_recording(name, spans, len(order), PER_UNIT)
+
+
+def recording_until(order: Order, wrong: Wrong) -> Recording | None:
+    """Return what the ranks do of an order that is not legal: as far as they come, if the rank that has the mistake
+    stops there, and what holds up each. None where that is nothing, and for an order that has its messages."""
+    place = places(order)
+    made: set[tuple[int, str, int]] = set()
+    at, going = [0] * len(order), True
+
+    def lacks(action: Action) -> tuple[int, str, int] | None:
+        """Return a pass that an action needs and that is not done."""
+        own = [part[:3] for part in action.parts]
+        for stage, kind, microbatch, _ in action.parts or (action,):
+            row = KINDS[kind]
+            needed = [(stage, row.after)] if row.after else []
+            if row.needs and (source := stage + KINDS[row.needs].towards) in place:
+                needed.append((source, row.needs[-1]))
+            for key in ((*one, microbatch) for one in needed):
+                if key not in made and key not in own:
+                    return key
+        return None
+
+    while going:
+        going = False
+        for rank, actions in enumerate(order):
+            stop = wrong.position if rank == wrong.rank and wrong.rule != "deadlock" else len(actions)
+            while at[rank] < min(stop, len(actions)) and lacks(actions[at[rank]]) is None:
+                for stage, kind, microbatch, _ in parts_of([actions[at[rank]]]):
+                    made |= {(stage, name, microbatch) for name in (kind, "B" if kind == "I" else kind)}
+                at[rank], going = at[rank] + 1, True
+    if not any(at) or says_messages(order):
+        return None
+    stops = "the ranks wait for each other" if wrong.rule == "deadlock" else f"rank {wrong.rank} cannot go on"
+    order_done = tuple(actions[:end] for actions, end in zip(order, at, strict=True))
+    done, held = recording_of_order(order_done, f"What runs until {stops}"), list[Held]()
+    for rank, (actions, end) in enumerate(zip(order, at, strict=True)):
+        since = max((span.end for span in done.by_rank[rank]), default=0)
+        key = lacks(actions[end]) if end < len(actions) else None
+        if rank == wrong.rank and wrong.rule != "deadlock":
+            held.append(Held(rank, since, wrong.text))
+        elif key is not None:
+            word, other = str(Action(*key)), place.get(key[0], rank)
+            on = f" of rank {other}" if other != rank else ""
+            held.append(Held(rank, since, f"{actions[end]} waits for {word}{on}", other if on else None))
+    return replace(done, held=tuple(held))
 
 
 def as_recording(name: str, spans: list[Span], ranks: int, unit: float | None) -> Recording:

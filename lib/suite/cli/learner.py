@@ -91,7 +91,7 @@ def _by_chapter(table: Table, passed: set[str], row: Callable[[Record], Sequence
 
 
 def goal(puzzle: options.PuzzleArgument, output: options.Output = None) -> None:
-    """Say what a puzzle asks for; as a picture with a schedule that reaches it, where you name a file."""
+    """Say what a puzzle asks for; as a picture where you name a file, after hint 2 with a schedule that reaches it."""
     task = goal_of(puzzle)
     say(task.text())
     draw_thing(task, output)

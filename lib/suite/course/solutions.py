@@ -98,6 +98,13 @@ def schedule_of(puzzle: str) -> Trace:
     return without_lines(run_of_file(reference(puzzle), puzzle))
 
 
+def schedule_to_show(puzzle: str) -> Trace | None:
+    """Return the run of the official answer once it gives nothing away: after a correct run, or the second hint."""
+    standing = known().get(puzzle, Standing())
+    gives_nothing = puzzle in passed_here or standing.time is not None or standing.hints > 1
+    return schedule_of(puzzle) if gives_nothing else None
+
+
 def run_of(puzzle: str) -> tuple[Trace, bool]:
     """Return the student's own run of a puzzle that they have passed, and True: the one that passed in this process, or
     that of their notebook. Else that of the official answer, and False. For the puzzles that build on it."""

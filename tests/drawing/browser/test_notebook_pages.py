@@ -1,15 +1,17 @@
 """Pages in a notebook's frame, and the report of a class on a phone, as a reader sees them."""
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
-from drawing import draw_ring, step_through
+from drawing import draw_gallery, draw_ring, step_through
 from drawing.canvas.palette import PAPER
+from lib.schedules.gallery import gallery
 from tests.drawing.runs import RUNS
 from tests.suite.cli.grading.test_report import small, written
 
@@ -46,6 +48,17 @@ def test_the_notebook_decides(tab: Page, tmp_path: Path, root: str) -> None:
     rgb = tuple(int(wanted[place : place + 2], 16) for place in (1, 3, 5))
     for shown in (step_through(RUNS["ddp"]), draw_ring(RUNS["ddp"])):
         assert corner(tab, tmp_path / "page.html", shown, root) == rgb
+
+
+def test_a_notebook_that_is_not_trusted_shows_a_still_picture_and_a_sentence(tab: Page, tmp_path: Path) -> None:
+    for shown in (step_through(RUNS["ddp"]), draw_ring(RUNS["ddp"]), draw_gallery(gallery(2, 3))):
+        output = shown._repr_mimebundle_()["text/html"]
+        sanitized = re.sub(r' onload="[^"]*"|<iframe.*</iframe>', "", output, flags=re.DOTALL)
+        for html, still in ((output, 0), (sanitized, 1)):
+            (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8><body>{html}", "utf-8")
+            tab.goto((tmp_path / "page.html").as_uri())
+            expect(tab.get_by_text("This notebook is not trusted")).to_have_count(still)
+            expect(tab.get_by_role("img")).to_have_count(still)
 
 
 def test_no_page_of_a_class_report_is_wider_than_a_phone(tab: Page, tmp_path: Path) -> None:

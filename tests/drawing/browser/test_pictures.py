@@ -1,6 +1,7 @@
 """Pictures in notebooks, the page of a ring and that of the gallery: words, titles, width, light and dark."""
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from playwright.sync_api import Page, expect
 from drawing import Picture, draw_gallery, draw_ring, picture_of
 from drawing.canvas.palette import ALARM, PAPER, SOFT
 from drawing.canvas.scene import Rect, Scene, Text
-from lib.schedules.gallery import gallery
+from lib.schedules.gallery import Piece, gallery
+from lib.schedules.pipelines.timing import Timed, time_order
 from tests.drawing.browser.conftest import Show, press, rgb
 from tests.drawing.diagrams.exchanges import EXCHANGES
 from tests.drawing.runs import RUNS
@@ -124,11 +126,42 @@ def test_keys_buttons_and_slider_step_round_a_ring(show: Show) -> None:
     expect(moving.locator(".new")).to_have_count(4)
 
 
-def slide(page: Page, **to: int) -> None:
+def slide(page: Page, **to: float) -> None:
     for name, value in to.items():
         page.evaluate(
             f"(s => (s.value = {value}, s.dispatchEvent(new Event('input'))))(document.getElementById('{name}'))"
         )
+
+
+def timed_anew(piece: Piece, costs: dict[str, float]) -> Timed:
+    """The schedule with other costs of a rank's share, of which a stage has its part."""
+    forward, input_half, weight_half = (Fraction(costs[kind]) / piece.chunks for kind in "FIW")
+    each = {"forward": forward, "input_half": input_half, "weight_half": weight_half, "message": costs["message"]}
+    return time_order(piece.order, **each)
+
+
+def test_sliders_of_costs_time_every_schedule_as_the_timer_does(show: Show) -> None:
+    shown = gallery(4, 8, chunks=(1, 2))
+    page = show(draw_gallery(shown))
+    for costs in ({"F": 2.0, "I": 1.25, "W": 0.75, "message": 0.5}, {"F": 1.0, "I": 2.0, "W": 3.0, "message": 1.5}):
+        for kind, cost in costs.items():
+            slide(page, **{f"cost-{kind}": cost})
+        assert page.inner_text("#world").endswith(f"messages are posted and take {costs['message']:g}.")
+        timed = [None if one.timed is None else timed_anew(one, costs) for one in shown.pieces]
+        ends, bubbles = page.evaluate(
+            "[DATA.pieces.map((one) => one.end ?? -1), DATA.pieces.map((one) => one.bubble ?? [])]"
+        )
+        assert ends == pytest.approx([-1 if one is None else one.end for one in timed])
+        assert bubbles == [[] if one is None else pytest.approx(list(one.bubble), abs=1e-9) for one in timed]
+    slide(page, **{"cost-F": 1, "cost-I": 1, "cost-W": 1, "cost-message": 0})
+    assert page.inner_text("#world").endswith("messages are posted and take no time.")
+
+
+def test_every_dot_with_a_name_has_its_label(show: Show) -> None:
+    page = show(draw_gallery(gallery(8, 16)))
+    named = page.evaluate("DATA.pieces.filter((one) => one.name && legal(one)).map(titleOf)")
+    labels = page.locator("#plot text.small").all_text_contents()
+    assert sorted(labels) == sorted(named)
 
 
 @pytest.mark.thorough

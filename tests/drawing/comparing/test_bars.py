@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,8 @@ from drawing.display import PICTURES, _bundle  # pyright: ignore[reportPrivateUs
 from lib import PUZZLES, check, goal
 from lib.checker.verdict import Verdict
 from lib.puzzles.records import Goal, Task
+from lib.suite.course import progress
+from lib.suite.course.progress import Standing
 from lib.suite.course.solutions import answer, schedule_of
 from tests.drawing.marks import polys, rects, texts, written
 from tests.drawing.runs import VERDICT
@@ -115,9 +118,18 @@ def test_each_puzzle_has_confetti_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("puzzle", sample(SCHEDULES))
-def test_it_shows_every_goal_and_a_schedule_that_reaches_one(puzzle: str) -> None:
-    picture, record = picture_of(goal(puzzle)), PUZZLES[puzzle]
+def test_it_shows_every_goal_and_after_a_correct_run_a_schedule_that_reaches_one(
+    puzzle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = PUZZLES[puzzle]
+    monkeypatch.delitem(progress.passed_here, puzzle, raising=False)
+    limits_alone = texts(picture_of(goal(puzzle)))
+    assert not any(words.startswith("rank") for words in limits_alone)
+    assert f'hint("{puzzle}", 2)' in " ".join(limits_alone)
+    monkeypatch.setitem(progress.passed_here, puzzle, None)
+    picture = picture_of(goal(puzzle))
     words = texts(picture)
+    assert {wanted.name for wanted in record.goals} <= {*limits_alone} & {*words}
     assert words[0] == record.heading
     for wanted in record.goals:
         assert wanted.name in words
@@ -133,8 +145,23 @@ def test_it_shows_every_goal_and_a_schedule_that_reaches_one(puzzle: str) -> Non
     assert drawn(_bundle(goal(puzzle), PICTURES[Task]))
 
 
+def test_the_second_hint_and_the_first_correct_run_open_the_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PUZZLES_PROGRESS", str(tmp_path / "progress.json"))
+    hints = [Standing(hints=1), Standing(hints=2)]
+    runs = [Standing(runs=1), Standing(runs=1, time=99.0, memory=1.0)]
+    for puzzle, steps in {"ddp": hints, "gpipe": runs}.items():
+        monkeypatch.delitem(progress.passed_here, puzzle, raising=False)
+        for standing, opens in zip(steps, (False, True), strict=True):
+            progress.record(puzzle, standing)
+            shown = texts(picture_of(goal(puzzle)))
+            assert any(words.startswith("A schedule that reaches “") for words in shown) == opens
+
+
 @pytest.mark.parametrize("puzzle", sample(PUZZLES))
-def test_no_line_of_the_answer_is_in_it(puzzle: str) -> None:
+def test_no_line_of_the_answer_is_in_it(puzzle: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(progress.passed_here, puzzle, None)
     picture = picture_of(goal(puzzle))
     titles = [mark.title for mark in picture.scene.marks if isinstance(mark, Rect | Poly)]
     assert not any("line" in title or ".py" in title for title in titles)

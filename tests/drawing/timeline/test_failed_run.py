@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from drawing.canvas.palette import ALARM
+from drawing.display import picture_of
 from drawing.timeline.boxes import boxes, failed_rank, waiting
 from drawing.timeline.paint import MARK
 from drawing.timeline.rows import fold
-from lib import Mesh, Model, Trace
+from lib import Mesh, Model, Trace, schedule, simulate
+from lib.schedules.pipelines.legality import IllegalOrder
 from tests.diagnosis.test_mistakes import CASES, outcome
 from tests.drawing.marks import fits, polys, rects, texts, written
 from tests.drawing.runs import trace
@@ -54,6 +56,52 @@ def test_the_others_are_drawn_up_to_the_failure_on_a_mesh_too() -> None:
     assert failed_rank(run) == 2
     found = boxes(run).boxes
     assert [sum(box.look == "forward" for box in found if box.rank == rank) for rank in range(4)] == [4, 4, 3, 4]
+
+
+def arrows(thing: object) -> list[tuple[float, float, float]]:
+    """Of the arrows between those who wait: from which height to which, and how thick."""
+    lines = [m for m in polys(thing, stroke=ALARM) if len(m.points) == 2 and m.points[0][0] == m.points[1][0]]
+    heads = {m.points[0][0] + 4: m.points[2][1] for m in polys(thing, fill=ALARM)}
+    return [(m.points[0][1], heads[m.points[0][0]], m.line) for m in lines if m.points[0][0] in heads]
+
+
+def test_a_deadlock_has_its_circle_in_it() -> None:
+    async def circle(model: Model) -> None:
+        await model.receive((model.rank + 1) % 3 if model.rank < 3 else 0)
+
+    run = trace(circle, ranks=4)
+    places = {text.text: text.y for text in written(run) if text.text.startswith("rank")}
+    rows = [places[f"rank {rank}"] for rank in range(4)]
+    ways = [(0, 1, 2), (1, 2, 2), (2, 0, 2), (3, 0, 1)]
+    assert arrows(run) == [(rows[source], rows[target], line) for source, target, line in ways]
+    assert fits(run)
+
+
+def test_an_order_that_cannot_run_shows_what_ran_and_who_waits_for_whom() -> None:
+    @schedule
+    def ring(rank: int, ranks: int, batches: int) -> list[str]:
+        return [["F0", "B0", "F1", "B1"], ["F1", "B1", "F0", "B0"]][rank]
+
+    with pytest.raises(IllegalOrder) as caught:
+        simulate(ring, ranks=2, layers=2, batches=2)
+    shown = picture_of(caught.value.shown)
+    assert {text for text in texts(shown) if "waits" in text} == {
+        "0B0 waits for 1B0 of rank 1",
+        "1F1 waits for 0F1 of rank 0",
+    }
+    assert [line for *_, line in arrows(shown)] == [2, 2]
+    assert fits(shown)
+
+    @schedule
+    def early(rank: int, ranks: int, batches: int) -> list[str]:
+        return ["F0", "B0", "B1", "F1"] if rank else ["F0", "F1", "B0", "B1"]
+
+    with pytest.raises(IllegalOrder) as caught:
+        simulate(early, ranks=2, layers=2, batches=2)
+    shown = picture_of(caught.value.shown)
+    assert "1B1 needs 1F1 before it, which comes later, at position 3" in texts(shown)
+    assert "0B1 waits for 1B1 of rank 1" in texts(shown)
+    assert [line for *_, line in arrows(shown)] == [1]
 
 
 def test_who_waits_disagrees_or_finds_no_room_says_so() -> None:

@@ -26,10 +26,22 @@ function follow(root) {
   }
 }
 
+/** Titles of shapes, one a row: a line begins with how many letters it shares with that line of the title before. */
+function addTitles(svg, rows) {
+  const titles = rows.split("\n");
+  let lines = [];
+  svg.querySelectorAll("path,rect").forEach((shape, number) => {
+    if (!titles[number]) return;
+    lines = titles[number].split("\t").map((line, i) => (lines[i] ?? "").slice(0, line.charCodeAt() - 63) + line.slice(1));
+    shape.append(Object.assign(document.createElementNS(svg.namespaceURI, "title"), {textContent: lines.join("\n")}));
+  });
+}
+
 /** A picture is an <img> with an SVG in its address; put into the page itself, it has titles, links, day and night. */
 function html(text) {
   const inside = document.createElement("template");
   inside.innerHTML = text.replace(/ onload="[^"]*"/g, "");
+  for (const still of inside.content.querySelectorAll(".still")) still.remove(); // it is for where no frame is shown
   for (const image of inside.content.querySelectorAll(`img[src^="${SVG}"]`)) {
     const holder = document.createElement("div");
     holder.innerHTML = decodeURIComponent(image.getAttribute("src").slice(SVG.length));
@@ -37,6 +49,7 @@ function html(text) {
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", image.alt);
     svg.style.cssText = image.style.cssText;
+    addTitles(svg, image.dataset.titles ?? "");
     image.replaceWith(svg);
   }
   follow(inside.content);
