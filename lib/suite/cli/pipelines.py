@@ -26,7 +26,6 @@ from lib.schedules.pipelines.lowering import compute_only
 from lib.suite.cli import console as options
 from lib.suite.cli.console import (
     argument,
-    cluster,
     draw_thing,
     fail,
     numbers,
@@ -355,8 +354,6 @@ def explore_(
     message: Annotated[str, option("Time of a message, for each example in it.")] = "0",
     latency: Annotated[str, option("Time of a message, however small.")] = "0",
     jobs: options.Jobs = 1,
-    backend: options.Backend = None,
-    scheduler: options.Scheduler = None,
 ) -> None:
     """Sweep schedules of pipelines over sizes, limits of memory and costs, and draw those that nothing beats.
 
@@ -393,9 +390,8 @@ def explore_(
         raise typer.BadParameter(str(error)) from None
     if some is None:
         raise typer.BadParameter(f"none of these schedules has {chunks} stages a rank; see `puzzles schedule list`")
-    with progress("settings") as done, cluster(backend, scheduler):
-        processes = -1 if backend is not None else jobs
-        found = explore(grid, jobs=processes, file=out / "points.jsonl", done=done)
+    with progress("settings") as done:
+        found = explore(grid, jobs=jobs, file=out / "points.jsonl", done=done)
     rows = [asdict(point) for point in found]
     flat = [row.pop("setting") | row for row in rows]
     text = io.StringIO()

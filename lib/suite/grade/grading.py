@@ -89,9 +89,8 @@ def grade(
 ) -> Gradebook:
     """Grade all submissions, in `jobs` processes (None: in this one, -1: one for each core).
 
-    `done(so_far, all)` is called with numbers of students now and then. Which processes these are is for joblib to say:
-    `joblib.parallel_config(backend="dask")` around the call takes a cluster. OSError where another process is grading
-    into the same folder.
+    `done(so_far, all)` is called with numbers of students now and then. OSError where another process is
+    grading into the same folder.
     """
     journal, traces = Journal(Path(out) / JOURNAL), Traces(Path(out) / TRACES)
     try:

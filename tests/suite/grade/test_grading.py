@@ -152,17 +152,6 @@ def test_one_process_or_two_give_the_same_bytes(tmp_path: Path) -> None:
     assert results(folder, tmp_path / "one") == results(folder, tmp_path / "two", jobs=2)
 
 
-@pytest.mark.thorough
-def test_so_does_a_cluster(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed", reason="a cluster needs dask: pip install distributed")
-    joblib = pytest.importorskip("joblib")
-    folder = a_class(tmp_path / "in")
-    here = results(folder, tmp_path / "here")
-    made = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
-    with made as cluster, distributed.Client(cluster), joblib.parallel_config(backend="dask"):
-        assert results(folder, tmp_path / "there", jobs=-1) == here
-
-
 def test_what_was_not_handed_in_twice_is_run_once(tmp_path: Path) -> None:
     folder = hand_in(tmp_path / "in", {f"s{n}/ddp.py": solution("ddp") for n in range(5)})
     book = graded(folder, tmp_path / "out", asked("ddp"))
