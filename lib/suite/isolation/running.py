@@ -69,9 +69,6 @@ GRACE = 10.0  # seconds more, to start Python and to end by itself, before a pro
 DEAF = 1.0
 """Seconds more for one long operation of Python's own, which lets no other thread run, before it is ended: no more than
 the function itself had."""
-LATE = getattr(signal, "SIGALRM", signal.SIGTERM)
-DEAF_SIGNAL = getattr(signal, "SIGUSR2", signal.SIGTERM)
-"""It is time to say where it is and to end; and, should nobody hear that, to have Python itself say where it is."""
 
 
 def main() -> NoReturn:
@@ -87,13 +84,13 @@ def main() -> NoReturn:
     os._exit(0)  # nobody waits for threads that the function has started, nor for what it wanted done at the end
 
 
-def answer(request: Request, send: Callable[[bytes], object], *, told: bool = False) -> None:
-    """Run a student's function, and send what came of it. This process ends where that takes too long. It sees to it
-    itself that it ends in time, with a thread, unless it is `told`: then who watches it sends LATE, and to one that
-    does not hear it DEAF_SIGNAL, before it is ended."""
-    printed, main_thread = Kept(), threading.get_ident()
+def answer(request: Request, send: Callable[[bytes], object]) -> None:
+    """Run a student's function, and send what came of it. Where that takes too long, this process says where it is and
+    ends: a thread sees to it, and where no thread of Python's gets its turn, faulthandler. The function can stop both;
+    then the process is ended from outside."""
+    printed, main_thread, seconds = Kept(), threading.get_ident(), request.limits.seconds
 
-    def late(*_: object) -> None:
+    def late() -> None:
         if isinstance(sys.stdout, Printed):
             sys.stdout.release()
         frame = student_frame(sys._current_frames().get(main_thread))  # pyright: ignore[reportPrivateUsage]
@@ -101,20 +98,14 @@ def answer(request: Request, send: Callable[[bytes], object], *, told: bool = Fa
         send(written(endless(request, place), printed.text))
         os._exit(0)
 
-    if told:
-        signal.signal(LATE, late)
-        faulthandler.register(DEAF_SIGNAL, all_threads=False)
-        in_time = partial(signal.signal, LATE, signal.SIG_IGN)
-    else:
-        seconds = request.limits.seconds
-        timer = threading.Timer(seconds, late)
-        timer.daemon = True
-        timer.start()
-        faulthandler.dump_traceback_later(seconds + min(DEAF, seconds), exit=True)
-        in_time = timer.cancel
+    timer = threading.Timer(seconds, late)
+    timer.daemon = True
+    timer.start()
+    faulthandler.dump_traceback_later(seconds + min(DEAF, seconds), exit=True)
     with redirect_stdout(printed), redirect_stderr(printed), fixes.shown() if request.lines else nullcontext():
         sent = _run(request)
-    in_time()
+    timer.cancel()
+    faulthandler.cancel_dump_traceback_later()
     send(written(sent, printed.text))
 
 
@@ -310,14 +301,11 @@ def serve() -> None:
                     _answer(walls, folder, *fds)
                 for fd in fds:
                     os.close(fd)
-            elif message == b"end":
+            else:
                 control.send(str(_end(child, walls)).encode())
                 child = 0
-                if _holds_something(folder):
-                    _remove(folder)
-                    folder = tempfile.mkdtemp(dir=walls.folder)
-            else:
-                os.kill(child, int(message))  # who has ended has its number until then
+                _remove(folder)
+                folder = tempfile.mkdtemp(dir=walls.folder)
     finally:
         if child:
             _end(child, walls)
@@ -336,13 +324,6 @@ def _end(child: int, walls: Walls) -> int:
             process, status = os.waitpid(-1, 0)
             ended[process] = os.waitstatus_to_exitcode(status)
     return ended[child]
-
-
-def _holds_something(folder: str) -> bool:
-    try:
-        return bool(os.listdir(folder))
-    except OSError:  # it is gone, or nobody may look into it
-        return True
 
 
 def _remove(folder: str) -> None:
@@ -381,7 +362,7 @@ def _answer(walls: Walls, folder: str, sock: int, noise: int) -> NoReturn:
             limit(replace(limits, seconds=limits.seconds * QUESTIONS))
             walls.enter(folder)
             for line in chain([first], lines):
-                answer(request_from(line), lambda content: link.sendall(content + b"\n"), told=True)
+                answer(request_from(line), lambda content: link.sendall(content + b"\n"))
         os._exit(0)
     finally:
         os._exit(70)
