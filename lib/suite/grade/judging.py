@@ -386,11 +386,13 @@ class _Trial(NamedTuple):
         """Return what came of a run, and what was sent, if that is worth keeping."""
         sent = self.isolation.run(self.source, asked.record.id, asked.size, self.limits)
         trace, key = sent.trace, (sent.schedule, asked.name)
-        events = 0 if trace is None else sum(len(program.events) for program in trace.programs)
-        if events > LONGER * asked.events + LONGER:  # more than any answer needs, and a check would take minutes
-            why = (
-                f"{asked.record.id} records {counted(events, 'operation', ',')}, and our own solution {asked.events:,}"
-            )
+        programs = () if trace is None else trace.programs
+        events = sum(len(program.events) for program in programs)
+        moves = sum(len(program.moves) for program in programs)
+        most = LONGER * asked.events + LONGER
+        if events > most or moves > 5 * most:  # more than any answer needs, and a check would take minutes
+            done = counted(events, "operation", ",") if events > most else f"{moves:,} changes of its stores"
+            why = f"{asked.record.id} records {done}, and our own solution {asked.events:,} operations"
             fix = "\n  fix:      look for a loop that does the same again and again"
             return asked.result("failed", why + fix), None
         if sent.outcome != "trace" or trace is None:

@@ -32,6 +32,7 @@ from tests.suite.grade.classes import (
     scores,
     solution,
 )
+from tests.suite.grade.isolation.attempts import Attempt
 from tests.support.processes import descendants
 from tests.support.profiles import examples, sample
 from tests.support.variants import VARIANTS
@@ -91,6 +92,7 @@ STUDENTS = 12
 GRADER = """
 import sys
 from pathlib import Path
+from tests.suite.grade.isolation.attempts import Attempt
 from tests.suite.grade.classes import asked, graded
 print("begun", flush=True)
 graded(Path(sys.argv[1]), Path(sys.argv[2]), asked("ddp", hidden=1, seed=3), jobs=int(sys.argv[3]))
@@ -195,6 +197,24 @@ def test_every_honest_solution_passes(tmp_path: Path) -> None:
         score = scores(book, variant.puzzle)[f"student {number:02d}"]
         assert score.state == "passed", f"{variant.name}: {score.message}"
     assert not book.refused
+
+
+def test_a_run_that_is_made_to_be_long_is_not_checked(isolation: Isolation) -> None:
+    """Its stores change so often that a check, and a picture, would take minutes."""
+    forged = Attempt(
+        "",
+        """
+        found = data(good)
+        moves = found["programs"][0]["moves"]
+        found["programs"][0]["moves"] = [moves[0], [*moves[0][:3], -1]] * 10_000 + moves
+        forge(whole(found))
+        """,
+    ).text
+    (required,) = asked("basic", hidden=0).required
+    score, _ = judge_source(Source((("basic.py", forged),), name="basic.py"), required, isolation, Limits())
+    assert score.state == "failed"
+    assert "basic records 20,0" in score.message
+    assert "changes of its stores" in score.message
 
 
 LINES = st.lists(
