@@ -143,7 +143,9 @@ def limit(limits: Limits) -> None:
 def _run(request: Request) -> Sent:
     try:
         if request.schedules is not None:
-            withhold(request.schedules)
+            for name in LOADED:
+                import_module(name)
+            sys.meta_path.insert(0, _Given(request.schedules))
         with nullcontext() if request.solutions is None else building_on(request.solutions):
             if request.source is None:
                 function = load_function(request.file, request.puzzle)
@@ -212,14 +214,9 @@ def schedules_below(puzzle: str) -> Mapping[str, str]:
     return found
 
 
-def withhold(given: Mapping[str, str]) -> None:
-    """From now on no module that is WITHHELD is to be had but what is LOADED and what is given."""
-    for name in LOADED:
-        import_module(name)
-    sys.meta_path.insert(0, _Given(given))
-
-
 class _Given(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds of all that is WITHHELD nothing but what is LOADED already, and what is given."""
+
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
 

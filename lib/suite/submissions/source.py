@@ -40,7 +40,6 @@ from lib.suite.submissions.statements import (
 )
 
 TEXT = re.compile(r"""\b(?:puzzle[ \t]*=[ \t]*|NotSolved\([ \t]*)["'](\w+)["']""")
-FEW, LONGEST_NAME = 3, 60  # functions that a message names, and characters of the name of one
 
 
 class State(NamedTuple):
@@ -139,9 +138,9 @@ class Source:
         every = [(str(getattr(one.node, "name", "")), one) for one in program.functions()]
         likely = [(name, one) for name, one in every if name in handed or (puzzle and puzzle in name.lower())]
         functions = likely or sorted(every, key=lambda one: not isinstance(one[1].node, FUNCTIONS))
-        names = [f"`{name[:LONGEST_NAME]}` ({_place(one)})" for name, one in functions]
-        more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-        return f"it has {', '.join(names[:FEW])}{more}" if names else "it has no function at all"
+        names = [f"`{name[:60]}` ({_place(one)})" for name, one in functions]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return f"it has {', '.join(names[:3])}{more}" if names else "it has no function at all"
 
     def untouched(self, puzzle: str) -> bool:
         """Return whether the gap of a puzzle still holds its stub, and the function comes to it: nothing need run."""
@@ -172,7 +171,10 @@ class Source:
         try:
             program = program_of(self.cells)
             needed = next(program.needed(puzzle), None)
-            if needed is None or not needed.sure or program.broken:
+            if needed is None or not needed.sure:
+                return self
+            # A cell that is no Python may be why something is missing, or hold a later definition.
+            if program.broken and (needed.missing or program.broken_after(puzzle) is not None):
                 return self
             lines = defaultdict[str, set[int]](set)
             for one in needed.statements:
