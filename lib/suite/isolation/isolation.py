@@ -92,9 +92,13 @@ def ask(request: Request, **environment: str) -> Sent:
 
 def _vanished(request: Request, status: int, noise: BinaryIO) -> Sent:
     """Say how a process ended that left no result: somebody ended it, or it ended itself."""
-    said = _said(noise)
-    if "Timeout (" in said and status == 1:
-        return _deaf(request, noise)
+    noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
+    said = noise.read(MAX_PRINTED).decode("utf-8", "replace").strip()
+    if "Timeout (" in said and status == 1:  # it was too busy to say so itself, and faulthandler wrote where it is
+        name = Path(request.file if request.source is None else request.source[2]).name
+        trace = said.rpartition("Timeout (")[2]
+        found = re.search(rf'File "[^"\n]*{re.escape(name)}([^"\n]*)", line (\d+) in (\w+)', trace)
+        return endless(request, None if found is None else f"{name}{found[1]}, line {found[2]}, in {found[3]}")
     if -status in (getattr(signal, name, 0) for name in ("SIGXCPU", "SIGALRM")):
         return endless(request, None)
     if status < 0:
@@ -104,19 +108,6 @@ def _vanished(request: Request, status: int, noise: BinaryIO) -> Sent:
         return Sent("failed", f"{request.puzzle} was {how}, {why}")
     last = f": {said.splitlines()[-1]}" if said else ""
     return Sent("failed", f"{request.puzzle} ended Python itself (exit status {status}){last}")
-
-
-def _deaf(request: Request, noise: BinaryIO) -> Sent:
-    """Say that a process did not end in time and was too busy to say so: what faulthandler wrote has the line."""
-    said = _said(noise).rpartition("Timeout (")[2]
-    name = Path(request.file if request.source is None else request.source[2]).name
-    found = re.search(rf'File "[^"\n]*{re.escape(name)}([^"\n]*)", line (\d+) in (\w+)', said)
-    return endless(request, None if found is None else f"{name}{found[1]}, line {found[2]}, in {found[3]}")
-
-
-def _said(noise: BinaryIO) -> str:
-    noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
-    return noise.read(MAX_PRINTED).decode("utf-8", "replace").strip()
 
 
 # -- children of a server ------------------------------------------------------------------------------------------

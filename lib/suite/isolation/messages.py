@@ -208,7 +208,12 @@ def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
 
     if len(places) > 100_000:
         raise ValueError("these are no places")
-    known = [*map(_place, places), None]  # -1 is for none
+    known: list[Place | None] = []
+    for file, line, function, text in places:
+        if type(line) is not int:
+            raise ValueError("this is no place")
+        known.append(Place(_text(file), line, _text(function), _text(text)))
+    known.append(None)  # -1 is for none
     located: list[list[Place | None]] = []
     for program, numbers in zip(trace.programs, lines, strict=True):
         fit = all(type(number) is int and -1 <= number < len(places) for number in numbers)
@@ -216,13 +221,6 @@ def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
             raise ValueError("these are no places of its events")
         located.append([known[number] for number in numbers])
     return with_places(trace, located)
-
-
-def _place(item: Any) -> Place:
-    file, line, function, text = item
-    if type(line) is not int:
-        raise ValueError("this is no place")
-    return Place(_text(file), line, _text(function), _text(text))
 
 
 # -- asked ---------------------------------------------------------------------------------------------------------
