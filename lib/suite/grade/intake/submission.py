@@ -206,8 +206,8 @@ def decoded(data: bytes) -> str:
         told = [
             found[1].decode("ascii", "replace") for line in data.split(b"\n", 2)[:2] if (found := COOKIE.match(line))
         ]
-        text = data.decode("latin-1")
-        for guessed in ("utf-8", *told[:1], "cp1252"):
+        text = ""
+        for guessed in ("utf-8", *told[:1], "cp1252", "latin-1"):  # the last fits always
             with suppress(LookupError, ValueError):
                 text = data.decode(guessed)
                 break
