@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple
 
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.puzzle_bounds import SharedWork, bound_of
-from lib.checker.checker import check
+from lib.checker.checker import check, check_data
 from lib.checker.verdict import FunctionVerdict
 from lib.cluster.costs import as_written
 from lib.cluster.mesh import Mesh
@@ -439,7 +439,7 @@ def _judge_of(puzzle: str) -> Judge:
 
 def _checked(trace: Trace, asked: _Asked) -> tuple[Result, bool]:
     """Return what `check` says of a Trace, and whether it says so without a word on the source."""
-    verdict = check(trace, asked.record)
+    verdict = check_data(trace, asked.record)
     if not verdict.correct:
         return asked.result("failed", replace(verdict, goals=()).text()), False  # no goal can be near yet
     goals = tuple(goal.name for goal in verdict.goals if goal.reached)
